@@ -1,0 +1,3 @@
+"""Muster decides when each training job on a shared GPU cluster runs, how much it gets and where it sits."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,51 @@
+"""What is wrong with an input, in words: where, what was found, what is allowed.
+
+Every reader and every flag check collects `Problem`s and raises one `BadInput` with all of them, so a
+user mends a file in one go. The command line prints them and exits with status 2; nothing was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SHOWN_AT_MOST = 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with an input."""
+
+    where: str
+    """File, flag or request field: `trace.csv`, `--cluster`."""
+    what: str
+    """What is wrong, what is allowed, what to do; a sentence without its full stop."""
+    row: int | None = None
+    """Line of the file, the header being line 1."""
+    column: str | None = None
+    found: object = None
+
+    def __str__(self) -> str:
+        """`trace.csv, line 7, column gpus: found '-1'; a whole number from 1 on is needed`."""
+        place = self.where
+        if self.row is not None:
+            place += f", line {self.row}"
+        if self.column is not None:
+            place += f", column {self.column}"
+        found = "" if self.found is None else f"found {self.found!r}; "
+        return f"{place}: {found}{self.what}"
+
+
+class BadInput(Exception):
+    """An input that cannot be used, with every problem found in it."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(*problems)
+        self.problems: Sequence[Problem] = problems
+
+    def __str__(self) -> str:
+        """One line a problem, the first twenty, then how many more there are."""
+        lines = [str(problem) for problem in self.problems[:SHOWN_AT_MOST]]
+        if len(self.problems) > SHOWN_AT_MOST:
+            lines.append(f"and {len(self.problems) - SHOWN_AT_MOST} more problems like these")
+        return "\n".join(lines)

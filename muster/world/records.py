@@ -1,0 +1,71 @@
+"""The record: what happened, as columns. The same tables come from the simulator and from real runs.
+
+A record is a folder: `jobs.parquet`, `allocations.parquet`, `decisions.parquet`, `reasons.parquet` and
+`run.json`. Times are seconds on the trace's clock, quantities GPUs, CPU cores, GB and GB/s.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+JOBS: dict[str, pl.DataType] = {
+    "job_id": pl.String(),
+    "model": pl.String(),
+    "tenant": pl.String(),
+    "user": pl.String(),
+    "gpus": pl.Float64(),  # requested; a share of one GPU is below 1
+    "submit_seconds": pl.Float64(),
+    "start_seconds": pl.Float64(),  # first start; null: never started
+    "finish_seconds": pl.Float64(),  # null: not finished
+    "jct_seconds": pl.Float64(),  # finish - submit
+    "wait_seconds": pl.Float64(),  # time in the system without an allocation, preempted stretches included
+    "run_seconds": pl.Float64(),  # time with an allocation
+    "ideal_seconds": pl.Float64(),  # all the work at the reference: requested GPUs, proportional share
+    "attained_gpu_seconds": pl.Float64(),
+    "iterations": pl.Float64(),
+    "iterations_done": pl.Float64(),
+    "preemptions": pl.Int64(),  # times stopped with work left, failures included
+    "moves": pl.Int64(),  # times the place or size changed without waiting in between
+    "input_stall_seconds": pl.Float64(),
+    "compute_seconds": pl.Float64(),
+    "communication_seconds": pl.Float64(),
+    "restart_seconds": pl.Float64(),
+    "outcome": pl.String(),  # completed, unfinished, refused
+    "measured": pl.Boolean(),  # counts in the statistics
+}
+
+ALLOCATIONS: dict[str, pl.DataType] = {
+    "job_id": pl.String(),
+    "node": pl.String(),
+    "role": pl.String(),  # worker, server
+    "gpu_ids": pl.List(pl.Int64()),
+    "gpus": pl.Float64(),  # count, or the share of one GPU
+    "cpus": pl.Float64(),
+    "memory_gb": pl.Float64(),
+    "storage_gb_per_s": pl.Float64(),
+    "slice_group": pl.Int64(),  # jobs of one group take turns on the same GPUs; null: none
+    "from_seconds": pl.Float64(),
+    "to_seconds": pl.Float64(),
+}
+
+DECISIONS: dict[str, pl.DataType] = {
+    "time_seconds": pl.Float64(),
+    "running": pl.Int64(),  # jobs, after the decision
+    "waiting": pl.Int64(),
+    "started": pl.Int64(),
+    "stopped": pl.Int64(),
+    "changed": pl.Int64(),  # moved or resized
+    "free_gpus": pl.Float64(),
+    "free_cpus": pl.Float64(),
+    "free_memory_gb": pl.Float64(),
+    "free_storage_gb_per_s": pl.Float64(),
+    "bound": pl.Float64(),  # the scheduler's own bound on what was possible; null: none given
+}
+
+REASONS: dict[str, pl.DataType] = {
+    "job_id": pl.String(),
+    "reason": pl.String(),  # a code of schedulers.reasons
+    "parameters": pl.String(),  # JSON object
+    "from_seconds": pl.Float64(),
+    "to_seconds": pl.Float64(),
+}

@@ -1,0 +1,17 @@
+"""What every test may use: the reference data, found by MUSTER_REFERENCE and skipped where it is absent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def reference() -> Path:
+    """The folder of real traces, measured profiles and inputs with known results."""
+    folder = Path(os.environ.get("MUSTER_REFERENCE", "../shared"))
+    if not (folder / "parity").is_dir():
+        pytest.skip(f"reference data not found at {folder}; set MUSTER_REFERENCE to its folder")
+    return folder
