@@ -1,0 +1,1 @@
+"""Muster, from the command line: one file a command."""
