@@ -1,0 +1,125 @@
+"""TOML from a user, checked by a Pydantic model; what is wrong is told in plain words with its line.
+
+A field is named by its way through the file; entries of an array count from 1 (`nodes.2.count`: the second
+`[[nodes]]`).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from difflib import get_close_matches
+from typing import TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from muster.problems import BadInput, Problem
+
+Model = TypeVar("Model", bound=BaseModel)
+Way = tuple[str | int, ...]
+"""From the top of the file to a field, array entries counted from 0."""
+
+_AT_LINE = re.compile(r"(.*?) \(at (?:line (\d+), column \d+|end of document)\)")
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"""\s*([A-Za-z0-9_."'-]+)\s*=""")
+
+_KINDS = {
+    "int": "a whole number is needed",
+    "float": "a number is needed",
+    "string": "a text in quotes is needed",
+    "bool": "true or false is needed",
+    "tuple": "a list in [ ] is needed",
+    "list": "a list in [ ] is needed",
+    "dict": "a table is needed",
+    "model": "a table is needed",
+}
+
+
+def parse_toml(text: str, where: str, model: type[Model]) -> Model:
+    """The text as a checked `model`; `where` is what its file is called. BadInput tells all problems."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(_syntax_problem(text, where, str(error))) from None
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=True)
+        raise BadInput(*(_in_words(details, text, where, model) for details in found)) from None
+
+
+def field_problem(text: str, where: str, way: Way, what: str, found: object = None) -> Problem:
+    """A problem of one field of a TOML text, with its line."""
+    column = ".".join(str(step + 1 if isinstance(step, int) else step) for step in way)
+    return Problem(where, what, row=_line_of(text, way), column=column, found=found)
+
+
+def _syntax_problem(text: str, where: str, message: str) -> Problem:
+    match = _AT_LINE.fullmatch(message)
+    said, line = (match[1], match[2]) if match else (message, None)
+    row = int(line) if line else max(1, len(text.splitlines()))
+    return Problem(where, f"this is not TOML: {said[:1].lower()}{said[1:]}", row=row)
+
+
+def _in_words(details: ErrorDetails, text: str, where: str, model: type[BaseModel]) -> Problem:
+    way, kind, context = details["loc"], details["type"], details.get("ctx", {})
+    found: object = details["input"]
+    match kind:
+        case "missing":
+            what, found = "this field is needed and is missing", None
+        case "extra_forbidden":
+            allowed = sorted(_fields_at(model, way[:-1]))
+            close = get_close_matches(str(way[-1]), allowed, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            what, found = f"there is no such field{hint}; allowed: {', '.join(allowed)}", None
+        case "value_error":
+            what = str(context["error"])
+        case "greater_than_equal":
+            what = f"{context['ge']:g} or more is needed"
+        case "greater_than":
+            what = f"more than {context['gt']:g} is needed"
+        case "less_than_equal":
+            what = f"{context['le']:g} or less is needed"
+        case "finite_number":
+            what = "a finite number is needed"
+        case "string_too_short":
+            what = "it must not be empty"
+        case "too_short":
+            what = "at least one entry is needed"
+        case _:
+            what = _KINDS.get(kind.split("_")[0], str(details["msg"]))
+    return field_problem(text, where, way, what, found if isinstance(found, str | int | float) else None)
+
+
+def _fields_at(model: type[BaseModel], way: Way) -> list[str]:
+    """The field names allowed in the table at `way`."""
+    at: object = model
+    for step in way:
+        if isinstance(at, type) and issubclass(at, BaseModel):
+            at = at.model_fields[str(step)].annotation
+        else:
+            at = next(kind for kind in reversed(get_args(at)) if kind is not Ellipsis)
+    return list(at.model_fields) if isinstance(at, type) and issubclass(at, BaseModel) else []
+
+
+def _line_of(text: str, way: Way) -> int | None:
+    """The line where the field stands, else the line of the nearest table above it."""
+    lines: dict[Way, int] = {}
+    entries: Counter[Way] = Counter()
+    table: Way = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line):
+            table = _steps(header[2])
+            if header[1] == "[[":
+                table = (*table, entries[table])
+                entries[table[:-1]] += 1
+            lines.setdefault(table, number)
+        elif key := _KEY.match(line):
+            lines.setdefault((*table, *_steps(key[1])), number)
+    return next((lines[way[:end]] for end in range(len(way), 0, -1) if way[:end] in lines), None)
+
+
+def _steps(dotted: str) -> Way:
+    return tuple(step.strip().strip("\"'") for step in dotted.split("."))

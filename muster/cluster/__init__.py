@@ -1,0 +1,5 @@
+"""What there is: node types, racks, nodes, GPUs; and the ledger of what is free and who holds what."""
+
+from muster.cluster.description import MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
+
+__all__ = ["MAX_GPUS_PER_NODE", "Cluster", "Link", "Links", "Node"]

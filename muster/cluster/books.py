@@ -1,0 +1,340 @@
+"""The ledger's books: who holds what on which node, as plain arrays, and the kernels that write them.
+
+Amounts are whole millionths of a unit (`MICRO`), so that what is taken and given back balances to the
+last digit. GPU ids of a node are bits of one integer. An allocation is a chain of rows, one row a node
+and role; a chain is put and released whole, and every such step is journalled, so that a scheduler may
+try something and undo it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+MICRO = 1_000_000
+WHOLE = 1000
+"""Thousandths of a GPU in a whole one."""
+
+GPU, CPU, MEMORY, STORAGE = 0, 1, 2, 3
+RESOURCES = ("gpu", "cpu", "memory", "storage")
+
+WORKER, SERVER = 0, 1
+ROLES = ("worker", "server")
+
+NONE = -1
+
+NODE = np.dtype(
+    [
+        ("capacity", np.int64, (4,)),
+        ("free", np.int64, (4,)),
+        ("releasing", np.int64, (4,)),
+        ("unavailable", np.int64, (4,)),
+        ("share", np.int64, (4,)),  # the GPU-proportional share of one GPU
+        ("gpus", np.int64),
+        ("free_gpus", np.int64),  # GPUs that nobody holds any part of
+        ("free_mask", np.int64),
+        ("island", np.int64),  # GPUs an NVLink island
+        ("rack", np.int64),
+        ("up", np.int64),
+    ]
+)
+DEVICE = np.dtype([("free_milli", np.int64), ("holders", np.int64), ("group", np.int64)])
+ROW = np.dtype(
+    [
+        ("job", np.int64),
+        ("node", np.int64),
+        ("mask", np.int64),
+        ("milli", np.int64),  # thousandths of each GPU in the mask
+        ("amount", np.int64, (4,)),
+        ("role", np.int64),
+        ("group", np.int64),  # time-slice group, NONE if the GPUs are the job's own
+        ("next", np.int64),
+        ("since", np.float64),
+    ]
+)
+ENTRY = np.dtype([("kind", np.int64), ("job", np.int64), ("chain", np.int64)])
+
+PUT, RELEASE = 0, 1
+FREE_ROW, ROWS_USED, ENTRIES, DELAYED = 4, 5, 6, 7
+"""Places in `totals` after the four resources: head of the list of free rows, rows ever used, length of
+the journal, and whether what is released stays `releasing` until the world says otherwise."""
+
+UNFIT_NODE, UNFIT_GPU, UNFIT_AMOUNT = -2, -3, -4
+
+
+class Books(NamedTuple):
+    """All arrays of a ledger, as the kernels take them."""
+
+    nodes: NDArray[np.void]
+    devices: NDArray[np.void]
+    rows: NDArray[np.void]
+    heads: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    journal: NDArray[np.void]
+
+
+@njit(cache=True)
+def count_bits(mask: int) -> int:
+    """Number of GPUs in a mask."""
+    count = 0
+    while mask:
+        mask &= mask - 1
+        count += 1
+    return count
+
+
+@njit(cache=True)
+def _take_devices(books: Books, row: int) -> int:
+    """Mark the row's GPUs as held; thousandths newly taken, or UNFIT_GPU with nothing changed."""
+    node = books.rows[row]["node"]
+    mask = books.rows[row]["mask"]
+    milli = books.rows[row]["milli"]
+    group = books.rows[row]["group"]
+    for gpu in range(books.nodes[node]["gpus"]):
+        if mask >> gpu & 1:
+            device = books.devices[node, gpu]
+            if group >= 0:
+                if device["holders"] > 0 and device["group"] != group:
+                    return UNFIT_GPU
+            elif device["group"] >= 0 or device["free_milli"] < milli:
+                return UNFIT_GPU
+    taken = 0
+    for gpu in range(books.nodes[node]["gpus"]):
+        if mask >> gpu & 1:
+            if books.devices[node, gpu]["holders"] == 0:
+                books.nodes[node]["free_mask"] &= ~(1 << gpu)
+                books.nodes[node]["free_gpus"] -= 1
+            if group >= 0:
+                taken += books.devices[node, gpu]["free_milli"]
+                books.devices[node, gpu]["free_milli"] = 0
+                books.devices[node, gpu]["group"] = group
+            else:
+                taken += milli
+                books.devices[node, gpu]["free_milli"] -= milli
+            books.devices[node, gpu]["holders"] += 1
+    return taken
+
+
+@njit(cache=True)
+def _give_devices(books: Books, row: int) -> int:
+    """Give the row's GPUs back; thousandths that became free."""
+    node = books.rows[row]["node"]
+    mask = books.rows[row]["mask"]
+    given = 0
+    for gpu in range(books.nodes[node]["gpus"]):
+        if mask >> gpu & 1:
+            books.devices[node, gpu]["holders"] -= 1
+            if books.rows[row]["group"] < 0:
+                given += books.rows[row]["milli"]
+                books.devices[node, gpu]["free_milli"] += books.rows[row]["milli"]
+            elif books.devices[node, gpu]["holders"] == 0:
+                given += 1000
+                books.devices[node, gpu]["free_milli"] = 1000
+                books.devices[node, gpu]["group"] = -1
+            if books.devices[node, gpu]["holders"] == 0 and books.nodes[node]["up"]:
+                books.nodes[node]["free_mask"] |= 1 << gpu
+                books.nodes[node]["free_gpus"] += 1
+    return given
+
+
+@njit(cache=True)
+def charge(books: Books, row: int) -> int:
+    """Take what a row asks from its node; 0, or why not (UNFIT_...) with nothing changed."""
+    node = books.rows[row]["node"]
+    if node < 0 or node >= len(books.nodes) or not books.nodes[node]["up"]:
+        return UNFIT_NODE
+    for resource in range(1, 4):
+        if books.rows[row]["amount"][resource] > books.nodes[node]["free"][resource]:
+            return UNFIT_AMOUNT
+    taken = _take_devices(books, row)
+    if taken < 0:
+        return taken
+    books.nodes[node]["free"][0] -= taken * 1000
+    books.totals[0] -= taken * 1000
+    for resource in range(1, 4):
+        books.nodes[node]["free"][resource] -= books.rows[row]["amount"][resource]
+        books.totals[resource] -= books.rows[row]["amount"][resource]
+    return 0
+
+
+@njit(cache=True)
+def discharge(books: Books, row: int) -> None:
+    """Give back what a row holds: to the free, or to the unavailable where the node is down."""
+    node = books.rows[row]["node"]
+    given = _give_devices(books, row)
+    for resource in range(4):
+        amount = given * 1000 if resource == 0 else books.rows[row]["amount"][resource]
+        if books.nodes[node]["up"]:
+            books.nodes[node]["free"][resource] += amount
+            books.totals[resource] += amount
+        else:
+            books.nodes[node]["unavailable"][resource] += amount
+
+
+@njit(cache=True)
+def new_row(books: Books) -> int:
+    """A blank row; the caller has reserved room."""
+    row = books.totals[FREE_ROW]
+    if row >= 0:
+        books.totals[FREE_ROW] = books.rows[row]["next"]
+    else:
+        row = books.totals[ROWS_USED]
+        books.totals[ROWS_USED] += 1
+    books.rows[row]["next"] = -1
+    books.rows[row]["mask"] = 0
+    books.rows[row]["milli"] = 1000
+    books.rows[row]["role"] = 0
+    books.rows[row]["group"] = -1
+    for resource in range(4):
+        books.rows[row]["amount"][resource] = 0
+    return row
+
+
+@njit(cache=True)
+def drop_rows(books: Books, chain: int) -> None:
+    """Return a chain's rows, which are charged nowhere any more, to the list of free rows."""
+    while chain >= 0:
+        following = books.rows[chain]["next"]
+        books.rows[chain]["next"] = books.totals[FREE_ROW]
+        books.totals[FREE_ROW] = chain
+        chain = following
+
+
+@njit(cache=True)
+def write_entry(books: Books, kind: int, job: int, chain: int) -> None:
+    """Add a line to the journal."""
+    entry = books.totals[ENTRIES]
+    books.journal[entry]["kind"] = kind
+    books.journal[entry]["job"] = job
+    books.journal[entry]["chain"] = chain
+    books.totals[ENTRIES] += 1
+
+
+@njit(cache=True)
+def put_chain(books: Books, job: int, chain: int) -> int:
+    """Give a job, which holds nothing, the rows of a chain; 0, or why not, and then the rows are dropped."""
+    row = chain
+    while row >= 0:
+        books.rows[row]["job"] = job
+        refusal = charge(books, row)
+        if refusal < 0:
+            taken = chain
+            while taken != row:
+                discharge(books, taken)
+                taken = books.rows[taken]["next"]
+            drop_rows(books, chain)
+            return refusal
+        row = books.rows[row]["next"]
+    books.heads[job] = chain
+    write_entry(books, PUT, job, chain)
+    return 0
+
+
+@njit(cache=True)
+def release_job(books: Books, job: int) -> None:
+    """Take all a job holds away from it; its rows stay as they are until the draft is settled."""
+    chain = books.heads[job]
+    if chain < 0:
+        return
+    row = chain
+    while row >= 0:
+        if books.totals[DELAYED]:
+            node = books.rows[row]["node"]
+            for resource in range(4):
+                books.nodes[node]["releasing"][resource] += books.rows[row]["amount"][resource]
+        else:
+            discharge(books, row)
+        row = books.rows[row]["next"]
+    books.heads[job] = -1
+    write_entry(books, RELEASE, job, chain)
+
+
+@njit(cache=True)
+def undo_to(books: Books, mark: int) -> None:
+    """Take steps back until the journal is as long as it was at the mark."""
+    while books.totals[ENTRIES] > mark:
+        books.totals[ENTRIES] -= 1
+        entry = books.journal[books.totals[ENTRIES]]
+        row = entry["chain"]
+        if entry["kind"] == PUT:
+            while row >= 0:
+                discharge(books, row)
+                row = books.rows[row]["next"]
+            books.heads[entry["job"]] = -1
+            drop_rows(books, entry["chain"])
+        else:
+            while row >= 0:
+                if books.totals[DELAYED]:
+                    node = books.rows[row]["node"]
+                    for resource in range(4):
+                        books.nodes[node]["releasing"][resource] -= books.rows[row]["amount"][resource]
+                else:
+                    charge(books, row)
+                row = books.rows[row]["next"]
+            books.heads[entry["job"]] = entry["chain"]
+
+
+@njit(cache=True)
+def end_release(books: Books, chain: int) -> None:
+    """What a chain held and was still releasing becomes free."""
+    row = chain
+    while row >= 0:
+        node = books.rows[row]["node"]
+        for resource in range(4):
+            books.nodes[node]["releasing"][resource] -= books.rows[row]["amount"][resource]
+        discharge(books, row)
+        row = books.rows[row]["next"]
+    drop_rows(books, chain)
+
+
+@njit(cache=True)
+def same_chain(books: Books, one: int, other: int) -> bool:
+    """Whether two chains hold the same things, row by row."""
+    while one >= 0 and other >= 0:
+        a = books.rows[one]
+        b = books.rows[other]
+        if (
+            a["node"] != b["node"]
+            or a["mask"] != b["mask"]
+            or a["milli"] != b["milli"]
+            or a["role"] != b["role"]
+            or a["group"] != b["group"]
+        ):
+            return False
+        for resource in range(4):
+            if a["amount"][resource] != b["amount"][resource]:
+                return False
+        one = a["next"]
+        other = b["next"]
+    return one < 0 and other < 0
+
+
+@njit(cache=True)
+def take_down(books: Books, node: int) -> None:
+    """What is free on a node, which nobody holds anything of by now, becomes unavailable."""
+    for resource in range(4):
+        amount = books.nodes[node]["free"][resource]
+        books.nodes[node]["unavailable"][resource] += amount
+        books.totals[resource] -= amount
+        books.nodes[node]["free"][resource] = 0
+    books.nodes[node]["up"] = 0
+    books.nodes[node]["free_mask"] = 0
+    books.nodes[node]["free_gpus"] = 0
+
+
+@njit(cache=True)
+def bring_up(books: Books, node: int) -> None:
+    """What was unavailable on a node is free again."""
+    books.nodes[node]["up"] = 1
+    for resource in range(4):
+        amount = books.nodes[node]["unavailable"][resource]
+        books.nodes[node]["free"][resource] += amount
+        books.totals[resource] += amount
+        books.nodes[node]["unavailable"][resource] = 0
+    for gpu in range(books.nodes[node]["gpus"]):
+        if books.devices[node, gpu]["holders"] == 0:
+            books.nodes[node]["free_mask"] |= 1 << gpu
+            books.nodes[node]["free_gpus"] += 1

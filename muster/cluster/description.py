@@ -1,0 +1,169 @@
+"""What there is: nodes with their GPUs, CPUs, memory and storage, the racks they stand in, the links between.
+
+Units: GPUs, CPU cores, GB (10^9 bytes), GB per second, seconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from muster.problems import BadInput, Problem
+
+MAX_GPUS_PER_NODE = 60
+"""The ledger keeps the GPUs of a node as the bits of one 64-bit number."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """How fast two neighbours of one level of the tree talk to each other."""
+
+    gb_per_s: float
+    latency_seconds: float
+    oversubscription: float = 1.0
+    """Sum of the links below over the uplink that they share; 1: none is lost."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """The links by level of the tree, innermost first; the defaults are Dally's reference constants."""
+
+    island: Link = Link(600.0, 0.0)
+    """Between the GPUs of one NVLink island (Dally's slot)."""
+    node: Link = Link(600.0, 500e-9)
+    """Between the islands of one machine."""
+    rack: Link = Link(200.0, 5e-6)
+    """Between the machines of one rack."""
+    cluster: Link = Link(400.0, 50e-6)
+    """Between racks."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine."""
+
+    name: str
+    type_name: str
+    rack: int
+    """Index into the cluster's `racks`."""
+    gpus: int
+    """May be 0: a machine for parameter servers."""
+    gpu_type: str
+    gpus_per_island: int
+    """GPUs 0..k-1 are the first NVLink island, k..2k-1 the second; the last one may be smaller."""
+    cpus: float
+    memory_gb: float
+    storage_gb_per_s: float
+    nic_gb_per_s: float
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All machines, in the order in which placement walks them. Refuses what no scheduler could use."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    racks: tuple[str, ...]
+    """Names of the racks; a node's `rack` is an index into them."""
+    links: Links = field(default_factory=Links)
+
+    def __post_init__(self) -> None:
+        problems = list(_problems(self))
+        if problems:
+            raise BadInput(*problems)
+
+    @cached_property
+    def total_gpus(self) -> int:
+        """GPUs of all nodes."""
+        return sum(node.gpus for node in self.nodes)
+
+    @cached_property
+    def total_cpus(self) -> float:
+        """CPU cores of all nodes."""
+        return sum(node.cpus for node in self.nodes)
+
+    @cached_property
+    def total_memory_gb(self) -> float:
+        """Memory of all nodes, in GB."""
+        return sum(node.memory_gb for node in self.nodes)
+
+    @cached_property
+    def total_storage_gb_per_s(self) -> float:
+        """Storage bandwidth of all nodes, in GB/s."""
+        return sum(node.storage_gb_per_s for node in self.nodes)
+
+    @cached_property
+    def most_gpus_per_node(self) -> int:
+        """GPUs of the largest node: a gang up to this size may sit in one machine."""
+        return max(node.gpus for node in self.nodes)
+
+    @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types there are, in the order in which the nodes bring them."""
+        return tuple(dict.fromkeys(node.gpu_type for node in self.nodes if node.gpus))
+
+    @cached_property
+    def node_index(self) -> Mapping[str, int]:
+        """Position in `nodes` by node name."""
+        return {node.name: index for index, node in enumerate(self.nodes)}
+
+    @cached_property
+    def nodes_by_rack(self) -> tuple[tuple[int, ...], ...]:
+        """For each rack the positions of its nodes, ascending."""
+        members: list[list[int]] = [[] for _ in self.racks]
+        for index, node in enumerate(self.nodes):
+            members[node.rack].append(index)
+        return tuple(tuple(indices) for indices in members)
+
+    def to_dict(self) -> dict[str, object]:
+        """The cluster as `run.json` keeps it."""
+        return {
+            "name": self.name,
+            "nodes": [
+                {
+                    "name": node.name,
+                    "type": node.type_name,
+                    "rack": self.racks[node.rack],
+                    "gpus": node.gpus,
+                    "gpu_type": node.gpu_type,
+                    "cpus": node.cpus,
+                    "memory_gb": node.memory_gb,
+                    "storage_gb_per_s": node.storage_gb_per_s,
+                }
+                for node in self.nodes
+            ],
+        }
+
+
+def _problems(cluster: Cluster) -> list[Problem]:
+    """What makes a cluster unusable, whoever described it (a file, a converter, code)."""
+    where = f"cluster {cluster.name}"
+    problems = []
+    if not any(node.gpus for node in cluster.nodes):
+        problems.append(Problem(where, "has no node with a GPU; at least one is needed"))
+    for name, count in Counter(node.name for node in cluster.nodes).items():
+        if count > 1:
+            problems.append(
+                Problem(where, f"{count} nodes have this name; each needs its own", None, "name", name)
+            )
+    for node in cluster.nodes:
+        at = f"{where}, node {node.name}"
+        if not 0 <= node.gpus <= MAX_GPUS_PER_NODE:
+            allowed = f"a whole number from 0 to {MAX_GPUS_PER_NODE} is needed"
+            problems.append(Problem(at, allowed, None, "gpus", node.gpus))
+        elif not 1 <= node.gpus_per_island <= max(node.gpus, 1):
+            allowed = f"a whole number from 1 to its {node.gpus} GPUs is needed"
+            problems.append(Problem(at, allowed, None, "gpus_per_island", node.gpus_per_island))
+        if not 0 <= node.rack < len(cluster.racks):
+            allowed = f"the cluster has {len(cluster.racks)} racks, counted from 0"
+            problems.append(Problem(at, allowed, None, "rack", node.rack))
+    peopled = {node.rack for node in cluster.nodes}
+    problems += [
+        Problem(where, "this rack has no machine; give it one or leave it out", None, "racks", name)
+        for index, name in enumerate(cluster.racks)
+        if index not in peopled
+    ]
+    return problems

@@ -1,0 +1,209 @@
+"""What is free and who holds what: the one place where that is kept.
+
+For every node and resource: held + releasing + unavailable + free = capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.cluster import books as b
+from muster.cluster.books import CPU, GPU, MEMORY, MICRO, NONE, STORAGE, WHOLE, Books
+from muster.cluster.description import Cluster
+
+_REFUSALS = {
+    b.UNFIT_NODE: "the node is down or does not exist",
+    b.UNFIT_GPU: "a GPU is taken",
+    b.UNFIT_AMOUNT: "CPUs, memory or storage bandwidth are short",
+}
+
+
+class DoesNotFit(Exception):
+    """An allocation that was put where it does not fit."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a job holds on one node, in one role."""
+
+    node: int
+    gpu_ids: tuple[int, ...]
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    storage_gb_per_s: float = 0.0
+    milli: int = WHOLE
+    """Thousandths of each GPU."""
+    role: int = b.WORKER
+    group: int = NONE
+    """Jobs of one time-slice group take turns on the same GPUs."""
+
+    @property
+    def gpus(self) -> float:
+        """GPUs held here; a share of one GPU counts as that share."""
+        return len(self.gpu_ids) * self.milli / WHOLE
+
+
+class Ledger:
+    """The books of one cluster. Read it anywhere; change it through a `Draft`."""
+
+    def __init__(self, cluster: Cluster, jobs: int) -> None:
+        nodes = np.zeros(len(cluster.nodes), b.NODE)
+        for at, node in enumerate(cluster.nodes):
+            amounts = (node.gpus, node.cpus, node.memory_gb, node.storage_gb_per_s)
+            nodes[at]["capacity"] = [round(amount * MICRO) for amount in amounts]
+            nodes[at]["gpus"] = nodes[at]["free_gpus"] = node.gpus
+            nodes[at]["free_mask"] = (1 << node.gpus) - 1
+            nodes[at]["island"] = node.gpus_per_island
+            nodes[at]["rack"] = node.rack
+            nodes[at]["up"] = 1
+        nodes["free"] = nodes["capacity"]
+        nodes["share"] = nodes["capacity"] // np.maximum(nodes["gpus"], 1)[:, None]
+        devices = np.zeros((len(nodes), max((node.gpus for node in cluster.nodes), default=0)), b.DEVICE)
+        devices["free_milli"] = WHOLE
+        devices["group"] = NONE
+        totals = np.zeros(8, np.int64)
+        totals[:4] = nodes["free"].sum(axis=0)
+        totals[b.FREE_ROW] = NONE
+        self.cluster = cluster
+        self.books = Books(
+            nodes, devices, np.zeros(64, b.ROW), np.full(jobs, NONE), totals, np.zeros(64, b.ENTRY)
+        )
+
+    def reserve(self, rows: int, entries: int) -> Books:
+        """The books, with room for so many more rows and journal entries."""
+        books = self.books
+        rows_needed = int(books.totals[b.ROWS_USED]) + rows
+        entries_needed = int(books.totals[b.ENTRIES]) + entries
+        if rows_needed > len(books.rows) or entries_needed > len(books.journal):
+            books = self.books = books._replace(
+                rows=_grown(books.rows, rows_needed), journal=_grown(books.journal, entries_needed)
+            )
+        return books
+
+    def admit(self, jobs: int) -> None:
+        """Make room for jobs up to this number."""
+        heads = np.full(max(jobs - len(self.books.heads), 0), NONE)
+        self.books = self.books._replace(heads=np.concatenate([self.books.heads, heads]))
+
+    def holds(self, job: int) -> bool:
+        """Whether a job holds anything."""
+        return bool(self.books.heads[job] >= 0)
+
+    def holding(self, job: int) -> list[Share]:
+        """What a job holds, a share a node and role."""
+        return self.shares(int(self.books.heads[job]))
+
+    def shares(self, chain: int) -> list[Share]:
+        """The shares that a chain of rows stands for."""
+        shares = []
+        while chain >= 0:
+            row = self.books.rows[chain]
+            shares.append(
+                Share(
+                    node=int(row["node"]),
+                    gpu_ids=gpu_ids(int(row["mask"])),
+                    cpus=float(row["amount"][CPU]) / MICRO,
+                    memory_gb=float(row["amount"][MEMORY]) / MICRO,
+                    storage_gb_per_s=float(row["amount"][STORAGE]) / MICRO,
+                    milli=int(row["milli"]),
+                    role=int(row["role"]),
+                    group=int(row["group"]),
+                )
+            )
+            chain = int(row["next"])
+        return shares
+
+    def free(self) -> NDArray[np.float64]:
+        """What is free in all, by resource (GPUs, CPU cores, GB, GB/s)."""
+        totals: NDArray[np.float64] = self.books.totals[:4] / MICRO
+        return totals
+
+    def free_ids(self, node: int) -> tuple[int, ...]:
+        """GPUs of a node that nobody holds any part of."""
+        return gpu_ids(int(self.books.nodes[node]["free_mask"]))
+
+    def balance(self) -> NDArray[np.int64]:
+        """Held + releasing + unavailable + free - capacity, by node and resource: all zero, always."""
+        books = self.books
+        held = np.zeros((len(books.nodes), 4), np.int64)
+        for head in books.heads[books.heads >= 0]:
+            row = int(head)
+            while row >= 0:
+                held[books.rows[row]["node"], 1:] += books.rows[row]["amount"][1:]
+                row = int(books.rows[row]["next"])
+        real = np.arange(books.devices.shape[1])[None, :] < books.nodes["gpus"][:, None]
+        taken = np.where(real, WHOLE - books.devices["free_milli"], 0).sum(axis=1) * (MICRO // WHOLE)
+        held[:, GPU] = taken - books.nodes["releasing"][:, GPU]
+        balance: NDArray[np.int64] = (
+            held
+            + books.nodes["releasing"]
+            + books.nodes["unavailable"]
+            + books.nodes["free"]
+            - books.nodes["capacity"]
+        )
+        return balance
+
+
+class Draft:
+    """A scratch copy of the ledger, in effect: try, undo, shrink a holder; the world settles it or takes it back.
+
+    The steps are written into the ledger itself and journalled, which costs what changes and not what exists.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def mark(self) -> int:
+        """A point to come back to."""
+        return int(self.ledger.books.totals[b.ENTRIES])
+
+    def undo(self, mark: int = 0) -> None:
+        """Take every step since the mark back."""
+        b.undo_to(self.ledger.books, mark)
+
+    def release(self, job: int) -> None:
+        """Take all a job holds away from it."""
+        b.release_job(self.ledger.reserve(0, 1), job)
+
+    def put(self, job: int, shares: Iterable[Share]) -> None:
+        """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not."""
+        shares = list(shares)
+        books = self.ledger.reserve(len(shares), 2)
+        mark = self.mark()
+        b.release_job(books, job)
+        chain = NONE
+        for share in reversed(shares):
+            row = int(b.new_row(books))
+            record = books.rows[row]
+            record["node"] = share.node
+            record["mask"] = sum(1 << gpu for gpu in share.gpu_ids)
+            record["milli"] = share.milli
+            record["amount"] = [
+                round(amount * MICRO)
+                for amount in (share.gpus, share.cpus, share.memory_gb, share.storage_gb_per_s)
+            ]
+            record["role"] = share.role
+            record["group"] = share.group
+            record["next"] = chain
+            chain = row
+        refusal = int(b.put_chain(books, job, chain))
+        if refusal < 0:
+            self.undo(mark)
+            raise DoesNotFit(f"job {job} on {shares}: {_REFUSALS[refusal]}")
+
+
+def gpu_ids(mask: int) -> tuple[int, ...]:
+    """The GPU ids of a mask, ascending."""
+    return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
+
+
+def _grown(array: NDArray[np.void], needed: int) -> NDArray[np.void]:
+    if needed <= len(array):
+        return array
+    grown = np.zeros(max(needed, 2 * len(array)), array.dtype)
+    grown[: len(array)] = array
+    return grown

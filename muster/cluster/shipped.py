@@ -1,0 +1,111 @@
+"""A cluster from what a user types: a shipped name, a one-line form, or a file.
+
+The one-line form is machines x GPUs and what each machine has beside them: `16x8gpu,24cpu,500gb`, with the
+GPU's type for `gpu` (`16x8v100`), storage bandwidth if wanted (`0.5gb/s`), several kinds joined by `+`
+(`4x8gpu+2x4gpu,64cpu`). CPUs and memory left out: 3 cores, 62.5 GB and 62.5 MB/s a GPU, as Synergy's servers.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from muster.cluster.cluster_file import (
+    FIRST_RACK,
+    MAX_MACHINES,
+    NodeType,
+    cluster_from_toml,
+    machine,
+    read_cluster_file,
+)
+from muster.cluster.description import MAX_GPUS_PER_NODE, Cluster, Links, Node
+from muster.problems import BadInput, Problem
+from muster.units import parse_gb, parse_gb_per_s
+
+FLAG = "--cluster"
+
+_ONE_LINE = re.compile(r"\d+x\d+[a-z].*", re.IGNORECASE)
+_MACHINES = re.compile(r"(\d+)x(\d+)([a-z][a-z0-9_-]*)", re.IGNORECASE)
+_CPUS = re.compile(r"(\d+(?:\.\d+)?)cpus?", re.IGNORECASE)
+_RATE = re.compile(r"/s$|bps$", re.IGNORECASE)
+_FOLDER = files("muster.cluster") / "shipped_files"
+
+
+@cache
+def shipped_names() -> tuple[str, ...]:
+    """The clusters that come with Muster."""
+    names = [entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml")]
+    return tuple(sorted(names, key=lambda name: [(len(word), word) for word in name.split("-")]))
+
+
+def parse_cluster(text: str) -> Cluster:
+    """The cluster that a shipped name, a one-line form or a file describes."""
+    if text in shipped_names():
+        toml = (_FOLDER / f"{text}.toml").read_text(encoding="utf-8")
+        return cluster_from_toml(toml, where=f"{text}.toml", name=text)
+    if _ONE_LINE.fullmatch(text) and not Path(text).exists():
+        return _from_one_line(text)
+    if text and (text.endswith(".toml") or "/" in text or Path(text).exists()):
+        return read_cluster_file(Path(text))
+    close = get_close_matches(text, shipped_names(), n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    names = ", ".join(shipped_names())
+    what = f"{hint}a file, a line such as 16x8gpu,24cpu,500gb, or a shipped name is needed: {names}"
+    raise BadInput(Problem(FLAG, what, found=text))
+
+
+def _from_one_line(text: str) -> Cluster:
+    links = Links()
+    nodes: list[Node] = []
+    problems: list[Problem] = []
+    for part in text.split("+"):
+        head, *extras = (word.strip() for word in part.split(","))
+        match = _MACHINES.fullmatch(head)
+        if match is None:
+            problems.append(
+                Problem(FLAG, "machines x GPUs, such as 16x8gpu or 16x8v100, is needed", found=head)
+            )
+            continue
+        machines, gpus, gpu_type = int(match[1]), int(match[2]), match[3].upper()
+        if not 1 <= machines <= MAX_MACHINES:
+            problems.append(Problem(FLAG, f"1 to {MAX_MACHINES} machines are allowed", found=head))
+        if not 1 <= gpus <= MAX_GPUS_PER_NODE:
+            problems.append(Problem(FLAG, f"1 to {MAX_GPUS_PER_NODE} GPUs a machine are allowed", found=head))
+        amounts, wrong = _amounts(extras)
+        problems += wrong
+        if not problems:
+            kind = NodeType.model_validate({"gpus": gpus, "gpu_type": gpu_type, **amounts})
+            names = (f"node-{len(nodes) + at}" for at in range(machines))
+            nodes += [machine(kind, f"{gpus}x{gpu_type}", name, 0, links) for name in tuple(names)]
+    if problems:
+        raise BadInput(*problems)
+    return Cluster(text, tuple(nodes), (FIRST_RACK,), links)
+
+
+def _amounts(words: list[str]) -> tuple[dict[str, float], list[Problem]]:
+    """What one machine has beside its GPUs, by field of `NodeType`; and what is wrong with the words."""
+    amounts: dict[str, float] = {}
+    problems = []
+    for word in words:
+        field, amount = _amount(word)
+        if amount <= 0:
+            what = "more than 0 and written such as 24cpu, 500gb or 0.5gb/s is needed"
+            problems.append(Problem(FLAG, what, found=word))
+        elif field in amounts:
+            problems.append(Problem(FLAG, f"{field} is given twice for the same machines", found=word))
+        amounts[field] = amount
+    return amounts, problems
+
+
+def _amount(word: str) -> tuple[str, float]:
+    """The field that a word is for and its value, 0 if it is none."""
+    if cpus := _CPUS.fullmatch(word):
+        return "cpus", float(cpus[1])
+    field, parse = ("storage_gb_per_s", parse_gb_per_s) if _RATE.search(word) else ("memory_gb", parse_gb)
+    try:
+        return field, parse(word) if word[-1:].isalpha() else 0.0
+    except ValueError:
+        return field, 0.0

@@ -1,0 +1,203 @@
+"""Files at the edge: text in by content, whole files and whole folders out or nothing.
+
+Compression and encoding are told by the first bytes, never by the name. What is written appears at its
+place complete or not at all: it is made beside it, flushed, and renamed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import lzma
+import os
+import secrets
+import shutil
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from muster.problems import BadInput, Problem
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdError
+    from compression.zstd import decompress as decompress_zst
+else:
+    from zstandard import ZstdError
+
+    def decompress_zst(data: bytes) -> bytes:
+        """All frames of a zst file, one after the other."""
+        from io import BytesIO
+
+        from zstandard import ZstdDecompressor
+
+        with ZstdDecompressor().stream_reader(BytesIO(data), read_across_frames=True) as stream:
+            return bytes(stream.read())
+
+
+_COMPRESSED = (
+    (b"\x1f\x8b", "gzip", gzip.decompress),
+    (b"\xfd7zXZ\x00", "xz", lzma.decompress),
+    (b"\x28\xb5\x2f\xfd", "zst", decompress_zst),
+)
+_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, ZstdError)
+_ALLOWED = "text in UTF-8 (or UTF-16 with its mark), plain or as gzip, xz or zst"
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file, decompressed if their first bytes say gzip, xz or zst."""
+    where = str(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise BadInput(Problem(where, "there is no such file")) from None
+    except IsADirectoryError:
+        raise BadInput(Problem(where, "this is a directory; a file is needed")) from None
+    except (OSError, ValueError) as error:
+        raise BadInput(Problem(where, f"cannot be read: {_reason(error)}")) from None
+    for magic, name, decompress in _COMPRESSED:
+        if data.startswith(magic):
+            try:
+                return decompress(data)
+            except _DAMAGED:
+                raise BadInput(Problem(where, f"its {name} data is damaged or cut off")) from None
+    return data
+
+
+def decode_text(data: bytes, where: str) -> str:
+    """Text from bytes: UTF-8 with or without its mark, UTF-16 with its mark; anything else is refused."""
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = data.decode("utf-16" if utf16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        if utf16 or b"\x00" in data:
+            raise BadInput(Problem(where, f"this is not text; {_ALLOWED} is needed")) from None
+        line = data.count(b"\n", 0, error.start) + 1
+        found = data[error.start : error.start + 1].hex()
+        what = f"byte 0x{found} is not UTF-8; {_ALLOWED} is needed"
+        raise BadInput(Problem(where, what, row=line)) from None
+    if "\x00" in text:
+        raise BadInput(Problem(where, f"this is a binary file; {_ALLOWED} is needed"))
+    return text
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, whatever its compression and mark."""
+    return decode_text(read_bytes(path), str(path))
+
+
+@contextmanager
+def write_aside(path: Path) -> Iterator[Path]:
+    """A path to write to; the file takes its place at the end, and nothing is left if the body fails."""
+    try:
+        if path.exists() and not path.is_file():
+            kind = "a directory" if path.is_dir() else "not an ordinary file"
+            raise BadInput(Problem(str(path), f"this is {kind}; a file to write is needed"))
+        final = path.resolve()
+        aside = _name_beside(final)
+        # Made here, so that a folder one may not write to is told before the work is done.
+        aside.touch(exist_ok=False)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    try:
+        yield aside
+        _flush(aside)
+        aside.replace(final)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    _flush(final.parent)
+
+
+@contextmanager
+def write_folder_aside(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """An empty folder to fill; it takes its place at the end, and nothing is left if the body fails.
+
+    An existing folder with something in it is refused unless `overwrite`; then the whole of it is replaced.
+    """
+    made: list[Path] = []
+    try:
+        _check_replaceable(path, overwrite=overwrite)
+        final = path.resolve()
+        made = _missing_parents(final)
+        aside = _name_beside(final)
+        aside.mkdir(parents=True)
+    except OSError as error:
+        _remove_empty(made)
+        raise _unwritable(path, error) from None
+    try:
+        yield aside
+        for file in sorted(aside.rglob("*")):
+            _flush(file)
+        _flush(aside)
+        _swap_folders(aside, final)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        _remove_empty(made)
+        raise
+    _flush(final.parent)
+
+
+def _check_replaceable(path: Path, *, overwrite: bool) -> None:
+    """Refuses what a new folder may not replace, before any work is done."""
+    if not os.path.lexists(path):
+        return
+    if not path.is_dir():
+        raise BadInput(Problem(str(path), "this is a file; a folder to write is needed"))
+    final = path.resolve()
+    for keep, name in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home")):
+        if keep.resolve().is_relative_to(final):
+            raise BadInput(Problem(str(path), f"{name} is or lies in this folder; name another one"))
+    if any(final.iterdir()) and not overwrite:
+        what = "the folder exists and is not empty; name another one or say --overwrite"
+        raise BadInput(Problem(str(path), what))
+
+
+def _swap_folders(new: Path, final: Path) -> None:
+    """Puts `new` at `final`; what was there goes away only once `new` stands."""
+    if not final.exists():
+        new.rename(final)
+        return
+    old = _name_beside(final)
+    final.rename(old)
+    try:
+        new.rename(final)
+    except BaseException:
+        old.rename(final)
+        raise
+    shutil.rmtree(old)
+
+
+def _missing_parents(path: Path) -> list[Path]:
+    """The folders above that do not exist yet, the deepest first."""
+    return [folder for folder in path.parents if not folder.exists()]
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Takes made folders away again, except where somebody else has put something in meanwhile."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _name_beside(final: Path) -> Path:
+    """A new name in the same folder, hence on the same file system; its letters never reach the content."""
+    return final.with_name(f".muster-{secrets.token_hex(6)}.part")
+
+
+def _flush(path: Path) -> None:
+    """Brings a file or a folder's names to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(path: Path, error: OSError) -> BadInput:
+    return BadInput(Problem(str(path), f"cannot be written: {_reason(error)}"))
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

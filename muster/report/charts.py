@@ -1,0 +1,43 @@
+"""Which charts a report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.report.curves import distribution_chart, gpu_use_chart, queue_chart
+from muster.report.drawing import Chart
+from muster.report.gantt import gantt_chart
+from muster.report.means import means_chart
+from muster.report.series import SIZE_NAMES, RunSeries
+
+
+def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:
+    """Every chart that has something to show, in the order of the page."""
+    charts = []
+    if any(run.jct.size for run in runs):
+        charts += [
+            distribution_chart("jct", "Job completion time", [(run.name, run.jct) for run in runs]),
+            distribution_chart("wait", "Waiting time", [(run.name, run.wait) for run in runs]),
+        ]
+    if any(run.gpu_use.values.size for run in runs):
+        charts += [gpu_use_chart(runs), queue_chart(runs)]
+    if any(run.jct_by_size for run in runs):
+        title = "Mean completion time by job size"
+        note = "Bars end at the mean over the measured jobs that asked for that many GPUs."
+        charts.append(
+            means_chart("jct-by-size", title, note, [(run.name, run.jct_by_size) for run in runs], SIZE_NAMES)
+        )
+    if any(run.wait_by_tenant for run in runs):
+        order = sorted({mean.group for run in runs for mean in run.wait_by_tenant})
+        tenants = max(run.tenants for run in runs)
+        note = f"The {len(order)} tenants with the most jobs, of {tenants}." if len(order) < tenants else ""
+        title = "Mean waiting time by tenant"
+        charts.append(
+            means_chart(
+                "wait-by-tenant", title, note, [(run.name, run.wait_by_tenant) for run in runs], order
+            )
+        )
+    for number, run in enumerate(runs, start=1):
+        if run.gantt is not None and not run.gantt.is_empty():
+            charts.append(gantt_chart(f"nodes-{number}" if len(runs) > 1 else "nodes", run, run.gantt))
+    return charts

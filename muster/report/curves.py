@@ -1,0 +1,154 @@
+"""Curves: how long jobs took and waited, how full the cluster was, how long the queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import altair as alt
+
+from muster.report import words
+from muster.report.drawing import (
+    FULL,
+    HALF,
+    Chart,
+    Room,
+    Rows,
+    colour_of_run,
+    dash_of_run,
+    data,
+    fitted,
+    legend_of_runs,
+    panels,
+    since_first_submission,
+    stepped,
+    time_unit,
+)
+from muster.report.series import RunSeries
+from muster.report.timeline import FloatArray
+
+LOG_TICKS = {
+    1: "1 s",
+    10: "10 s",
+    60: "1 min",
+    600: "10 min",
+    3600: "1 h",
+    5 * 3600: "5 h",
+    86_400: "1 day",
+    10 * 86_400: "10 days",
+    100 * 86_400: "100 days",
+    1000 * 86_400: "1000 days",
+}
+"""Seconds and their names on a logarithmic axis."""
+PERCENT = "round(100 * datum.value) + ' %'"
+CURVE_HEIGHT = 280
+"""Pixels."""
+FEW_RUNS = 4
+"""Up to so many a chart over time fits in half a wide page."""
+
+
+def distribution_chart(name: str, quantity: str, curves: Sequence[tuple[str, FloatArray]]) -> Chart:
+    """The share of jobs within a time, on a logarithmic axis that begins at the tick below the least time.
+
+    A time of 0 has no place on such an axis: it and what else is below the first tick are drawn at it.
+    """
+    names = [run for run, _ in curves]
+    every = [float(seconds) for _, values in curves for seconds in values]
+    least = min((seconds for seconds in every if seconds >= 1), default=1.0)
+    low = max(tick for tick in LOG_TICKS if tick <= least)
+    top = max(10.0 * low, *every)
+    rows: Rows = []
+    for run, values in curves:
+        if values.size == 0:
+            continue
+        rows.append({"run": run, "seconds": low, "share": 0.0})
+        rows.extend(
+            {"run": run, "seconds": max(low, seconds), "share": (rank + 1) / values.size}
+            for rank, seconds in enumerate(values.tolist())
+        )
+        rows.append({"run": run, "seconds": top, "share": 1.0})
+    ticks = {tick: name for tick, name in LOG_TICKS.items() if low <= tick <= top}
+    if min(every) < low:
+        ticks[low] = f"≤ {ticks[low]}"
+
+    def draw(room: Room) -> alt.TopLevelMixin:
+        axis = alt.Axis(
+            title=f"{quantity} (log scale)",
+            values=list(ticks),
+            labelExpr=f"{json.dumps(list(ticks.values()))}[indexof({json.dumps(list(ticks))}, datum.value)]",
+            labelOverlap="greedy",
+            labelFlush=True,
+        )
+        scale = alt.Scale(type="log", domain=[low, top], nice=False)
+        share = alt.Axis(title="Share of jobs", labelExpr=PERCENT, values=[0, 0.25, 0.5, 0.75, 1])
+        lines = (
+            alt.Chart(data(rows))
+            .mark_line(interpolate="step-after")
+            .encode(
+                x=alt.X("seconds:Q", axis=axis, scale=scale),
+                y=alt.Y("share:Q", axis=share, scale=alt.Scale(domain=[0, 1])),
+                color=colour_of_run(names, legend_of_runs(names, room)),
+                strokeDash=dash_of_run(names, legend_of_runs(names, room)),
+            )
+        )
+        return fitted(lines, room, CURVE_HEIGHT)
+
+    note = (
+        f"A point says which share of the jobs had a {quantity.lower()} up to that; further left is better."
+    )
+    return Chart(name, quantity, note, HALF, draw)
+
+
+def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
+    """One panel a run: lines of many runs would hide each other."""
+    divisor, unit = time_unit(max(float(run.gpu_use.times[-1]) for run in runs))
+    labels = {run.name: f"{run.name} · {words.percent(run.gpu_use.mean())}" for run in runs}
+    rows = [row for run in runs for row in stepped(labels[run.name], run.gpu_use, divisor)]
+    height = 200 if len(runs) == 1 else 80 if len(runs) <= FEW_RUNS else 48
+
+    def draw(room: Room) -> alt.TopLevelMixin:
+        domain = list(labels.values())
+        percent = alt.Axis(title=None, values=[0, 0.5, 1], labelExpr=PERCENT, minExtent=42, maxExtent=42)
+        panel = (
+            alt.Chart()
+            .mark_area(interpolate="step-after", opacity=0.85)
+            .encode(
+                x=since_first_submission("time", unit),
+                y=alt.Y(
+                    "value:Q",
+                    axis=alt.Axis(
+                        title=None, values=[0, 0.5, 1], labelExpr=PERCENT, minExtent=42, maxExtent=42
+                    ),
+                    scale=alt.Scale(domain=[0, 1]),
+                ),
+                color=colour_of_run(domain),
+            )
+            .properties(width=room.width - 74, height=height)
+        )
+        return panels(panel, rows, "run", domain, columns=1)
+
+    note = "The share of all GPUs that jobs hold, busy or not; beside each name the mean."
+    return Chart("gpu-use", "GPUs in use", note, HALF if len(runs) <= FEW_RUNS else FULL, draw)
+
+
+def queue_chart(runs: Sequence[RunSeries]) -> Chart:
+    """Jobs waiting over time, one line a run."""
+    names = [run.name for run in runs]
+    divisor, unit = time_unit(max(float(run.waiting.times[-1]) for run in runs))
+    rows = [row for run in runs for row in stepped(run.name, run.waiting, divisor)]
+
+    def draw(room: Room) -> alt.TopLevelMixin:
+        lines = (
+            alt.Chart(data(rows))
+            .mark_line(interpolate="step-after", strokeWidth=1.5)
+            .encode(
+                x=since_first_submission("time", unit),
+                y=alt.Y("value:Q", axis=alt.Axis(title="Jobs waiting", tickCount=5, tickMinStep=1)),
+                color=colour_of_run(names, legend_of_runs(names, room)),
+                strokeDash=dash_of_run(names, legend_of_runs(names, room)),
+            )
+        )
+        return fitted(lines, room, CURVE_HEIGHT)
+
+    note = "Jobs submitted that hold nothing yet or were put back into the queue."
+    return Chart("queue", "Length of the queue", note, HALF if len(runs) <= FEW_RUNS else FULL, draw)

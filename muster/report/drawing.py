@@ -1,0 +1,116 @@
+"""What all charts share: the room they fill, their drawing twice (wide, phone), axes, legends, panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from muster.report.theme import config, series_colours, series_dashes
+from muster.report.timeline import Steps
+from muster.report.words import DAY, HOUR, MINUTE
+
+Rows = list[dict[str, Any]]
+CHARACTER = 6.4
+"""Pixels; the mean width of a character of a label."""
+LEGEND_SYMBOL = 40
+"""Pixels; a legend's symbol and the room about it."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a chart may fill: its width in pixels, and whether that is a phone's."""
+
+    width: int
+    narrow: bool
+
+
+HALF, FULL, PHONE = Room(520, False), Room(1060, False), Room(340, True)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart that can be drawn for a wide screen and for a phone."""
+
+    name: str
+    """Of its file."""
+    title: str
+    note: str
+    """How to read it, in a sentence."""
+    wide: Room
+    draw: Callable[[Room], alt.TopLevelMixin]
+    detail: bool = False
+    """Of one run, for who wants to look closer."""
+
+    def spec(self, room: Room, *, titled: bool = False) -> dict[str, Any]:
+        """The Vega-Lite specification; with its title where the chart stands alone."""
+        spec: dict[str, Any] = self.draw(room).to_dict()
+        return {**spec, "config": config(), **({"title": self.title} if titled else {})}
+
+
+def data(rows: Rows) -> alt.InlineData:
+    """The rows as they are; a frame would be held to Altair's 5,000 rows."""
+    return alt.InlineData(values=rows)
+
+
+def fitted(chart: alt.Chart | alt.LayerChart, room: Room, height: float) -> alt.TopLevelMixin:
+    """A single plot that fills the room with its axes and legend."""
+    autosize = alt.AutoSizeParams(type="fit-x", contains="padding")
+    fit: alt.TopLevelMixin = chart.properties(width=room.width, height=height, autosize=autosize)
+    return fit
+
+
+def colour_of_run(names: Sequence[str], legend: alt.Legend | None = None) -> alt.Color:
+    """Every run its colour, the same in every chart."""
+    scale = alt.Scale(domain=list(names), range=series_colours(len(names)))
+    return alt.Color("run:N", legend=legend, scale=scale)
+
+
+def dash_of_run(names: Sequence[str], legend: alt.Legend | None = None) -> alt.StrokeDash:
+    """Every run its stroke; together with the colour it tells more runs apart than there are colours."""
+    scale = alt.Scale(domain=list(names), range=series_dashes(len(names)))
+    return alt.StrokeDash("run:N", legend=legend, scale=scale)
+
+
+def legend_of_runs(names: Sequence[str], room: Room) -> alt.Legend | None:
+    """None where there is only one run."""
+    return alt.Legend(columns=legend_columns(names, room)) if len(names) > 1 else None
+
+
+def legend_columns(names: Sequence[str], room: Room) -> int:
+    """How many entries of a legend fit beside each other."""
+    return max(1, int(room.width / (CHARACTER * max(map(len, names)) + LEGEND_SYMBOL)))
+
+
+def panels(
+    panel: alt.Chart | alt.LayerChart, rows: Rows, field: str, order: Sequence[str], columns: int
+) -> alt.FacetChart:
+    """A panel a value of the field, in the order given, its name above its left corner."""
+    header = alt.Header(labelAnchor="start", labelOrient="top", labelPadding=4, title=None)
+    facet = alt.Facet(f"{field}:N", sort=list(order), header=header)
+    return panel.facet(facet, data=data(rows), columns=columns, spacing={"row": 14, "column": 18})
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit in which a length of time reads best: its seconds and its name."""
+    for unit, name in ((DAY, "Days"), (HOUR, "Hours"), (MINUTE, "Minutes")):
+        if seconds >= 3 * unit:
+            return unit, name
+    return 1.0, "Seconds"
+
+
+def since_first_submission(field: str, unit: str) -> alt.X:
+    """The axis of time, from its first to its last moment."""
+    axis = alt.Axis(title=f"{unit} since the first submission", tickCount=6, labelFlush=True, grid=False)
+    return alt.X(f"{field}:Q", axis=axis, scale=alt.Scale(nice=False, zero=True))
+
+
+def stepped(run: str, steps: Steps, divisor: float) -> Rows:
+    """A row a step, and one that draws the last to its end."""
+    values = [*steps.values.tolist(), *steps.values[-1:].tolist()]
+    return [
+        {"run": run, "time": time / divisor, "value": value}
+        for time, value in zip(steps.times.tolist(), values, strict=True)
+    ]

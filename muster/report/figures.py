@@ -1,0 +1,82 @@
+"""The figures that tables compare: where each stands in a summary, its plain words, which way is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.report import words
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One column of a comparison."""
+
+    path: str
+    """In the summary, as `jct_seconds.mean`."""
+    title: str
+    short: str
+    """The title where there is little room."""
+    show: Callable[[float | None], str]
+    better: int = -1
+    """-1 less, 1 more, 0 neither."""
+    compared: bool = False
+    """Whether the ratio to the first scheduler says something."""
+
+    def of(self, summary: Mapping[str, Any]) -> float | None:
+        """The figure of one run; None where it has none."""
+        value: Any = summary
+        for part in self.path.split("."):
+            value = value[part]
+        return None if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure of a run as a table shows it."""
+
+    text: str
+    ratio: str
+    """To the first run; empty where it says nothing."""
+    best: bool
+
+
+FIGURES: Sequence[Figure] = (
+    Figure("jct_seconds.mean", "Mean completion time", "mean JCT", words.duration, compared=True),
+    Figure("jct_seconds.p50", "Median completion time", "p50 JCT", words.duration, compared=True),
+    Figure("jct_seconds.p99", "99th percentile of completion time", "p99 JCT", words.duration, compared=True),
+    Figure("wait_seconds.mean", "Mean wait", "mean wait", words.duration, compared=True),
+    Figure("wait_seconds.p99", "99th percentile of wait", "p99 wait", words.duration, compared=True),
+    Figure("slowdown.mean", "Mean slowdown", "slowdown", words.number),
+    Figure("makespan_seconds", "Makespan", "makespan", words.duration, compared=True),
+    Figure("utilization.gpu", "GPUs in use", "GPU use", words.percent, better=1),
+    Figure("fragmentation", "Fragmentation", "fragments", words.percent),
+    Figure("preemptions", "Preemptions", "preempt.", words.number, better=0),
+    Figure("fairness.rho_mean", "Unfairness ρ, mean", "ρ mean", words.number),
+    Figure("fairness.rho_max", "Unfairness ρ, worst job", "ρ max", words.number),
+)
+TENANT_FIGURE = Figure("fairness.jain", "Fairness over tenants (Jain)", "Jain", words.number, better=1)
+TERMINAL_PATHS = (
+    "jct_seconds.mean",
+    "jct_seconds.p50",
+    "jct_seconds.p99",
+    "wait_seconds.mean",
+    "makespan_seconds",
+    "utilization.gpu",
+    "preemptions",
+)
+
+
+def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """A figure of all runs: best marked where there are several and they differ as shown."""
+    values = [figure.of(summary) for summary in summaries]
+    texts = [figure.show(value) for value in values]
+    known = [value for value in values if value is not None]
+    best_text = ""
+    if figure.better and len(set(texts)) > 1 and known:
+        best_text = figure.show(max(known, key=lambda value: figure.better * value))
+    return [
+        Cell(text, words.ratio(value, values[0]) if figure.compared and index else "", text == best_text)
+        for index, (value, text) in enumerate(zip(values, texts, strict=True))
+    ]

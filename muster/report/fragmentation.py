@@ -1,0 +1,50 @@
+"""How much of what is free is free in the wrong pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from muster.report.record import Record
+from muster.report.timeline import FloatArray, held, window
+
+DECIMALS = 6
+"""Of a GPU: shares come in thousandths, what is finer is the rounding of sums."""
+
+
+def fragmentation(record: Record) -> float | None:
+    """The share of free GPUs that a job of this trace, drawn at random, cannot use where they are.
+
+    After the measure of Weng et al. (Beware of Fragmentation, ATC 2023), in GPUs only, weighted by time: on a
+    node with f GPUs free, all f are lost to a job whose piece there, the lesser of its gang and the whole
+    node, is larger than f. None where no GPU was ever free.
+    """
+    start, end = window(record)
+    nodes = record.nodes().with_row_index("code")
+    rows = (
+        held(record)
+        .join(nodes.select("node", "code"), on="node")
+        .select("code", "from_seconds", "to_seconds", "gpus")
+    )
+    begins = rows.select("code", pl.col("from_seconds").alias("time"), "gpus")
+    ends = rows.select("code", pl.col("to_seconds").alias("time"), -pl.col("gpus"))
+    empty = nodes.select("code", pl.lit(start).alias("time"), pl.lit(0.0).alias("gpus"))
+    changes = pl.concat([empty, begins, ends]).sort("code", "time", maintain_order=True)
+
+    code = changes["code"].to_numpy()
+    time = changes["time"].to_numpy()
+    # Every node ends with nothing held, so one running sum serves all nodes.
+    used = np.round(np.cumsum(changes["gpus"].to_numpy()), DECIMALS)
+    until = np.where(np.append(np.diff(code) == 0, False), np.append(time[1:], end), end)
+    capacity = nodes["gpus"].to_numpy()[code]
+    free = np.clip(capacity - used, 0.0, capacity)
+    free_seconds = free * (until - time)
+    lost = np.where(free < capacity, _share_of_jobs_larger_than(free, record), 0.0)
+    total = float(np.sum(free_seconds))
+    return float(np.sum(free_seconds * lost)) / total if total > 0 else None
+
+
+def _share_of_jobs_larger_than(free: FloatArray, record: Record) -> FloatArray:
+    """Of the jobs not refused, the share that asks for more GPUs than each amount."""
+    gangs = record.jobs.filter(pl.col("outcome") != "refused")["gpus"].sort().to_numpy()
+    return 1.0 - np.searchsorted(gangs, free, side="right") / max(1, gangs.size)

@@ -1,0 +1,193 @@
+"""The figures of one run: what `summary.json` holds. Every definition stands beside its computation.
+
+Statistics of jobs count the measured jobs that completed; the others are counted, never averaged. Use of the
+cluster (utilization, fragmentation) counts all jobs, from the first submission to the last finish. Sums are
+taken in a fixed order, so the same record gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from muster.report.fragmentation import fragmentation
+from muster.report.record import Record
+from muster.report.timeline import FloatArray, held, jobs_in_system, window
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+RESOURCES = {"gpu": "gpus", "cpu": "cpus", "memory": "memory_gb", "storage": "storage_gb_per_s"}
+STAGES = ("input_stall_seconds", "compute_seconds", "communication_seconds", "restart_seconds")
+
+
+def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """All figures of a run, ready for JSON; what cannot be said (nothing completed) is None.
+
+    The measured cost of the run itself (decision and wall seconds) is passed in and stands apart, under
+    `measured`: it is the only part that differs between two runs of the same input.
+    """
+    start, end = window(record)
+    jobs = record.jobs.with_columns(
+        pl.Series("rho", _finish_time_fairness(record)), _slowdown().alias("slowdown")
+    )
+    measured = jobs.filter("measured")
+    done = measured.filter(pl.col("outcome") == "completed")
+    tenants = _tenants(measured)
+    summary: dict[str, Any] = {
+        "scheduler": record.scheduler,
+        "trace": str(record.run["trace"]["source"]),
+        "cluster": str(record.run["cluster"]["name"]),
+        "jobs": measured.height,
+        "completed": done.height,
+        "unfinished": measured.filter(pl.col("outcome") == "unfinished").height,
+        "refused": measured.filter(pl.col("outcome") == "refused").height,
+        "jobs_in_record": jobs.height,
+        "makespan_seconds": _makespan(done),
+        "jct_seconds": distribution(done["jct_seconds"]),
+        "wait_seconds": distribution(done["wait_seconds"]),
+        "slowdown": distribution(done["slowdown"]),
+        "utilization": _utilization(record, start, end),
+        "fragmentation": fragmentation(record),
+        "preemptions": int(measured["preemptions"].sum()),
+        "moves": int(measured["moves"].sum()),
+        "stage_seconds": {
+            stage.removesuffix("_seconds"): float(np.nansum(measured[stage].to_numpy())) for stage in STAGES
+        },
+        "fairness": {
+            "jain": jain([tenant["mean_speed"] for tenant in tenants]),
+            "rho_mean": _mean(done["rho"]),
+            "rho_max": _greatest(done["rho"]),
+        },
+        "tenants": tenants,
+        "reasons": _reasons(record, measured, end),
+        "decisions": record.decisions.height,
+        "rules": dict(record.run["rules"]),
+        "knowledge": record.run["knowledge"],
+    }
+    if measured_cost is not None:
+        summary["measured"] = dict(measured_cost)
+    return summary
+
+
+def distribution(values: pl.Series) -> dict[str, float | None]:
+    """Mean, p50, p90, p95, p99 and max; quantiles by linear interpolation between the two nearest ranks."""
+    known = _known(values)
+    if known.size == 0:
+        return dict.fromkeys(("mean", *QUANTILES, "max"))
+    quantiles = np.quantile(known, list(QUANTILES.values()), method="linear")
+    return {
+        "mean": float(np.mean(known)),
+        **dict(zip(QUANTILES, quantiles.tolist(), strict=True)),
+        "max": float(np.max(known)),
+    }
+
+
+def jain(shares: list[float]) -> float | None:
+    """Jain's index, (sum x)^2 / (n sum x^2): 1 where all get the same, 1/n where one gets all (Jain 1984)."""
+    amounts = np.asarray(shares, dtype=np.float64)
+    squares = float(np.sum(amounts**2))
+    return float(np.sum(amounts)) ** 2 / (amounts.size * squares) if squares > 0 else None
+
+
+def _slowdown() -> pl.Expr:
+    """JCT over the time the job takes at its reference, never waiting; null where there is no work."""
+    return pl.when(pl.col("ideal_seconds") > 0).then(pl.col("jct_seconds") / pl.col("ideal_seconds"))
+
+
+def _finish_time_fairness(record: Record) -> FloatArray:
+    """Rho of every job: JCT over the time it takes alone on its fair share (Themis, NSDI 2020).
+
+    The fair share is 1/N of the cluster's GPUs, N being the mean number of jobs in the system while this one
+    is. A job asking for no more runs at its reference speed there; one asking for k times as much, k times
+    slower. Up to 1 is fair; NaN for jobs that did not finish.
+    """
+    jobs = record.jobs
+    submit = jobs["submit_seconds"].to_numpy()
+    finish = jobs["finish_seconds"].fill_null(np.nan).to_numpy()
+    ideal = jobs["ideal_seconds"].fill_null(np.nan).to_numpy()
+    in_system = jobs_in_system(record)
+    gpus = float(np.sum(record.nodes()["gpus"].to_numpy()))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        contention = (in_system.integral_until(finish) - in_system.integral_until(submit)) / (finish - submit)
+        alone = ideal * np.maximum(1.0, jobs["gpus"].to_numpy() * contention / gpus)
+        rho = (finish - submit) / alone
+    return np.where(np.isfinite(rho), rho, np.nan)
+
+
+def _makespan(done: pl.DataFrame) -> float | None:
+    """First submission to last finish of the completed measured jobs, in seconds."""
+    if done.is_empty():
+        return None
+    return float(np.max(done["finish_seconds"].to_numpy()) - np.min(done["submit_seconds"].to_numpy()))
+
+
+def _utilization(record: Record, start: float, end: float) -> dict[str, float | None]:
+    """Allocated over capacity, weighted by time; None where the cluster states no capacity."""
+    rows = held(record)
+    seconds = (rows["to_seconds"] - rows["from_seconds"]).to_numpy()
+    shares: dict[str, float | None] = {}
+    for name, column in RESOURCES.items():
+        capacity = float(np.sum(record.nodes()[column].to_numpy())) * (end - start)
+        used = float(np.sum(rows[column].fill_null(0.0).to_numpy() * seconds))
+        shares[name] = used / capacity if capacity > 0 else None
+    return shares
+
+
+def _tenants(measured: pl.DataFrame) -> list[dict[str, Any]]:
+    """One entry a tenant, by name; jobs without one are the tenant ''.
+
+    `mean_speed` is the mean of ideal over JCT of its completed jobs (1: nothing ever waited or was slowed), 0
+    where none completed; it is what Jain's index compares.
+    """
+    entries = []
+    named = measured.with_columns(pl.col("tenant").fill_null("")).sort("tenant", maintain_order=True)
+    for (name,), jobs in named.group_by("tenant", maintain_order=True):
+        done = jobs.filter(pl.col("outcome") == "completed")
+        speed = _mean(1 / done["slowdown"])
+        entries.append(
+            {
+                "tenant": name,
+                "jobs": jobs.height,
+                "completed": done.height,
+                "gpu_seconds": float(np.nansum(jobs["attained_gpu_seconds"].to_numpy())),
+                "jct_seconds": distribution(done["jct_seconds"]),
+                "wait_seconds": distribution(done["wait_seconds"]),
+                "mean_speed": 0.0 if speed is None else speed,
+                "rho_mean": _mean(done["rho"]),
+                "rho_max": _greatest(done["rho"]),
+                "preemptions": int(jobs["preemptions"].sum()),
+            }
+        )
+    return entries
+
+
+def _reasons(record: Record, measured: pl.DataFrame, end: float) -> dict[str, dict[str, float]]:
+    """Why measured jobs waited: per reason the waiting seconds and the jobs it held up, longest first."""
+    rows = record.reasons.join(measured.select("job_id"), on="job_id", how="semi", maintain_order="left")
+    rows = rows.sort("reason", maintain_order=True).with_columns(
+        (pl.col("to_seconds").fill_null(end) - pl.col("from_seconds")).alias("seconds")
+    )
+    totals = {
+        str(code): {
+            "seconds": float(np.sum(group["seconds"].to_numpy())),
+            "jobs": group["job_id"].n_unique(),
+        }
+        for (code,), group in rows.group_by("reason", maintain_order=True)
+    }
+    return dict(sorted(totals.items(), key=lambda total: (-total[1]["seconds"], total[0])))
+
+
+def _known(values: pl.Series) -> FloatArray:
+    return values.drop_nulls().drop_nans().to_numpy().astype(np.float64, copy=False)
+
+
+def _mean(values: pl.Series) -> float | None:
+    known = _known(values)
+    return float(np.mean(known)) if known.size else None
+
+
+def _greatest(values: pl.Series) -> float | None:
+    known = _known(values)
+    return float(np.max(known)) if known.size else None

@@ -1,0 +1,157 @@
+"""Reading a record back: the four tables and `run.json` of one run, or the runs of a comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from muster.problems import BadInput, Problem
+from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
+
+TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
+    "jobs": JOBS,
+    "allocations": ALLOCATIONS,
+    "decisions": DECISIONS,
+    "reasons": REASONS,
+}
+NODE_QUANTITIES = ("gpus", "cpus", "memory_gb", "storage_gb_per_s")
+# What the report reads of run.json, as path and kind; more may stand there.
+RUN_FIELDS: Sequence[tuple[str, type]] = (
+    ("trace", dict),
+    ("trace.source", str),
+    ("cluster", dict),
+    ("cluster.name", str),
+    ("cluster.nodes", list),
+    ("scheduler", dict),
+    ("scheduler.name", str),
+    ("rules", dict),
+    ("knowledge", str),
+)
+KIND_WORDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What happened in one run; the columns are those of `muster.world.records`."""
+
+    jobs: pl.DataFrame
+    allocations: pl.DataFrame
+    decisions: pl.DataFrame
+    reasons: pl.DataFrame
+    run: Mapping[str, Any]
+    """Inputs, settings, versions and seed, as `run.json` has them."""
+
+    @property
+    def scheduler(self) -> str:
+        """The scheduler's full name, as `las+proportional+pack`."""
+        return str(self.run["scheduler"]["name"])
+
+    def nodes(self) -> pl.DataFrame:
+        """Name and capacity of every node; an unstated capacity is 0."""
+        rows = [
+            (str(node["name"]), *(float(node.get(quantity) or 0) for quantity in NODE_QUANTITIES))
+            for node in self.run["cluster"]["nodes"]
+        ]
+        quantities = {quantity: pl.Float64() for quantity in NODE_QUANTITIES}
+        return pl.DataFrame(rows, schema={"node": pl.String(), **quantities}, orient="row")
+
+
+def record_folders(folder: Path) -> tuple[Path, ...]:
+    """The folders of a comparison's runs in their order, or the folder itself where it holds one run."""
+    comparison = folder / "comparison.json"
+    if not comparison.exists():
+        return (folder,)
+    content = _read_json(comparison)
+    runs = content.get("runs") if isinstance(content, dict) else None
+    if not isinstance(runs, list) or not runs or not all(isinstance(name, str) for name in runs):
+        what = 'a list of folder names is needed under "runs", one a scheduler'
+        raise BadInput(Problem(str(comparison), what, found=runs))
+    return tuple(folder / name for name in runs)
+
+
+def read_record(folder: Path) -> Record:
+    """The record of one run; every problem of the folder is told at once."""
+    if not folder.is_dir():
+        what = "no such folder; give the folder that `muster simulate --out` or `muster compare --out` wrote"
+        raise BadInput(Problem(str(folder), what))
+    if (folder / "comparison.json").exists():
+        what = "this is a comparison of several runs; give the folder of one of them"
+        raise BadInput(Problem(str(folder), what))
+    problems: list[Problem] = []
+    tables: dict[str, pl.DataFrame] = {}
+    for name, schema in TABLES.items():
+        try:
+            tables[name] = _read_table(folder / f"{name}.parquet", schema)
+        except BadInput as bad:
+            problems.extend(bad.problems)
+    run: Any = None
+    try:
+        run = _read_json(folder / "run.json")
+        problems.extend(_problems_of_run(run, folder / "run.json"))
+    except BadInput as bad:
+        problems.extend(bad.problems)
+    if problems:
+        raise BadInput(*problems)
+    return Record(tables["jobs"], tables["allocations"], tables["decisions"], tables["reasons"], run)
+
+
+def _read_table(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    if not path.is_file():
+        raise BadInput(Problem(str(path), "this table of the record is missing; run the command again"))
+    try:
+        table = pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(Problem(str(path), f"not a readable Parquet file ({reason})")) from error
+    problems = []
+    for column, kind in schema.items():
+        if column not in table.columns:
+            problems.append(Problem(str(path), f"this column of {kind} values is missing", column=column))
+        elif table.schema[column] not in (kind, pl.Null()):
+            found = str(table.schema[column])
+            problems.append(Problem(str(path), f"{kind} values are needed", column=column, found=found))
+    if problems:
+        raise BadInput(*problems)
+    return table.with_columns(pl.col(column).cast(kind) for column, kind in schema.items())
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(
+            Problem(str(path), "this file of the record is missing; run the command again")
+        ) from None
+    except json.JSONDecodeError as error:
+        raise BadInput(Problem(str(path), f"not valid JSON ({error.msg})", row=error.lineno)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(Problem(str(path), f"cannot be read ({error})")) from error
+
+
+def _problems_of_run(run: Any, path: Path) -> Iterator[Problem]:
+    if not isinstance(run, dict):
+        yield Problem(str(path), "an object with trace, cluster, scheduler, rules and knowledge is needed")
+        return
+    for field, kind in RUN_FIELDS:
+        value: Any = run
+        for part in field.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if not isinstance(value, kind):
+            yield Problem(str(path), f"{KIND_WORDS[kind]} is needed", column=field, found=value)
+    cluster = run.get("cluster")
+    nodes = cluster.get("nodes") if isinstance(cluster, dict) else None
+    for index, node in enumerate(nodes if isinstance(nodes, list) else []):
+        place = f"cluster.nodes[{index}]"
+        if not isinstance(node, dict) or not isinstance(node.get("name"), str):
+            yield Problem(str(path), "a node with a name is needed", column=place, found=node)
+            continue
+        for quantity in NODE_QUANTITIES:
+            amount = node.get(quantity) or 0
+            if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < 1e18:
+                column = f"{place}.{quantity}"
+                yield Problem(str(path), "a number from 0 on is needed", column=column, found=amount)

@@ -1,0 +1,43 @@
+"""The comparison as a table for the terminal, 80 columns wide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from muster.report.figures import FIGURES, TERMINAL_PATHS, column
+from muster.report.words import short_names
+
+
+def comparison_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
+    """Summaries beside each other, a row a scheduler: best in bold, below each time its ratio to the first."""
+    names, common = short_names([str(summary["scheduler"]) for summary in summaries])
+    figures = [figure for figure in FIGURES if figure.path in TERMINAL_PATHS]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, caption_justify="left")
+    table.add_column("scheduler", overflow="fold")
+    for figure in figures:
+        table.add_column(figure.short, justify="right", no_wrap=True)
+    columns = [column(figure, summaries) for figure in figures]
+    for index, name in enumerate(names):
+        cells = []
+        for cell in (cells_of_figure[index] for cells_of_figure in columns):
+            text = Text(cell.text, style="bold" if cell.best else "")
+            cells.append(text.append(f"\n{cell.ratio}", style="dim not bold") if cell.ratio else text)
+        table.add_row(Text(name), *cells)
+    table.caption = Text("\n".join(_remarks(summaries, names, common)), style="dim")
+    return table
+
+
+def _remarks(summaries: Sequence[Mapping[str, Any]], names: Sequence[str], common: str) -> list[str]:
+    remarks = [f"all {common}"] if common else []
+    if len(summaries) > 1:
+        remarks.append(f"best in bold; ratios to {names[0]}")
+    for name, summary in zip(names, summaries, strict=True):
+        missing = [f"{summary[kind]:,} {kind}" for kind in ("unfinished", "refused") if summary[kind]]
+        if missing:
+            remarks.append(f"{name}: {', '.join(missing)} of {summary['jobs']:,} jobs, not in the figures")
+    return remarks

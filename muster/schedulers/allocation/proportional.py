@@ -1,0 +1,23 @@
+"""GPU-proportional allocation: what every scheduler does that sees only GPUs."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from muster.schedulers.contract import Ints, Jobs, View
+from muster.schedulers.parts import Allocation
+from muster.schedulers.placement.kernels import PROPORTIONAL
+
+_SHARE_OF_THE_NODE = np.full((1, 1, 4), PROPORTIONAL)
+
+
+@dataclass(frozen=True)
+class Proportional(Allocation):
+    """Each GPU brings its node's share of CPU, memory and storage."""
+
+    name: ClassVar[str] = "proportional"
+
+    def ladder(self, view: View, jobs: Jobs) -> Ints:
+        """One rung, the same for all."""
+        return _SHARE_OF_THE_NODE

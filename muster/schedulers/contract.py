@@ -1,0 +1,272 @@
+"""What every scheduler sees and what it answers: `decide(view, state) -> (plan, state)`.
+
+A scheduler is pure. It reads a `View`, tries things on a `Draft` of the ledger, and answers with a `Plan`
+and its next state; the world does the rest. The same view and state give the same plan and state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, nan
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.cluster import Cluster
+from muster.cluster.books import WHOLE
+from muster.cluster.ledger import Draft, Ledger
+from muster.workload.jobs import RUNNING, WAITING, JobTable
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+State = Any
+"""What a scheduler has learned: any serialisable value, replaced and never changed in place."""
+
+
+class Trigger:
+    """Why a scheduler is asked; a plan's `wake_on` is a sum of these."""
+
+    ROUND = 1
+    ARRIVAL = 2
+    COMPLETION = 4
+    LEASE_END = 8
+    TIMER = 16
+    CAPACITY = 32
+    """Nodes failed or came back, or what was releasing is free."""
+
+    ALL = 63
+
+
+class Jobs:
+    """The jobs in the system, as columns, in arrival order.
+
+    `index` are their numbers; every other column goes along with it. Quantities are those of the view's moment:
+    the world settles a job only when its rate changes, so they do not depend on how often anybody looked.
+    """
+
+    __slots__ = ("_now", "_table", "index")
+
+    def __init__(self, table: JobTable, index: Ints, now: float) -> None:
+        self._table = table
+        self.index = index
+        self._now = now
+
+    def __len__(self) -> int:
+        """Number of jobs."""
+        return len(self.index)
+
+    def where(self, mask: NDArray[np.bool_]) -> Jobs:
+        """Only the jobs of a mask."""
+        return Jobs(self._table, self.index[mask], self._now)
+
+    def _since_settled(self, facts: NDArray[np.void]) -> Floats:
+        since: Floats = np.where(facts["state"] == RUNNING, self._now - facts["settled"], 0.0)
+        return since
+
+    @property
+    def arrival(self) -> Floats:
+        """Seconds."""
+        return self._table.asked["submit"][self.index]
+
+    @property
+    def gpus(self) -> Ints:
+        """GPUs asked for."""
+        return self._table.asked["gpus"][self.index]
+
+    @property
+    def gpu_milli(self) -> Ints:
+        """Thousandths of each GPU asked for."""
+        return self._table.asked["milli"][self.index]
+
+    @property
+    def requested_gpus(self) -> Floats:
+        """GPUs asked for, a share of one below 1."""
+        return self.gpus * (self.gpu_milli / WHOLE)
+
+    @property
+    def min_gpus(self) -> Ints:
+        """Fewest GPUs the job can run on."""
+        return self._table.asked["min_gpus"][self.index]
+
+    @property
+    def max_gpus(self) -> Ints:
+        """Most GPUs the job can use."""
+        return self._table.asked["max_gpus"][self.index]
+
+    @property
+    def cpus_micro(self) -> Ints:
+        """CPU cores the owner asked for, in millionths; -1 where nothing was said."""
+        return self._table.asked["cpu"][self.index]
+
+    @property
+    def memory_micro(self) -> Ints:
+        """GB the owner asked for, in millionths; -1 where nothing was said."""
+        return self._table.asked["memory"][self.index]
+
+    @property
+    def constraint(self) -> Ints:
+        """Number of the constraint on nodes; 0: any node will do."""
+        return self._table.asked["constraint"][self.index]
+
+    @property
+    def model(self) -> Ints:
+        """Number of the model."""
+        return self._table.asked["model"][self.index]
+
+    @property
+    def tenant(self) -> Ints:
+        """Number of the tenant."""
+        return self._table.asked["tenant"][self.index]
+
+    @property
+    def user(self) -> Ints:
+        """Number of the user."""
+        return self._table.asked["user"][self.index]
+
+    @property
+    def priority(self) -> Floats:
+        """The owner's; larger is more urgent."""
+        return self._table.asked["priority"][self.index]
+
+    @property
+    def preemptible(self) -> NDArray[np.bool_]:
+        """Whether the owner lets a running job be stopped."""
+        return self._table.asked["preemptible"][self.index] != 0
+
+    @property
+    def min_runtime(self) -> Floats:
+        """Seconds a start is left alone."""
+        return self._table.asked["min_runtime"][self.index]
+
+    @property
+    def deadline(self) -> Floats:
+        """Seconds on the trace's clock; inf where there is none."""
+        return self._table.asked["deadline"][self.index]
+
+    @property
+    def running(self) -> NDArray[np.bool_]:
+        """Whether the job holds an allocation."""
+        return self._table.facts["state"][self.index] == RUNNING
+
+    @property
+    def waiting(self) -> NDArray[np.bool_]:
+        """Whether the job holds nothing."""
+        return self._table.facts["state"][self.index] == WAITING
+
+    @property
+    def held_gpus(self) -> Floats:
+        """GPUs held now."""
+        return self._table.facts["held"][self.index]
+
+    @property
+    def attained_service(self) -> Floats:
+        """GPU-seconds so far, to the millionth."""
+        facts = self._table.facts[self.index]
+        return np.round(facts["attained"] + facts["held"] * self._since_settled(facts), 6)
+
+    @property
+    def run_seconds(self) -> Floats:
+        """Seconds with an allocation so far."""
+        facts = self._table.facts[self.index]
+        run: Floats = facts["run"] + self._since_settled(facts)
+        return run
+
+    @property
+    def work_done(self) -> Floats:
+        """Iterations so far, to the millionth."""
+        facts = self._table.facts[self.index]
+        productive = np.minimum(self._since_settled(facts), np.maximum(self._now - facts["resumes"], 0.0))
+        return np.round(facts["done"] + facts["rate"] * productive, 6)
+
+    @property
+    def last_start(self) -> Floats:
+        """Seconds; NaN for a job that never ran."""
+        return self._table.facts["last_start"][self.index]
+
+    @property
+    def last_stop(self) -> Floats:
+        """When it last lost its GPUs; its arrival if it never ran."""
+        return self._table.facts["last_stop"][self.index]
+
+    @property
+    def lease_end(self) -> Floats:
+        """Seconds; inf without a lease."""
+        return self._table.facts["lease_end"][self.index]
+
+    @property
+    def estimated_total(self) -> Floats:
+        """Belief: seconds of all the work at the reference; NaN where nothing is known."""
+        asked = self._table.asked
+        seconds: Floats = asked["ideal"][self.index] / asked["iterations"][self.index]
+        return asked["believed"][self.index] * seconds
+
+    @property
+    def estimated_remaining(self) -> Floats:
+        """Belief: seconds of the work left at the reference; NaN where nothing is known."""
+        asked = self._table.asked
+        seconds: Floats = asked["ideal"][self.index] / asked["iterations"][self.index]
+        left: Floats = np.maximum(asked["believed"][self.index] - self.work_done, 0.0)
+        return left * seconds
+
+
+@dataclass(slots=True)
+class View:
+    """What a scheduler may know at one moment."""
+
+    now: float
+    triggers: int
+    """Sum of the `Trigger`s that led to this question."""
+    jobs: Jobs
+    table: JobTable
+    ledger: Ledger
+
+    @property
+    def cluster(self) -> Cluster:
+        """The machines."""
+        return self.ledger.cluster
+
+    def draft(self) -> Draft:
+        """Where a plan is tried out; it starts from what is held now."""
+        return Draft(self.ledger)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The complete set of allocations wanted from now on: what its draft of the ledger holds at the end."""
+
+    draft: Draft
+    reasons: Ints
+    """A code of `reasons` for each job of the view, `PLACED` for those that hold an allocation."""
+    reason_a: Floats
+    reason_b: Floats
+    next_wake: float = inf
+    """The next moment at which it wants to be asked, whatever happens."""
+    stable_until: float = -inf
+    """Rounds before then may be skipped if none of `wake_on` happens."""
+    wake_on: int = Trigger.ALL
+    lease_ends: dict[int, float] = field(default_factory=dict)
+    """Job number to the end of its lease; a job that is not named keeps its own."""
+    bound: float = nan
+    """What would have been possible at best, in the scheduler's own measure; NaN: not known."""
+
+
+class Scheduler(Protocol):
+    """Decides when each job runs, how much it gets, where it sits."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Parts, settings and rules, for the record."""
+        ...
+
+    def initial(self, cluster: Cluster) -> State:
+        """The state before the first decision."""
+        ...
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        """The plan from now on."""
+        ...

@@ -1,0 +1,33 @@
+"""First in, first out, in the two readings that "FIFO" has."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+from muster.schedulers.contract import Floats, Ints, Jobs, View
+from muster.schedulers.parts import Order
+
+
+@dataclass(frozen=True)
+class Fifo(Order):
+    """Earliest arrival first; what does not fit is passed by later jobs, running jobs are left alone."""
+
+    name: ClassVar[str] = "fifo"
+    preemptive: ClassVar[bool] = False
+
+    def key(self, jobs: Jobs) -> Floats:
+        """Arrival."""
+        return jobs.arrival
+
+    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
+        """Never: keys do not change."""
+        return inf
+
+
+@dataclass(frozen=True)
+class FifoStrict(Fifo):
+    """Earliest arrival first; a job that does not fit blocks all behind it, gangs are kept together."""
+
+    name: ClassVar[str] = "fifo-strict"
+    strict: ClassVar[bool] = True
+    default_placement: ClassVar[str] = "consolidate"

@@ -1,0 +1,119 @@
+"""The four kinds of parts that a scheduler is composed of, and what each must answer.
+
+A part is a frozen dataclass in a file of its own: its fields are its settings, its docstring's first line
+is the sentence that `muster schedulers` prints. `name` is its word on the command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.schedulers.contract import Floats, Ints, Jobs, State, View
+
+DURATIONS = "durations"
+"""The one kind of knowledge that a part may need and a world may lack: how much work a job has left."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What all parts have in common."""
+
+    name: ClassVar[str] = ""
+    slots: ClassVar[tuple[str, ...]] = ()
+    """Which of selection, order, allocation, placement it fills; `tune` fills two."""
+    needs: ClassVar[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True)
+class Order(Part):
+    """Who is served first: the smallest key."""
+
+    slots: ClassVar[tuple[str, ...]] = ("order",)
+    preemptive: ClassVar[bool] = True
+    """Whether a job served earlier may take the GPUs of a running one."""
+    strict: ClassVar[bool] = False
+    """Whether nobody passes a job that does not fit."""
+    default_placement: ClassVar[str] = "pack"
+
+    def key(self, jobs: Jobs) -> Floats | Ints:
+        """A number a job; ties go by arrival."""
+        raise NotImplementedError
+
+    def keys(self, view: View, state: State) -> tuple[Floats | Ints, State]:
+        """As `key`, for an order that needs more than the columns or remembers something."""
+        return self.key(view.jobs), state
+
+    def initial(self, cluster: Cluster) -> State:  # noqa: ARG002 - the hook's signature
+        """What it remembers before the first decision."""
+        return None
+
+    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:  # noqa: ARG002
+        """When a waiting job's key will first pass a running one's, if nothing happens; `-inf`: cannot say.
+
+        `running` and `waiting` are positions into the view's jobs.
+        """
+        return -inf
+
+    quantum_seconds: ClassVar[float] = inf
+    """How often it wants to be asked while jobs may overtake each other; inf: only when something happens."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The jobs to be served, by position in the view, and why the others are not."""
+
+    ranked: Ints
+    excluded: Ints
+    """Positions of the jobs that may not be served now."""
+    code: int = 0
+    a: Floats | None = None
+    b: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Selection(Part):
+    """Who is considered at all, and who before whom whatever the order says."""
+
+    slots: ClassVar[tuple[str, ...]] = ("selection",)
+
+    def select(self, view: View, ranked: Ints, demand_gpus: Floats) -> Ranking:
+        """Filter and regroup the ranked positions."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Allocation(Part):
+    """How much CPU, memory and storage a job gets with each of its GPUs."""
+
+    slots: ClassVar[tuple[str, ...]] = ("allocation",)
+
+    def ladder(self, view: View, jobs: Jobs) -> Ints:
+        """Acceptable needs a GPU, best first: jobs x rungs x resources, in millionths.
+
+        One line serves all jobs where all are alike; `PROPORTIONAL` is the share of whatever node is tried.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Placement(Part):
+    """Where a job sits."""
+
+    slots: ClassVar[tuple[str, ...]] = ("placement",)
+    rule: ClassVar[int] = -1
+    """One of the compiled rules of `placement.kernels`."""
+
+
+def settings_of(part: Part) -> dict[str, Any]:
+    """A part's settings by name."""
+    return dict(vars(part))
+
+
+def no_numbers(count: int) -> Floats:
+    """The numbers of reasons that have none."""
+    return np.zeros(count)

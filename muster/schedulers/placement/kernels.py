@@ -1,0 +1,319 @@
+"""Finding places on the ledger, compiled: one job's place by a rule, and a whole queue served in order.
+
+Needs are amounts per GPU in millionths; `PROPORTIONAL` stands for the share of the node that is tried.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import Books, count_bits, new_row, put_chain, release_job
+from muster.schedulers.contract import Floats, Ints
+from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+
+PROPORTIONAL = -1
+
+PACK, FIRST_FIT, CONSOLIDATE, SPREAD = 0, 1, 2, 3
+
+
+@njit(cache=True)
+def need_on(books: Books, node: int, resource: int, need: Ints) -> int:
+    """Millionths of a resource that one GPU needs on this node."""
+    amount = need[resource]
+    if amount == -1:
+        return books.nodes[node]["share"][resource]
+    return amount
+
+
+@njit(cache=True)
+def gpus_that_fit(books: Books, node: int, need: Ints) -> int:
+    """How many whole GPUs, each with what it needs, the node has free."""
+    fit = books.nodes[node]["free_gpus"]
+    for resource in range(1, 4):
+        amount = need_on(books, node, resource, need)
+        if amount > 0:
+            fit = min(fit, books.nodes[node]["free"][resource] // amount)
+    return fit
+
+
+@njit(cache=True)
+def pick_gpus(books: Books, node: int, count: int) -> int:
+    """A mask of free GPUs: inside one NVLink island if possible (the fullest that does), else the emptiest first."""
+    free = books.nodes[node]["free_mask"]
+    island = max(books.nodes[node]["island"], 1)
+    gpus = books.nodes[node]["gpus"]
+    best = -1
+    best_free = 1 << 30
+    for first in range(0, gpus, island):
+        here = count_bits(free >> first & ((1 << island) - 1))
+        if count <= here < best_free:
+            best, best_free = first, here
+    chosen = 0
+    while count > 0:
+        if best < 0:
+            best_free = -1
+            for first in range(0, gpus, island):
+                here = count_bits((free & ~chosen) >> first & ((1 << island) - 1))
+                if here > best_free:
+                    best, best_free = first, here
+        for gpu in range(best, min(best + island, gpus)):
+            if count > 0 and (free & ~chosen) >> gpu & 1:
+                chosen |= 1 << gpu
+                count -= 1
+        best = -1
+    return chosen
+
+
+@njit(cache=True)
+def _fuller(books: Books, node: int, other: int) -> bool:
+    """Best fit: fewer free GPUs, then fewer free CPUs, then the lower number."""
+    if other < 0:
+        return True
+    if books.nodes[node]["free_gpus"] != books.nodes[other]["free_gpus"]:
+        return books.nodes[node]["free_gpus"] < books.nodes[other]["free_gpus"]
+    return books.nodes[node]["free"][1] < books.nodes[other]["free"][1]
+
+
+@njit(cache=True)
+def find_nodes(books: Books, allowed: Ints, gpus: int, need: Ints, rule: int, fit: Ints, take: Ints) -> bool:
+    """Choose nodes for a gang by a rule; `take` gets the GPUs on each. Whether there is a place.
+
+    `fit` is scratch. Pack: the fullest node that holds the gang, else the emptiest nodes and the fullest that
+    takes the rest. First fit: nodes in order. Consolidate: as pack, but only on the fewest nodes that could
+    ever hold the gang. Spread: one GPU at a time where most are free.
+    """
+    nodes = len(books.nodes)
+    total = 0
+    largest = 1
+    best = -1
+    for node in range(nodes):
+        take[node] = 0
+        fit[node] = 0
+        if allowed[node]:
+            largest = max(largest, books.nodes[node]["gpus"])
+            if books.nodes[node]["free_gpus"] > 0:
+                fit[node] = gpus_that_fit(books, node, need)
+                total += fit[node]
+                if rule != SPREAD and fit[node] >= gpus and (rule == FIRST_FIT or _fuller(books, node, best)):
+                    if rule != FIRST_FIT or best < 0:
+                        best = node
+    if total < gpus:
+        return False
+    if rule == FIRST_FIT:
+        for node in range(nodes):
+            take[node] = min(fit[node], gpus)
+            gpus -= take[node]
+        return True
+    if rule == SPREAD:
+        while gpus > 0:
+            most = 0
+            for node in range(nodes):
+                if fit[node] - take[node] > fit[most] - take[most]:
+                    most = node
+            take[most] += 1
+            gpus -= 1
+        return True
+    if best >= 0:
+        take[best] = gpus
+        return True
+    fewest = (gpus + largest - 1) // largest
+    used = 0
+    while gpus > 0:
+        if rule == CONSOLIDATE and used == fewest:
+            return False
+        most = -1
+        best = -1
+        for node in range(nodes):
+            if take[node] == 0 and fit[node] > 0:
+                if most < 0 or fit[node] > fit[most]:
+                    most = node
+                if fit[node] >= gpus and _fuller(books, node, best):
+                    best = node
+        chosen = best if best >= 0 else most
+        take[chosen] = min(fit[chosen], gpus)
+        gpus -= take[chosen]
+        used += 1
+    return True
+
+
+@njit(cache=True)
+def find_device(books: Books, allowed: Ints, milli: int, need: Ints, rule: int) -> tuple[int, int]:
+    """A node and GPU for a share of a GPU: the fullest shared GPU that has room, else one of the fullest node."""
+    best_node, best_gpu, best_free = -1, -1, 1 << 30
+    for node in range(len(books.nodes)):
+        if not allowed[node] or not books.nodes[node]["up"]:
+            continue
+        short = False
+        for resource in range(1, 4):
+            amount = need_on(books, node, resource, need) * milli // 1000
+            short = short or amount > books.nodes[node]["free"][resource]
+        if short:
+            continue
+        for gpu in range(books.nodes[node]["gpus"]):
+            device = books.devices[node, gpu]
+            room = device["free_milli"]
+            if device["group"] >= 0 or room < milli:
+                continue
+            if device["holders"] == 0:
+                emptiness = 1000 + books.nodes[node]["free_gpus"]
+                if rule == SPREAD:
+                    emptiness = -emptiness
+            else:
+                emptiness = room
+            if emptiness < best_free:
+                best_node, best_gpu, best_free = node, gpu, emptiness
+    return best_node, best_gpu
+
+
+@njit(cache=True)
+def put_share(books: Books, chain: int, node: int, mask: int, milli: int, need: Ints) -> int:
+    """A row for these GPUs with what they need, in front of a chain; the new chain."""
+    row = new_row(books)
+    gpus = count_bits(mask)
+    books.rows[row]["node"] = node
+    books.rows[row]["mask"] = mask
+    books.rows[row]["milli"] = milli
+    books.rows[row]["amount"][0] = gpus * milli * 1000
+    for resource in range(1, 4):
+        books.rows[row]["amount"][resource] = need_on(books, node, resource, need) * gpus * milli // 1000
+    books.rows[row]["next"] = chain
+    return row
+
+
+@njit(cache=True)
+def place_job(
+    books: Books, job: int, gpus: int, milli: int, allowed: Ints, need: Ints, rule: int, fit: Ints, take: Ints
+) -> bool:
+    """Give a job that holds nothing its GPUs, if there is a place by the rule."""
+    chain = -1
+    if milli < 1000:
+        node, gpu = find_device(books, allowed, milli, need, rule)
+        if node < 0:
+            return False
+        chain = put_share(books, chain, node, 1 << gpu, milli, need)
+    else:
+        if not find_nodes(books, allowed, gpus, need, rule, fit, take):
+            return False
+        for node in range(len(books.nodes) - 1, -1, -1):
+            if take[node] > 0:
+                chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), 1000, need)
+    return put_chain(books, job, chain) == 0
+
+
+@njit(cache=True)
+def count_walk(demand: Ints, may_stop: Ints, ranked: Ints, budget: int, strict: bool, chosen: Ints) -> int:
+    """Who is served, by GPU count alone: in order, taking whoever fits in what is left (Synergy, "Rounds").
+
+    Jobs that may not be stopped are chosen first. Demand and budget in millionths of a GPU; what is left of it.
+    """
+    for at in range(len(demand)):
+        chosen[at] = 0
+        if not may_stop[at]:
+            chosen[at] = 1
+            budget -= demand[at]
+    for at in ranked:
+        if chosen[at]:
+            continue
+        if demand[at] <= budget:
+            chosen[at] = 1
+            budget -= demand[at]
+        elif strict:
+            break
+    return budget
+
+
+@njit(cache=True)
+def serve(
+    books: Books,
+    jobs: Ints,
+    gpus: Ints,
+    milli: Ints,
+    constraint: Ints,
+    node_allowed: Ints,
+    ranked: Ints,
+    chosen: Ints,
+    ladder: Ints,
+    rule: int,
+    strict: bool,
+    codes: Ints,
+    a: Floats,
+    b: Floats,
+) -> None:
+    """Stop the running jobs that are not chosen, then place the chosen ones in order, then whoever still fits.
+
+    A running job keeps its place. A chosen job that finds no place leaves its GPUs to later ones; a job stopped
+    for it in vain gets its place back. `ladder[job or 0]` are the needs to try, best first. What comes out are
+    reason codes and their numbers, by position.
+    """
+    nodes = len(books.nodes)
+    fit = np.zeros(nodes, np.int64)
+    take = np.zeros(nodes, np.int64)
+    stopped_at = np.full(len(jobs), -1)
+    shared_ladder = len(ladder) == 1
+    for at in ranked:
+        if books.heads[jobs[at]] >= 0:
+            codes[at] = PLACED
+            if not chosen[at]:
+                stopped_at[at] = books.heads[jobs[at]]
+                release_job(books, jobs[at])
+    hopeless = np.zeros(64, np.bool_)  # gang sizes that found no place since the last release
+    blocked = False
+    for in_second_pass in range(2):
+        for at in ranked:
+            job = jobs[at]
+            if books.heads[job] >= 0 or chosen[at] == in_second_pass:  # the chosen have the first pass
+                continue
+            needs_milli = gpus[at] * milli[at]
+            if blocked:
+                codes[at] = BEHIND_HEAD
+                continue
+            if needs_milli * 1000 > books.totals[0]:
+                codes[at] = NO_GPUS
+                a[at] = needs_milli / 1000
+                b[at] = books.totals[0] / 1e6
+                if stopped_at[at] >= 0:
+                    codes[at] = OUTRANKED
+                blocked = strict
+                continue
+            if stopped_at[at] >= 0 and _put_back(books, job, stopped_at[at]):
+                codes[at] = PLACED
+                continue
+            alike = shared_ladder and constraint[at] == 0 and milli[at] == 1000 and gpus[at] < 64
+            placed = False
+            if not (alike and hopeless[gpus[at]]):
+                allowed = node_allowed[constraint[at]]
+                rungs = ladder[0 if shared_ladder else at]
+                for rung in range(len(rungs)):
+                    if place_job(books, job, gpus[at], milli[at], allowed, rungs[rung], rule, fit, take):
+                        placed = True
+                        break
+            if placed:
+                codes[at] = PLACED
+            else:
+                if alike:
+                    hopeless[gpus[at]] = True
+                codes[at] = NO_PLACE
+                a[at] = needs_milli / 1000
+                b[at] = books.totals[0] / 1e6
+                blocked = strict
+
+
+@njit(cache=True)
+def _put_back(books: Books, job: int, chain: int) -> bool:
+    """Give a stopped job the rows it had, if all of it is still free."""
+    copy = -1
+    last = -1
+    row = chain
+    while row >= 0:
+        fresh = new_row(books)
+        books.rows[fresh] = books.rows[row]
+        books.rows[fresh]["next"] = -1
+        if last < 0:
+            copy = fresh
+        else:
+            books.rows[last]["next"] = fresh
+        last = fresh
+        row = books.rows[row]["next"]
+    return put_chain(books, job, copy) == 0
+

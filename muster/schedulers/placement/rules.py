@@ -1,0 +1,39 @@
+"""The four compiled placement rules; what each does is written at `kernels.find_nodes`."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from muster.schedulers.parts import Placement
+from muster.schedulers.placement import kernels
+
+
+@dataclass(frozen=True)
+class Pack(Placement):
+    """Best fit: the fullest node that holds the gang, else as few nodes as possible."""
+
+    name: ClassVar[str] = "pack"
+    rule: ClassVar[int] = kernels.PACK
+
+
+@dataclass(frozen=True)
+class FirstFit(Placement):
+    """Nodes in order, as many GPUs on each as fit."""
+
+    name: ClassVar[str] = "first-fit"
+    rule: ClassVar[int] = kernels.FIRST_FIT
+
+
+@dataclass(frozen=True)
+class Consolidate(Placement):
+    """Best fit on the fewest nodes that could ever hold the gang; otherwise it waits."""
+
+    name: ClassVar[str] = "consolidate"
+    rule: ClassVar[int] = kernels.CONSOLIDATE
+
+
+@dataclass(frozen=True)
+class Spread(Placement):
+    """One GPU at a time, where most are free."""
+
+    name: ClassVar[str] = "spread"
+    rule: ClassVar[int] = kernels.SPREAD

@@ -1,0 +1,76 @@
+"""Why a job holds nothing, as data: a code and two numbers, put into words here and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One kind of reason. `a` and `b` are the names of its two numbers, empty where it has none."""
+
+    name: str
+    sentence: str
+    a: str = ""
+    b: str = ""
+
+    def parameters(self, a: float, b: float) -> dict[str, float]:
+        """The reason's numbers by name."""
+        return {name: value for name, value in ((self.a, a), (self.b, b)) if name}
+
+    def to_json(self, a: float, b: float) -> str:
+        """The reason's numbers as the record keeps them."""
+        return json.dumps(self.parameters(a, b))
+
+    def words(self, a: float, b: float) -> str:
+        """The reason as a sentence."""
+        return self.sentence.format(**{name: f"{value:g}" for name, value in self.parameters(a, b).items()})
+
+
+_KINDS = (
+    Reason("placed", "it holds an allocation"),
+    Reason("not_considered", "it arrived and the next decision has not come yet"),
+    Reason("no_gpus", "it needs {needs} GPUs and {free} are free", "needs", "free"),
+    Reason(
+        "outranked",
+        "it needs {needs} GPUs and the jobs served before it leave {left}",
+        "needs",
+        "left",
+    ),
+    Reason(
+        "no_place",
+        "it needs {needs} GPUs together with their CPUs and memory; {free} are free but not where they would do",
+        "needs",
+        "free",
+    ),
+    Reason("behind_head", "the job at the head of the line waits, and nobody may pass it"),
+    Reason("over_limit", "its tenant may hold {limit} GPUs at once and needs {needs}", "limit", "needs"),
+    Reason("not_selected", "others were worth more to the goal this time"),
+    Reason("waits_its_turn", "it shares GPUs in turns and another's turn is on"),
+    Reason(
+        "delay_timer",
+        "it waits for a better placement: {waited} of at most {limit} leases so far",
+        "waited",
+        "limit",
+    ),
+)
+
+REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
+"""Code by name."""
+
+PLACED = REASONS["placed"]
+NOT_CONSIDERED = REASONS["not_considered"]
+NO_GPUS = REASONS["no_gpus"]
+OUTRANKED = REASONS["outranked"]
+NO_PLACE = REASONS["no_place"]
+BEHIND_HEAD = REASONS["behind_head"]
+OVER_LIMIT = REASONS["over_limit"]
+NOT_SELECTED = REASONS["not_selected"]
+WAITS_ITS_TURN = REASONS["waits_its_turn"]
+DELAY_TIMER = REASONS["delay_timer"]
+
+
+def reason(code: int) -> Reason:
+    """The kind of reason behind a code."""
+    return _KINDS[code]

@@ -1,0 +1,98 @@
+"""What may be chosen: the columns of a multiple-choice multi-dimensional knapsack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+NOTHING = -1
+"""The choice of a group of which no column is taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Ways to serve each group (a job); of a group at most one column is taken, or exactly one."""
+
+    group: IntArray
+    """(columns,): 0 .. groups - 1, ascending."""
+    profit: FloatArray
+    usage: FloatArray
+    """(columns, resources), from 0 on, in the units of the capacity."""
+    must_choose: NDArray[np.bool_]
+    """(groups,): exactly one column where true, at most one where false."""
+
+
+class InfeasibleError(Exception):
+    """Even the cheapest choices of the groups that must have one exceed the capacity together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The columns as the solver wants them: one way "nothing" for each optional group, numbers of order one.
+
+    Every group then takes exactly one column, and `starts` cuts the columns into groups.
+    """
+
+    group: IntArray
+    starts: IntArray
+    profit: FloatArray
+    usage: FloatArray
+    capacity: FloatArray
+    original: IntArray
+    """The caller's column, or NOTHING."""
+    profit_unit: float
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are."""
+        return self.starts.size
+
+    def best_of_each_group(self, score: FloatArray) -> IntArray:
+        """The first column with the highest score in each group."""
+        highest = np.maximum.reduceat(score, self.starts)
+        at_top = np.flatnonzero(score == highest[self.group])
+        _, first = np.unique(self.group[at_top], return_index=True)
+        return at_top[first]
+
+    def value(self, choice: IntArray) -> float:
+        """The profit of a choice (a column of each group), in the caller's unit."""
+        return float(self.profit[choice].sum()) * self.profit_unit
+
+    def fits(self, choice: IntArray) -> bool:
+        """Whether a choice stays within the capacity, but for rounding of the sum."""
+        return bool(np.all(self.usage[choice].sum(axis=0) <= self.capacity + ROUNDING))
+
+
+ROUNDING = 1e-9
+"""Of a capacity that counts as 1."""
+
+
+def tabulate(columns: Columns, capacity: FloatArray) -> Table:
+    """Scale, add the empty ways, drop the columns that fit not even alone."""
+    unit = np.where(capacity > 0, capacity, 1.0)
+    usage, limit = columns.usage / unit, np.where(capacity > 0, 1.0, 0.0)
+    usable = np.flatnonzero(np.all(usage <= limit + ROUNDING, axis=1))
+    optional = np.flatnonzero(~columns.must_choose)
+    group = np.concatenate([columns.group[usable], optional])
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    if starts.size < columns.must_choose.size:
+        left_out = np.setdiff1d(np.arange(columns.must_choose.size), group)
+        raise InfeasibleError(f"group {left_out[0]} has no way that fits the capacity even alone")
+    original = np.concatenate([usable, np.full(optional.size, NOTHING)])[order]
+    profit = np.where(original == NOTHING, 0.0, columns.profit[original])
+    profit_unit = float(np.abs(profit).max()) or 1.0
+    return Table(
+        group=group[order].astype(np.int64),
+        starts=starts.astype(np.int64),
+        profit=profit / profit_unit,
+        usage=np.where(original[:, None] == NOTHING, 0.0, usage[original]),
+        capacity=limit,
+        original=original.astype(np.int64),
+        profit_unit=profit_unit,
+    )

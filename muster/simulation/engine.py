@@ -1,0 +1,381 @@
+"""The simulator's loop: jump to the next moment at which something may change, let it happen, ask the scheduler.
+
+All events of one instant come together, in a fixed order: completions, lease ends, releases, failures and
+repairs, arrivals, timers. With rounds, decisions are taken at ticks only, and a tick is skipped while the
+last plan says that it holds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.cluster import Cluster
+from muster.cluster import books as b
+from muster.cluster.ledger import Ledger
+from muster.schedulers.contract import Floats, Ints, Jobs, Plan, Scheduler, Trigger, View
+from muster.schedulers.reasons import NOT_CONSIDERED
+from muster.simulation.failures import FailureClock
+from muster.simulation.options import FIRST_ARRIVAL, Options
+from muster.speed.input_pipeline import ModelTable
+from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, WAITING, JobTable
+from muster.world import bookkeeping as keep
+from muster.world.bookkeeping import EXPLAINED, HELD, LAWS
+
+_FRUITLESS_AT_MOST = 1000
+"""Decisions in a row that start nothing while nothing runs and nobody is to come, before a run is given up."""
+_PROGRESS_EVERY = 256
+"""Steps between two calls of the progress function."""
+
+
+class PlanRefused(Exception):
+    """A scheduler's plan that breaks a promise every plan must keep."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is."""
+
+    simulated_seconds: float
+    jobs_done: int
+    jobs: int
+
+
+class Engine:
+    """One run over one job table."""
+
+    def __init__(
+        self,
+        table: JobTable,
+        cluster: Cluster,
+        models: ModelTable,
+        scheduler: Scheduler,
+        options: Options,
+        measured: NDArray[np.bool_],
+        *,
+        ask_every_round: bool = False,
+    ) -> None:
+        self.table = table
+        self.ledger = Ledger(cluster, len(table))
+        self.now = 0.0
+        self.decisions: list[tuple[float, ...]] = []
+        self.decision_seconds: list[float] = []
+        self._asked, self._facts = table.asked, table.facts
+        self._models = models
+        self._scheduler = scheduler
+        self._options = options
+        self._measured = measured
+        self._ask_every_round = ask_every_round
+        self._state = scheduler.initial(cluster)
+        self._arrivals = np.flatnonzero(self._facts["state"] == FUTURE)
+        self._arrived = 0
+        arriving = self._asked["submit"][self._arrivals]
+        self._arrival_times: list[float] = arriving.tolist()
+        wanted = np.flatnonzero(measured[self._arrivals])
+        self._last_measured_arrival = int(wanted[-1]) + 1 if len(wanted) else 0
+        self._active = np.zeros(len(table), np.int64)
+        self._active_count = 0
+        self._before = np.full(len(table), -2)
+        self._held = np.zeros(1024, HELD)
+        self._held_count = 0
+        self._explained = np.zeros(1024, EXPLAINED)
+        self._explained_count = 0
+        self._releases: list[tuple[float, int]] = []
+        self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed)
+        self._laws = np.zeros(1, LAWS)
+        self._laws["restart_cost"] = options.restart_cost_seconds
+        self._laws["resize_restarts"] = options.resize_restarts
+        self._laws["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
+        if options.rules.whole_iterations:
+            self._laws["whole_round"] = options.round_seconds
+        self.ledger.books.totals[b.DELAYED] = options.release_seconds_per_gpu > 0
+        self._round = options.round_seconds
+        self._origin = self._round_origin()
+        self._pending = 0  # triggers since the last decision
+        self._stable_until = self._next_wake = -inf
+        self._wake_on = Trigger.ALL
+        self._last_tick = -1
+        self._fruitless = 0
+        self._turns = False
+
+    def _round_origin(self) -> float:
+        origin = self._options.round_origin
+        if origin == FIRST_ARRIVAL:
+            assert self._round is not None
+            return ceil(self._arrival_times[0] / self._round) * self._round if self._arrival_times else 0.0
+        return float(origin)
+
+    def run(self, progress: Callable[[Progress], None] | None = None) -> None:
+        """Until the measured jobs are done, or nothing can happen any more."""
+        steps = 0
+        while True:
+            finish, lease_end, last = keep.next_times(
+                self._facts, self._active[: self._active_count], self._measured
+            )
+            if self._arrived < self._last_measured_arrival:
+                last = inf
+            elif last == -inf:
+                break
+            now = min(self._next_event(finish, lease_end), last)
+            if now == inf:
+                break
+            if self._happen(now, finish, lease_end) and now < last:
+                self._decide(now)
+            if self._fruitless > _FRUITLESS_AT_MOST:
+                break
+            steps += 1
+            if progress is not None and steps % _PROGRESS_EVERY == 0:
+                progress(self.progress())
+        self._close()
+
+    def progress(self) -> Progress:
+        """How far the run is."""
+        return Progress(self.now, self._arrived - self._active_count, len(self._arrivals))
+
+    # When
+
+    def _next_event(self, finish: float, lease_end: float) -> float:
+        """The next moment at which something happens or the scheduler is to be asked."""
+        arrival = self._arrival_times[self._arrived] if self._arrived < len(self._arrival_times) else inf
+        release = self._releases[0][0] if self._releases else inf
+        change = self._failures.next_time() if self._active_count or arrival < inf else inf
+        if self._round is None:
+            return max(self.now, min(arrival, finish, lease_end, release, change, self._next_wake))
+        wake_on = self._wake_on
+        ask = -inf if self._pending & wake_on else min(self._stable_until, self._next_wake)
+        if self._ask_every_round and (self._active_count or self._arrived):
+            ask = -inf
+        if wake_on & Trigger.ARRIVAL:
+            ask = min(ask, arrival)
+        if wake_on & Trigger.COMPLETION:
+            ask = min(ask, finish)
+        if wake_on & Trigger.LEASE_END:
+            ask = min(ask, lease_end)
+        if ask < inf:
+            ask = self._tick(max(ask, self.now, arrival if not self._active_count else -inf))
+        return max(self.now, min(ask, release, change))
+
+    def _tick(self, moment: float) -> float:
+        """The first tick from a moment on that no decision has been taken at."""
+        assert self._round is not None
+        number = max(ceil((moment - self._origin) / self._round), self._last_tick + 1, 0)
+        return self._origin + number * self._round
+
+    # What happens
+
+    def _happen(self, now: float, finish: float, lease_end: float) -> bool:
+        """Let everything up to now happen; whether the scheduler is to be asked."""
+        self.now = now
+        triggers = 0
+        if finish <= now:
+            triggers |= Trigger.COMPLETION
+            self._complete(now)
+        if lease_end <= now:
+            triggers |= Trigger.LEASE_END
+        while self._releases and self._releases[0][0] <= now:
+            b.end_release(self.ledger.books, heapq.heappop(self._releases)[1])
+            triggers |= Trigger.CAPACITY
+        for node, repaired in self._failures.due(now):
+            self._change_node(node, repaired, now)
+            triggers |= Trigger.CAPACITY
+        if self._arrive(now):
+            triggers |= Trigger.ARRIVAL
+        self._pending |= triggers
+        if self._round is None:
+            timer = self._next_wake <= now
+            self._pending |= Trigger.TIMER if timer else 0
+            return timer or bool(self._pending & self._wake_on)
+        number = round((now - self._origin) / self._round)
+        if number <= self._last_tick or self._origin + number * self._round != now:
+            return False
+        due = min(self._stable_until, self._next_wake) <= now or self._ask_every_round
+        if due or self._pending & self._wake_on:
+            self._last_tick = number
+            self._pending |= Trigger.ROUND
+            return True
+        return False
+
+    def _arrive(self, now: float) -> bool:
+        first = self._arrived
+        times = self._arrival_times
+        while self._arrived < len(times) and times[self._arrived] <= now:
+            self._arrived += 1
+        if self._arrived == first:
+            return False
+        jobs = self._arrivals[first : self._arrived]
+        self._active[self._active_count : self._active_count + len(jobs)] = jobs
+        self._active_count += len(jobs)
+        self._facts["state"][jobs] = WAITING
+        self._facts["reason"][jobs] = NOT_CONSIDERED
+        self._facts["reason_since"][jobs] = self._asked["submit"][jobs]
+        return True
+
+    def _complete(self, now: float) -> None:
+        active = self._active[: self._active_count]
+        counts, releases = self._room()
+        self._active_count = int(
+            keep.complete_due(
+                self.ledger.books,
+                self._asked,
+                self._facts,
+                active,
+                now,
+                self._laws,
+                self._held,
+                releases,
+                counts,
+            )
+        )
+        self._filled(counts, releases, now)
+        if self._turns:
+            self._refresh_turns(now)
+
+    def _change_node(self, node: int, repaired: bool, now: float) -> None:
+        books = self.ledger.books
+        if repaired:
+            b.bring_up(books, node)
+            return
+        counts, releases = self._room()
+        active = self._active[: self._active_count]
+        keep.lose_node(books, self._facts, active, node, now, self._laws, self._held, counts)
+        b.take_down(books, node)
+        self._filled(counts, releases, now)
+
+    # Decisions
+
+    def _decide(self, now: float) -> None:
+        index = self._active[: self._active_count].copy()
+        view = View(now, self._pending, Jobs(self.table, index, now), self.table, self.ledger)
+        self._pending = 0
+        began = time.perf_counter()
+        try:
+            plan, self._state = self._scheduler.decide(view, self._state)
+        except BaseException:
+            view.draft().undo()
+            raise
+        self.decision_seconds.append(time.perf_counter() - began)
+        self._apply(plan, index, now)
+        self._stable_until, self._next_wake = plan.stable_until, plan.next_wake
+        self._wake_on = plan.wake_on
+
+    def _apply(self, plan: Plan, index: NDArray[np.int64], now: float) -> None:
+        books = self.ledger.books
+        totals = books.totals
+        if len(plan.reasons) != len(index):
+            raise PlanRefused(f"{self._scheduler.name}: {len(plan.reasons)} reasons for {len(index)} jobs")
+        if totals[b.ENTRIES]:
+            broken = int(keep.broken_gang(books, self._asked))
+            if broken >= 0:
+                held = sum(share.gpus for share in self.ledger.holding(broken))
+                plan.draft.undo()
+                raise PlanRefused(
+                    f"{self._scheduler.name}: job {self.table.ids[broken]} would hold {held:g} GPUs; a gang is "
+                    f"whole or absent"
+                )
+            counts, releases = self._room()
+            keep.apply_draft(
+                books,
+                self._asked,
+                self._facts,
+                self._models,
+                now,
+                self._laws,
+                self._before,
+                self._held,
+                releases,
+                counts,
+            )
+            self._filled(counts, releases, now)
+            if self._turns or (books.devices["group"] >= 0).any():
+                self._refresh_turns(now)
+            started, stopped, changed = counts[:3].tolist()
+            if started or stopped or changed:
+                waiting = int(np.count_nonzero(plan.reasons))
+                row = (now, len(index) - waiting, waiting, started, stopped, changed, *totals[:4].tolist())
+                self.decisions.append((*row, plan.bound))
+        else:
+            started = 0
+        for job, end in plan.lease_ends.items():
+            self._facts["lease_end"][job] = end
+        self._note_reasons(plan.reasons, plan.reason_a, plan.reason_b, index, now)
+        idle = not started and self._arrived == len(self._arrivals) and len(index) > 0
+        self._fruitless = self._fruitless + 1 if idle and plan.reasons.all() else 0
+
+    def _note_reasons(self, codes: Ints, a: Floats, b_: Floats, index: Ints, now: float) -> None:
+        if self._explained_count + len(index) > len(self._explained):
+            self._explained = _grown(self._explained, self._explained_count + len(index))
+        self._explained_count += int(
+            keep.note_reasons(
+                self._facts,
+                index,
+                codes,
+                a,
+                b_,
+                now,
+                self._explained[self._explained_count :],
+            )
+        )
+
+    def _refresh_turns(self, now: float) -> None:
+        """Time-slice groups changed: their members' speed goes by how many they are."""
+        active = self._active[: self._active_count]
+        keep.refresh_turns(
+            self.ledger.books, self._asked, self._facts, active, self._models, now, self._laws
+        )
+        self._turns = bool((self.ledger.books.devices["group"] >= 0).any())
+
+    # Writing down
+
+    def _room(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Fresh counts and releases, and room in the record for all that is held now to end."""
+        at_most = int(self.ledger.books.totals[b.ROWS_USED])
+        if self._held_count + at_most > len(self._held):
+            self._held = _grown(self._held, self._held_count + at_most)
+        counts = np.zeros(5, np.int64)
+        counts[keep.HELD_ROWS] = self._held_count
+        delayed = self.ledger.books.totals[b.DELAYED]
+        return counts, np.zeros(self._active_count if delayed else 0, np.int64)
+
+    def _filled(self, counts: NDArray[np.int64], releases: NDArray[np.int64], now: float) -> None:
+        self._held_count = int(counts[keep.HELD_ROWS])
+        for chain in releases[: counts[keep.RELEASES]].tolist():
+            gpus = sum(share.gpus for share in self.ledger.shares(chain))
+            heapq.heappush(self._releases, (now + gpus * self._options.release_seconds_per_gpu, chain))
+
+    def _close(self) -> None:
+        """Settle what still runs and write down what is still held or explained."""
+        for job in self._active[: self._active_count].tolist():
+            if self.ledger.holds(job):
+                keep.settle(self._facts, job, self.now, self._laws)
+                counts, releases = self._room()
+                keep.close_job(self.ledger.books, job, self.now, self._held, releases, counts)
+                self._held_count = int(counts[keep.HELD_ROWS])
+        left = self._active[: self._active_count]
+        nothing_more = np.zeros(len(left), np.int64)
+        self._note_reasons(nothing_more, np.zeros(len(left)), np.zeros(len(left)), left, self.now)
+
+    def held(self) -> NDArray[np.void]:
+        """Stretches of holding, in the order in which they ended."""
+        return self._held[: self._held_count]
+
+    def explained(self) -> NDArray[np.void]:
+        """Stretches of waiting, in the order in which they ended."""
+        return self._explained[: self._explained_count]
+
+    def unfinished(self) -> int:
+        """Jobs that the run left undone."""
+        states = self._facts["state"]
+        return int(np.count_nonzero((states != COMPLETED) & (states != REFUSED) & self._measured))
+
+
+def _grown(array: NDArray[np.void], needed: int) -> NDArray[np.void]:
+    grown = np.zeros(max(needed, 2 * len(array)), array.dtype)
+    grown[: len(array)] = array
+    return grown
+

@@ -1,0 +1,91 @@
+"""What may be set about a simulation, apart from the trace, the cluster and the scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, isfinite
+
+from muster.problems import BadInput, Problem
+from muster.simulation.failures import Failures
+from muster.simulation.rules import EXACT, Rules
+
+FIRST_ARRIVAL = "first-arrival"
+
+
+@dataclass(frozen=True)
+class Options:
+    """All settings of a run."""
+
+    round_seconds: float | None = None
+    """Decide only at multiples of this; None: whenever something happens."""
+    round_origin: float | str = 0.0
+    """Where rounds start: seconds, or `first-arrival`, rounded up to a whole round."""
+    restart_cost_seconds: float = 0.0
+    """Lost by a job that changes its place or size, or starts again after it was stopped."""
+    resize_restarts: bool = False
+    """Whether a change of CPU, memory or storage alone costs a restart too."""
+    release_seconds_per_gpu: float = 0.0
+    """How long GPUs stay unusable after their job stopped, for each GPU that it held."""
+    measure: tuple[int, int] | None = None
+    """First and last job id that count, both included; the run ends when they are done."""
+    rules: Rules = field(default=EXACT)
+    knowledge: str = "oracle"
+    """What schedulers know of durations: `oracle`, `noisy:SIGMA` or `none`."""
+    failures: Failures | None = None
+    checkpoint_seconds: float = 3600.0
+    """Productive time between checkpoints, to which a job falls back when its node fails."""
+    skip_impossible: bool = False
+    """Leave jobs out that no empty cluster could hold, instead of refusing the trace."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        problems = list(self._problems())
+        if problems:
+            raise BadInput(*problems)
+
+    def _problems(self) -> list[Problem]:
+        positive = "a number of seconds above 0 is needed"
+        not_negative = "a number of seconds from 0 on is needed"
+        problems = []
+        if self.round_seconds is not None and not 0 < self.round_seconds < inf:
+            problems.append(Problem("--round", positive, found=self.round_seconds))
+        if self.round_seconds is None and self.rules.whole_iterations:
+            problems.append(Problem("--rules", f"{self.rules.name} counts in rounds: give --round SECONDS"))
+        for flag, value in (
+            ("--restart-cost", self.restart_cost_seconds),
+            ("--release-seconds-per-gpu", self.release_seconds_per_gpu),
+        ):
+            if not 0 <= value < inf:
+                problems.append(Problem(flag, not_negative, found=value))
+        if not self.checkpoint_seconds > 0:
+            problems.append(Problem("--checkpoint", positive, found=self.checkpoint_seconds))
+        if self.failures and not 0 < self.failures.mean_seconds_between < inf:
+            problems.append(Problem("--failures", positive, found=self.failures.mean_seconds_between))
+        if self.failures and not 0 < self.failures.repair_seconds < inf:
+            problems.append(Problem("--failures", positive, found=self.failures.repair_seconds))
+        if isinstance(self.round_origin, str):
+            if self.round_origin != FIRST_ARRIVAL:
+                what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
+                problems.append(Problem("--round-origin", what, found=self.round_origin))
+        elif not isfinite(self.round_origin):
+            problems.append(Problem("--round-origin", not_negative, found=self.round_origin))
+        if self.noise is None:
+            what = "oracle, none or noisy:SIGMA with a SIGMA from 0 on is needed, for example noisy:0.5"
+            problems.append(Problem("--knowledge", what, found=self.knowledge))
+        if self.measure and self.measure[0] > self.measure[1]:
+            problems.append(Problem("--measure", "FIRST:LAST needs FIRST <= LAST", found=self.measure))
+        return problems
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of the logarithm of believed durations; NaN: nothing is known; None: not understood."""
+        if self.knowledge == "oracle":
+            return 0.0
+        if self.knowledge == "none":
+            return float("nan")
+        kind, _, sigma = self.knowledge.partition(":")
+        try:
+            value = float(sigma)
+        except ValueError:
+            return None
+        return value if kind == "noisy" and 0 <= value < inf else None

@@ -1,0 +1,40 @@
+"""How a world counts: one object, named in every result, instead of switches here and there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster.problems import BadInput, Problem
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may differ between simulators that otherwise do the same."""
+
+    name: str
+    sentence: str
+    whole_iterations: bool = False
+    """Progress in whole iterations a round, what is left of the round is lost, completion at the round's end."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings that the rules impose on a composed scheduler."""
+
+
+EXACT = Rules("exact", "Continuous progress, completion at its true time.")
+
+SYNERGY_PUBLISHED = Rules(
+    "synergy-published",
+    "As the Synergy authors' simulator: whole iterations a round, completion at the round's end, everybody "
+    "competes anew each round, a job that has not run for 1000 hours goes first.",
+    whole_iterations=True,
+    settings={"preemptive": "true", "promote_after_seconds": "3600000"},
+)
+
+RULES = {rules.name: rules for rules in (EXACT, SYNERGY_PUBLISHED)}
+
+
+def rules_named(name: str) -> Rules:
+    """The rules of that name."""
+    if name not in RULES:
+        raise BadInput(Problem("--rules", f"known rules: {', '.join(RULES)}", found=name))
+    return RULES[name]

@@ -1,0 +1,209 @@
+"""One simulation from end to end: checks the inputs against each other, runs the engine, keeps the record."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+import muster
+from muster.cluster import Cluster
+from muster.problems import BadInput, Problem
+from muster.schedulers.contract import Scheduler
+from muster.simulation.engine import Engine, Progress
+from muster.simulation.options import Options
+from muster.speed.input_pipeline import ModelTable, model_table
+from muster.speed.rates import reference_seconds
+from muster.workload.jobs import REFUSED, JobTable, job_table
+from muster.workload.models import Model, shipped_models
+from muster.workload.trace import Trace
+from muster.world.record import Record, allocations_frame, decisions_frame, jobs_frame, reasons_frame
+
+_NOISE_STREAM = 0xBE11EF
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the run itself cost; the only figures that differ from one run to the next."""
+
+    decision_seconds: dict[str, float]
+    """mean, p99, max"""
+    wall_seconds: float
+    cpu_seconds: float
+    """User and system time of this process from the first event to the last."""
+    jobs_per_second: float
+    """Jobs of the trace over CPU seconds."""
+    peak_memory_mb: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a simulation left behind."""
+
+    record: Record
+    cost: Cost
+    unfinished: int
+    """Measured jobs that could not be completed."""
+    refused: tuple[str, ...]
+    """Ids of the jobs that no empty cluster could hold."""
+
+    def write(self, folder: Path) -> None:
+        """Write the record into an existing folder."""
+        self.record.write(folder)
+
+
+def simulate(
+    trace: Trace,
+    cluster: Cluster,
+    scheduler: Scheduler,
+    options: Options | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    models: Mapping[str, Model] | None = None,
+) -> Run:
+    """Replay a trace on a cluster under a scheduler."""
+    options = options or Options()
+    known = shipped_models() if models is None else models
+    table, truth = _prepared(trace, cluster, known, options)
+    refused = _refuse_impossible(table, cluster, trace, options)
+    measured = _measured(table, options)
+    began, began_cpu = time.perf_counter(), time.process_time()
+    engine = Engine(table, cluster, truth, scheduler, options, measured)
+    engine.run(progress)
+    record = Record(
+        jobs=jobs_frame(table, measured),
+        allocations=allocations_frame(engine.held(), table, cluster),
+        decisions=decisions_frame(engine.decisions),
+        reasons=reasons_frame(engine.explained(), table),
+        run=_described(trace, cluster, scheduler, options),
+    )
+    cpu = time.process_time() - began_cpu
+    if progress is not None:
+        progress(engine.progress())
+    decisions = np.array(engine.decision_seconds or [0.0])
+    cost = Cost(
+        decision_seconds={
+            "mean": float(decisions.mean()),
+            "p99": float(np.quantile(decisions, 0.99)),
+            "max": float(decisions.max()),
+        },
+        wall_seconds=time.perf_counter() - began,
+        cpu_seconds=cpu,
+        jobs_per_second=len(table) / max(cpu, 1e-9),
+        peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
+    )
+    return Run(record, cost, engine.unfinished(), refused)
+
+
+def _prepared(
+    trace: Trace, cluster: Cluster, known: Mapping[str, Model], options: Options
+) -> tuple[JobTable, ModelTable]:
+    """The jobs' columns, with what schedulers believe, and the true speeds."""
+    if not cluster.total_gpus:
+        raise BadInput(Problem("--cluster", f"cluster {cluster.name} has no GPU; training jobs need some"))
+    share = (
+        cluster.total_cpus / cluster.total_gpus,
+        cluster.total_memory_gb / cluster.total_gpus,
+        cluster.total_storage_gb_per_s / cluster.total_gpus,
+    )
+    names = trace.jobs["model"].unique(maintain_order=True).to_list()
+    entries = [known.get(name) for name in names]
+    speeds = model_table(entries)
+    seconds = {
+        name: reference_seconds(speeds, number, share)
+        for number, (name, entry) in enumerate(zip(names, entries, strict=True))
+        if entry is not None
+    }
+    unfed = [name for name, value in seconds.items() if value == np.inf]
+    if unfed:
+        what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
+        raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
+    table = job_table(trace, cluster, known, seconds)
+    noise = options.noise
+    assert noise is not None
+    if np.isnan(noise):
+        table.asked["believed"] = np.nan
+    elif noise > 0:
+        draws = np.random.default_rng([options.seed, _NOISE_STREAM]).normal(0.0, noise, len(table))
+        table.asked["believed"] *= np.exp(draws)
+    return table, model_table(table.models)
+
+
+def _refuse_impossible(
+    table: JobTable, cluster: Cluster, trace: Trace, options: Options
+) -> tuple[str, ...]:
+    """Set aside the jobs that no empty cluster could hold, or refuse the trace because of them."""
+    gpus = np.array([node.gpus for node in cluster.nodes])
+    room = (table.node_allowed * gpus).sum(axis=1)[table.asked["constraint"]]
+    impossible = np.flatnonzero(table.asked["min_gpus"] > room)
+    ids = tuple(table.ids.gather(impossible).to_list())
+    if len(impossible) and not options.skip_impossible:
+        raise BadInput(
+            *(
+                Problem(
+                    trace.source,
+                    f"job {table.ids[job]} can never run: cluster {cluster.name} has {int(room[job])} GPUs that it "
+                    "may use; leave such jobs out with --skip-impossible",
+                    column="gpus",
+                    found=int(table.asked["min_gpus"][job]),
+                )
+                for job in impossible.tolist()
+            )
+        )
+    table.facts["state"][impossible] = REFUSED
+    return ids
+
+
+def _measured(table: JobTable, options: Options) -> NDArray[np.bool_]:
+    """Which jobs count."""
+    possible: NDArray[np.bool_] = table.facts["state"] != REFUSED
+    if options.measure is None:
+        return possible
+    first, last = options.measure
+    numbers = table.ids.cast(pl.Int64, strict=False).to_frame("number")
+    inside = numbers.select(pl.col("number").is_between(first, last).fill_null(False))["number"].to_numpy()
+    measured: NDArray[np.bool_] = possible & inside
+    if not measured.any():
+        what = "no job of the trace has an id in this range; the statistics would be empty"
+        raise BadInput(Problem("--measure", what, found=f"{first}:{last}"))
+    return measured
+
+
+def _described(trace: Trace, cluster: Cluster, scheduler: Scheduler, options: Options) -> dict[str, Any]:
+    """All that is needed to run it again."""
+    rules = options.rules
+    described = scheduler.describe()
+    strict = described.get("settings", {}).get("strict", False)
+    placement = described.get("parts", {}).get("placement", "its own")
+    return {
+        "muster_version": muster.__version__,
+        "trace": {"source": trace.source, "jobs": len(trace.jobs), "notes": list(trace.notes)},
+        "cluster": cluster.to_dict(),
+        "scheduler": described,
+        "settings": {
+            "round_seconds": options.round_seconds,
+            "round_origin": options.round_origin,
+            "restart_cost_seconds": options.restart_cost_seconds,
+            "resize_restarts": options.resize_restarts,
+            "release_seconds_per_gpu": options.release_seconds_per_gpu,
+            "measure": list(options.measure) if options.measure else None,
+            "failures": vars(options.failures) if options.failures else None,
+            "checkpoint_seconds": options.checkpoint_seconds,
+            "skip_impossible": options.skip_impossible,
+        },
+        "rules": {
+            "name": rules.name,
+            "queue": "a job that does not fit blocks all behind it" if strict else "skips what does not fit",
+            "gang": f"all GPUs at once, placed by {placement}",
+            "rounding": rules.sentence,
+            "tie_break": "arrival, then the order of the trace",
+        },
+        "knowledge": options.knowledge,
+        "seed": options.seed,
+    }

@@ -1,0 +1,220 @@
+"""The network stage of a job's speed: seconds of communication an iteration that nothing hides.
+
+Alone, a job's stage depends on its model and the shape of its placement, and is computed once for each
+pair. Among neighbours, every job that leaves its machine is a flow on the uplinks it crosses: its demand is
+the GB it sends an iteration over the seconds that an iteration takes alone, and it goes slower by
+the part of the demand that max-min fairness does not give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from muster.cluster import Cluster
+from muster.speed.network.collectives import ALGORITHMS, BANDWIDTH_AWARE, BASELINE, stack
+from muster.speed.network.contention import max_min_rates
+from muster.speed.network.dimensions import ASTRA, FLAVOURS, dimensions
+from muster.speed.network.models import Floats, MeasuredModel, NetworkModel
+from muster.speed.network.overlap import exposed_seconds
+from muster.speed.network.placement import Placements, Shapes, shapes_of, uplinks_of
+from muster.speed.network.tree import link_tree
+
+Ints = npt.NDArray[np.int64]
+
+MODEL_DTYPE = np.dtype(
+    [
+        ("compute_seconds", np.float64),
+        ("gradient_gb", np.float64),
+        ("first", np.int64),  # its messages: first ... first + messages - 1
+        ("messages", np.int64),
+        ("measured", np.int64),  # 1: by the fields below, 0: by its messages
+        ("local_seconds", np.float64),
+        ("local_seconds_per_gpu", np.float64),
+        ("uplink_seconds", np.float64),
+        ("uplink_seconds_per_gpu", np.float64),
+        ("overlap", np.float64),
+        ("nic_gb_per_s", np.float64),
+    ]
+)
+STAGE_DTYPE = np.dtype(
+    [
+        ("exposed_seconds", np.float64),
+        ("all_reduce_seconds", np.float64),  # of the whole gradient, hidden or not
+        ("uplink_gb", np.float64),  # GB an iteration over the uplink of each machine
+    ]
+)
+
+
+class NetworkSpeed:
+    """Communication seconds for the models and the cluster of one run; a model is its position in `models`.
+
+    A model that is None has no layers that anybody knows of: it is insensitive to the network.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[NetworkModel | None],
+        cluster: Cluster,
+        *,
+        flavour: str = "physical",
+        algorithm: str = "ring",
+        congestion: float = 0.0,
+    ) -> None:
+        self.tree = link_tree(cluster, congestion)
+        self._flavour = FLAVOURS.index(flavour)
+        self._algorithm = ALGORITHMS.index(algorithm)
+        self._hierarchy = BASELINE if self._flavour == ASTRA else BANDWIDTH_AWARE
+        self._table, self._messages = _model_table(models)
+        self._stages: dict[tuple[int, bytes], tuple[float, float, float]] = {}
+
+    @property
+    def compute_seconds(self) -> Floats:
+        """Of an iteration on one GPU, by model; 0 for a model that is insensitive to the network."""
+        return self._table["compute_seconds"]
+
+    def stages(self, models: Ints, shapes: Shapes) -> Shapes:
+        """STAGE_DTYPE for every pair of model and shape, alone; from the cache where it has been seen."""
+        width = shapes.dtype.itemsize
+        data = shapes.tobytes()
+        keys = [
+            (model, data[at * width : (at + 1) * width])
+            for at, model in enumerate(np.asarray(models).tolist())
+        ]
+        known = self._stages
+        new = [at for at, key in enumerate(keys) if key not in known]
+        if new:
+            fresh = np.zeros(len(new), dtype=STAGE_DTYPE)
+            _fill_stages(
+                self._table,
+                self._messages,
+                np.asarray(models, dtype=np.int64)[new],
+                shapes[new],
+                self._flavour,
+                self._algorithm,
+                self._hierarchy,
+                self.tree.level_gb_per_s,
+                self.tree.hop_seconds,
+                fresh,
+            )
+            known.update(zip((keys[at] for at in new), fresh.tolist(), strict=True))
+        return np.array([known[key] for key in keys], dtype=STAGE_DTYPE)
+
+    def exposed_seconds(self, models: Ints, shapes: Shapes) -> Floats:
+        """Communication seconds an iteration that compute does not hide, each job alone."""
+        return self.stages(models, shapes)["exposed_seconds"]
+
+    def efficiency(self, models: Ints, shapes: Shapes) -> Floats:
+        """compute / (compute + exposed communication), each job alone (Dally's eff)."""
+        return self._efficiency(models, self.exposed_seconds(models, shapes))
+
+    def contended_seconds(self, models: Ints, placements: Placements) -> Floats:
+        """Exposed communication seconds an iteration of all these jobs running side by side."""
+        compute = self.compute_seconds[models]
+        stages = self.stages(models, shapes_of(placements, self.tree))
+        alone = compute + stages["exposed_seconds"]
+        first, links = uplinks_of(placements, self.tree)
+        capacity = self.tree.uplink_gb_per_s
+        demand = np.divide(stages["uplink_gb"], alone, out=np.zeros_like(alone), where=alone > 0.0)
+        demand = np.minimum(demand, _narrowest(first, links, capacity))
+        rate = max_min_rates(demand, first, links, capacity)
+        slower = np.divide(demand, rate, out=np.ones_like(rate), where=rate > 0.0)
+        contended: Floats = alone * slower - compute
+        return contended
+
+    def contended_efficiency(self, models: Ints, placements: Placements) -> Floats:
+        """compute / (compute + exposed communication) of all these jobs running side by side."""
+        return self._efficiency(models, self.contended_seconds(models, placements))
+
+    def _efficiency(self, models: Ints, exposed: Floats) -> Floats:
+        compute = self.compute_seconds[models]
+        whole = compute + exposed
+        return np.divide(compute, whole, out=np.ones_like(whole), where=whole > 0.0)
+
+
+def _model_table(models: Sequence[NetworkModel | None]) -> tuple[Shapes, Floats]:
+    """Models as MODEL_DTYPE, and the messages of all of them: rows ready_seconds, gradient_gb, update_seconds."""
+    table = np.zeros(len(models), dtype=MODEL_DTYPE)
+    rows: list[Floats] = [np.zeros((3, 0))]
+    filled = 0
+    for record, model in zip(table, models, strict=True):
+        if isinstance(model, MeasuredModel):
+            record["measured"] = 1
+            for field in ("compute_seconds", *MODEL_DTYPE.names[5:]):
+                record[field] = getattr(model, field)
+        elif model is not None:
+            messages = model.messages()
+            record["compute_seconds"] = messages.compute_seconds
+            record["gradient_gb"] = messages.gradient_gb.sum()
+            record["first"], record["messages"] = filled, messages.ready_seconds.size
+            rows.append(np.stack([messages.ready_seconds, messages.gradient_gb, messages.update_seconds]))
+            filled += messages.ready_seconds.size
+    return table, np.ascontiguousarray(np.concatenate(rows, axis=1))
+
+
+@njit(cache=True)
+def _fill_stages(
+    table: npt.NDArray[np.void],
+    messages: npt.NDArray[np.float64],
+    models: npt.NDArray[np.int64],
+    shapes: npt.NDArray[np.void],
+    flavour: int,
+    algorithm: int,
+    hierarchy: int,
+    level_gb_per_s: npt.NDArray[np.float64],
+    hop_seconds: npt.NDArray[np.float64],
+    stages: npt.NDArray[np.void],
+) -> None:
+    for at in range(models.size):
+        model, shape, stage = table[models[at]], shapes[at], stages[at]
+        machines = shape["machines"]
+        if shape["gpus"] <= 1:
+            continue
+        if model["measured"]:
+            net, uplink_gb = _measured_net(model, shape)
+            compute, power = model["compute_seconds"], model["overlap"]
+            longer = max(compute, net)
+            step = longer * ((compute / longer) ** power + (net / longer) ** power) ** (1.0 / power)
+            stage["exposed_seconds"] = step - compute
+            stage["all_reduce_seconds"] = net
+            stage["uplink_gb"] = uplink_gb
+            continue
+        sizes, hops, rates = dimensions(flavour, shape, level_gb_per_s, hop_seconds)
+        latency, per_gb = stack(algorithm, hierarchy, sizes, hops, rates)
+        start, stop = model["first"], model["first"] + model["messages"]
+        stage["exposed_seconds"] = exposed_seconds(
+            model["compute_seconds"],
+            messages[0, start:stop],
+            messages[1, start:stop],
+            messages[2, start:stop],
+            latency,
+            per_gb,
+        )
+        stage["all_reduce_seconds"] = latency.sum() + per_gb.sum() * model["gradient_gb"]
+        stage["uplink_gb"] = 2.0 * (machines - 1) / machines * model["gradient_gb"]
+
+
+@njit(cache=True)
+def _measured_net(model: np.void, shape: np.void) -> tuple[float, float]:
+    """Seconds of communication, and the GB over each machine's uplink that keep it busy that long."""
+    further = max(shape["gpus"] - 2, 0)
+    if shape["machines"] == 1:
+        return model["local_seconds"] + model["local_seconds_per_gpu"] * further, 0.0
+    uplink_gb = model["uplink_seconds"] + model["uplink_seconds_per_gpu"] * further
+    uplink_gb *= model["nic_gb_per_s"]
+    return uplink_gb / min(shape["machine_gb_per_s"], shape["rack_gb_per_s"]), uplink_gb
+
+
+@njit(cache=True)
+def _narrowest(
+    first: npt.NDArray[np.int64], links: npt.NDArray[np.int64], capacity: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Capacity of the narrowest uplink that each flow crosses; infinite for one that crosses none."""
+    narrowest = np.full(first.size - 1, np.inf)
+    for flow in range(first.size - 1):
+        for at in range(first[flow], first[flow + 1]):
+            narrowest[flow] = min(narrowest[flow], capacity[links[at]])
+    return narrowest

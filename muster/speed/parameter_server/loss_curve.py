@@ -1,0 +1,129 @@
+"""How many steps are left until a loss is reached (Optimus §3.1): loss = 1 / (b0 k + b1) + b2, all from 0 on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from muster.problems import BadInput, Problem
+from muster.speed.parameter_server.layers import FloatArray
+
+NEIGHBOURS = 5
+"""How many losses before and after say whether one is an outlier (Optimus)."""
+FLOORS = 200
+"""How many floors b2 a scan tries; two scans, the second around the best of the first."""
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """A fitted curve, in the unit of the measured losses."""
+
+    slope: float
+    offset: float
+    floor: float
+    largest: float
+    """The loss that counts as 1 in slope, offset and floor."""
+
+    def loss(self, steps: ArrayLike) -> FloatArray:
+        """The loss after so many steps."""
+        k = np.asarray(steps, dtype=np.float64)
+        return np.asarray(self.largest * (1 / (self.slope * k + self.offset) + self.floor), dtype=np.float64)
+
+    def remaining_steps(self, target_loss: float, steps_done: int) -> int:
+        """Whole steps from now on until the target; a target that the curve never reaches is refused."""
+        lowest = self.floor * self.largest
+        if not target_loss > lowest or self.slope == 0:
+            reached = lowest if self.slope > 0 else float(self.loss(0))
+            what = f"the losses so far do not fall towards it: their curve flattens at {reached:.4g}"
+            raise BadInput(Problem("target loss", what, found=target_loss))
+        steps = (1 / (target_loss / self.largest - self.floor) - self.offset) / self.slope
+        return max(0, math.ceil(steps - 1e-9 * abs(steps)) - steps_done)
+
+
+def fit_loss_curve(steps: ArrayLike, losses: ArrayLike) -> LossCurve:
+    """The curve through measured losses: outliers mended, divided by the largest, the best floor of a scan."""
+    k, measured = np.asarray(steps, dtype=np.float64), np.asarray(losses, dtype=np.float64)
+    _check(k, measured)
+    smooth = without_outliers(measured)
+    largest = float(smooth.max())
+    y = smooth / largest
+    lowest = float(y.min())
+    # A floor at the lowest loss itself would need infinitely many steps there.
+    floors = np.linspace(0.0, lowest, FLOORS, endpoint=False)
+    best = _best_floor(k, y, floors)
+    around = lowest / FLOORS
+    best = _best_floor(
+        k, y, np.linspace(max(0.0, best - around), min(best + around, lowest), FLOORS, endpoint=False)
+    )
+    slope, offset = (float(b[0]) for b in _weighted_lines(k, y, np.array([best])))
+    return LossCurve(slope, offset, best, largest)
+
+
+def without_outliers(losses: FloatArray) -> FloatArray:
+    """A loss below all of the next five or above all of the five before it becomes the mean of its neighbours."""
+    mended = losses.copy()
+    for i in range(1, losses.size - 1):
+        before, after = losses[max(0, i - NEIGHBOURS) : i], losses[i + 1 : i + 1 + NEIGHBOURS]
+        if losses[i] < after.min() or losses[i] > before.max():
+            mended[i] = (losses[i - 1] + losses[i + 1]) / 2
+    return mended
+
+
+def _check(k: FloatArray, losses: FloatArray) -> None:
+    problems = []
+    if k.size != losses.size or k.size < 3:
+        problems.append(
+            Problem("loss curve", "at least three steps, each with its loss, are needed", found=k.size)
+        )
+    for name, values in (("steps", k), ("losses", losses)):
+        bad = np.flatnonzero(~(np.isfinite(values) & (values >= (0 if name == "steps" else 1e-300))))
+        problems += [
+            Problem(
+                "loss curve", "a finite number, for losses above 0, is needed", None, name, float(values[i])
+            )
+            for i in bad
+        ]
+    if not problems and np.any(np.diff(k) <= 0):
+        problems.append(Problem("loss curve", "the steps must increase", column="steps"))
+    if not problems and not losses[-(k.size // 2) :].mean() < losses[: k.size // 2].mean():
+        problems.append(
+            Problem("loss curve", "the losses do not fall: a job that does not learn converges to no target")
+        )
+    if problems:
+        raise BadInput(*problems)
+
+
+def _best_floor(k: FloatArray, y: FloatArray, floors: FloatArray) -> float:
+    """The floor whose curve is nearest to the losses, in squares."""
+    slope, offset = _weighted_lines(k, y, floors)
+    line = slope[:, None] * k + offset[:, None]
+    # Both coefficients 0 is an infinite loss: never the nearest.
+    with np.errstate(divide="ignore"):
+        error = ((1 / line + floors[:, None] - y) ** 2).sum(axis=1)
+    return float(floors[error.argmin()])
+
+
+def _weighted_lines(k: FloatArray, y: FloatArray, floors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """For each floor the line b0 k + b1 ~ 1 / (y - floor), b >= 0, each equation weighted by (y - floor)^2.
+
+    Non-negative least squares in two unknowns: the free solution if both are from 0 on, else the better edge.
+    """
+    unit = k.max()
+    above = y - floors[:, None]
+    weight = above**2
+    first, second, right = weight * (k / unit), weight, above
+    aa, ab, bb = (first**2).sum(1), (first * second).sum(1), (second**2).sum(1)
+    ar, br = (first * right).sum(1), (second * right).sum(1)
+    determinant = aa * bb - ab**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope, offset = (ar * bb - br * ab) / determinant, (br * aa - ar * ab) / determinant
+        only_slope, only_offset = ar / aa, br / bb
+    free = (determinant > 0) & (slope >= 0) & (offset >= 0)
+    # Each edge lowers the squares by (its right side)^2 / (its square).
+    slope_is_better = ar**2 / aa > br**2 / bb
+    slope = np.where(free, slope, np.where(slope_is_better, only_slope, 0.0))
+    offset = np.where(free, offset, np.where(slope_is_better, 0.0, only_offset))
+    return slope / unit, offset

@@ -1,0 +1,180 @@
+"""Jobs as columns: what was asked of each (`ASKED`) and what has happened to it so far (`FACTS`).
+
+A job is a number: its place in arrival order. The first table never changes; the second is written by
+the world alone. Times are seconds on the trace's clock; CPU cores and GB are in millionths, as in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from muster.cluster import Cluster
+from muster.cluster.books import MICRO, WHOLE
+from muster.problems import BadInput, Problem
+from muster.workload.models import Model
+from muster.workload.trace import Trace
+
+ASKED = np.dtype(
+    [
+        ("submit", np.float64),
+        ("gpus", np.int64),
+        ("milli", np.int64),  # thousandths of the one GPU that a job of a share asks for; else 1000
+        ("min_gpus", np.int64),
+        ("max_gpus", np.int64),
+        ("cpu", np.int64),  # millionths of a core; -1: not said
+        ("memory", np.int64),  # millionths of a GB; -1: not said
+        ("model", np.int64),
+        ("tenant", np.int64),
+        ("user", np.int64),
+        ("constraint", np.int64),
+        ("priority", np.float64),
+        ("preemptible", np.int64),
+        ("min_runtime", np.float64),
+        ("deadline", np.float64),
+        ("iterations", np.float64),  # the truth; schedulers see `believed`
+        ("believed", np.float64),  # iterations, as far as schedulers know; NaN: unknown
+        ("ideal", np.float64),  # seconds for all the work at the reference
+    ]
+)
+
+FUTURE, WAITING, RUNNING, COMPLETED, REFUSED = 0, 1, 2, 3, 4
+STATES = ("future", "waiting", "running", "completed", "refused")
+
+FACTS = np.dtype(
+    [
+        ("state", np.int64),
+        ("held", np.float64),  # GPUs held now
+        ("done", np.float64),  # iterations, as of `settled`
+        ("rate", np.float64),  # iterations a second, while productive
+        ("settled", np.float64),
+        ("resumes", np.float64),  # restarting until then, productive after
+        ("finish", np.float64),  # when the work will be done at this rate; when it was done
+        ("attained", np.float64),  # GPU-seconds, as of `settled`
+        ("run", np.float64),  # seconds with an allocation, as of `settled`
+        ("restart", np.float64),  # of them, seconds spent restarting
+        ("input", np.float64),  # seconds stalled on input
+        ("compute", np.float64),
+        ("communication", np.float64),
+        ("input_share", np.float64),  # of each productive second, at the present rate
+        ("communication_share", np.float64),
+        ("first_start", np.float64),  # NaN: never started
+        ("last_start", np.float64),  # NaN: never started
+        ("last_stop", np.float64),  # when it last lost its GPUs; its submission if it never ran
+        ("lease_end", np.float64),
+        ("saved", np.float64),  # iterations in the last checkpoint
+        ("preemptions", np.int64),
+        ("moves", np.int64),
+        ("reason", np.int64),
+        ("reason_a", np.float64),
+        ("reason_b", np.float64),
+        ("reason_since", np.float64),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class JobTable:
+    """All jobs of a workload, by arrival."""
+
+    asked: NDArray[np.void]
+    facts: NDArray[np.void]
+    ids: pl.Series
+    model_names: tuple[str, ...]
+    """By `asked.model`."""
+    models: tuple[Model | None, ...]
+    """Likewise; None where the model is unknown and the job insensitive."""
+    tenants: tuple[str, ...]
+    users: tuple[str, ...]
+    node_allowed: NDArray[np.bool_]
+    """By `asked.constraint` and node; row 0 is no constraint."""
+
+    def __len__(self) -> int:
+        """Number of jobs."""
+        return len(self.asked)
+
+
+def job_table(
+    trace: Trace, cluster: Cluster, known_models: Mapping[str, Model], reference_seconds: Mapping[str, float]
+) -> JobTable:
+    """The columns of a trace's jobs on a cluster.
+
+    `reference_seconds` are seconds an iteration by model at the reference: the requested GPUs with their
+    proportional share of CPU, memory and storage, placed best. An unknown model takes 1 s an iteration.
+    """
+    jobs = trace.jobs.sort("submit_seconds", maintain_order=True)
+    asked = np.zeros(len(jobs), ASKED)
+    for field, column in (("submit", "submit_seconds"), ("gpus", "gpus"), ("milli", "gpu_milli")):
+        asked[field] = jobs[column].to_numpy()
+    for field, column in (("priority", "priority"), ("min_runtime", "min_runtime_seconds")):
+        asked[field] = jobs[column].to_numpy()
+    asked["preemptible"] = jobs["preemptible"].to_numpy()
+    asked["min_gpus"] = jobs["min_gpus"].fill_null(jobs["gpus"]).to_numpy()
+    asked["max_gpus"] = jobs["max_gpus"].fill_null(jobs["gpus"]).to_numpy()
+    asked["cpu"] = (jobs["cpus"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
+    asked["memory"] = (jobs["memory_gb"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
+    asked["deadline"] = jobs["deadline_seconds"].fill_null(np.inf).to_numpy()
+    models, asked["model"] = _numbered(jobs["model"])
+    tenants, asked["tenant"] = _numbered(jobs["tenant"])
+    users, asked["user"] = _numbered(jobs["user"])
+    constraints, asked["constraint"] = _numbered(jobs["constraint"], first="")
+
+    seconds = np.array([reference_seconds.get(model, 1.0) for model in models])[asked["model"]]
+    gang_seconds = jobs["duration_seconds"].fill_null(jobs["gpu_work_seconds"] / jobs["gpus"])
+    asked["iterations"] = jobs["iterations"].fill_null(gang_seconds / pl.Series(seconds)).to_numpy()
+    asked["believed"] = asked["iterations"]
+    asked["ideal"] = asked["iterations"] * seconds
+
+    facts = np.zeros(len(jobs), FACTS)
+    for field in ("finish", "lease_end"):
+        facts[field] = np.inf
+    for field in ("first_start", "last_start"):
+        facts[field] = np.nan
+    facts["last_stop"] = asked["submit"]
+    facts["reason"] = -1
+    return JobTable(
+        asked=asked,
+        facts=facts,
+        ids=jobs["job_id"],
+        model_names=tuple(models),
+        models=tuple(known_models.get(name) for name in models),
+        tenants=tuple(tenants),
+        users=tuple(users),
+        node_allowed=np.array([_allowed(constraint, cluster, trace) for constraint in constraints]),
+    )
+
+
+def requested_gpus(asked: NDArray[np.void]) -> NDArray[np.float64]:
+    """GPUs that each job asks for, a share of one below 1."""
+    gpus: NDArray[np.float64] = asked["gpus"] * (asked["milli"] / WHOLE)
+    return gpus
+
+
+def _numbered(names: pl.Series, first: str | None = None) -> tuple[list[str], NDArray[np.int64]]:
+    """The distinct names, in order of appearance (`first` before them), and each row's number among them."""
+    distinct = names.unique(maintain_order=True).to_list()
+    if first is not None:
+        distinct = [first, *(name for name in distinct if name != first)]
+    numbers = names.replace_strict(distinct, range(len(distinct)), return_dtype=pl.Int64)
+    return distinct, numbers.to_numpy()
+
+
+def _allowed(constraint: str, cluster: Cluster, trace: Trace) -> Sequence[bool]:
+    key, _, value = constraint.partition("=")
+    match key:
+        case "":
+            return [True] * len(cluster.nodes)
+        case "gpu_type":
+            allowed = [node.gpu_type.casefold() == value.casefold() for node in cluster.nodes]
+            known = ", ".join(cluster.gpu_types)
+        case _:
+            allowed = [value in node.labels for node in cluster.nodes]
+            known = ", ".join(sorted({label for node in cluster.nodes for label in node.labels})) or "none"
+    if not any(allowed):
+        what = f"no node of cluster {cluster.name} has it; there are: {known}"
+        raise BadInput(Problem(trace.source, what, column="constraint", found=constraint))
+    return allowed

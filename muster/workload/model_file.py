@@ -1,0 +1,238 @@
+"""The TOML form of a model: its fields, and every way it can be wrong, in words.
+
+The fields are told in `docs/models.md`; `muster.workload.models` turns a checked file into a `Model`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from muster.problems import BadInput, Problem
+
+MOST_CPU_POINTS = 16
+MOST_MEMORY_POINTS = 8
+STORAGE_BOUND_TOLERANCE = 0.03
+"""Synergy's own error of a predicted storage-bound point; a measured point this close counts as one."""
+_REFERENCE_TOLERANCE = 1e-6
+
+_Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Word: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"\S")]
+
+
+class DatasetFile(BaseModel):
+    """Fields of the table `[dataset]`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    size_gb: _Positive
+    sample_gb: _Positive
+    storage_gb_per_s: _Positive
+    memory_gb_per_s: _Positive
+
+
+class ModelFile(BaseModel):
+    """Fields of a model file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+    name: _Word
+    aliases: Annotated[tuple[_Word, ...], Field(strict=False)] = ()
+    family: _Word
+    batch: Annotated[int, Field(ge=1, le=10**9)]
+    seconds_per_iteration: _Positive
+    source: _Word
+    licence: _Word
+    reference_cpus_per_gpu: _Positive
+    reference_memory_gb_per_gpu: _Positive
+    cpus_per_gpu: Annotated[
+        tuple[_Positive, ...], Field(strict=False, min_length=1, max_length=MOST_CPU_POINTS)
+    ]
+    memory_gb_per_gpu: Annotated[
+        tuple[_Positive, ...], Field(strict=False, min_length=1, max_length=MOST_MEMORY_POINTS)
+    ]
+    speed: Annotated[
+        tuple[Annotated[tuple[_Positive, ...], Field(strict=False)], ...], Field(strict=False, min_length=1)
+    ]
+    dataset: DatasetFile | None = None
+
+
+_NUMBER_ABOVE_0 = "a number above 0 is needed"
+_ALLOWED: Mapping[str, str] = {
+    "name": "a name in quotes is needed",
+    "aliases": 'a list of names is needed, such as ["res18"]',
+    "family": "a word in quotes is needed: image, language, speech or your own",
+    "batch": "a whole number from 1 on is needed (samples a GPU an iteration)",
+    "source": "a sentence in quotes is needed that says where the numbers come from",
+    "licence": 'the licence of the numbers is needed, in quotes ("own measurement" will do)',
+    "cpus_per_gpu": f"a list of 1 to {MOST_CPU_POINTS} numbers above 0 is needed (CPU cores a GPU)",
+    "memory_gb_per_gpu": f"a list of 1 to {MOST_MEMORY_POINTS} numbers above 0 is needed (GB a GPU)",
+    "speed": "a list of rows of numbers above 0 is needed, one row a CPU point",
+    "dataset": "a table [dataset] with size_gb, sample_gb, storage_gb_per_s, memory_gb_per_s is needed",
+}
+
+
+def checked_model_file(path: Path) -> ModelFile:
+    """The fields of one model file; all that is wrong with it is told at once."""
+    text = _text_of(path)
+    try:
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(_toml_problem(path, text, error)) from None
+    try:
+        fields = ModelFile.model_validate(raw)
+    except ValidationError as error:
+        raise BadInput(*_in_words(path, text, error)) from None
+    problems = [
+        Problem(str(path), what, row=_line_of(text, column), column=column, found=found)
+        for column, found, what in _contradictions(fields)
+    ]
+    if problems:
+        raise BadInput(*problems)
+    return fields
+
+
+def _text_of(path: Path) -> str:
+    """The file's text, or words for why it cannot be had."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        what = "no such file"
+    except IsADirectoryError:
+        what = "this is a folder; a model file (*.toml) is needed"
+    except UnicodeDecodeError:
+        what = "this is not text in UTF-8; a model file (*.toml) is needed"
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+    raise BadInput(Problem(str(path), what))
+
+
+def _toml_problem(path: Path, text: str, error: ValueError | RecursionError) -> Problem:
+    """Where TOML stopped being TOML."""
+    if isinstance(error, RecursionError):
+        return Problem(str(path), "not valid TOML: its brackets nest too deep")
+    said = re.fullmatch(
+        r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), flags=re.DOTALL
+    )
+    if said is None:
+        return Problem(str(path), "not valid TOML: a number in it is too long or no number")
+    row = int(said[2]) if said[2] else text.count("\n") + 1
+    return Problem(str(path), f"not valid TOML: {said[1]}", row=row)
+
+
+def _in_words(path: Path, text: str, error: ValidationError) -> Iterable[Problem]:
+    """Pydantic's findings as problems: field, what was found, what is allowed."""
+    for finding in error.errors(include_url=False, include_context=False):
+        names = [part for part in finding["loc"] if isinstance(part, str)]
+        indices = [part for part in finding["loc"] if isinstance(part, int)]
+        field = names[-1]
+        column = ".".join(names)
+        row = _line_of(text, field)
+        if finding["type"] == "missing":
+            what = f"this field is missing; {_ALLOWED.get(field, _NUMBER_ABOVE_0)}"
+            yield Problem(str(path), what, column=column)
+            continue
+        if finding["type"] == "extra_forbidden":
+            yield Problem(str(path), _unknown_field(names), row=row, column=column)
+            continue
+        if indices:
+            column += ", " + ", ".join(
+                f"{word} {index + 1}" for word, index in zip(_index_words(field), indices, strict=False)
+            )
+        inside_list = len(indices) == len(_index_words(field)) > 0
+        allowed = _NUMBER_ABOVE_0 if inside_list and field != "aliases" else _ALLOWED.get(field)
+        what = allowed or _NUMBER_ABOVE_0
+        yield Problem(str(path), what, row=row, column=column, found=_short(finding["input"]))
+
+
+def _index_words(field: str) -> tuple[str, ...]:
+    """How the places inside a list field are called."""
+    if field == "speed":
+        return ("row", "value")
+    return ("value",) if field in ("cpus_per_gpu", "memory_gb_per_gpu", "aliases") else ()
+
+
+def _unknown_field(names: Sequence[str]) -> str:
+    allowed = DatasetFile.model_fields if names[0] == "dataset" else ModelFile.model_fields
+    close = difflib.get_close_matches(names[-1], allowed, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"no such field; {hint}allowed: {', '.join(allowed)}"
+
+
+def _short(value: Any) -> object:
+    """What was found, without pages of it."""
+    if isinstance(value, int | float | bool):
+        return value
+    shown = value if isinstance(value, str) else repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+def _line_of(text: str, field: str) -> int | None:
+    """Line of the file that sets this field, where it is set in the plain way."""
+    pattern = re.compile(rf"""\s*(\[\s*)?["']?{re.escape(field)}["']?\s*(=|\])""")
+    return next((at for at, line in enumerate(text.splitlines(), start=1) if pattern.match(line)), None)
+
+
+def _contradictions(fields: ModelFile) -> list[tuple[str, object, str]]:
+    """Fields that are right alone and wrong together: (field, found, what is allowed)."""
+    cpus, memory, speed = fields.cpus_per_gpu, fields.memory_gb_per_gpu, fields.speed
+    wrong: list[tuple[str, object, str]] = []
+    for column, axis in (("cpus_per_gpu", cpus), ("memory_gb_per_gpu", memory)):
+        falls = [later for earlier, later in itertools.pairwise(axis) if later <= earlier]
+        if falls:
+            wrong.append((column, falls[0], "each point must be larger than the one before it"))
+    if len(speed) != len(cpus):
+        what = f"cpus_per_gpu has {len(cpus)} points, so speed needs {len(cpus)} rows"
+        wrong.append(("speed", f"{len(speed)} rows", what))
+    for number, row in enumerate(speed, start=1):
+        if len(row) != len(memory):
+            what = f"memory_gb_per_gpu has {len(memory)} points, so every row of speed needs {len(memory)}"
+            wrong.append(("speed", f"{len(row)} values in row {number}", what))
+    for column, axis, point in (
+        ("reference_cpus_per_gpu", cpus, fields.reference_cpus_per_gpu),
+        ("reference_memory_gb_per_gpu", memory, fields.reference_memory_gb_per_gpu),
+    ):
+        if point not in axis:
+            axis_name = column.removeprefix("reference_")
+            wrong.append((column, point, f"it must be one of {axis_name}: {_listed(axis)}"))
+    if wrong:
+        return wrong
+    at_reference = speed[cpus.index(fields.reference_cpus_per_gpu)][
+        memory.index(fields.reference_memory_gb_per_gpu)
+    ]
+    if not math.isclose(at_reference, 1, abs_tol=_REFERENCE_TOLERANCE):
+        where = f"{fields.reference_cpus_per_gpu:g} CPUs and {fields.reference_memory_gb_per_gpu:g} GB"
+        what = f"speed is relative to the reference, so it must be 1 at {where}; divide all of it by this"
+        wrong.append(("speed", at_reference, what))
+    return wrong or _too_fast_for_storage(fields)
+
+
+def _too_fast_for_storage(fields: ModelFile) -> list[tuple[str, object, str]]:
+    """Points that were measured faster than their samples could be read (Synergy, optimistic profiling)."""
+    data = fields.dataset
+    if data is None:
+        return []
+    for column, memory in enumerate(fields.memory_gb_per_gpu):
+        cached = min(1, memory / data.size_gb)
+        batch_gb = fields.batch * data.sample_gb
+        read_seconds = batch_gb * (cached / data.memory_gb_per_s + (1 - cached) / data.storage_gb_per_s)
+        fastest = fields.seconds_per_iteration / max(row[column] for row in fields.speed)
+        if read_seconds > fastest * (1 + STORAGE_BOUND_TOLERANCE):
+            what = (
+                f"reading one batch at {memory:g} GB would take {read_seconds:.3g} s by these facts, but an "
+                f"iteration was measured at {fastest:.3g} s; correct the facts or the speeds"
+            )
+            return [("dataset", None, what)]
+    return []
+
+
+def _listed(axis: Sequence[float]) -> str:
+    return ", ".join(f"{point:g}" for point in axis)

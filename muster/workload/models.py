@@ -1,0 +1,152 @@
+"""What a model is sensitive to: its measured speed on CPU cores and memory, read from a small TOML file.
+
+Ten models ship with Muster (Synergy's table); `read_model` and `read_models` read a user's own. The
+fields, and how to add a model, are told in `docs/models.md`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from muster.problems import BadInput, Problem
+from muster.workload.model_file import ModelFile, checked_model_file
+
+_SHIPPED_FOLDER = Path(__file__).parent / "model_files"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What the input pipeline reads, and how fast it could when the matrix was measured; all per GPU."""
+
+    size_gb: float
+    """All samples of an epoch; a cache of this many GB a GPU has every sample (Synergy's MinIO cache)."""
+    sample_gb: float
+    storage_gb_per_s: float
+    """Storage bandwidth that one GPU had during the measurement."""
+    memory_gb_per_s: float
+    """Speed at which one GPU's loader takes cached samples from memory."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model and its sensitivity: speed by CPU cores and memory a GPU (Synergy, matrix W)."""
+
+    name: str
+    family: str
+    """Its class in a workload's split: image, language, speech, or a user's own word."""
+    batch: int
+    """Samples a GPU takes an iteration."""
+    seconds_per_iteration: float
+    """At the reference point."""
+    reference_cpus_per_gpu: float
+    reference_memory_gb_per_gpu: float
+    cpus_per_gpu: tuple[float, ...]
+    memory_gb_per_gpu: tuple[float, ...]
+    speed: tuple[tuple[float, ...], ...]
+    """A row a CPU point, a column a memory point; 1 at the reference; never falls with more of either."""
+    source: str
+    licence: str
+    aliases: tuple[str, ...] = ()
+    dataset: Dataset | None = None
+    """Where known; without it the model's speed does not depend on storage."""
+    notes: tuple[str, ...] = ()
+    """What was mended when the file was read, a sentence each."""
+
+    @property
+    def best_speed(self) -> float:
+        """Speed at the largest measured CPU and memory point, where the GPU itself is the limit."""
+        return self.speed[-1][-1]
+
+
+@functools.cache
+def shipped_models() -> Mapping[str, Model]:
+    """The ten models of Synergy's table, by name (aliases are not keys)."""
+    return MappingProxyType(read_models(_SHIPPED_FOLDER))
+
+
+def model(name: str, models: Mapping[str, Model] | None = None) -> Model:
+    """The model of that name or alias among `models` (default: the shipped ones)."""
+    known = shipped_models() if models is None else models
+    by_any_name = {alias: entry for entry in known.values() for alias in (entry.name, *entry.aliases)}
+    wanted = name.strip().lower()
+    for candidate, entry in by_any_name.items():
+        if candidate.lower() == wanted:
+            return entry
+    close = difflib.get_close_matches(wanted, by_any_name, n=3)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    raise BadInput(Problem("model", f"{hint}known models: {', '.join(sorted(known))}", found=name))
+
+
+def read_models(folder: Path | str) -> dict[str, Model]:
+    """Every `*.toml` of a folder as a model, by name, in the order of the names."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise BadInput(Problem(str(folder), "a folder of model files (*.toml) is needed"))
+    paths = sorted(folder.glob("*.toml"))
+    if not paths:
+        raise BadInput(Problem(str(folder), "no model file (*.toml) in this folder"))
+    read: list[Model] = []
+    problems: list[Problem] = []
+    owner: dict[str, Path] = {}
+    for path in paths:
+        try:
+            entry = read_model(path)
+        except BadInput as bad:
+            problems.extend(bad.problems)
+            continue
+        read.append(entry)
+        for name in dict.fromkeys(alias.lower() for alias in (entry.name, *entry.aliases)):
+            first = owner.setdefault(name, path)
+            if first != path:
+                what = f"{first.name} has this name already; a name belongs to one model"
+                problems.append(Problem(str(path), what, column="name", found=name))
+    if problems:
+        raise BadInput(*problems)
+    return {entry.name: entry for entry in sorted(read, key=lambda entry: entry.name)}
+
+
+def read_model(path: Path | str) -> Model:
+    """One model from its TOML file; all that is wrong with the file is told at once."""
+    path = Path(path)
+    fields = checked_model_file(path)
+    speed, notes = _made_monotone(fields, path.name)
+    return Model(
+        **fields.model_dump(exclude={"speed", "dataset"}),
+        speed=speed,
+        dataset=Dataset(**fields.dataset.model_dump()) if fields.dataset else None,
+        notes=notes,
+    )
+
+
+def _made_monotone(
+    fields: ModelFile, file_name: str
+) -> tuple[tuple[tuple[float, ...], ...], tuple[str, ...]]:
+    """Speed that never falls with more CPU or memory, and a note where the file's did.
+
+    A job given more may leave it unused, so a point is worth at least the best of the smaller ones. What
+    lies under the reference is first capped at the reference's own speed, which therefore stays 1.
+    """
+    found = np.array(fields.speed)
+    cpus, memory = np.array(fields.cpus_per_gpu), np.array(fields.memory_gb_per_gpu)
+    under = (cpus <= fields.reference_cpus_per_gpu)[:, None] & (memory <= fields.reference_memory_gb_per_gpu)
+    capped = np.where(under, np.minimum(found, 1.0), found)
+    mended = np.maximum.accumulate(np.maximum.accumulate(capped, axis=0), axis=1)
+    changed = np.argwhere(mended != found)
+    speed = tuple(tuple(float(value) for value in row) for row in mended)
+    if not len(changed):
+        return speed, ()
+    row, column = max(changed, key=lambda at: abs(math.log(mended[tuple(at)] / found[tuple(at)])))
+    where = f"{cpus[row]:g} CPUs, {memory[column]:g} GB"
+    note = (
+        f"{file_name}: speed fell with more CPU or memory; {len(changed)} of {found.size} points were made "
+        f"monotone, the largest change at {where} ({found[row, column]:g} to {mended[row, column]:g})"
+    )
+    return speed, (note,)

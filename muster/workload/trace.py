@@ -1,0 +1,115 @@
+"""A trace: the jobs of a workload as one table, read from a file, made by a generator, or written out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from muster.files import write_aside
+from muster.problems import BadInput, Problem
+from muster.workload.models import Model, shipped_models
+from muster.workload.traces import read_content
+from muster.workload.traces.cleaning import Reading
+from muster.workload.traces.columns import COLUMNS, LINE, NAMES, WORK, Checks, checked, default_of
+from muster.workload.traces.content import open_content
+
+_ALWAYS_WRITTEN = ("job_id", "submit_seconds", "gpus")
+_PARQUET = (".parquet", ".pq")
+_CSV = (".csv", ".txt")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The jobs of a workload, in the order of their file."""
+
+    jobs: pl.DataFrame
+    """All native columns (`docs/traces.md`) with their types, then the file's other columns."""
+    source: str
+    """The file, or the generator with its settings."""
+    notes: tuple[str, ...] = ()
+    """What was cleaned or is worth knowing, a line each with its count."""
+
+
+def read_trace(
+    path: Path | str,
+    kind: str = "auto",
+    mapping: Mapping[str, str] | None = None,
+    models: Mapping[str, Model] | None = None,
+) -> Trace:
+    """Reads a trace of any known form; every problem of the file is told at once.
+
+    `mapping` names the file's column for a native one (`{"submit_seconds": "arrival_s"}`). `models` are
+    those whose iterations can be counted; left out, the shipped ones.
+    """
+    content = open_content(Path(path))
+    reading = read_content(content, kind, mapping)
+    if reading.frame.height == 0:
+        cleaned = "; ".join(reading.notes)
+        raise BadInput(Problem(content.where, f"there is no job in it{cleaned and ': '}{cleaned}"))
+    jobs = _checked(reading, content.where, shipped_models() if models is None else models)
+    others = jobs.columns[len(NAMES) :]
+    kept = (f"kept columns that Muster does not use: {', '.join(others)}",) if others else ()
+    return Trace(jobs, content.where, (*reading.notes, *kept))
+
+
+def trace_of(columns: Mapping[str, object], source: str, models: Mapping[str, Model] | None = None) -> Trace:
+    """A trace from native columns made by a program, with the same checks as a file."""
+    frame = pl.DataFrame(columns)
+    lines = pl.int_range(1, frame.height + 1, eager=True, dtype=pl.Int64)
+    reading = Reading(frame.with_columns(lines.alias(LINE)))
+    return Trace(_checked(reading, source, shipped_models() if models is None else models), source)
+
+
+def write_trace(trace: Trace, path: Path | str) -> None:
+    """Writes CSV or Parquet, by the name's ending; only columns that say something; whole or not at all."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in _PARQUET + _CSV:
+        what = f"the ending decides the form; one of {', '.join(_CSV + _PARQUET)} is needed"
+        raise BadInput(Problem(str(path), what, found=path.suffix))
+    jobs = _telling(trace.jobs)
+    _check_writable(jobs, path, as_text=suffix in _CSV)
+    with write_aside(path) as aside:
+        if suffix in _PARQUET:
+            jobs.write_parquet(aside)
+        else:
+            jobs.write_csv(aside)
+
+
+def _checked(reading: Reading, where: str, models: Mapping[str, Model]) -> pl.DataFrame:
+    names = [name.lower() for model in models.values() for name in (model.name, *model.aliases)]
+    return checked(reading.frame, Checks(where, reading.frame[LINE], reading.names), names)
+
+
+def _telling(jobs: pl.DataFrame) -> pl.DataFrame:
+    """The columns that differ from what an absent column means, and those that a trace must have."""
+    defaults = {column.name: default_of(column) for column in COLUMNS}
+    kept = [
+        name
+        for name in jobs.columns
+        if name in _ALWAYS_WRITTEN or name not in defaults or not _all_default(jobs[name], defaults[name])
+    ]
+    return jobs.select(kept)
+
+
+def _all_default(cells: pl.Series, default: object) -> bool:
+    return cells.null_count() == len(cells) if default is None else bool((cells == default).all())
+
+
+def _check_writable(jobs: pl.DataFrame, path: Path, *, as_text: bool) -> None:
+    problems = []
+    work = [name for name in WORK if name in jobs.columns]
+    if len(work) != 1:
+        what = f"jobs say their work in {len(work)} ways ({', '.join(work)}); one file has exactly one"
+        problems.append(Problem(str(path), what))
+    if as_text:
+        problems += [
+            Problem(str(path), f"{dtype} values do not fit into text; write Parquet instead", column=name)
+            for name, dtype in jobs.schema.items()
+            if dtype.is_nested() or dtype in (pl.Binary, pl.Object)
+        ]
+    if problems:
+        raise BadInput(*problems)

@@ -1,0 +1,80 @@
+"""Traces in: one file a format, each saying what it recognises and how it reads it.
+
+A format is a module with `EXPECTED`, `recognise(content)` and `read(content)`; `FORMATS` names them in the
+order in which they are tried. The native form comes first, so a native file is never taken for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from muster.problems import BadInput, Problem
+from muster.workload.traces import helios, mapped, native, openb, openb_nodes, philly, sacct
+from muster.workload.traces.cleaning import Reading
+from muster.workload.traces.content import Content, Document
+
+
+@dataclass(frozen=True)
+class Format:
+    """How one form of trace is known and read."""
+
+    expected: str
+    """What such a file has, in words."""
+    recognise: Callable[[Content], bool]
+    read: Callable[[Content], Reading]
+
+
+FORMATS: Mapping[str, Format] = {
+    "native": Format(native.EXPECTED, native.recognise, native.read),
+    "philly": Format(philly.EXPECTED, philly.recognise, philly.read),
+    "helios": Format(helios.EXPECTED, helios.recognise, helios.read),
+    "openb": Format(openb.EXPECTED, openb.recognise, openb.read),
+    "sacct": Format(sacct.EXPECTED, sacct.recognise, sacct.read),
+}
+
+KINDS = ("auto", *FORMATS, "csv")
+"""What `read_trace` and `--from` accept; csv needs a mapping of columns."""
+
+
+def read_content(content: Content, kind: str, mapping: Mapping[str, str] | None) -> Reading:
+    """Reads a file as the kind asked for, or as what it is recognised to be; a mapping makes it csv."""
+    where = content.where
+    if kind not in KINDS:
+        raise BadInput(Problem("--from", f"one of {', '.join(KINDS)} is needed", found=kind))
+    if mapping is not None and kind not in ("auto", "csv"):
+        raise BadInput(Problem("--map", f"columns are mapped for csv only, not for {kind}"))
+    if kind == "csv" or mapping is not None:
+        if isinstance(content, Document):
+            raise BadInput(Problem(where, "this is JSON; a table is needed to map its columns"))
+        return mapped.read(content, mapping or {})
+    if kind == "auto":
+        return _recognised(content).read(content)
+    chosen = FORMATS[kind]
+    if not chosen.recognise(content):
+        raise BadInput(Problem(where, f"this is not {kind}: needed are {chosen.expected}; {_found(content)}"))
+    return chosen.read(content)
+
+
+def _recognised(content: Content) -> Format:
+    for form in FORMATS.values():
+        if form.recognise(content):
+            return form
+    if openb_nodes.recognise(content):
+        what = (
+            "this is a list of nodes, not of jobs; make a cluster of it: muster convert NODES -o cluster.toml"
+        )
+        raise BadInput(Problem(content.where, what))
+    known = "; ".join(f"{kind}: {form.expected}" for kind, form in FORMATS.items())
+    what = (
+        f"this is no trace that is known here; {_found(content)}. Known are {known}. "
+        "Name the columns of any other table: --map submit=COLUMN,gpus=COLUMN,duration=COLUMN"
+    )
+    raise BadInput(Problem(content.where, what))
+
+
+def _found(content: Content) -> str:
+    if isinstance(content, Document):
+        return "found another JSON document"
+    header = ", ".join(content.header)
+    return f"found columns {header if len(header) <= 300 else header[:299] + '…'}"

@@ -1,0 +1,111 @@
+"""What every reader of a foreign format does with oddities: cleans them in the open, a note each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from muster.workload.traces.columns import LINE, Checks, Number
+from muster.workload.traces.content import Table
+from muster.workload.traces.times import epoch_seconds
+
+LEAST_SECONDS = 1.0
+"""What a run of no measurable length is set to: logs count whole seconds."""
+
+_ANY_NUMBER = "a number from -1e12 to 1e12"
+NOTHING = ("none", "null", "n/a", "unknown", "nan", "-")
+"""Words that stand for an empty cell in foreign files."""
+
+
+@dataclass
+class Reading:
+    """What a reader made of a file: native columns (and others to keep), and what it cleaned."""
+
+    frame: pl.DataFrame
+    """Has the column LINE beside them."""
+    notes: list[str] = field(default_factory=list)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """For a native column the name it has in the file, where another."""
+
+    def drop(self, odd: pl.Expr, why: str) -> None:
+        """Takes rows out, and says how many and why."""
+        kept = self.frame.filter(~odd.fill_null(value=False))
+        gone = self.frame.height - kept.height
+        if gone:
+            self.notes.append(f"dropped {gone:,} of {self.frame.height:,} rows: {why}")
+            self.frame = kept
+
+    def drop_without_gpus(self) -> None:
+        """CPU-only jobs do not compete for GPUs."""
+        self.drop(pl.col("gpus").fill_null(0) == 0, "no GPU asked for")
+
+    def clamp_durations(self) -> None:
+        """Runs of 0 s become 1 s; negative ones are left to the checks, which refuse them."""
+        zero = pl.col("duration_seconds") == 0
+        count = int(self.frame.select(zero.sum()).item())
+        if count:
+            self.notes.append(f"set {count:,} durations of 0 s to 1 s")
+            clamped = pl.when(zero).then(LEAST_SECONDS).otherwise(pl.col("duration_seconds"))
+            self.frame = self.frame.with_columns(clamped.alias("duration_seconds"))
+
+    def start_at_zero(self) -> None:
+        """Time 0 becomes the first submission."""
+        submit = pl.col("submit_seconds")
+        self.frame = self.frame.with_columns(submit - submit.min())
+
+
+class Cells:
+    """The cells of a foreign table, with what cannot be read collected.
+
+    Columns are asked for by their native name where they have one, else by the name in the file.
+    """
+
+    def __init__(self, table: Table, names: Mapping[str, str]) -> None:
+        self.table = table
+        self.checks = Checks(table.where, table.lines, names)
+
+    def raw(self, column: str) -> pl.Series:
+        """The cells as they are, words for nothing taken as empty."""
+        cells = self.table.cells[self.checks.names.get(column, column)]
+        if cells.dtype != pl.String:
+            return cells
+        return _without_nothing(cells)
+
+    def text(self, column: str) -> pl.Series:
+        """The cells as text, empty where nothing is said."""
+        cells = self.raw(column)
+        if cells.dtype.is_nested() or cells.dtype == pl.Binary:
+            self.checks.refuse_file(f"holds {cells.dtype} values; text is needed", column)
+            return pl.repeat("", len(cells), dtype=pl.String, eager=True)
+        return cells.cast(pl.String, strict=False).fill_null("")
+
+    def numbers(self, column: str) -> pl.Series:
+        """The cells as numbers, null where nothing is said."""
+        return self.checks.number(self.raw(column), Number(column, -1e12, 1e12, _ANY_NUMBER))
+
+    def times(self, column: str) -> pl.Series:
+        """The cells as seconds since 1970, from date-times or numbers; null where nothing is said."""
+        cells = self.raw(column)
+        seconds = epoch_seconds(cells)
+        bad = seconds.is_null() & cells.is_not_null()
+        self.checks.refuse(bad, column, cells, "a date-time such as 2017-10-03 14:05:02 is needed")
+        return seconds
+
+    def reading(self, columns: Mapping[str, pl.Series]) -> Reading:
+        """The native columns that a reader made of these cells; refuses the file if a cell was unreadable."""
+        self.checks.raise_if_any()
+        frame = pl.DataFrame({**columns, LINE: self.table.lines})
+        return Reading(frame, names=self.checks.names)
+
+
+def has_all(header: Sequence[str], needed: Sequence[str]) -> bool:
+    """Whether a header names all these columns."""
+    return set(needed) <= set(header)
+
+
+def _without_nothing(cells: pl.Series) -> pl.Series:
+    frame = cells.alias("cell").to_frame()
+    says = ~pl.col("cell").str.to_lowercase().is_in(NOTHING)
+    return frame.select(pl.when(says).then("cell"))["cell"]

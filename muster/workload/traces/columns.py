@@ -1,0 +1,269 @@
+"""The native columns of a trace, what each may hold, and the checks of a whole table at once.
+
+Every format ends here: a reader renames and cleans, `checked` decides. A check is one expression over a
+column; only what it refuses is looked at row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from math import inf
+
+import polars as pl
+
+from muster.problems import BadInput, Problem
+
+LINE = "line of the file"
+"""The column beside the cells that says which line of the file a row came from."""
+
+LARGEST_SECONDS = 1e12
+MOST_GPUS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers."""
+
+    name: str
+    low: float
+    high: float
+    allowed: str
+    default: float | None = None
+    whole: bool = False
+    above_low: bool = False
+    """`low` itself is refused."""
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Text:
+    """A column of text without control characters."""
+
+    name: str
+    pattern: str = ""
+    """Regular expression of the whole cell; empty: anything."""
+    allowed: str = "text without control characters"
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A column of yes or no."""
+
+    name: str
+    default: bool
+
+
+Column = Number | Text | Truth
+
+_SECONDS = "a number of seconds from 0 to 1e12"
+_WHOLE_GPUS = "a whole number of GPUs from 1 to 1,000,000"
+
+
+def _work(name: str, unit: str) -> Number:
+    return Number(name, 0, LARGEST_SECONDS, f"a number of {unit} above 0, at most 1e12", above_low=True)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Text("job_id", required=True),
+    Number("submit_seconds", 0, LARGEST_SECONDS, _SECONDS, required=True),
+    Number("gpus", 1, MOST_GPUS, _WHOLE_GPUS, whole=True, required=True),
+    Text("model"),
+    _work("iterations", "iterations"),
+    _work("duration_seconds", "seconds"),
+    _work("gpu_work_seconds", "single-GPU seconds"),
+    Number("gpu_milli", 1, 1000, "a whole number of thousandths of a GPU from 1 to 1000", 1000, whole=True),
+    Text("tenant"),
+    Text("user"),
+    Number("priority", -LARGEST_SECONDS, LARGEST_SECONDS, "a number from -1e12 to 1e12", 0),
+    Number("cpus", 0, 1e9, "a number of CPU cores above 0", above_low=True),
+    Number("memory_gb", 0, 1e9, "a number of GB above 0", above_low=True),
+    Number("min_gpus", 1, MOST_GPUS, _WHOLE_GPUS, whole=True),
+    Number("max_gpus", 1, MOST_GPUS, _WHOLE_GPUS, whole=True),
+    Truth("preemptible", default=True),
+    Number("min_runtime_seconds", 0, LARGEST_SECONDS, _SECONDS, 0),
+    Text("constraint", r"^(gpu_type|label)=\S+$", "gpu_type=NAME or label=NAME (several: NAME|NAME)"),
+    Number("deadline_seconds", 0, LARGEST_SECONDS, _SECONDS),
+    Text("status"),
+)
+"""All native columns in their order; this table is what `docs/traces.md` explains."""
+
+WORK = ("iterations", "duration_seconds", "gpu_work_seconds")
+"""What a job has left to do, said in exactly one of three ways."""
+
+NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
+
+_TRUE = ("true", "yes", "1")
+_FALSE = ("false", "no", "0")
+
+
+def dtype_of(column: Column) -> pl.DataType:
+    """The type of a column in a `Trace`."""
+    if isinstance(column, Text):
+        return pl.String()
+    if isinstance(column, Truth):
+        return pl.Boolean()
+    return pl.Int64() if column.whole else pl.Float64()
+
+
+def default_of(column: Column) -> str | float | bool | None:
+    """What a column holds where a file says nothing; None is null."""
+    return "" if isinstance(column, Text) else column.default
+
+
+@dataclass
+class Checks:
+    """Collects what is wrong with the cells of one file."""
+
+    where: str
+    lines: pl.Series
+    names: Mapping[str, str] = field(default_factory=dict)
+    """For a native column the name it has in the file, where another."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def refuse(self, bad: pl.Series, column: str, cells: pl.Series | None, what: str) -> None:
+        """One problem for every row where `bad` is true."""
+        name = self.names.get(column, column)
+        for row in bad.fill_null(value=False).arg_true():
+            found = None if cells is None else _shown(cells[row])
+            self.problems.append(Problem(self.where, what, int(self.lines[row]), name, found))
+
+    def refuse_file(self, what: str, column: str | None = None) -> None:
+        """One problem of the whole file or a whole column."""
+        name = None if column is None else self.names.get(column, column)
+        self.problems.append(Problem(self.where, what, column=name))
+
+    def number(self, cells: pl.Series, rule: Number) -> pl.Series:
+        """The column as floats: null where the cell is empty or was refused."""
+        if not (cells.dtype.is_numeric() or cells.dtype in (pl.String, pl.Null)):
+            self.refuse_file(f"holds {_type_name(cells.dtype)}; {rule.allowed} is needed", rule.name)
+            return pl.repeat(None, len(cells), dtype=pl.Float64, eager=True)
+        values = cells.cast(pl.Float64, strict=False)
+        fits = values.is_between(rule.low, rule.high, closed="right" if rule.above_low else "both")
+        if rule.whole:
+            fits &= values == values.floor()
+        # An empty cell is null in both; a cell that is no number is null in `values` alone.
+        fits = fits.fill_null(value=False)
+        self.refuse(~fits & cells.is_not_null(), rule.name, cells, f"{rule.allowed} is needed")
+        return values.zip_with(fits, pl.repeat(None, len(values), dtype=pl.Float64, eager=True))
+
+    def raise_if_any(self) -> None:
+        """Refuses the file if anything was wrong, in the order of its lines."""
+        if self.problems:
+            raise BadInput(*sorted(self.problems, key=lambda problem: problem.row or 0))
+
+
+def checked(frame: pl.DataFrame, checks: Checks, models: Sequence[str]) -> pl.DataFrame:
+    """All native columns with their types and defaults, then the frame's others; or every problem at once.
+
+    `frame` holds native columns, typed or as text. `models`: the lower-case names of the models whose
+    seconds an iteration are known.
+    """
+    _check_names(frame, checks)
+    native = pl.DataFrame({column.name: _native(column, frame, checks) for column in COLUMNS})
+    _check_together(native, checks, models)
+    checks.raise_if_any()
+    others = [name for name in frame.columns if name not in NAMES and name != LINE]
+    return native.with_columns(frame[name] for name in others)
+
+
+def _check_names(frame: pl.DataFrame, checks: Checks) -> None:
+    present = [name for name in frame.columns if name != LINE]
+    for column in COLUMNS:
+        if not isinstance(column, Truth) and column.required and column.name not in present:
+            near = get_close_matches(column.name, present, n=1, cutoff=0.5)
+            hint = f" (is it {near[0]}?)" if near else ""
+            what = f"is missing; rename a column or map one{hint}; found: {', '.join(present)}"
+            checks.refuse_file(what, column.name)
+    work = [name for name in WORK if name in present]
+    if not work:
+        checks.refuse_file(
+            f"no column says how much work a job is; exactly one of {', '.join(WORK)} is needed"
+        )
+    elif len(work) > 1:
+        checks.refuse_file(f"both {' and '.join(work)} say how much work a job is; keep exactly one")
+
+
+def _native(column: Column, frame: pl.DataFrame, checks: Checks) -> pl.Series:
+    """One native column, read and checked; its defaults where the file says nothing."""
+    cells = frame[column.name] if column.name in frame.columns else None
+    default = default_of(column)
+    if cells is None:
+        return pl.repeat(default, frame.height, dtype=dtype_of(column), eager=True).alias(column.name)
+    needed = column.name in WORK or (not isinstance(column, Truth) and column.required)
+    if needed:
+        what = "is empty" if isinstance(column, Truth) else f"is empty; {column.allowed} is needed"
+        checks.refuse(cells.is_null(), column.name, None, what)
+    if isinstance(column, Number):
+        values = checks.number(cells, column).cast(dtype_of(column))
+        return values if default is None else values.fill_null(default)
+    if isinstance(column, Truth):
+        return _truth(column, cells, checks)
+    return _text(column, cells, checks)
+
+
+def _truth(column: Truth, cells: pl.Series, checks: Checks) -> pl.Series:
+    words = cells.cast(pl.String, strict=False).str.to_lowercase()
+    values = words.is_in(_TRUE)
+    bad = ~(values | words.is_in(_FALSE))
+    checks.refuse(bad, column.name, cells, "true or false is needed")
+    return values.fill_null(column.default)
+
+
+def _text(column: Text, cells: pl.Series, checks: Checks) -> pl.Series:
+    if not (cells.dtype.is_numeric() or cells.dtype in (pl.String, pl.Null, pl.Boolean)):
+        checks.refuse_file(f"holds {_type_name(cells.dtype)}; {column.allowed} is needed", column.name)
+        return pl.repeat("", len(cells), dtype=pl.String, eager=True)
+    values = cells.cast(pl.String)
+    bad = values.str.contains(r"\p{Cc}")
+    if column.pattern:
+        bad |= ~values.str.contains(column.pattern)
+    checks.refuse(bad, column.name, cells, f"{column.allowed} is needed")
+    return values.fill_null("")
+
+
+def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str]) -> None:
+    """What one column says about another."""
+    ids = native["job_id"]
+    checks.refuse(
+        ids.is_duplicated() & ~ids.is_first_distinct() & (ids != ""),
+        "job_id",
+        ids,
+        "is a second job of this id",
+    )
+    gpus = native["gpus"]
+    shared = (native["gpu_milli"] < 1000) & (gpus != 1)
+    checks.refuse(
+        shared, "gpu_milli", native["gpu_milli"], "only a job with gpus = 1 may ask a share of a GPU"
+    )
+    least, most = native["min_gpus"], native["max_gpus"]
+    checks.refuse(least > gpus, "min_gpus", least, "is above gpus; at most as many are needed")
+    checks.refuse(most < gpus, "max_gpus", most, "is below gpus; at least as many are needed")
+    late = native["deadline_seconds"] < native["submit_seconds"]
+    checks.refuse(late, "deadline_seconds", native["deadline_seconds"], "lies before submit_seconds")
+    unknown = native["iterations"].is_not_null() & ~native["model"].str.to_lowercase().is_in(models)
+    known = ", ".join(models) or "none"
+    checks.refuse(
+        unknown,
+        "model",
+        native["model"],
+        "iterations need a model whose seconds an iteration are known; "
+        f"known: {known}; describe yours as docs/models.md tells, or give duration_seconds",
+    )
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    return {"Boolean": "true and false", "Datetime": "date-times"}.get(
+        str(dtype.base_type()), f"{dtype} values"
+    )
+
+
+def _shown(value: object) -> object:
+    """A cell as a message shows it."""
+    if isinstance(value, str) and len(value) > 60:
+        return value[:59] + "…"
+    if isinstance(value, float) and abs(value) < inf and value == int(value):
+        return int(value)
+    return value

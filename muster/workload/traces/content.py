@@ -1,0 +1,199 @@
+"""What a trace file holds, before anybody knows which format it is: a table of cells, or a JSON document."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from muster.files import decode_text, read_bytes
+from muster.problems import BadInput, Problem
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_PARQUET_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells under a header: text from CSV (stripped, empty = null), typed columns from Parquet."""
+
+    where: str
+    cells: pl.DataFrame
+    lines: pl.Series
+    """Line of the file for each row, the header being line 1."""
+
+    @property
+    def header(self) -> list[str]:
+        """The names of the columns."""
+        return self.cells.columns
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed JSON file."""
+
+    where: str
+    value: object
+
+
+Content = Table | Document
+
+
+def open_content(path: Path) -> Content:
+    """Reads Parquet, JSON or separated text, told apart by how the file begins."""
+    where = str(path)
+    data = read_bytes(path)
+    if data.startswith(_PARQUET_MAGIC):
+        return _parquet_table(data, where)
+    text = decode_text(data, where)
+    beginning = text[:1000].lstrip()
+    if beginning.startswith(("{", "[")):
+        return Document(where, _parse_json(text, where))
+    return _text_table(text.replace("\r\n", "\n").replace("\r", "\n"), where)
+
+
+def _parse_json(text: str, where: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        what = f"this is not JSON: {error.msg} at character {error.colno}"
+        raise BadInput(Problem(where, what, row=error.lineno)) from None
+    except (RecursionError, ValueError) as error:
+        raise BadInput(Problem(where, f"this JSON cannot be used: {error}")) from None
+
+
+def _parquet_table(data: bytes, where: str) -> Table:
+    try:
+        cells = pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "its structure is damaged"
+        raise BadInput(Problem(where, f"this Parquet file cannot be read: {reason}")) from None
+    if cells.height == 0:
+        raise BadInput(Problem(where, "there is no job in it: no rows"))
+    named = cells.select(
+        _clean(pl.col(name).cast(pl.String)).alias(name)
+        if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
+        else pl.col(name)
+        for name, dtype in cells.schema.items()
+    )
+    # As if it had been written as CSV: the header would be line 1.
+    return Table(where, named, pl.int_range(2, cells.height + 2, eager=True))
+
+
+def _text_table(text: str, where: str) -> Table:
+    lines = pl.Series("line", text.split("\n"), dtype=pl.String)
+    numbered = pl.DataFrame({"line": lines, "number": pl.int_range(1, len(lines) + 1, eager=True)})
+    # A line of separators alone is what a spreadsheet leaves below the data; it has no cell either.
+    filled = numbered.filter(pl.col("line").str.contains(r"[^\s,;|]"))
+    if filled.height == 0:
+        raise BadInput(Problem(where, "the file is empty; a header line and one line a job are needed"))
+    header_line, header_number = str(filled["line"][0]), int(filled["number"][0])
+    separator = _sniff_separator(header_line, header_number, where)
+    # Accounting logs separated by bars never quote: there a quotation mark is a letter.
+    if '"' in text and separator != "|":
+        table = _quoted_table(text, separator, where)
+    else:
+        names = header_line.split(separator)
+        cells = _split_cells(filled.slice(1), separator, len(names), where)
+        table = Table(where, cells, filled["number"].slice(1))
+        table = _with_names(table, names, header_number)
+    if table.cells.height == 0:
+        raise BadInput(Problem(where, "there is no job in it: a header and no rows"))
+    return table
+
+
+def _sniff_separator(header: str, number: int, where: str) -> str:
+    unquoted = "".join(header.split('"')[::2])
+    present = Counter(letter for letter in unquoted if letter in _SEPARATORS)
+    if not present:
+        what = "the header has one column only; columns are separated by comma, semicolon, tab or bar"
+        raise BadInput(Problem(where, what, row=number, found=_short(header)))
+    if len(present) > 1:
+        mixed = " and ".join(_SEPARATORS[letter] for letter in _SEPARATORS if letter in present)
+        raise BadInput(Problem(where, f"the header mixes {mixed}; one separator is needed", row=number))
+    return next(iter(present))
+
+
+def _split_cells(rows: pl.DataFrame, separator: str, width: int, where: str) -> pl.DataFrame:
+    """Splits unquoted lines at once; a line of another width is refused with its number."""
+    counts = rows["line"].str.count_matches(separator, literal=True)
+    wrong = rows.filter(counts != width - 1)
+    if wrong.height:
+        raise BadInput(
+            *(
+                Problem(where, _width_problem(line.split(separator), line, separator, width), row=number)
+                for line, number in wrong.iter_rows()
+            )
+        )
+    fields = rows["line"].str.split_exact(separator, width - 1).struct.unnest()
+    return fields.select(_clean(pl.all()))
+
+
+def _quoted_table(text: str, separator: str, where: str) -> Table:
+    """Splits lines with quoted cells, which may hold separators and line ends."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    rows: list[list[str]] = []
+    numbers: list[int] = []
+    next_number = 1
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                rows.append(row)
+                numbers.append(next_number)
+            next_number = reader.line_num + 1
+    except csv.Error as error:
+        raise BadInput(Problem(where, f"this line cannot be split: {error}", row=reader.line_num)) from None
+    width = len(rows[0])
+    problems = [
+        Problem(where, _width_problem(row, separator.join(row), separator, width), row=number)
+        for row, number in zip(rows, numbers, strict=True)
+        if len(row) != width
+    ]
+    if problems:
+        raise BadInput(*problems)
+    columns = zip(*rows[1:], strict=True) if len(rows) > 1 else ((),) * width
+    fields = pl.DataFrame(
+        [pl.Series(f"field_{index}", column, dtype=pl.String) for index, column in enumerate(columns)]
+    )
+    table = Table(where, fields.select(_clean(pl.all())), pl.Series("number", numbers[1:], dtype=pl.Int64))
+    return _with_names(table, rows[0], numbers[0])
+
+
+def _width_problem(cells: list[str], line: str, separator: str, width: int) -> str:
+    for other, name in _SEPARATORS.items():
+        if other != separator and line.count(other) == width - 1:
+            return f"separated by {name}, the header by {_SEPARATORS[separator]}; one separator is needed"
+    return f"has {len(cells)} cells; the header has {width}"
+
+
+def _with_names(table: Table, names: list[str], header_number: int) -> Table:
+    """Names the columns as the header does; a nameless last column without cells (`sacct -p`) goes."""
+    cells = table.cells
+    stripped = [name.strip() for name in names]
+    if not stripped[-1] and cells[:, -1].null_count() == cells.height:
+        cells, stripped = cells[:, :-1], stripped[:-1]
+    stripped = [name or f"unnamed_{place}" for place, name in enumerate(stripped, start=1)]
+    twice = [name for name, count in Counter(stripped).items() if count > 1]
+    if twice:
+        raise BadInput(
+            *(
+                Problem(table.where, "the header has this column twice", row=header_number, column=name)
+                for name in twice
+            )
+        )
+    return Table(table.where, cells.rename(dict(zip(cells.columns, stripped, strict=True))), table.lines)
+
+
+def _clean(cells: pl.Expr) -> pl.Expr:
+    """Text without the space around it; nothing at all is null."""
+    stripped = cells.str.strip_chars()
+    return pl.when(stripped.str.len_bytes() > 0).then(stripped).name.keep()
+
+
+def _short(text: str, at_most: int = 60) -> str:
+    return text if len(text) <= at_most else text[: at_most - 1] + "…"

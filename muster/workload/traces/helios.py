@@ -1,0 +1,62 @@
+"""SenseTime Helios, 2020: `cluster_log.csv` of one of its clusters."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from muster.workload.traces.cleaning import Cells, Reading, has_all
+from muster.workload.traces.content import Content, Table
+
+_NAMES = {
+    "submit_seconds": "submit_time",
+    "gpus": "gpu_num",
+    "duration_seconds": "duration",
+    "tenant": "vc",
+    "cpus": "cpu_num",
+    "status": "state",
+}
+_NEEDED = (
+    "job_id",
+    "user",
+    "state",
+    *(_NAMES[name] for name in ("submit_seconds", "gpus", "duration_seconds", "tenant")),
+)
+_OPEN = ("RUNNING", "PENDING", "SUSPENDED")
+
+EXPECTED = "columns job_id, user, vc, gpu_num, cpu_num, state, submit_time, start_time, duration"
+
+
+def recognise(content: Content) -> bool:
+    """The columns without which a Helios log says nothing."""
+    return isinstance(content, Table) and has_all(content.header, _NEEDED)
+
+
+def read(content: Content) -> Reading:
+    """Virtual clusters become tenants; jobs without GPUs (more than half of them) are left out."""
+    assert isinstance(content, Table)
+    cells = Cells(content, _NAMES)
+    columns = {
+        "job_id": cells.text("job_id"),
+        "submit_seconds": cells.times("submit_seconds"),
+        "gpus": cells.numbers("gpus"),
+        "duration_seconds": cells.numbers("duration_seconds"),
+        "tenant": cells.text("tenant"),
+        "user": cells.text("user"),
+        "status": cells.text("status"),
+    }
+    if "cpu_num" in content.header:
+        columns["cpus"] = cells.numbers("cpus")
+    if "start_time" in content.header:
+        columns["start"] = cells.times("start_time")
+    reading = cells.reading(columns)
+    reading.drop_without_gpus()
+    reading.drop(pl.col("status").str.to_uppercase().is_in(_OPEN), "not finished when the log ends")
+    if "start" in columns:
+        reading.drop(pl.col("start").is_null(), "never started")
+        reading.frame = reading.frame.drop("start")
+    if "cpus" in columns:
+        said = pl.when(pl.col("cpus") > 0).then("cpus")
+        reading.frame = reading.frame.with_columns(said)
+    reading.clamp_durations()
+    reading.start_at_zero()
+    return reading

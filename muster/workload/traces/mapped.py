@@ -1,0 +1,109 @@
+"""Any table whose columns a user names: `submit=arrival_s,gpus=num_gpu,duration=run_s`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from muster.problems import BadInput, Problem
+from muster.workload.traces.cleaning import Reading
+from muster.workload.traces.columns import LINE, NAMES
+from muster.workload.traces.content import Table
+from muster.workload.traces.times import epoch_seconds
+
+_SHORT = {
+    "id": "job_id",
+    "job": "job_id",
+    "submit": "submit_seconds",
+    "duration": "duration_seconds",
+    "gpu_work": "gpu_work_seconds",
+    "memory": "memory_gb",
+    "min_runtime": "min_runtime_seconds",
+    "deadline": "deadline_seconds",
+}
+_EPOCH_FROM = 1e8
+"""Times from here on (1973 on a Unix clock) are dates, not seconds since a trace began."""
+
+
+def parse_mapping(text: str) -> dict[str, str]:
+    """`submit=arrival_s,gpus=num_gpu` as native column -> column of the file."""
+    mapping: dict[str, str] = {}
+    problems = []
+    for pair in text.split(","):
+        name, equals, column = (part.strip() for part in pair.partition("="))
+        native = _SHORT.get(name, name)
+        if not equals or not column:
+            problems.append(Problem("--map", "pairs such as submit=arrival_s are needed", found=pair.strip()))
+        elif native not in NAMES:
+            allowed = ", ".join((*_SHORT, *NAMES))
+            problems.append(Problem("--map", f"is no column of a trace; there are: {allowed}", found=name))
+        elif native in mapping:
+            problems.append(Problem("--map", "is mapped twice", found=name))
+        else:
+            mapping[native] = column
+    if problems:
+        raise BadInput(*problems)
+    return mapping
+
+
+def read(table: Table, mapping: Mapping[str, str]) -> Reading:
+    """Renames the columns; native names that are not mapped stand for themselves."""
+    mapping = {_SHORT.get(name, name): column for name, column in mapping.items()}
+    problems = [
+        Problem(
+            table.where, f"no such column to map {native} to; found: {', '.join(table.header)}", column=column
+        )
+        for native, column in mapping.items()
+        if column not in table.header
+    ]
+    if problems:
+        raise BadInput(*problems)
+    taken = set(mapping.values())
+    others = [name for name in table.header if name not in taken and name not in mapping]
+    frame = table.cells.select(
+        *(pl.col(column).alias(native) for native, column in mapping.items()), *others
+    ).with_columns(table.lines.alias(LINE))
+    reading = Reading(frame, names=mapping)
+    if "job_id" not in frame.columns:
+        reading.frame = frame.with_row_index("job_id")
+    _read_dates(reading)
+    _clean_zeros(reading)
+    return reading
+
+
+def _read_dates(reading: Reading) -> None:
+    """Date-times and Unix times become seconds since the first submission; other times stay."""
+    for name in ("submit_seconds", "deadline_seconds"):
+        if name in reading.frame.columns:
+            cells = reading.frame[name]
+            seconds = epoch_seconds(cells)
+            # Only a column that is all times: a bad cell stays as it is, for the checks to show.
+            if seconds.null_count() == cells.null_count():
+                reading.frame = reading.frame.with_columns(seconds.alias(name))
+    submit = reading.frame.get_column("submit_seconds", default=None)
+    if submit is None or not submit.dtype.is_numeric():
+        return
+    first = submit.min()
+    if isinstance(first, float) and first >= _EPOCH_FROM:
+        shifted = [name for name in ("submit_seconds", "deadline_seconds") if name in reading.frame.columns]
+        numeric = [name for name in shifted if reading.frame[name].dtype.is_numeric()]
+        reading.frame = reading.frame.with_columns(pl.col(numeric) - first)
+        reading.notes.append("times are dates: 0 is the first submission")
+
+
+def _clean_zeros(reading: Reading) -> None:
+    """The same cleaning as for logs of known form: no GPU, no length."""
+    for name in ("gpus", "duration_seconds"):
+        cells = reading.frame.get_column(name, default=None)
+        if cells is None or not (cells.dtype.is_numeric() or cells.dtype == pl.String):
+            continue
+        zero = cells.cast(pl.Float64, strict=False) == 0
+        if name == "gpus":
+            reading.frame = reading.frame.with_columns(zero.alias("no gpu"))
+            reading.drop(pl.col("no gpu"), "no GPU asked for")
+            reading.frame = reading.frame.drop("no gpu")
+        elif count := int(zero.sum()):
+            one = pl.Series(name, ["1" if cells.dtype == pl.String else 1]).cast(cells.dtype)
+            reading.frame = reading.frame.with_columns(cells.zip_with(~zero.fill_null(value=False), one))
+            reading.notes.append(f"set {count:,} durations of 0 s to 1 s")

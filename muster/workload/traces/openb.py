@@ -1,0 +1,61 @@
+"""Alibaba openb, 2023: pods that ask for whole GPUs or for thousandths of one, with CPU and memory."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from muster.workload.traces.cleaning import Cells, Reading, has_all
+from muster.workload.traces.content import Content, Table
+
+GB_PER_MIB = 2**20 / 1e9
+_NAMES = {"job_id": "name", "gpus": "num_gpu", "submit_seconds": "creation_time", "status": "pod_phase"}
+_NEEDED = (
+    "name",
+    "cpu_milli",
+    "memory_mib",
+    "num_gpu",
+    "gpu_milli",
+    "creation_time",
+    "deletion_time",
+    "scheduled_time",
+)
+
+EXPECTED = f"columns {', '.join(_NEEDED)}"
+
+
+def recognise(content: Content) -> bool:
+    """The columns that a pod's size and times are in."""
+    return isinstance(content, Table) and has_all(content.header, _NEEDED)
+
+
+def read(content: Content) -> Reading:
+    """A pod runs from `scheduled_time` to `deletion_time`; `gpu_spec` becomes the constraint."""
+    assert isinstance(content, Table)
+    cells = Cells(content, _NAMES)
+    milli = cells.numbers("gpu_milli")
+    columns = {
+        "job_id": cells.text("name"),
+        "submit_seconds": cells.times("creation_time"),
+        "gpus": cells.numbers("num_gpu"),
+        "gpu_milli": milli,
+        "cpus": cells.numbers("cpu_milli") / 1000,
+        "memory_gb": cells.numbers("memory_mib") * GB_PER_MIB,
+        "start": cells.times("scheduled_time"),
+        "end": cells.times("deletion_time"),
+    }
+    for native, name in (("status", "pod_phase"), ("constraint", "gpu_spec")):
+        if name in content.header:
+            columns[native] = cells.text(name)
+    reading = cells.reading(columns)
+    reading.drop_without_gpus()
+    reading.drop(pl.col("start").is_null(), "never scheduled")
+    reading.drop(pl.col("end").is_null(), "not deleted when the log ends")
+    ran = pl.col("end") - pl.col("start")
+    said = [pl.when(pl.col(name) > 0).then(name) for name in ("cpus", "memory_gb")]
+    reading.frame = reading.frame.with_columns(ran.alias("duration_seconds"), *said).drop("start", "end")
+    if "constraint" in columns:
+        asked = pl.when(pl.col("constraint") != "").then(pl.lit("gpu_type=") + pl.col("constraint"))
+        reading.frame = reading.frame.with_columns(asked.alias("constraint"))
+    reading.clamp_durations()
+    reading.start_at_zero()
+    return reading

@@ -1,0 +1,158 @@
+"""`sacct --json`: one object a job, its steps inside it.
+
+Since 23.02 a state is a list of words; since 23.11 some numbers are objects that say whether they are set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from muster.problems import BadInput, Problem
+from muster.workload.traces.cleaning import NOTHING, Reading
+from muster.workload.traces.columns import LARGEST_SECONDS, LINE
+from muster.workload.traces.content import Content, Document
+
+_GB_PER_MIB = 2**20 / 1e9
+_SCHEMA = {
+    "job_id": pl.String,
+    "submit_seconds": pl.Float64,
+    "start": pl.Float64,
+    "duration_seconds": pl.Float64,
+    "status": pl.String,
+    "tenant": pl.String,
+    "user": pl.String,
+    "gpus": pl.Float64,
+    "gpu_type": pl.String,
+    "cpus": pl.Float64,
+    "memory_gb": pl.Float64,
+    LINE: pl.Int64,
+}
+
+
+def recognise(content: Content) -> bool:
+    """An object with a list of jobs that have times and resources."""
+    if not isinstance(content, Document) or not isinstance(content.value, Mapping):
+        return False
+    jobs = content.value.get("jobs")
+    return isinstance(jobs, list) and all(isinstance(job, Mapping) and "job_id" in job for job in jobs[:1])
+
+
+def read(content: Content) -> Reading:
+    """One row a job; GPUs, CPUs and memory from what was requested, else allocated."""
+    assert isinstance(content, Document)
+    assert isinstance(content.value, Mapping)
+    jobs = content.value["jobs"]
+    rows: list[dict[str, object]] = []
+    problems: list[Problem] = []
+    for number, job in enumerate(jobs):
+        row = _row(job) if isinstance(job, Mapping) else None
+        if row is None:
+            what = "a job with job_id and time.submission is needed"
+            problems.append(Problem(content.where, what, column=f"jobs[{number}]"))
+        else:
+            rows.append({**row, LINE: number + 1})
+    if problems:
+        raise BadInput(*problems)
+    return Reading(pl.DataFrame(rows, schema=_SCHEMA))
+
+
+def _row(job: Mapping[str, object]) -> dict[str, object] | None:
+    """One job's columns; None where it has no id or no submission time."""
+    times = _object(job.get("time"))
+    submit = _number(times.get("submission"))
+    job_id = _job_id(job)
+    if submit is None or not job_id:
+        return None
+    start = _number(times.get("start"))
+    end = _number(times.get("end"))
+    elapsed = _number(times.get("elapsed"))
+    if elapsed is None and start and end:
+        elapsed = end - start
+    asked = _resources(job)
+    return {
+        "job_id": job_id,
+        "submit_seconds": submit,
+        # 0 stands for a job that has not started.
+        "start": start or None,
+        "duration_seconds": elapsed,
+        "status": _state(job),
+        "tenant": _text(job.get("account")) or _text(_object(job.get("association")).get("account")),
+        "user": _text(job.get("user")) or _text(_object(job.get("association")).get("user")),
+        **asked,
+    }
+
+
+def _job_id(job: Mapping[str, object]) -> str:
+    """As `sacct` prints it: 17, 12_3 for a task of an array, 12+1 for a part of a heterogeneous job."""
+    for kind, job_key, part_key, sign in (
+        ("array", "job_id", "task_id", "_"),
+        ("het", "job_id", "job_offset", "+"),
+    ):
+        group = _object(job.get(kind))
+        whole, part = _number(group.get(job_key)), _number(group.get(part_key))
+        if whole and part is not None:
+            return f"{int(whole)}{sign}{int(part)}"
+    number = _number(job.get("job_id"))
+    return _text(job.get("job_id")) if number is None else str(int(number))
+
+
+def _state(job: Mapping[str, object]) -> str:
+    """The state's first word: a later one is a flag such as REQUEUED."""
+    state = _object(job.get("state")).get("current")
+    if isinstance(state, list):
+        state = state[0] if state else None
+    words = _text(state).upper().split()
+    return words[0] if words else ""
+
+
+def _resources(job: Mapping[str, object]) -> dict[str, object]:
+    tres = _object(job.get("tres"))
+    found: dict[str, object] = {"gpus": None, "gpu_type": "", "cpus": None, "memory_gb": None}
+    for kind in ("requested", "allocated"):
+        entries = tres.get(kind)
+        counted = _counted([_object(entry) for entry in entries] if isinstance(entries, list) else [])
+        for name, value in counted.items():
+            found[name] = found[name] or value
+    return found
+
+
+def _counted(entries: list[Mapping[str, object]]) -> dict[str, object]:
+    """The amounts of one list of trackable resources."""
+    amounts: dict[str, float] = {}
+    for entry in entries:
+        name = ":".join(filter(None, (_text(entry.get("type")), _text(entry.get("name")))))
+        amounts[name] = amounts.get(name, 0) + (_number(entry.get("count")) or 0)
+    typed = {
+        name.removeprefix("gres:gpu:"): count
+        for name, count in amounts.items()
+        if name.startswith("gres:gpu:")
+    }
+    memory = amounts.get("mem")
+    return {
+        # The count without a type includes those with one.
+        "gpus": amounts.get("gres:gpu", sum(typed.values()) if typed else None),
+        "gpu_type": next(iter(typed)) if len(typed) == 1 else "",
+        "cpus": amounts.get("cpu"),
+        "memory_gb": None if memory is None else memory * _GB_PER_MIB,
+    }
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> float | None:
+    """A number, whichever way this version writes it; None where it is not set or not finite."""
+    if isinstance(value, Mapping):
+        usable = value.get("set", True) and not value.get("infinite", False)
+        return _number(value.get("number")) if usable else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= LARGEST_SECONDS else None
+
+
+def _text(value: object) -> str:
+    text = str(value).strip() if isinstance(value, str | int) else ""
+    return "" if text.lower() in NOTHING else text

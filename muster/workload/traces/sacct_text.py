@@ -1,0 +1,150 @@
+"""`sacct -P`: a header and one line a job or job step, separated by bars."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from muster.workload.traces.cleaning import Cells, Reading
+from muster.workload.traces.content import Content, Table
+from muster.workload.traces.times import clock_seconds
+
+_NAMES = {
+    "job_id": "jobid",
+    "user": "user",
+    "tenant": "account",
+    "status": "state",
+    "submit_seconds": "submit",
+}
+_TRES = ("reqtres", "alloctres")
+_GRES = ("reqgres", "allocgres")
+_LENGTH = ("elapsedraw", "elapsed", "end")
+# Slurm counts in 1024: `64G` is 64 GiB.
+_GB_PER_UNIT = {
+    "": 2**20 / 1e9,
+    "K": 2**10 / 1e9,
+    "M": 2**20 / 1e9,
+    "G": 2**30 / 1e9,
+    "T": 2**40 / 1e9,
+    "P": 2**50 / 1e9,
+}
+_MEMORY = r"^([\d.]+)([KMGTP]?)([cn]?)$"
+
+
+def recognise(content: Content) -> bool:
+    """Ids, submission, length and generic resources, whatever else is there and in whatever case."""
+    if not isinstance(content, Table):
+        return False
+    header = {name.lower() for name in content.header}
+    has_size = bool(header & {*_TRES, *_GRES})
+    return {"jobid", "submit"} <= header and has_size and bool(header & set(_LENGTH))
+
+
+def read(content: Content) -> Reading:
+    """One row a job: steps go; GPUs, CPUs and memory come from what was requested, else allocated."""
+    assert isinstance(content, Table)
+    table = Table(content.where, content.cells.rename(str.lower), content.lines)
+    cells = Cells(table, {**_NAMES, "gpus": "reqtres"})
+    have = set(table.header)
+    none = pl.repeat(None, table.cells.height, dtype=pl.Float64, eager=True)
+    empty = pl.repeat("", table.cells.height, dtype=pl.String, eager=True)
+
+    def text(name: str) -> pl.Series:
+        return cells.text(name) if name in have else empty
+
+    start = cells.times("start") if "start" in have else none
+    end = cells.times("end") if "end" in have else none
+    columns = {
+        "job_id": cells.text("job_id"),
+        "submit_seconds": cells.times("submit_seconds"),
+        "duration_seconds": _elapsed(cells, have).fill_null(end - start),
+        # Without the column a start is taken for granted; the elapsed time says the rest.
+        "start": start if "start" in have else none.fill_null(0.0),
+        "status": text("state").str.to_uppercase().str.extract(r"^([A-Z_]+)").fill_null(""),
+        "tenant": text("account"),
+        "user": text("user"),
+        **_resources({name: text(name) for name in (*_TRES, *_GRES, "reqmem")}, _counts(cells, have, none)),
+    }
+    reading = cells.reading(columns)
+    reading.drop(pl.col("job_id").str.contains(".", literal=True), "steps of jobs")
+    reading.drop(pl.col("submit_seconds").is_null(), "no submission time")
+    return reading
+
+
+def _elapsed(cells: Cells, have: set[str]) -> pl.Series:
+    """Seconds a job ran, suspension apart: `ElapsedRaw`, else `Elapsed`, else nothing."""
+    for name in ("elapsedraw", "elapsed"):
+        if name in have:
+            raw = cells.raw(name)
+            seconds = clock_seconds(raw)
+            bad = seconds.is_null() & raw.is_not_null()
+            cells.checks.refuse(bad, name, raw, "a time such as 1-02:03:04 is needed")
+            return seconds
+    return pl.repeat(None, cells.table.cells.height, dtype=pl.Float64, eager=True)
+
+
+def _counts(cells: Cells, have: set[str], none: pl.Series) -> dict[str, pl.Series]:
+    """CPUs and nodes of a job, by the first column that says them."""
+    counts = {}
+    for resource, names in {"cpu": ("reqcpus", "alloccpus", "ncpus"), "node": ("reqnodes", "nnodes")}.items():
+        name = next((name for name in names if name in have), None)
+        counts[resource] = none if name is None else cells.numbers(name)
+    return counts
+
+
+def _resources(texts: dict[str, pl.Series], counts: dict[str, pl.Series]) -> dict[str, pl.Series]:
+    """GPUs, their type, CPU cores and GB, each from the first text that says it."""
+    frame = pl.DataFrame({**texts, **counts})
+    memory = pl.col("reqmem").str.extract_groups(_MEMORY).struct
+    # Before 21.08 `ReqMem` ends in c or n: a CPU's or a node's share.
+    shares = (
+        pl.when(memory.field("3") == "c")
+        .then("cpu")
+        .when(memory.field("3") == "n")
+        .then("node")
+        .otherwise(1.0)
+    )
+    old_memory = _gb(memory.field("1"), memory.field("2")) * shares.fill_null(1.0)
+    old_gpus = [_gres_gpus("reqgres") * pl.col("node").fill_null(1.0), _gres_gpus("allocgres")]
+    found = frame.select(
+        gpus=pl.coalesce(*(_tres_gpus(name) for name in _TRES), *old_gpus),
+        gpu_type=pl.coalesce(*(_gpu_type(name) for name in (*_TRES, *_GRES)), pl.lit("")),
+        cpus=pl.coalesce(*(_tres_number(name, "cpu") for name in _TRES), pl.col("cpu")),
+        memory_gb=pl.coalesce(*(_tres_memory(name) for name in _TRES), old_memory),
+    )
+    return found.to_dict()
+
+
+def _tres_number(column: str, resource: str) -> pl.Expr:
+    return pl.col(column).str.extract(rf"(?:^|,){resource}=(\d+)").cast(pl.Float64, strict=False)
+
+
+def _tres_gpus(column: str) -> pl.Expr:
+    """`gres/gpu=4`; where only types are counted, their sum: `gres/gpu:v100=2,gres/gpu:a100=2`."""
+    typed = pl.col(column).str.extract_all(r"gres/gpu:[^=,]+=\d+").list
+    counted = typed.eval(pl.element().str.extract(r"=(\d+)$").cast(pl.Float64, strict=False)).list.sum()
+    return pl.coalesce(_tres_number(column, "gres/gpu"), pl.when(typed.len() > 0).then(counted))
+
+
+def _gres_gpus(column: str) -> pl.Expr:
+    """`gpu:4` or `gpu:v100:4`, and `gpu` alone for one (before 20.11)."""
+    name = pl.col(column).str.extract(r"(?:^|,)(?:gres[:/])?(gpu(?:[:=][^,(]*)?)(?:[,(]|$)")
+    return pl.when(name.is_not_null()).then(
+        name.str.extract(r"[:=](\d+)$").cast(pl.Float64, strict=False).fill_null(1.0)
+    )
+
+
+def _gpu_type(column: str) -> pl.Expr:
+    """The type where exactly one is named."""
+    names = pl.col(column).str.extract_all(r"gpu:[^=:,()]*[^=:,()\d][^=:,()]*").list.unique()
+    return pl.when(names.list.len() == 1).then(names.list.first().str.strip_prefix("gpu:"))
+
+
+def _tres_memory(column: str) -> pl.Expr:
+    memory = pl.col(column).str.extract_groups(r"(?:^|,)mem=([\d.]+)([KMGTP]?)").struct
+    return _gb(memory.field("1"), memory.field("2"))
+
+
+def _gb(amount: pl.Expr, unit: pl.Expr) -> pl.Expr:
+    return amount.cast(pl.Float64, strict=False) * unit.replace_strict(
+        _GB_PER_UNIT, default=None, return_dtype=pl.Float64
+    )

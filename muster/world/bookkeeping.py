@@ -1,0 +1,395 @@
+"""What both worlds do with a plan and with time: settle work, start, move, resize and stop jobs, close records.
+
+Compiled, because it runs at every event. A job's facts are settled only when its rate changes, so that
+they do not depend on how often anybody looked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import (
+    DELAYED,
+    ENTRIES,
+    PUT,
+    Books,
+    discharge,
+    drop_rows,
+    release_job,
+    same_chain,
+)
+from muster.schedulers.contract import Floats, Ints
+from muster.speed.input_pipeline import ModelTable
+from muster.speed.rates import iteration_seconds, stage_seconds
+from muster.workload.jobs import COMPLETED, RUNNING, WAITING
+
+HELD = np.dtype(
+    [
+        ("job", np.int64),
+        ("node", np.int64),
+        ("mask", np.int64),
+        ("milli", np.int64),
+        ("amount", np.int64, (4,)),
+        ("role", np.int64),
+        ("group", np.int64),
+        ("from", np.float64),
+        ("to", np.float64),
+    ]
+)
+"""A stretch of time in which a job held something on a node."""
+
+EXPLAINED = np.dtype(
+    [
+        ("job", np.int64),
+        ("code", np.int64),
+        ("a", np.float64),
+        ("b", np.float64),
+        ("from", np.float64),
+        ("to", np.float64),
+    ]
+)
+"""A stretch of time in which a job waited for one reason."""
+
+LAWS = np.dtype(
+    [
+        ("restart_cost", np.float64),
+        ("resize_restarts", np.int64),  # whether a change of CPU, memory or storage alone restarts a job
+        ("whole_round", np.float64),  # seconds of a round that executes whole iterations only; 0: continuous
+        ("checkpoint_every", np.float64),  # productive seconds between checkpoints
+    ]
+)
+"""How a world charges restarts and counts progress; an array of one record."""
+
+STARTED, STOPPED, CHANGED, HELD_ROWS, RELEASES = 0, 1, 2, 3, 4
+"""Places in the counts that `apply_draft` and `complete_due` answer with."""
+
+
+@njit(cache=True)
+def settle(facts: Ints, job: int, now: float, laws: Ints) -> None:
+    """Bring a running job's work, service and stage seconds up to now."""
+    fact = facts[job]
+    elapsed = now - fact["settled"]
+    productive = min(elapsed, max(now - fact["resumes"], 0.0))
+    gained = fact["rate"] * productive
+    if laws[0]["whole_round"] > 0:
+        gained = np.rint(gained)
+    every = laws[0]["checkpoint_every"]
+    if every < np.inf:
+        last_checkpoint = fact["resumes"] + np.floor(max(now - fact["resumes"], 0.0) / every) * every
+        if last_checkpoint > max(fact["settled"], fact["resumes"]):
+            fact["saved"] = fact["done"] + fact["rate"] * (
+                last_checkpoint - max(fact["settled"], fact["resumes"])
+            )
+    fact["done"] += gained
+    fact["attained"] += fact["held"] * elapsed
+    fact["run"] += elapsed
+    fact["restart"] += elapsed - productive
+    fact["input"] += productive * fact["input_share"]
+    fact["communication"] += productive * fact["communication_share"]
+    fact["compute"] += productive * (1 - fact["input_share"] - fact["communication_share"])
+    fact["settled"] = now
+
+
+@njit(cache=True)
+def set_rate(
+    books: Books, asked: Ints, facts: Ints, job: int, models: ModelTable, now: float, laws: Ints
+) -> None:
+    """Work out a job's speed on what it holds, and when it will be done at that speed."""
+    ask, fact = asked[job], facts[job]
+    input_seconds, compute, gpus, turns = stage_seconds(books, books.heads[job], models, ask["model"])
+    seconds = iteration_seconds(input_seconds, compute)
+    fact["held"] = gpus
+    if gpus > 0 and seconds > 0 and seconds < np.inf:
+        fact["rate"] = gpus / (ask["gpus"] * ask["milli"] / 1000) / (seconds * turns)
+        fact["input_share"] = max(seconds - compute, 0.0) / seconds
+    else:
+        fact["rate"] = 0.0
+        fact["input_share"] = 1.0
+    begins = max(now, fact["resumes"])
+    left = ask["iterations"] - fact["done"]
+    whole_round = laws[0]["whole_round"]
+    if whole_round > 0:
+        a_round = np.floor(fact["rate"] * whole_round + 1e-9)
+        fact["rate"] = a_round / whole_round
+        fact["finish"] = begins + np.ceil(left / a_round) * whole_round if a_round > 0 else np.inf
+    else:
+        fact["finish"] = begins + left / fact["rate"] if fact["rate"] > 0 else np.inf
+
+
+@njit(cache=True)
+def _close_rows(books: Books, chain: int, now: float, held: Ints, counts: Ints) -> None:
+    """Write what a chain held until now into the record."""
+    while chain >= 0:
+        row = books.rows[chain]
+        if now > row["since"]:
+            line = held[counts[HELD_ROWS]]
+            line["job"] = row["job"]
+            line["node"] = row["node"]
+            line["mask"] = row["mask"]
+            line["milli"] = row["milli"]
+            for resource in range(4):
+                line["amount"][resource] = row["amount"][resource]
+            line["role"] = row["role"]
+            line["group"] = row["group"]
+            line["from"] = row["since"]
+            line["to"] = now
+            counts[HELD_ROWS] += 1
+        chain = row["next"]
+
+
+@njit(cache=True)
+def _moved(books: Books, one: int, other: int) -> bool:
+    """Whether two chains differ in their GPUs, and not only in CPU, memory or storage."""
+    while one >= 0 and other >= 0:
+        a, b = books.rows[one], books.rows[other]
+        if a["node"] != b["node"] or a["mask"] != b["mask"] or a["milli"] != b["milli"]:
+            return True
+        if a["role"] != b["role"]:
+            return True
+        one, other = a["next"], b["next"]
+    return one >= 0 or other >= 0
+
+
+@njit(cache=True)
+def apply_draft(
+    books: Books,
+    asked: Ints,
+    facts: Ints,
+    models: ModelTable,
+    now: float,
+    laws: Ints,
+    before: Ints,
+    held: Ints,
+    releases: Ints,
+    counts: Ints,
+) -> None:
+    """Make what a draft left in the ledger true: keep, stop, start, move, resize.
+
+    `before` is scratch, a place a job, all -2. `held` gets the stretches that end; `releases` the chains that are
+    still releasing; `counts` how many of each.
+    """
+    entries = books.totals[ENTRIES]
+    for at in range(entries):
+        entry = books.journal[at]
+        job = entry["job"]
+        if entry["kind"] == PUT:
+            if before[job] == -2:
+                before[job] = -1
+        elif before[job] == -2:
+            before[job] = entry["chain"]
+        else:
+            drop_rows(books, entry["chain"])
+    for at in range(entries):
+        job = books.journal[at]["job"]
+        old = before[job]
+        if old == -2:
+            continue
+        before[job] = -2
+        new = books.heads[job]
+        if old >= 0 and new >= 0 and same_chain(books, old, new):
+            row, kept = new, old
+            while row >= 0:
+                books.rows[row]["since"] = books.rows[kept]["since"]
+                row, kept = books.rows[row]["next"], books.rows[kept]["next"]
+            drop_rows(books, old)
+            continue
+        fact = facts[job]
+        if old >= 0:
+            settle(facts, job, now, laws)
+            _close_rows(books, old, now, held, counts)
+        if new >= 0:
+            row = new
+            while row >= 0:
+                books.rows[row]["since"] = now
+                row = books.rows[row]["next"]
+            fact["settled"] = now
+            if old < 0:
+                counts[STARTED] += 1
+                restarts = not np.isnan(fact["first_start"])
+                if not restarts:
+                    fact["first_start"] = now
+                fact["last_start"] = now
+                fact["state"] = RUNNING
+            else:
+                counts[CHANGED] += 1
+                restarts = _moved(books, old, new)
+                if restarts:
+                    fact["moves"] += 1
+                restarts = restarts or laws[0]["resize_restarts"] != 0
+            if restarts:
+                fact["resumes"] = now + laws[0]["restart_cost"]
+                fact["saved"] = fact["done"]
+            elif old < 0:
+                fact["resumes"] = now
+            set_rate(books, asked, facts, job, models, now, laws)
+        elif old >= 0:
+            counts[STOPPED] += 1
+            fact["preemptions"] += 1
+            _stop(facts, job, now, WAITING)
+        if old >= 0:
+            if books.totals[DELAYED]:
+                releases[counts[RELEASES]] = old
+                counts[RELEASES] += 1
+            else:
+                drop_rows(books, old)
+    books.totals[ENTRIES] = 0
+
+
+@njit(cache=True)
+def refresh_turns(
+    books: Books, asked: Ints, facts: Ints, active: Ints, models: ModelTable, now: float, laws: Ints
+) -> None:
+    """Settle and re-rate the jobs that take turns, whose speed depends on how many share their GPUs."""
+    for job in active:
+        head = books.heads[job]
+        if head >= 0 and books.rows[head]["group"] >= 0:
+            settle(facts, job, now, laws)
+            set_rate(books, asked, facts, job, models, now, laws)
+
+
+@njit(cache=True)
+def _stop(facts: Ints, job: int, now: float, state: int) -> None:
+    fact = facts[job]
+    fact["state"] = state
+    fact["held"] = 0.0
+    fact["rate"] = 0.0
+    fact["last_stop"] = now
+    fact["lease_end"] = np.inf
+    fact["saved"] = fact["done"]
+    if state == WAITING:
+        fact["finish"] = np.inf
+
+
+@njit(cache=True)
+def close_job(books: Books, job: int, now: float, held: Ints, releases: Ints, counts: Ints) -> None:
+    """Close what a job holds and give it back, outside any draft."""
+    chain = books.heads[job]
+    _close_rows(books, chain, now, held, counts)
+    release_job(books, job)
+    books.totals[ENTRIES] = 0
+    if books.totals[DELAYED]:
+        releases[counts[RELEASES]] = chain
+        counts[RELEASES] += 1
+    else:
+        drop_rows(books, chain)
+
+
+@njit(cache=True)
+def complete_due(
+    books: Books,
+    asked: Ints,
+    facts: Ints,
+    active: Ints,
+    now: float,
+    laws: Ints,
+    held: Ints,
+    releases: Ints,
+    counts: Ints,
+) -> int:
+    """Complete the running jobs whose work is done by now, each at its own time; how many are left active.
+
+    `active` is compacted in place.
+    """
+    left = 0
+    for at in range(len(active)):
+        job = active[at]
+        fact = facts[job]
+        if fact["state"] == RUNNING and fact["finish"] <= now:
+            finish = fact["finish"]
+            settle(facts, job, finish, laws)
+            fact["done"] = asked[job]["iterations"]
+            close_job(books, job, finish, held, releases, counts)
+            _stop(facts, job, finish, COMPLETED)
+        else:
+            active[left] = job
+            left += 1
+    return left
+
+
+@njit(cache=True)
+def lose_node(
+    books: Books, facts: Ints, active: Ints, node: int, now: float, laws: Ints, held: Ints, counts: Ints
+) -> None:
+    """Stop every job that holds something on a failed node; each falls back to its last checkpoint."""
+    for job in active:
+        row = books.heads[job]
+        hit = False
+        while row >= 0:
+            hit = hit or books.rows[row]["node"] == node
+            row = books.rows[row]["next"]
+        if hit:
+            settle(facts, job, now, laws)
+            facts[job]["done"] = facts[job]["saved"]
+            chain = books.heads[job]
+            _close_rows(books, chain, now, held, counts)
+            row = chain
+            while row >= 0:
+                discharge(books, row)
+                row = books.rows[row]["next"]
+            books.heads[job] = -1
+            drop_rows(books, chain)
+            facts[job]["preemptions"] += 1
+            counts[STOPPED] += 1
+            _stop(facts, job, now, WAITING)
+
+
+@njit(cache=True)
+def next_times(facts: Ints, active: Ints, measured: Ints) -> tuple[float, float, float]:
+    """The next completion, the next lease end, and the end of the last measured job if all of them run."""
+    finish = lease_end = np.inf
+    last = -np.inf
+    for job in active:
+        fact = facts[job]
+        if fact["state"] == RUNNING:
+            finish = min(finish, fact["finish"])
+            lease_end = min(lease_end, fact["lease_end"])
+            if measured[job]:
+                last = max(last, fact["finish"])
+        elif measured[job]:
+            last = np.inf
+    return finish, lease_end, last
+
+
+@njit(cache=True)
+def note_reasons(
+    facts: Ints, index: Ints, codes: Ints, a: Floats, b: Floats, now: float, explained: Ints
+) -> int:
+    """Write down the reasons that changed; how many stretches ended."""
+    ended = 0
+    for at in range(len(index)):
+        fact = facts[index[at]]
+        if fact["reason"] == codes[at]:
+            continue
+        if fact["reason"] > 0 and now > fact["reason_since"]:
+            line = explained[ended]
+            line["job"] = index[at]
+            line["code"] = fact["reason"]
+            line["a"] = fact["reason_a"]
+            line["b"] = fact["reason_b"]
+            line["from"] = fact["reason_since"]
+            line["to"] = now
+            ended += 1
+        fact["reason"] = codes[at]
+        fact["reason_a"] = a[at]
+        fact["reason_b"] = b[at]
+        fact["reason_since"] = now
+    return ended
+
+
+@njit(cache=True)
+def broken_gang(books: Books, asked: Ints) -> int:
+    """The first job of a draft that would hold fewer or more GPUs than it can run on; -1: none."""
+    for at in range(books.totals[ENTRIES]):
+        job = books.journal[at]["job"]
+        row = books.heads[job]
+        if row < 0:
+            continue
+        milli = 0
+        while row >= 0:
+            milli += books.rows[row]["amount"][0] // 1000
+            row = books.rows[row]["next"]
+        ask = asked[job]
+        if milli < ask["min_gpus"] * ask["milli"] or milli > ask["max_gpus"] * ask["milli"]:
+            return job
+    return -1

@@ -1,0 +1,72 @@
+"""What a cluster knows of itself, and what no cluster may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster.cluster import Cluster, Links, Node
+from muster.problems import BadInput
+
+MACHINE = Node("a", "v100", 0, 8, "V100", 4, 24.0, 500.0, 0.5, 1.25)
+SERVER = Node("b", "cpu", 1, 0, "GPU", 1, 64.0, 256.0, 0.5, 1.25)
+
+
+def test_totals_and_racks() -> None:
+    cluster = Cluster("two", (MACHINE, replace(MACHINE, name="c", rack=1), SERVER), ("left", "right"))
+    assert (cluster.total_gpus, cluster.total_cpus, cluster.total_memory_gb) == (16, 112.0, 1256.0)
+    assert cluster.total_storage_gb_per_s == 1.5
+    assert cluster.most_gpus_per_node == 8
+    assert cluster.gpu_types == ("V100",)
+    assert cluster.nodes_by_rack == ((0,), (1, 2))
+    assert cluster.node_index["c"] == 1
+
+
+def test_the_record_names_racks_and_types() -> None:
+    cluster = Cluster("one", (MACHINE,), ("left",))
+    assert cluster.to_dict() == {
+        "name": "one",
+        "nodes": [
+            {
+                "name": "a",
+                "type": "v100",
+                "rack": "left",
+                "gpus": 8,
+                "gpu_type": "V100",
+                "cpus": 24.0,
+                "memory_gb": 500.0,
+                "storage_gb_per_s": 0.5,
+            }
+        ],
+    }
+
+
+def test_links_default_to_dallys_constants() -> None:
+    levels = Links()
+    speeds = [link.gb_per_s for link in (levels.island, levels.node, levels.rack, levels.cluster)]
+    assert speeds == [600, 600, 200, 400]
+    assert levels.cluster.latency_seconds == 50e-6
+
+
+@pytest.mark.parametrize(
+    ("nodes", "racks", "said"),
+    [
+        ((), (), "no node with a GPU"),
+        ((replace(SERVER, rack=0),), ("r",), "no node with a GPU"),
+        ((MACHINE, MACHINE), ("r",), "2 nodes have this name"),
+        ((replace(MACHINE, gpus=61),), ("r",), "from 0 to 60"),
+        ((replace(MACHINE, gpus_per_island=9),), ("r",), "from 1 to its 8 GPUs"),
+        ((replace(MACHINE, rack=1),), ("r",), "the cluster has 1 racks"),
+        ((MACHINE,), ("r", "empty"), "this rack has no machine"),
+    ],
+)
+def test_an_unusable_cluster_is_refused(nodes: tuple[Node, ...], racks: tuple[str, ...], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        Cluster("wrong", nodes, racks)
+
+
+def test_every_problem_is_told_at_once() -> None:
+    with pytest.raises(BadInput) as refused:
+        Cluster("wrong", (replace(MACHINE, gpus=99, rack=3), replace(MACHINE, gpus_per_island=0)), ("r",))
+    assert len(refused.value.problems) == 4
