@@ -7,6 +7,7 @@ some read as bits and some as bytes: that one is refused.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -62,11 +63,12 @@ def parse_seconds(value: str | float) -> float:
 
 def _parse(value: str | float, factors: Mapping[str, Decimal], allowed: str) -> float:
     """Decimal arithmetic, so that `500MB/s` is the float nearest to 0.5 and not its neighbour."""
-    text = str(value) if not isinstance(value, bool) else ""
-    match = _NUMBER_AND_UNIT.fullmatch(text)
-    if match is None:
-        raise ValueError(allowed)
-    number, unit = Decimal(match[1]), match[2].lower()
-    if unit and unit not in factors:
-        raise ValueError(allowed)
-    return float(number * factors[unit] if unit else number)
+    if isinstance(value, str) and (match := _NUMBER_AND_UNIT.fullmatch(value)):
+        number, unit = Decimal(match[1]), match[2].lower()
+        if not unit:
+            return float(number)
+        if unit in factors:
+            return float(number * factors[unit])
+    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return float(value)
+    raise ValueError(allowed)

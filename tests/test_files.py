@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import lzma
-import os
 import sys
 from pathlib import Path
 
@@ -20,6 +19,22 @@ else:
     from zstandard import compress as compress_zst
 
 TEXT = "job_id,gpus\nköln,1\n"
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def break_off_a_file(path: Path, error: type[BaseException]) -> None:
+    with write_aside(path) as aside:
+        aside.write_text("half")
+        raise error
+
+
+def break_off_a_folder(path: Path, error: type[BaseException]) -> None:
+    with write_folder_aside(path, overwrite=True) as aside:
+        (aside / "half.txt").write_text("half")
+        raise error
 
 
 @pytest.mark.parametrize("name", ["trace.csv", "trace.gz"])
@@ -37,7 +52,18 @@ TEXT = "job_id,gpus\nköln,1\n"
         compress_zst(TEXT[:8].encode()) + compress_zst(TEXT[8:].encode()),
         gzip.compress(TEXT.encode("utf-16")),
     ],
-    ids=["plain", "mark", "utf-16", "utf-16-be", "gzip", "gzip members", "xz", "zst", "zst frames", "gzip utf-16"],
+    ids=[
+        "plain",
+        "mark",
+        "utf-16",
+        "utf-16-be",
+        "gzip",
+        "gzip members",
+        "xz",
+        "zst",
+        "zst frames",
+        "gzip utf-16",
+    ],
 )
 def test_text_is_read_by_content_whatever_its_name(tmp_path: Path, name: str, data: bytes) -> None:
     path = tmp_path / name
@@ -81,7 +107,7 @@ def test_a_file_appears_whole(tmp_path: Path) -> None:
         aside.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
-    assert os.listdir(tmp_path) == ["out.csv"]
+    assert names_in(tmp_path) == ["out.csv"]
     plain = tmp_path / "plain"
     plain.write_text("")
     assert path.stat().st_mode == plain.stat().st_mode
@@ -91,11 +117,10 @@ def test_a_file_appears_whole(tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_file_that_failed(tmp_path: Path, error: type[BaseException]) -> None:
     path = tmp_path / "out.csv"
     path.write_text("old")
-    with pytest.raises(error), write_aside(path) as aside:
-        aside.write_text("half")
-        raise error
+    with pytest.raises(error):
+        break_off_a_file(path, error)
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["out.csv"]
+    assert names_in(tmp_path) == ["out.csv"]
 
 
 def test_a_link_is_written_through(tmp_path: Path) -> None:
@@ -128,15 +153,14 @@ def test_a_folder_appears_whole_with_its_parents(tmp_path: Path) -> None:
         (aside / "sub" / "run.json").write_text("{}")
         assert not path.exists()
     assert (path / "sub" / "run.json").read_text() == "{}"
-    assert os.listdir(path.parent) == ["out"]
+    assert names_in(path.parent) == ["out"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path, error: type[BaseException]) -> None:
-    with pytest.raises(error), write_folder_aside(tmp_path / "a" / "out") as aside:
-        (aside / "half.txt").write_text("half")
-        raise error
-    assert os.listdir(tmp_path) == []
+    with pytest.raises(error):
+        break_off_a_folder(tmp_path / "a" / "out", error)
+    assert names_in(tmp_path) == []
 
 
 def test_a_folder_with_something_in_it_is_kept_unless_overwritten(tmp_path: Path) -> None:
@@ -146,13 +170,13 @@ def test_a_folder_with_something_in_it_is_kept_unless_overwritten(tmp_path: Path
         (aside / "first.txt").write_text("1")
     with pytest.raises(BadInput, match="--overwrite"), write_folder_aside(path):
         pytest.fail("the body ran")
-    with pytest.raises(RuntimeError), write_folder_aside(path, overwrite=True):
-        raise RuntimeError
-    assert os.listdir(path) == ["first.txt"]
+    with pytest.raises(RuntimeError):
+        break_off_a_folder(path, RuntimeError)
+    assert names_in(path) == ["first.txt"]
     with write_folder_aside(path, overwrite=True) as aside:
         (aside / "second.txt").write_text("2")
-    assert os.listdir(path) == ["second.txt"]
-    assert os.listdir(tmp_path) == ["out"]
+    assert names_in(path) == ["second.txt"]
+    assert names_in(tmp_path) == ["out"]
 
 
 def test_what_one_stands_in_is_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

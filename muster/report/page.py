@@ -3,49 +3,200 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from muster.problems import BadInput, Problem
 from muster.report import words
 from muster.report.charts import charts_of
 from muster.report.drawing import PHONE, Chart
 from muster.report.figures import FIGURES, TENANT_FIGURE, column
-from muster.report.metrics import summarise
-from muster.report.notes import command, notes, settings_of
-from muster.report.record import Record, read_record, record_folders
+from muster.report.metrics import QUANTILES, summarise
+from muster.report.notes import command, notes, provenance
+from muster.report.record import read_record, record_folders
 from muster.report.render import inlined, png_of, svg_of
 from muster.report.series import RunSeries, chart_series
 from muster.report.theme import DARK, LIGHT
 
 TENANTS_LISTED = 50
 ROWS_OPEN = 24
-"""Tables up to so many rows stand open."""
-TEMPLATE = "report.html.j2"
+"""A table of up to so many rows stands open."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the page needs of one run."""
+
+    name: str
+    summary: Mapping[str, Any]
+    series: RunSeries
+    run: Mapping[str, Any]
 
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` and `charts/` into the folder of a run or of a comparison; the page's path."""
-    summaries: list[dict[str, Any]] = []
-    runs: list[Mapping[str, Any]] = []
-    series: list[RunSeries] = []
+    runs, common = _read(folder)
+    charts = charts_of([run.series for run in runs])
+    page = folder / "report.html"
+    try:
+        _write_charts(folder / "charts", charts)
+        page.write_text(_page(runs, common, charts), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(Problem(str(folder), f"the report cannot be written here ({error})")) from error
+    return page
+
+
+def _read(folder: Path) -> tuple[list[Shown], str]:
+    """All runs under names that tell them apart, and the parts of the names that all share."""
+    runs: list[Shown] = []
     problems: list[Problem] = []
-    folders = record_folders(folder)
-    for run_folder in folders:
+    for run_folder in record_folders(folder):
         try:
             record = read_record(run_folder)
         except BadInput as bad:
             problems.extend(bad.problems)
             continue
-        # One run at a time is held whole; of the others only what the page shows.
-        summaries.append(summarise(record))
-        series.append(chart_series(record, _name(record, run_folder)))
-        runs.append(record.run)
+        # One record at a time is held whole; of the others only what the page shows.
+        series = chart_series(record, run_folder.name)
+        runs.append(Shown(run_folder.name, summarise(record), series, record.run))
     if problems:
         raise BadInput(*problems)
-    names, common = words.short_names(_distinct([run.name for run in series], folders))
-    for one, name in zip(series, names, strict=True):
-        one.name = name
-'''
+    schedulers = [str(run.summary["scheduler"]) for run in runs]
+    distinct = schedulers if len(set(schedulers)) == len(runs) else [run.name for run in runs]
+    names, common = words.short_names(distinct)
+    renamed = [
+        replace(run, name=name, series=replace(run.series, name=name))
+        for run, name in zip(runs, names, strict=True)
+    ]
+    return renamed, common
+
+
+def _write_charts(folder: Path, charts: Sequence[Chart]) -> None:
+    folder.mkdir(exist_ok=True)
+    for old in (*folder.glob("*.svg"), *folder.glob("*.png")):
+        old.unlink()
+    for chart in charts:
+        svg = svg_of(chart.spec(chart.wide, titled=True), chart.name)
+        (folder / f"{chart.name}.svg").write_text(svg, encoding="utf-8")
+        (folder / f"{chart.name}.png").write_bytes(png_of(svg))
+
+
+def _page(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> str:
+    names = [run.name for run in runs]
+    summaries = [run.summary for run in runs]
+    records = [run.run for run in runs]
+    figures = [*FIGURES, *([TENANT_FIGURE] if len(summaries[0]["tenants"]) > 1 else [])]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("report.html.j2").render(
+        summary=summaries[0],
+        headline=_headline(runs),
+        names=names,
+        common=common,
+        figures=figures,
+        columns=[column(figure, summaries) for figure in figures],
+        notes=notes(names, summaries, records),
+        charts=[_drawn(chart) for chart in charts if not chart.detail],
+        details=[_drawn(chart) for chart in charts if chart.detail],
+        distributions=_distributions(runs),
+        tenants=_tenants(runs),
+        tenants_listed=TENANTS_LISTED,
+        tenant_count=len(summaries[0]["tenants"]),
+        reasons=_reasons(runs),
+        rows_open=ROWS_OPEN,
+        command=command(records),
+        provenance=[(name, provenance(record)) for name, record in zip(names, records, strict=True)],
+        light=LIGHT,
+        dark=DARK,
+    )
+
+
+def _headline(runs: Sequence[Shown]) -> list[str]:
+    nodes = runs[0].series.nodes
+    counts = [
+        (runs[0].summary["jobs_in_record"], "job"),
+        (len(runs), "scheduler"),
+        (nodes.height, "node"),
+        (float(nodes["gpus"].sum()), "GPU"),
+    ]
+    return [f"{words.number(count)} {name}{'' if count == 1 else 's'}" for count, name in counts]
+
+
+def _drawn(chart: Chart) -> dict[str, Any]:
+    """The chart within the page; the SVG is our own and escapes the texts it shows."""
+    return {
+        "name": chart.name,
+        "title": chart.title,
+        "note": chart.note,
+        "full": chart.wide.width > 600,
+        "wide": Markup(inlined(svg_of(chart.spec(chart.wide), f"{chart.name}-wide"))),
+        "phone": Markup(inlined(svg_of(chart.spec(PHONE), f"{chart.name}-phone"))),
+    }
+
+
+def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
+    """Every quantile of completion time, wait and slowdown."""
+    kinds = (
+        ("Completion time", "jct_seconds", words.duration),
+        ("Wait", "wait_seconds", words.duration),
+        ("Slowdown", "slowdown", words.number),
+    )
+    return [
+        {
+            "what": title,
+            "name": run.name,
+            "cells": [show(run.summary[path][key]) for key in ("mean", *QUANTILES, "max")],
+        }
+        for title, path, show in kinds
+        for run in runs
+    ]
+
+
+def _tenants(runs: Sequence[Shown]) -> list[dict[str, Any]]:
+    """A row a tenant and run, of the tenants with the most jobs, by name."""
+    by_jobs = sorted(runs[0].summary["tenants"], key=lambda tenant: (-tenant["jobs"], tenant["tenant"]))
+    listed = sorted(tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED])
+    of_run = [{tenant["tenant"]: tenant for tenant in run.summary["tenants"]} for run in runs]
+    return [
+        {
+            "tenant": tenant or "no tenant",
+            "name": run.name,
+            "jobs": words.number(entries[tenant]["jobs"]),
+            "completed": words.number(entries[tenant]["completed"]),
+            "gpu_hours": words.three_figures(entries[tenant]["gpu_seconds"] / words.HOUR),
+            "mean_jct": words.duration(entries[tenant]["jct_seconds"]["mean"]),
+            "mean_wait": words.duration(entries[tenant]["wait_seconds"]["mean"]),
+            "p99_wait": words.duration(entries[tenant]["wait_seconds"]["p99"]),
+            "mean_speed": words.percent(entries[tenant]["mean_speed"]),
+            "rho_mean": words.number(entries[tenant]["rho_mean"]),
+            "rho_max": words.number(entries[tenant]["rho_max"]),
+            "preemptions": words.number(entries[tenant]["preemptions"]),
+        }
+        for tenant in listed
+        for run, entries in zip(runs, of_run, strict=True)
+        if tenant in entries
+    ]
+
+
+def _reasons(runs: Sequence[Shown]) -> list[dict[str, Any]]:
+    """Why jobs waited: a row a reason, its time and jobs in each run."""
+    codes = dict.fromkeys(code for run in runs for code in run.summary["reasons"])
+    none = {"seconds": 0.0, "jobs": 0}
+    rows = []
+    for code in codes:
+        totals = [run.summary["reasons"].get(code, none) for run in runs]
+        cells = [
+            {"time": words.duration(total["seconds"]), "jobs": f"{words.number(total['jobs'])} jobs"}
+            for total in totals
+        ]
+        rows.append({"reason": code.replace("_", " "), "cells": cells})
+    return rows

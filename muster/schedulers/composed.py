@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO
+from muster.cluster.books import MICRO, WHOLE
 from muster.schedulers.contract import Floats, Ints, Plan, State, Trigger, View
 from muster.schedulers.parts import Allocation, Order, Placement, Selection, settings_of
 from muster.schedulers.placement.kernels import count_walk, serve
@@ -96,17 +96,20 @@ class Composed:
         if isfinite(self.promote_after_seconds):
             overdue = waiting & (view.now - jobs.last_stop > self.promote_after_seconds)
             promoted = tuple(sorted({*promoted, *jobs.index[overdue].tolist()}))
-        demand = gpus * milli * (MICRO // 1000)
+        pinned = self._pinned(view) if self.preemptive or self.selections else None
         for selection in self.selections:
-            ranking = selection.select(view, positions[ranked], demand[ranked] / MICRO)
+            assert pinned is not None
+            ranking = selection.select(view, positions[ranked], pinned)
             codes[ranking.excluded] = ranking.code
-            if ranking.a is not None and ranking.b is not None:
-                a[ranking.excluded], b[ranking.excluded] = ranking.a, ranking.b
+            a[ranking.excluded], b[ranking.excluded] = ranking.a, ranking.b
             ranked = np.searchsorted(positions, ranking.ranked)
+            for job in jobs.index[ranking.excluded]:
+                view.draft().release(int(job))
 
         if self.preemptive:
-            held = (pool.held_gpus * MICRO).astype(np.int64)
-            may_stop = ~self._pinned(view)
+            demand = gpus * milli * (MICRO // WHOLE)
+            held = np.where(codes == PLACED, pool.held_gpus * MICRO, 0.0).astype(np.int64)
+            may_stop = ~pinned
             chosen = np.zeros(len(pool), np.int64)
             budget = int(view.ledger.books.totals[0]) + int(held.sum())
             count_walk(

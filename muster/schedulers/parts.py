@@ -6,11 +6,12 @@ is the sentence that `muster schedulers` prints. `name` is its word on the comma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster.cluster import Cluster
 from muster.schedulers.contract import Floats, Ints, Jobs, State, View
@@ -59,8 +60,9 @@ class Order(Part):
         """
         return -inf
 
-    quantum_seconds: ClassVar[float] = inf
-    """How often it wants to be asked while jobs may overtake each other; inf: only when something happens."""
+    def quantum(self) -> float:
+        """Seconds between questions while jobs may overtake each other; inf: only when something happens."""
+        return inf
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,11 @@ class Ranking:
 
     ranked: Ints
     excluded: Ints
-    """Positions of the jobs that may not be served now."""
-    code: int = 0
-    a: Floats | None = None
-    b: Floats | None = None
+    """Positions of the jobs that may not be served now; those of them that run are stopped."""
+    code: int
+    """Why, with the two numbers of the reason for each."""
+    a: Floats
+    b: Floats
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,11 @@ class Selection(Part):
 
     slots: ClassVar[tuple[str, ...]] = ("selection",)
 
-    def select(self, view: View, ranked: Ints, demand_gpus: Floats) -> Ranking:
-        """Filter and regroup the ranked positions."""
+    def select(self, view: View, ranked: Ints, pinned: NDArray[np.bool_]) -> Ranking:
+        """Filter and regroup the ranked positions; what is pinned runs whatever the answer.
+
+        Running jobs that are not ranked go on running.
+        """
         raise NotImplementedError
 
 
@@ -109,11 +115,14 @@ class Placement(Part):
     """One of the compiled rules of `placement.kernels`."""
 
 
+def setting(default: Any, sentence: str) -> Any:
+    """A field of a part that users may set, with the sentence that tells what it does."""
+    metadata = {"sentence": sentence}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
 def settings_of(part: Part) -> dict[str, Any]:
     """A part's settings by name."""
     return dict(vars(part))
-
-
-def no_numbers(count: int) -> Floats:
-    """The numbers of reasons that have none."""
-    return np.zeros(count)

@@ -1,8 +1,8 @@
 """How well the Optimus form predicts measured steps: `python -m muster.speed.fitting FOLDER`.
 
-FOLDER holds a folder an application with its `placements.csv` (or .csv.xz): placement (GPUs on each node, a digit
-a node), local_bsz, step_time in seconds. Ten of the measured points are fitted, the others predicted. These jobs
-reduce their gradients in a ring and have no parameter servers: the nodes stand in for them.
+FOLDER holds a folder an application with its `placements.csv` (or .csv.xz): placement (GPUs on each node, a
+digit a node), local_bsz, step_time in seconds. Ten of the measured points are fitted, the others predicted.
+These jobs reduce their gradients in a ring and have no parameter servers: the nodes stand in for them.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def slowest_input_seconds(
                 memory_gb[server] / gpus[server],
                 storage_gb_per_s[server] / gpus[server],
             )
-            slowest = max(slowest, seconds)
+            slowest = seconds
     return slowest
 
 

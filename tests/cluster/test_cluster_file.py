@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Link, Links, Node
@@ -161,11 +161,12 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 def nameless(cluster: Cluster) -> Cluster:
-    """Kinds of machines that share a type name are numbered in the file; the rest must come back as it was."""
+    """Kinds of machines that share a type name are numbered in the file; the rest must come back as it is."""
     nodes = tuple(Node(**{**vars(node), "type_name": ""}) for node in cluster.nodes)
     return Cluster(cluster.name, nodes, cluster.racks, cluster.links)
 
 
+@settings(max_examples=40, deadline=None)
 @given(clusters())
 def test_what_is_written_reads_back(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> None:
     path = tmp_path_factory.getbasetemp() / "cluster.toml"

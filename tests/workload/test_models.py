@@ -145,7 +145,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         "model.toml: this is not text in UTF-8; a model file (*.toml) is needed"
     ]
     assert refused(tmp_path, GOOD + "batch = 3") == [
-        "model.toml, line 16: not valid TOML: Cannot overwrite a value"
+        "model.toml, line 17: not valid TOML: Cannot overwrite a value"
     ]
     assert refused(tmp_path, "batch = 3\nname = ]")[0].startswith("model.toml, line 2: not valid TOML: ")
     assert "nest too deep" in refused(tmp_path, "x = " + "[" * 5000)[0]
@@ -193,10 +193,8 @@ def test_data_facts_that_contradict_the_speeds(tmp_path: Path) -> None:
     # 64 samples of 3 MB at 62.5 MB/s take seconds; the iteration with that little memory took 2.5 s.
     lines = refused(tmp_path, GOOD + DATASET.replace("0.0003", "0.003").replace("60", "600"))
     assert len(lines) == 1
-    assert (
-        "line 17, column dataset: reading one batch at 25 GB would take 2.94 s by these facts, but an iteration was measured at 2.5 s"
-        in lines[0]
-    )
+    assert "line 17, column dataset: reading one batch at 25 GB would take 2.94 s by these" in lines[0]
+    assert "measured at 2.5 s" in lines[0]
 
 
 def test_a_falling_row_is_mended_and_told(tmp_path: Path) -> None:

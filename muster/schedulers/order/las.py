@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, Jobs, View
-from muster.schedulers.parts import Order
+from muster.schedulers.parts import Order, setting
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,8 @@ class Las(Order):
 
     name: ClassVar[str] = "las"
 
-    queues: tuple[float, ...] = ()
-    """GPU-seconds at which a job falls to the next queue; inside a queue by arrival."""
-    quantum_seconds: float = 300.0  # type: ignore[misc]  # a setting here, a constant elsewhere
+    queues: tuple[float, ...] = setting((), "GPU-seconds at which a job falls to the next queue; by arrival inside")
+    quantum_seconds: float = setting(300.0, "seconds between decisions while jobs overtake each other")
 
     def key(self, jobs: Jobs) -> Floats:
         """Attained service, or the number of the queue."""
@@ -40,3 +39,7 @@ class Las(Order):
         gpus = view.jobs.requested_gpus[running]
         held = view.jobs.held_gpus[running]
         return float((view.now + (goal - attained) / np.where(held > 0, held, gpus)).min())
+
+    def quantum(self) -> float:
+        """The setting."""
+        return self.quantum_seconds

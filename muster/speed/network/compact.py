@@ -94,7 +94,8 @@ def fit_compact(layered: LayeredModel) -> CompactFit:
     lowest, highest = POWER_LOGARITHMS
     bounds = ([-np.inf, lowest, lowest, -np.inf], [np.inf, highest, highest, np.inf])
     fits = [
-        least_squares(errors, [share, *powers, update], bounds=bounds, diff_step=1e-4) for powers in STARTS
+        least_squares(errors, [share, *powers, update], bounds=bounds, diff_step=[1e-4] * 4)
+        for powers in STARTS
     ]
     best = min(fits, key=lambda fit: float(fit.cost))
     off = np.abs(best.fun)

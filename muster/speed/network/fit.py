@@ -1,7 +1,7 @@
-"""Fit network models to data and print how far they are off: `python -m muster.speed.network.fit DATA_FOLDER`.
+"""Fit network models to data and print how far they are off: `python -m muster.speed.network.fit DATA`.
 
-DATA_FOLDER holds one folder an application with `placements.csv` (Pollux' profiles); `--layers FILE` fits
-the compact form to a layer file instead. `--write FOLDER` keeps the fits as model files.
+DATA holds one folder an application with `placements.csv` (Pollux' profiles); `--layers FILE` fits the
+compact form to a layer file instead. `--write FOLDER` keeps the fits as model files.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 0, or 2 with the problems in words on stderr."""
     parser = argparse.ArgumentParser(prog="python -m muster.speed.network.fit", description=__doc__)
     data = parser.add_mutually_exclusive_group(required=True)
-    data.add_argument("data", nargs="?", type=Path, metavar="DATA_FOLDER")
+    data.add_argument("data", nargs="?", type=Path, metavar="DATA")
     data.add_argument("--layers", type=Path, metavar="FILE")
     parser.add_argument("--compute-scale", type=_scale, action="append", default=[], metavar="MODEL=FACTOR")
     parser.add_argument("--nic", type=float, default=POLLUX_NIC_GB_PER_S, help="GB/s of what was measured")

@@ -89,8 +89,9 @@ def fit_measured(times: StepTimes) -> MeasuredFit:
     batch = float(np.median(times.batch))
 
     def candidate(parameters: Floats) -> MeasuredFit:
-        seconds = np.exp(parameters[:6]).tolist()
-        return MeasuredFit(*seconds, 1.0 + (LARGEST_OVERLAP - 1.0) / (1.0 + float(np.exp(-parameters[6]))))
+        fixed, per_sample, local, local_per_gpu, uplink, uplink_per_gpu = np.exp(parameters[:6]).tolist()
+        overlap = 1.0 + (LARGEST_OVERLAP - 1.0) / (1.0 + float(np.exp(-parameters[6])))
+        return MeasuredFit(fixed, per_sample, local, local_per_gpu, uplink, uplink_per_gpu, overlap)
 
     def errors(parameters: Floats) -> Floats:
         return np.log(candidate(parameters).step_seconds(times) / times.seconds)
@@ -103,7 +104,7 @@ def fit_measured(times: StepTimes) -> MeasuredFit:
 
 
 def read_placements(folder: Path) -> StepTimes:
-    """The `placements.csv` (or `.csv.xz`) of one application: `placement` lists GPUs by machine, as `1124`."""
+    """The `placements.csv` or `.csv.xz` of an application; `placement` lists GPUs by machine: `1124`."""
     rows = _read(_existing(folder, "placements"), ("placement", "local_bsz", "step_time"))
     gpus = [[int(digit) for digit in placement] for placement, _, _ in rows]
     return _step_times([sum(g) for g in gpus], [len(g) for g in gpus], [row[1:] for row in rows])

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from numba import njit
 
 from muster.cluster import Cluster
-from muster.problems import BadInput, Problem
 from muster.speed.network.tree import LinkTree
 
 SHAPE_DTYPE = np.dtype(
@@ -77,15 +76,14 @@ def uplinks_of(placements: Placements, tree: LinkTree) -> tuple[npt.NDArray[np.i
     return _crossings(placements.first, placements.nodes, tree.rack_of, tree.uplink_gb_per_s.size)
 
 
-def place(gpus_by_rack: Sequence[Sequence[int]], cluster: Cluster, where: str) -> Placements:
-    """One job with these GPUs on machines of as many racks, on the first machines that have room.
+def place(gpus_by_rack: Sequence[Sequence[int]], cluster: Cluster) -> Placements | None:
+    """One job with these GPUs on machines of as many racks, in the empty cluster; None if it has no room.
 
-    `[[4, 4], [8]]` is twice 4 GPUs in one rack and 8 in another; `where` names the input in problems.
+    `[[4, 4], [8]]` is twice 4 GPUs in one rack and 8 in another.
     """
     rows: list[tuple[int, int]] = []
-    problems = []
     racks_left = list(range(len(cluster.racks)))
-    for wanted in gpus_by_rack:
+    for wanted in sorted(gpus_by_rack, key=lambda gpus: (max(gpus), len(gpus)), reverse=True):
         for rack in racks_left:
             found = _place_in_rack(wanted, [(i, cluster.nodes[i].gpus) for i in cluster.nodes_by_rack[rack]])
             if found:
@@ -93,12 +91,7 @@ def place(gpus_by_rack: Sequence[Sequence[int]], cluster: Cluster, where: str) -
                 racks_left.remove(rack)
                 break
         else:
-            text = ",".join(map(str, wanted))
-            allowed = f"no rack of {cluster.name} is left with machines of that many GPUs; at most "
-            allowed += f"{cluster.most_gpus_per_node} GPUs a machine and {len(cluster.racks)} racks are there"
-            problems.append(Problem(where, allowed, found=text))
-    if problems:
-        raise BadInput(*problems)
+            return None
     return Placements(
         np.array([0, len(rows)], dtype=np.int64),
         np.array([node for node, _ in rows], dtype=np.int64),
@@ -107,7 +100,7 @@ def place(gpus_by_rack: Sequence[Sequence[int]], cluster: Cluster, where: str) -
 
 
 def _place_in_rack(wanted: Sequence[int], machines: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Rows (node, GPUs), the largest share first on the smallest machine that holds it; [] if one has none."""
+    """Rows (node, GPUs), each share on the smallest machine that holds it; [] if one has none."""
     free = sorted(machines, key=lambda machine: machine[1])
     rows = []
     for gpus in sorted(wanted, reverse=True):

@@ -9,6 +9,7 @@ the part of the demand that max-min fairness does not give it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,14 @@ from muster.speed.network.tree import link_tree
 
 Ints = npt.NDArray[np.int64]
 
+_MEASURED = (
+    "local_seconds",
+    "local_seconds_per_gpu",
+    "uplink_seconds",
+    "uplink_seconds_per_gpu",
+    "overlap",
+    "nic_gb_per_s",
+)
 MODEL_DTYPE = np.dtype(
     [
         ("compute_seconds", np.float64),
@@ -32,12 +41,7 @@ MODEL_DTYPE = np.dtype(
         ("first", np.int64),  # its messages: first ... first + messages - 1
         ("messages", np.int64),
         ("measured", np.int64),  # 1: by the fields below, 0: by its messages
-        ("local_seconds", np.float64),
-        ("local_seconds_per_gpu", np.float64),
-        ("uplink_seconds", np.float64),
-        ("uplink_seconds_per_gpu", np.float64),
-        ("overlap", np.float64),
-        ("nic_gb_per_s", np.float64),
+        *((field, np.float64) for field in _MEASURED),
     ]
 )
 STAGE_DTYPE = np.dtype(
@@ -69,7 +73,7 @@ class NetworkSpeed:
         self._algorithm = ALGORITHMS.index(algorithm)
         self._hierarchy = BASELINE if self._flavour == ASTRA else BANDWIDTH_AWARE
         self._table, self._messages = _model_table(models)
-        self._stages: dict[tuple[int, bytes], tuple[float, float, float]] = {}
+        self._stages: dict[tuple[int, bytes], Any] = {}
 
     @property
     def compute_seconds(self) -> Floats:
@@ -136,14 +140,14 @@ class NetworkSpeed:
 
 
 def _model_table(models: Sequence[NetworkModel | None]) -> tuple[Shapes, Floats]:
-    """Models as MODEL_DTYPE, and the messages of all of them: rows ready_seconds, gradient_gb, update_seconds."""
+    """Models as MODEL_DTYPE, and all their messages: rows ready_seconds, gradient_gb, update_seconds."""
     table = np.zeros(len(models), dtype=MODEL_DTYPE)
     rows: list[Floats] = [np.zeros((3, 0))]
     filled = 0
     for record, model in zip(table, models, strict=True):
         if isinstance(model, MeasuredModel):
             record["measured"] = 1
-            for field in ("compute_seconds", *MODEL_DTYPE.names[5:]):
+            for field in ("compute_seconds", *_MEASURED):
                 record[field] = getattr(model, field)
         elif model is not None:
             messages = model.messages()

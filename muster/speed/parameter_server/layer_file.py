@@ -1,7 +1,7 @@
 """Profiled layers from a CSV file: a row a layer, from the input on.
 
-Columns: model, layer_index, fwd_ns, input_grad_ns, weight_grad_ns, allreduce_bytes; and source_file, whose name may
-say the batch that was profiled (`_B512`). Other columns are not read.
+Columns: model, layer_index, fwd_ns, input_grad_ns, weight_grad_ns, allreduce_bytes; and source_file, whose name
+may say the batch that was profiled (`_B512`). Other columns are not read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How many steps are left until a loss is reached (Optimus §3.1): loss = 1 / (b0 k + b1) + b2, all from 0 on."""
+"""How many steps are left until a loss is reached (Optimus §3.1).
+
+The curve is loss = 1 / (b0 k + b1) + b2 after k steps, with b0, b1, b2 from 0 on.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class LossCurve:
         lowest = self.floor * self.largest
         if not target_loss > lowest or self.slope == 0:
             reached = lowest if self.slope > 0 else float(self.loss(0))
-            what = f"the losses so far do not fall towards it: their curve flattens at {reached:.4g}"
+            what = f"the losses so far do not lead there: their curve flattens at {reached:.4g}"
             raise BadInput(Problem("target loss", what, found=target_loss))
         steps = (1 / (target_loss / self.largest - self.floor) - self.offset) / self.slope
         return max(0, math.ceil(steps - 1e-9 * abs(steps)) - steps_done)

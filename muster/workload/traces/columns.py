@@ -192,10 +192,10 @@ def _native(column: Column, frame: pl.DataFrame, checks: Checks) -> pl.Series:
     default = default_of(column)
     if cells is None:
         return pl.repeat(default, frame.height, dtype=dtype_of(column), eager=True).alias(column.name)
-    needed = column.name in WORK or (not isinstance(column, Truth) and column.required)
-    if needed:
-        what = "is empty" if isinstance(column, Truth) else f"is empty; {column.allowed} is needed"
-        checks.refuse(cells.is_null(), column.name, None, what)
+    if cells.dtype == pl.String:
+        cells = cells.replace("", None)
+    if not isinstance(column, Truth) and (column.name in WORK or column.required):
+        checks.refuse(cells.is_null(), column.name, None, f"is empty; {column.allowed} is needed")
     if isinstance(column, Number):
         values = checks.number(cells, column).cast(dtype_of(column))
         return values if default is None else values.fill_null(default)

@@ -1,0 +1,151 @@
+"""`muster network`: how fast a model runs on each kind of placement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.problems import BadInput, Problem
+
+if TYPE_CHECKING:
+    from muster.cluster import Cluster
+    from muster.speed.network.models import NetworkModel
+    from muster.speed.network.survey import GpusByRack, Surveyed
+
+MOST_GPUS = 16
+CHART_SUFFIXES = (".svg", ".png")
+
+
+def network(
+    model: Annotated[str, typer.Argument(help="A shipped network model, a model file (.toml), or with --layers one of its.")],
+    cluster: Annotated[str, typer.Option(help="Shipped name, one-line form or file.")] = "dally-2x8x8",
+    placement: Annotated[
+        str, typer.Option(help="Only this one: GPUs of each machine, racks parted by a slash (4,4/8).")
+    ] = "",
+    congestion: Annotated[
+        float, typer.Option(help="Fraction that other traffic takes of every link above the machines.")
+    ] = 0.0,
+    layers: Annotated[Path | None, typer.Option(help="CSV of layer profiles.")] = None,
+    gpus: Annotated[int | None, typer.Option(help=f"Most GPUs to look at; default {MOST_GPUS}.")] = None,
+    flavour: Annotated[
+        str, typer.Option(help="physical, or astra: as the backend of Dally's simulator counts links.")
+    ] = "physical",
+    chart: Annotated[Path | None, typer.Option(help="Draw into this .svg or .png file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how fast a model runs on each kind of placement.
+
+    Example: muster network bert-large --cluster dally-2x8x8 --congestion 0.5
+    """
+    from muster.cluster.shipped import parse_cluster
+    from muster.speed.network.dimensions import FLAVOURS
+    from muster.speed.network.speed import NetworkSpeed
+    from muster.speed.network.survey import look_at, survey
+
+    problems = []
+    if flavour not in FLAVOURS:
+        problems.append(Problem("--flavour", f"{' or '.join(FLAVOURS)} is needed", found=flavour))
+    if chart is not None and chart.suffix.lower() not in CHART_SUFFIXES:
+        allowed = f"a file that ends in {' or '.join(CHART_SUFFIXES)} is needed"
+        problems.append(Problem("--chart", allowed, found=str(chart)))
+    if gpus is not None and gpus < 1:
+        problems.append(Problem("--gpus", "a whole number from 1 on is needed", found=gpus))
+    if problems:
+        raise BadInput(*problems)
+
+    what_there_is = parse_cluster(cluster)
+    known, origin = _model(model, layers)
+    speed = NetworkSpeed([known], what_there_is, flavour=flavour, congestion=congestion)
+    if placement:
+        rows = [look_at(speed, *_placed(placement, what_there_is))]
+    else:
+        rows = survey(speed, what_there_is, min(gpus or MOST_GPUS, what_there_is.total_gpus))
+
+    if chart is not None:
+        _draw(rows, f"{model} on {what_there_is.name}", chart)
+    if as_json:
+        settings = {"model": model, "cluster": what_there_is.name, "flavour": flavour, "congestion": congestion}
+        print(json.dumps({**settings, "origin": origin, "placements": [asdict(row) for row in rows]}, indent=2))
+    else:
+        _print_table(rows, f"{model} on {what_there_is.name}", origin)
+
+
+def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
+    """The model and a sentence on where its numbers come from."""
+    from muster.speed.network.layers import read_layers
+    from muster.speed.network.model_files import closest_names, find, network_models, read_model_file
+    from muster.workload.models import shipped_models
+
+    if layers is not None:
+        layered = read_layers(layers)
+        if name not in layered:
+            raise BadInput(Problem("MODEL", f"{layers} has {', '.join(layered)}", found=name))
+        return layered[name], f"layer profile {layers}"
+    file = read_model_file(Path(name)) if name.endswith(".toml") else find(name)
+    if file is not None:
+        return file.model, f"{file.source}; {file.error}"
+    if name in shipped_models():
+        _, notes = network_models([name])
+        return None, notes[0]
+    allowed = f"no such network model; known are {', '.join(closest_names(name))}, or a file NAME.toml"
+    raise BadInput(Problem("MODEL", allowed, found=name))
+
+
+def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
+    """The placement that a user wrote, on the cluster's machines."""
+    from muster.speed.network.placement import place
+
+    groups = [rack.split(",") for rack in text.split("/")]
+    if not all(part.strip().isdecimal() and int(part) > 0 for group in groups for part in group):
+        allowed = "GPUs of each machine are needed, racks parted by a slash, such as 4,4 or 4,4/8"
+        raise BadInput(Problem("--placement", allowed, found=text))
+    gpus_by_rack = [[int(part) for part in group] for group in groups]
+    placements = place(gpus_by_rack, cluster)
+    if placements is None:
+        allowed = f"{cluster.name} has no room for it: {len(cluster.racks)} racks, machines of at most "
+        allowed += f"{cluster.most_gpus_per_node} GPUs, {max(map(len, cluster.nodes_by_rack))} in a rack"
+        raise BadInput(Problem("--placement", allowed, found=text))
+    return "as given", gpus_by_rack, placements
+
+
+def _print_table(rows: Sequence[Surveyed], title: str, origin: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("GPUs", "kind", "placement", title=title, title_justify="left")
+    for heading in ("iteration", "efficiency", "all-reduce"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.gpus),
+            row.kind,
+            _short(row.placement),
+            _duration(row.iteration_seconds),
+            f"{100.0 * row.efficiency:.1f} %",
+            _duration(row.all_reduce_seconds),
+            end_section=row is rows[-1] or row.gpus != rows[rows.index(row) + 1].gpus,
+        )
+    console = Console()
+    console.print(table)
+    console.print(f"[dim]{origin}[/dim]", highlight=False)
+
+
+def _short(placement: str) -> str:
+    """`8x1` for eight times one GPU."""
+    machines = placement.split("/")[0].split(",")
+    racks = placement.split("/")
+    if len(set(racks)) > 1 or len(set(machines)) > 1 or len(machines) == 1:
+        return placement
+    return "/".join(f"{len(machines)}x{machines[0]}" for _ in racks)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.2g} us"

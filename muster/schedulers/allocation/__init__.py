@@ -1,0 +1,1 @@
+"""How much CPU, memory and storage each job gets with its GPUs."""

@@ -1,0 +1,285 @@
+"""Which parts and presets exist, and how a name on the command line becomes a scheduler.
+
+A part is found because its file lies in the folder of its slot. Others come from installed packages that
+declare an entry point in the group `muster.schedulers`, or straight from a file: `path/to/file.py:Name`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from math import inf
+from typing import Any
+
+import muster.schedulers
+from muster.problems import BadInput, Problem
+from muster.schedulers.composed import Composed
+from muster.schedulers.contract import Scheduler
+from muster.schedulers.parts import Part, Selection
+from muster.schedulers.presets import PRESETS, Preset
+
+SLOTS = ("selection", "order", "allocation", "placement")
+ENTRY_POINTS = "muster.schedulers"
+_FLAG = "--scheduler"
+_OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
+    "preemptive": (bool, None, "whether waiting jobs compete with running ones for their GPUs; the order's habit"),
+    "strict": (bool, None, "whether a job that does not fit blocks all behind it; the order's habit"),
+    "promote_after_seconds": (float, inf, "a job that has waited so long since it last ran goes first from then on"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a part."""
+
+    name: str
+    type_name: str
+    default: Any
+    sentence: str
+
+
+@dataclass(frozen=True)
+class PartInfo:
+    """What `muster schedulers` tells about a part."""
+
+    slot: str
+    """`order`, or `allocation+placement` for a part that fills two."""
+    name: str
+    sentence: str
+    settings: tuple[Setting, ...]
+    needs: tuple[str, ...]
+
+
+def parts() -> list[PartInfo]:
+    """All parts that exist, by slot and name."""
+    infos = [
+        PartInfo("+".join(kind.slots), kind.name, _sentence(kind), tuple(_settings(kind)), kind.needs)
+        for kind in _shipped().values()
+    ]
+    for name, kind in _installed().items():
+        slot = "+".join(kind.slots) if issubclass(kind, Part) else "whole scheduler"
+        infos.append(PartInfo(slot, name, _sentence(kind), tuple(_settings(kind)), getattr(kind, "needs", ())))
+    return sorted(infos, key=lambda info: (SLOTS.index(info.slot.split("+")[0]) if info.slot in SLOTS else 9, info.name))
+
+
+def presets() -> list[Preset]:
+    """All presets, by name."""
+    return [PRESETS[name] for name in sorted(PRESETS)]
+
+
+def composed_settings() -> list[Setting]:
+    """The settings that every composed scheduler has."""
+    return [
+        Setting(name, kind.__name__, default, sentence)
+        for name, (kind, default, sentence) in _OWN_SETTINGS.items()
+    ]
+
+
+def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
+    """The scheduler of a name: `ORDER+ALLOCATION+PLACEMENT`, a preset, or a third party's.
+
+    Settings are `key=value` as text, a key being the setting's name or `PART.SETTING`.
+    """
+    settings = dict(settings or {})
+    kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
+    whole = [kind for kind in kinds if not issubclass(kind, Part)]
+    if whole:
+        if len(kinds) > 1:
+            raise BadInput(Problem(_FLAG, f"{whole[0].__name__} is a whole scheduler and takes no parts", found=name))
+        scheduler = _made(whole[0], settings)
+        _refuse_unknown(settings, name, kinds)
+        return typing.cast(Scheduler, scheduler)
+    chosen = _by_slot(kinds, name)
+    order = _made(chosen["order"], settings)
+    for slot, default in (("allocation", "proportional"), ("placement", order.default_placement)):
+        chosen.setdefault(slot, _shipped()[default])
+    selections = [kind for kind in kinds if issubclass(kind, Selection)]
+    made = {kind: _made(kind, settings) for kind in {*chosen.values(), *selections} - {type(order)}}
+    own = {key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key) for key in list(settings) if key in _OWN_SETTINGS}
+    _refuse_unknown(settings, name, [*chosen.values(), *selections])
+    return Composed(
+        order=order,
+        allocation=made[chosen["allocation"]],
+        placement=made[chosen["placement"]],
+        selections=tuple(made[kind] for kind in selections),
+        **{"preemptive": order.preemptive, "strict": order.strict} | own,
+    )
+
+
+def _expanded(name: str) -> str:
+    """The name with a preset in front spelled out."""
+    first, plus, rest = name.strip().partition("+")
+    if first in PRESETS:
+        return PRESETS[first].parts + plus + rest
+    return name.strip()
+
+
+def _by_slot(kinds: Iterable[type[Part]], name: str) -> dict[str, type[Any]]:
+    chosen: dict[str, type[Part]] = {}
+    for kind in kinds:
+        for slot in kind.slots:
+            if slot in chosen and slot != "selection":
+                what = f"{chosen[slot].name} and {kind.name} both say the {slot}; name one of them"
+                raise BadInput(Problem(_FLAG, what, found=name))
+            chosen[slot] = kind
+    if "order" not in chosen:
+        orders = ", ".join(sorted(kind.name for kind in _shipped().values() if "order" in kind.slots))
+        raise BadInput(Problem(_FLAG, f"an order is missing, one of: {orders}", found=name))
+    return chosen
+
+
+def _kind(piece: str, name: str) -> type[Any]:
+    """The class behind one piece of a scheduler's name."""
+    piece = piece.strip()
+    if ":" in piece:
+        return _from_code(piece)
+    known = {**_shipped(), **_installed()}
+    if piece not in known:
+        close = difflib.get_close_matches(piece, [*known, *PRESETS], n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`muster schedulers` lists what there is"
+        found = piece if piece == name else f"{piece} in {name}"
+        raise BadInput(Problem(_FLAG, f"no such part or preset; {hint}", found=found))
+    return known[piece]
+
+
+@cache
+def _shipped() -> dict[str, type[Part]]:
+    """Every part that has a file in a slot's folder, by name."""
+    found: dict[str, type[Part]] = {}
+    for slot in SLOTS:
+        package = importlib.import_module(f"{muster.schedulers.__name__}.{slot}")
+        for module_info in pkgutil.iter_modules(package.__path__):
+            module = importlib.import_module(f"{package.__name__}.{module_info.name}")
+            for kind in vars(module).values():
+                if _is_own_part(kind, module):
+                    found[kind.name] = kind
+    return found
+
+
+def _is_own_part(kind: object, module: types.ModuleType) -> bool:
+    return (
+        inspect.isclass(kind)
+        and issubclass(kind, Part)
+        and kind.__module__ == module.__name__
+        and bool(kind.name)
+    )
+
+
+@cache
+def _installed() -> dict[str, type[Any]]:
+    """What installed packages offer under the entry point group, by name."""
+    found = {}
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        found[entry.name] = _checked(entry.load(), f"entry point {entry.name}")
+    return found
+
+
+def _from_code(piece: str) -> type[Any]:
+    """A class from `path/to/file.py:Name` or `module:Name`."""
+    where, _, name = piece.rpartition(":")
+    try:
+        if where.endswith(".py"):
+            spec = importlib.util.spec_from_file_location("muster_user_scheduler", where)
+            if spec is None or spec.loader is None:
+                raise ImportError(f"{where} is no Python file")
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(where)
+    except (ImportError, OSError, SyntaxError) as error:
+        raise BadInput(Problem(_FLAG, f"{where} cannot be loaded: {error}", found=piece)) from error
+    if not hasattr(module, name):
+        classes = [key for key, value in vars(module).items() if inspect.isclass(value)]
+        what = f"{where} has no {name}; it has: {', '.join(classes) or 'no class'}"
+        raise BadInput(Problem(_FLAG, what, found=piece))
+    return _checked(getattr(module, name), piece)
+
+
+def _checked(kind: Any, where: str) -> type[Any]:
+    if inspect.isclass(kind) and (issubclass(kind, Part) or hasattr(kind, "decide")):
+        return kind
+    what = "a class is needed that is a part (muster.schedulers.parts) or has decide(view, state)"
+    raise BadInput(Problem(_FLAG, what, found=where))
+
+
+def _sentence(kind: type[Any]) -> str:
+    return (inspect.getdoc(kind) or "").split("\n", 1)[0]
+
+
+def _fields(kind: type[Any]) -> Iterable[tuple[str, Any, Any, str]]:
+    """Name, type, default, sentence of each setting of a part."""
+    if not hasattr(kind, "__dataclass_fields__"):
+        return
+    types_by_name = typing.get_type_hints(kind)
+    for entry in fields(kind):
+        default = entry.default_factory() if entry.default_factory is not MISSING else entry.default
+        yield entry.name, types_by_name[entry.name], default, entry.metadata.get("sentence", "")
+
+
+def _settings(kind: type[Any]) -> Iterable[Setting]:
+    for name, annotation, default, sentence in _fields(kind):
+        type_name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        yield Setting(name, type_name, default, sentence)
+
+
+def _made(kind: type[Any], settings: dict[str, str]) -> Any:
+    """A part with its settings, which are taken out of the given ones."""
+    word = getattr(kind, "name", "") or kind.__name__
+    given = {}
+    for name, annotation, _, _ in _fields(kind):
+        for key in (f"{word}.{name}", name):
+            if key in settings:
+                given[name] = _parsed(annotation, settings.pop(key), key)
+    try:
+        return kind(**given)
+    except ValueError as error:
+        raise BadInput(Problem("--set", str(error), found=", ".join(f"{k}={v}" for k, v in given.items()))) from error
+
+
+def _parsed(kind: Any, text: str, key: str) -> Any:
+    """A setting's value from its text."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    try:
+        if kind is bool:
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        if kind in (int, float):
+            value = kind(text)
+            if value != value:
+                raise ValueError(text)
+            return value
+        if origin is tuple:
+            return tuple(_parsed(arguments[0], item, key) for item in text.split(",") if item)
+        if origin is dict:
+            pairs = [item.rpartition(":") for item in text.split(",") if item]
+            if not all(colon and name for name, colon, _ in pairs):
+                raise ValueError(text)
+            return {name: _parsed(arguments[1], value, key) for name, _, value in pairs}
+        if typing.Literal is origin and text not in arguments:
+            raise ValueError(text)
+    except (ValueError, KeyError) as error:
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind)
+        if wanted is None:
+            wanted = {tuple: "numbers, as 1,2,3", dict: "names with numbers, as a:1,b:2"}.get(origin) or (
+                "one of " + ", ".join(map(str, arguments))
+            )
+        raise BadInput(Problem("--set", f"{key} takes {wanted}", found=text)) from error
+    return text
+
+
+def _refuse_unknown(settings: Mapping[str, str], name: str, kinds: Iterable[type[Any]]) -> None:
+    if not settings:
+        return
+    known = sorted({field for kind in kinds for field, *_ in _fields(kind)} | set(_OWN_SETTINGS))
+    problems = [
+        Problem("--set", f"{name} has no such setting; it has: {', '.join(known)}", found=key) for key in settings
+    ]
+    raise BadInput(*problems)

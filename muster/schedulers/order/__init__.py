@@ -1,0 +1,1 @@
+"""Who is served first: one file an order, most of them one expression."""

@@ -1,0 +1,49 @@
+"""Dominant resource fairness (NSDI'11) over the users who share a cluster."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster.books import CPU, MEMORY, MICRO
+from muster.schedulers.contract import Floats, Ints, State, View
+from muster.schedulers.parts import Order
+
+
+@dataclass(frozen=True)
+class Drf(Order):
+    """Smallest dominant share first: each user's jobs in turn, by what they take of the scarcest resource."""
+
+    name: ClassVar[str] = "drf"
+
+    def keys(self, view: View, state: State) -> tuple[Floats, State]:
+        """The owner's dominant share once this job and its earlier ones are served (progressive filling).
+
+        Owners are users, where there are none tenants, where there are none the jobs themselves.
+        """
+        jobs, cluster = view.jobs, view.cluster
+        gpus = jobs.requested_gpus / cluster.total_gpus
+        shares = [gpus]
+        for asked, total in (
+            (jobs.cpus_micro, view.ledger.books.nodes["capacity"][:, CPU].sum()),
+            (jobs.memory_micro, view.ledger.books.nodes["capacity"][:, MEMORY].sum()),
+        ):
+            # Nothing said: the GPU-proportional share, which is as large a part as the GPUs are.
+            shares.append(np.where(asked >= 0, asked / max(float(total), MICRO), gpus))
+        owner = jobs.user if len(view.table.users) > 1 else jobs.tenant
+        if len(view.table.users) == 1 and len(view.table.tenants) == 1:
+            owner = np.arange(len(jobs))
+        by_owner = np.argsort(owner, kind="stable")
+        starts = np.flatnonzero(np.diff(owner[by_owner], prepend=-1))
+        group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(jobs))))
+        dominant = np.zeros(len(jobs))
+        for share in shares:
+            summed = np.cumsum(share[by_owner])
+            before = np.append(0.0, summed)[starts]
+            dominant[by_owner] = np.maximum(dominant[by_owner], summed - before[group])
+        return np.round(dominant, 12), state
+
+    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
+        """Never: shares change only when jobs come and go."""
+        return inf

@@ -1,0 +1,103 @@
+"""How fast one model runs on each kind of placement of an empty cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.speed.network.placement import Placements, place, shapes_of
+from muster.speed.network.speed import NetworkSpeed
+
+KINDS = (
+    "one GPU",
+    "one island",
+    "one machine",
+    "fewest machines",
+    "two machines",
+    "one GPU a machine",
+    "two racks",
+    "two racks, one GPU a machine",
+)
+GpusByRack = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """One model on one placement, alone."""
+
+    kind: str
+    placement: str
+    """GPUs of each machine, racks parted by a slash: `4,4/8`."""
+    gpus: int
+    iteration_seconds: float
+    efficiency: float
+    """compute / (compute + exposed communication)."""
+    exposed_seconds: float
+    """Communication that compute does not hide."""
+    all_reduce_seconds: float
+    """Of the whole gradient, hidden or not."""
+
+
+def survey(speed: NetworkSpeed, cluster: Cluster, most_gpus: int) -> list[Surveyed]:
+    """Model 0 of `speed` on every kind of placement that the cluster has, for 1, 2, 4, ... GPUs.
+
+    A placement that is of several kinds is listed once, under the first of them.
+    """
+    counts = [1 << power for power in range(most_gpus.bit_length()) if 1 << power < most_gpus] + [most_gpus]
+    rows = []
+    for gpus in counts:
+        seen = set()
+        for kind, gpus_by_rack in _kinds(gpus, cluster):
+            placements = place(gpus_by_rack, cluster)
+            if placements is not None and written(gpus_by_rack) not in seen:
+                seen.add(written(gpus_by_rack))
+                rows.append(look_at(speed, kind, gpus_by_rack, placements))
+    return rows
+
+
+def look_at(speed: NetworkSpeed, kind: str, gpus_by_rack: GpusByRack, placements: Placements) -> Surveyed:
+    """Model 0 of `speed` on one placement."""
+    shapes = shapes_of(placements, speed.tree)
+    model = np.zeros(1, dtype=np.int64)
+    stage = speed.stages(model, shapes)[0]
+    exposed = float(stage["exposed_seconds"])
+    return Surveyed(
+        kind,
+        written(gpus_by_rack),
+        int(shapes[0]["gpus"]),
+        float(speed.compute_seconds[0]) + exposed,
+        float(speed.efficiency(model, shapes)[0]),
+        exposed,
+        float(stage["all_reduce_seconds"]),
+    )
+
+
+def written(gpus_by_rack: GpusByRack) -> str:
+    """The placement as users write it."""
+    return "/".join(",".join(map(str, gpus)) for gpus in gpus_by_rack)
+
+
+def _kinds(gpus: int, cluster: Cluster) -> Iterator[tuple[str, GpusByRack]]:
+    """Every kind that this many GPUs can be spread in, whether the cluster has room for it or not."""
+    if gpus == 1:
+        yield "one GPU", [[1]]
+        return
+    largest = max(cluster.nodes, key=lambda node: node.gpus)
+    yield "one island" if gpus <= largest.gpus_per_island else "one machine", [[gpus]]
+    yield "fewest machines", [_fewest(gpus, largest.gpus)]
+    if gpus % 2 == 0:
+        yield "two machines", [[gpus // 2, gpus // 2]]
+    yield "one GPU a machine", [[1] * gpus]
+    if gpus % 2 == 0:
+        half = _fewest(gpus // 2, largest.gpus)
+        yield "two racks", [half, half]
+        yield "two racks, one GPU a machine", [[1] * (gpus // 2)] * 2
+
+
+def _fewest(gpus: int, gpus_per_machine: int) -> list[int]:
+    """As many full machines as possible, and the rest on one more."""
+    full, rest = divmod(gpus, gpus_per_machine)
+    return [gpus_per_machine] * full + [rest] * (rest > 0)
