@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from muster.speed.network.survey import GpusByRack, Surveyed
 
 MOST_GPUS = 16
+PACKED = "fewest machines"
 CHART_SUFFIXES = (".svg", ".png")
 
 
 def network(
-    model: Annotated[str, typer.Argument(help="A shipped network model, a model file (.toml), or with --layers one of its.")],
+    model: Annotated[
+        str, typer.Argument(help="Shipped network model, model file (.toml), or one of --layers.")
+    ],
     cluster: Annotated[str, typer.Option(help="Shipped name, one-line form or file.")] = "dally-2x8x8",
     placement: Annotated[
         str, typer.Option(help="Only this one: GPUs of each machine, racks parted by a slash (4,4/8).")
@@ -53,8 +56,6 @@ def network(
     if chart is not None and chart.suffix.lower() not in CHART_SUFFIXES:
         allowed = f"a file that ends in {' or '.join(CHART_SUFFIXES)} is needed"
         problems.append(Problem("--chart", allowed, found=str(chart)))
-    if gpus is not None and gpus < 1:
-        problems.append(Problem("--gpus", "a whole number from 1 on is needed", found=gpus))
     if problems:
         raise BadInput(*problems)
 
@@ -64,15 +65,31 @@ def network(
     if placement:
         rows = [look_at(speed, *_placed(placement, what_there_is))]
     else:
-        rows = survey(speed, what_there_is, min(gpus or MOST_GPUS, what_there_is.total_gpus))
+        rows = survey(speed, what_there_is, _most_gpus(gpus, what_there_is))
 
     if chart is not None:
         _draw(rows, f"{model} on {what_there_is.name}", chart)
     if as_json:
-        settings = {"model": model, "cluster": what_there_is.name, "flavour": flavour, "congestion": congestion}
-        print(json.dumps({**settings, "origin": origin, "placements": [asdict(row) for row in rows]}, indent=2))
+        settings = {
+            "model": model,
+            "cluster": what_there_is.name,
+            "flavour": flavour,
+            "congestion": congestion,
+        }
+        print(
+            json.dumps({**settings, "origin": origin, "placements": [asdict(row) for row in rows]}, indent=2)
+        )
     else:
         _print_table(rows, f"{model} on {what_there_is.name}", origin)
+
+
+def _most_gpus(wanted: int | None, cluster: Cluster) -> int:
+    if wanted is None:
+        return min(MOST_GPUS, cluster.total_gpus)
+    if not 1 <= wanted <= cluster.total_gpus:
+        allowed = f"a whole number from 1 to the {cluster.total_gpus} GPUs of {cluster.name} is needed"
+        raise BadInput(Problem("--gpus", allowed, found=wanted))
+    return wanted
 
 
 def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
@@ -114,10 +131,11 @@ def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
 
 
 def _print_table(rows: Sequence[Surveyed], title: str, origin: str) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("GPUs", "kind", "placement", title=title, title_justify="left")
+    table = Table("GPUs", "kind", "placement", title=title, title_justify="left", box=SIMPLE_HEAD)
     for heading in ("iteration", "efficiency", "all-reduce"):
         table.add_column(heading, justify="right")
     for row in rows:
@@ -149,3 +167,52 @@ def _duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds * 1e6:.2g} us"
+
+
+def _draw(rows: Sequence[Surveyed], title: str, path: Path) -> None:
+    """Iteration seconds, efficiency and all-reduce seconds over GPUs, a line a kind of placement."""
+    import altair as alt
+
+    from muster.files import write_aside
+    from muster.report.render import png_of, svg_of
+    from muster.report.theme import config, series_colours
+    from muster.speed.network.survey import KINDS, PACKED_KINDS
+
+    line_of = {kind: PACKED if kind in PACKED_KINDS else kind for kind in (*KINDS, *(r.kind for r in rows))}
+    kinds = list(dict.fromkeys(line_of[kind] for kind in line_of if any(row.kind == kind for row in rows)))
+    unit, size = next(
+        (unit, size)
+        for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("us", 0.0))
+        if max(row.iteration_seconds for row in rows) >= size
+    )
+    values = [
+        {
+            "gpus": row.gpus,
+            "kind": line_of[row.kind],
+            "iteration": row.iteration_seconds / size,
+            "efficiency": row.efficiency,
+            "all_reduce": row.all_reduce_seconds / size,
+        }
+        for row in rows
+    ]
+    axis_of_gpus = alt.Axis(values=sorted({row.gpus for row in rows}), labelFlush=False)
+    lines = alt.Chart(alt.InlineData(values=values)).mark_line(point={"size": 45, "filled": True})
+    across = alt.X("gpus:Q", title="GPUs", scale=alt.Scale(type="log", base=2), axis=axis_of_gpus)
+    colour = alt.Color("kind:N", scale=alt.Scale(domain=kinds, range=series_colours(len(kinds))))
+    panels = [
+        lines.encode(
+            x=across, y=alt.Y(f"{field}:Q", title=None, axis=axis, scale=scale), color=colour
+        ).properties(title=heading, width=250, height=240)
+        for field, heading, axis, scale in (
+            ("iteration", f"Iteration, {unit}", alt.Axis(tickCount=5), alt.Scale(zero=True, nice=5)),
+            ("efficiency", "Compute share of the iteration", alt.Axis(format="%"), alt.Scale(domain=[0, 1])),
+            ("all_reduce", f"All-reduce of all gradients, {unit}", alt.Axis(tickCount=5), alt.Scale(zero=True, nice=5)),
+        )
+    ]
+    spec = alt.hconcat(*panels, title=title, bounds="flush", spacing=50).to_dict() | {"config": config()}
+    svg = svg_of(spec, "network")
+    with write_aside(path) as aside:
+        if path.suffix.lower() == ".png":
+            aside.write_bytes(png_of(svg))
+        else:
+            aside.write_text(svg, encoding="utf-8")

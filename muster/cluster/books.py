@@ -8,11 +8,17 @@ try something and undo it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Rows: TypeAlias = NDArray[Any]
+"""A structured array, whose fields its dtype names and NumPy's types do not know."""
 
 MICRO = 1_000_000
 WHOLE = 1000
@@ -68,12 +74,12 @@ UNFIT_NODE, UNFIT_GPU, UNFIT_AMOUNT = -2, -3, -4
 class Books(NamedTuple):
     """All arrays of a ledger, as the kernels take them."""
 
-    nodes: NDArray[np.void]
-    devices: NDArray[np.void]
-    rows: NDArray[np.void]
-    heads: NDArray[np.int64]
-    totals: NDArray[np.int64]
-    journal: NDArray[np.void]
+    nodes: Rows
+    devices: Rows
+    rows: Rows
+    heads: Ints
+    totals: Ints
+    journal: Rows
 
 
 @njit(cache=True)
@@ -177,7 +183,7 @@ def discharge(books: Books, row: int) -> None:
 @njit(cache=True)
 def new_row(books: Books) -> int:
     """A blank row; the caller has reserved room."""
-    row = books.totals[FREE_ROW]
+    row: int = books.totals[FREE_ROW]
     if row >= 0:
         books.totals[FREE_ROW] = books.rows[row]["next"]
     else:

@@ -15,10 +15,13 @@ def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:
     """Every chart that has something to show, in the order of the page."""
     charts = []
     if any(run.jct.size for run in runs):
-        charts += [
-            distribution_chart("jct", "Job completion time", [(run.name, run.jct) for run in runs]),
-            distribution_chart("wait", "Waiting time", [(run.name, run.wait) for run in runs]),
-        ]
+        note = "The share of jobs done within a time; further left is better."
+        curves = [(run.name, run.jct) for run in runs]
+        charts.append(distribution_chart("jct", "Job completion time", note, curves))
+    if any(run.wait.size for run in runs):
+        note = "The share of jobs that waited no longer than a time; further left is better."
+        curves = [(run.name, run.wait) for run in runs]
+        charts.append(distribution_chart("wait", "Waiting time", note, curves))
     if any(run.gpu_use.values.size for run in runs):
         charts += [gpu_use_chart(runs), queue_chart(runs)]
     if any(run.jct_by_size for run in runs):

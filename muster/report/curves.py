@@ -47,7 +47,9 @@ FEW_RUNS = 4
 """Up to so many a chart over time fits in half a wide page."""
 
 
-def distribution_chart(name: str, quantity: str, curves: Sequence[tuple[str, FloatArray]]) -> Chart:
+def distribution_chart(
+    name: str, quantity: str, note: str, curves: Sequence[tuple[str, FloatArray]]
+) -> Chart:
     """The share of jobs within a time, on a logarithmic axis that begins at the tick below the least time.
 
     A time of 0 has no place on such an axis: it and what else is below the first tick are drawn at it.
@@ -93,9 +95,6 @@ def distribution_chart(name: str, quantity: str, curves: Sequence[tuple[str, Flo
         )
         return fitted(lines, room, CURVE_HEIGHT)
 
-    note = (
-        f"A point says which share of the jobs had a {quantity.lower()} up to that; further left is better."
-    )
     return Chart(name, quantity, note, HALF, draw)
 
 
@@ -116,9 +115,7 @@ def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
                 x=since_first_submission("time", unit),
                 y=alt.Y(
                     "value:Q",
-                    axis=alt.Axis(
-                        title=None, values=[0, 0.5, 1], labelExpr=PERCENT, minExtent=42, maxExtent=42
-                    ),
+                    axis=percent,
                     scale=alt.Scale(domain=[0, 1]),
                 ),
                 color=colour_of_run(domain),
@@ -127,7 +124,7 @@ def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
         )
         return panels(panel, rows, "run", domain, columns=1)
 
-    note = "The share of all GPUs that jobs hold, busy or not; beside each name the mean."
+    note = "The share of all GPUs that jobs hold, busy or not; with the mean beside each name."
     return Chart("gpu-use", "GPUs in use", note, HALF if len(runs) <= FEW_RUNS else FULL, draw)
 
 

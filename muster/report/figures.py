@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from muster.report import words
@@ -15,9 +16,12 @@ class Figure:
 
     path: str
     """In the summary, as `jct_seconds.mean`."""
+    group: str
+    """In plain words; neighbours of one group share a heading."""
     title: str
+    """Which figure of the group; empty where it has one."""
     short: str
-    """The title where there is little room."""
+    """The heading where there is little room, in two lines."""
     show: Callable[[float | None], str]
     better: int = -1
     """-1 less, 1 more, 0 neither."""
@@ -43,20 +47,20 @@ class Cell:
 
 
 FIGURES: Sequence[Figure] = (
-    Figure("jct_seconds.mean", "Mean completion time", "mean JCT", words.duration, compared=True),
-    Figure("jct_seconds.p50", "Median completion time", "p50 JCT", words.duration, compared=True),
-    Figure("jct_seconds.p99", "99th percentile of completion time", "p99 JCT", words.duration, compared=True),
-    Figure("wait_seconds.mean", "Mean wait", "mean wait", words.duration, compared=True),
-    Figure("wait_seconds.p99", "99th percentile of wait", "p99 wait", words.duration, compared=True),
-    Figure("slowdown.mean", "Mean slowdown", "slowdown", words.number),
-    Figure("makespan_seconds", "Makespan", "makespan", words.duration, compared=True),
-    Figure("utilization.gpu", "GPUs in use", "GPU use", words.percent, better=1),
-    Figure("fragmentation", "Fragmentation", "fragments", words.percent),
-    Figure("preemptions", "Preemptions", "preempt.", words.number, better=0),
-    Figure("fairness.rho_mean", "Unfairness ρ, mean", "ρ mean", words.number),
-    Figure("fairness.rho_max", "Unfairness ρ, worst job", "ρ max", words.number),
+    Figure("jct_seconds.mean", "Completion time", "mean", "mean\nJCT", words.duration, compared=True),
+    Figure("jct_seconds.p50", "Completion time", "median", "p50\nJCT", words.duration, compared=True),
+    Figure("jct_seconds.p99", "Completion time", "99th\u00a0%", "p99\nJCT", words.duration, compared=True),
+    Figure("wait_seconds.mean", "Wait", "mean", "mean\nwait", words.duration, compared=True),
+    Figure("wait_seconds.p99", "Wait", "99th\u00a0%", "p99\nwait", words.duration, compared=True),
+    Figure("slowdown.mean", "Slowdown", "mean", "slow-\ndown", words.number),
+    Figure("makespan_seconds", "Makespan", "", "make-\nspan", words.duration, compared=True),
+    Figure("utilization.gpu", "GPUs in use", "", "GPU\nuse", words.percent, better=1),
+    Figure("fragmentation", "Fragmen\u00adtation", "", "frag-\nments", words.percent),
+    Figure("preemptions", "Preemp\u00adtions", "", "preemp-\ntions", words.number, better=0),
+    Figure("fairness.rho_mean", "Unfairness ρ", "mean", "ρ\nmean", words.number),
+    Figure("fairness.rho_max", "Unfairness ρ", "worst job", "ρ\nmax", words.number),
 )
-TENANT_FIGURE = Figure("fairness.jain", "Fairness over tenants (Jain)", "Jain", words.number, better=1)
+TENANT_FIGURE = Figure("fairness.jain", "Fairness", "tenants", "Jain", words.number, better=1)
 TERMINAL_PATHS = (
     "jct_seconds.mean",
     "jct_seconds.p50",
@@ -80,3 +84,8 @@ def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[Cell]
         Cell(text, words.ratio(value, values[0]) if figure.compared and index else "", text == best_text)
         for index, (value, text) in enumerate(zip(values, texts, strict=True))
     ]
+
+
+def groups(figures: Sequence[Figure]) -> list[tuple[str, int]]:
+    """The headings over neighbouring figures, and how many stand under each."""
+    return [(group, len(list(under))) for group, under in groupby(figures, key=lambda figure: figure.group)]

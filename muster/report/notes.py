@@ -1,4 +1,4 @@
-"""What a reader must know beside the figures: cleaned rows, rules, knowledge, jobs left out, how to run again."""
+"""What a reader must know beside the figures: cleaned rows, rules, knowledge, jobs left out, the command."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ def notes(
     for name, summary in zip(names, summaries, strict=True):
         for kind, meaning in (("unfinished", "did not finish"), ("refused", "were refused")):
             if summary[kind]:
-                found.append(
-                    f"{name}: {summary[kind]:,} of {summary['jobs']:,} jobs {meaning}; times of jobs leave them out."
-                )
+                share = f"{summary[kind]:,} of {summary['jobs']:,} jobs"
+                found.append(f"{name}: {share} {meaning}; times of jobs leave them out.")
     first = summaries[0]
     if first["jobs"] < first["jobs_in_record"]:
         found.append(
@@ -37,30 +36,31 @@ def notes(
 
 
 def command(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The command that makes these runs again, from the inputs and settings of the first."""
+    """The command that makes these runs again, from the inputs and settings of the first; a flag a line."""
     first = runs[0]
-    words = ["muster", "compare" if len(runs) > 1 else "simulate", str(first["trace"]["source"])]
-    words += ["--cluster", str(first["cluster"]["name"])]
-    for run in runs:
-        words += ["--scheduler", str(run["scheduler"]["name"])]
+    flags = [("--cluster", first["cluster"]["name"])]
+    flags += [("--scheduler", run["scheduler"]["name"]) for run in runs]
     settings = first.get("settings") or {}
-    for setting, flag in FLAGS.items():
-        if settings.get(setting) is not None:
-            words += [flag, _flag_value(settings[setting])]
-    words += ["--rules", str(first["rules"].get("name", "exact")), "--knowledge", str(first["knowledge"])]
-    words += ["--seed", str(first.get("seed", 0)), "--out", "out"]
-    for key, value in (first["scheduler"].get("settings") or {}).items() if len(runs) == 1 else ():
-        words += ["--set", f"{key}={_flag_value(value)}"]
-    return shlex.join(words)
+    flags += [(flag, settings[name]) for name, flag in FLAGS.items() if settings.get(name) is not None]
+    flags += [("--rules", first["rules"].get("name", "exact")), ("--knowledge", first["knowledge"])]
+    flags.append(("--seed", first.get("seed", 0)))
+    if len(runs) == 1:
+        own = first["scheduler"].get("settings") or {}
+        flags += [("--set", f"{name}={_as_typed(value)}") for name, value in own.items()]
+    flags.append(("--out", "out"))
+    verb = "compare" if len(runs) > 1 else "simulate"
+    lines = [shlex.join(["muster", verb, str(first["trace"]["source"])])]
+    lines += [shlex.join([flag, _as_typed(value)]) for flag, value in flags]
+    return " \\\n  ".join(lines)
 
 
 def provenance(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What made one run, as pairs of a name and a value."""
     scheduler = run["scheduler"]
     pairs = [("scheduler", str(scheduler["name"]))]
-    pairs += [(str(key), _flag_value(value)) for key, value in (scheduler.get("settings") or {}).items()]
+    pairs += [(str(key), _as_typed(value)) for key, value in (scheduler.get("settings") or {}).items()]
     pairs += [
-        (str(key).replace("_", " "), _flag_value(value))
+        (str(key).replace("_", " "), _as_typed(value))
         for key, value in (run.get("settings") or {}).items()
         if value is not None
     ]
@@ -90,8 +90,8 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _flag_value(value: Any) -> str:
-    """As it is typed: 300.0 is 300."""
+def _as_typed(value: Any) -> str:
+    """As it is typed on the command line: 300.0 is 300."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

@@ -14,7 +14,7 @@ from muster.problems import BadInput, Problem
 from muster.report import words
 from muster.report.charts import charts_of
 from muster.report.drawing import PHONE, Chart
-from muster.report.figures import FIGURES, TENANT_FIGURE, column
+from muster.report.figures import FIGURES, TENANT_FIGURE, column, groups
 from muster.report.metrics import QUANTILES, summarise
 from muster.report.notes import command, notes, provenance
 from muster.report.record import read_record, record_folders
@@ -103,6 +103,7 @@ def _page(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> str:
         names=names,
         common=common,
         figures=figures,
+        groups=groups(figures),
         columns=[column(figure, summaries) for figure in figures],
         notes=notes(names, summaries, records),
         charts=[_drawn(chart) for chart in charts if not chart.detail],
@@ -144,7 +145,7 @@ def _drawn(chart: Chart) -> dict[str, Any]:
 
 
 def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
-    """Every quantile of completion time, wait and slowdown."""
+    """Every quantile of completion time, wait and slowdown; the first row of each tells how many follow."""
     kinds = (
         ("Completion time", "jct_seconds", words.duration),
         ("Wait", "wait_seconds", words.duration),
@@ -153,38 +154,46 @@ def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     return [
         {
             "what": title,
+            "rows": 0 if index else len(runs),
             "name": run.name,
             "cells": [show(run.summary[path][key]) for key in ("mean", *QUANTILES, "max")],
         }
         for title, path, show in kinds
-        for run in runs
+        for index, run in enumerate(runs)
     ]
 
 
 def _tenants(runs: Sequence[Shown]) -> list[dict[str, Any]]:
-    """A row a tenant and run, of the tenants with the most jobs, by name."""
+    """A row a tenant and run, of the tenants with the most jobs, by name; the first tells how many follow."""
     by_jobs = sorted(runs[0].summary["tenants"], key=lambda tenant: (-tenant["jobs"], tenant["tenant"]))
-    listed = sorted(tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED])
-    of_run = [{tenant["tenant"]: tenant for tenant in run.summary["tenants"]} for run in runs]
-    return [
-        {
-            "tenant": tenant or "no tenant",
-            "name": run.name,
-            "jobs": words.number(entries[tenant]["jobs"]),
-            "completed": words.number(entries[tenant]["completed"]),
-            "gpu_hours": words.three_figures(entries[tenant]["gpu_seconds"] / words.HOUR),
-            "mean_jct": words.duration(entries[tenant]["jct_seconds"]["mean"]),
-            "mean_wait": words.duration(entries[tenant]["wait_seconds"]["mean"]),
-            "p99_wait": words.duration(entries[tenant]["wait_seconds"]["p99"]),
-            "mean_speed": words.percent(entries[tenant]["mean_speed"]),
-            "rho_mean": words.number(entries[tenant]["rho_mean"]),
-            "rho_max": words.number(entries[tenant]["rho_max"]),
-            "preemptions": words.number(entries[tenant]["preemptions"]),
-        }
-        for tenant in listed
-        for run, entries in zip(runs, of_run, strict=True)
-        if tenant in entries
-    ]
+    rows = []
+    for name in sorted(tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED]):
+        of_runs = [
+            (run.name, tenant)
+            for run in runs
+            for tenant in run.summary["tenants"]
+            if tenant["tenant"] == name
+        ]
+        rows += [
+            {"tenant": name or "no tenant", "rows": 0 if index else len(of_runs), "name": run_name, **cells}
+            for index, (run_name, cells) in enumerate((n, _tenant_cells(tenant)) for n, tenant in of_runs)
+        ]
+    return rows
+
+
+def _tenant_cells(tenant: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "jobs": words.number(tenant["jobs"]),
+        "completed": words.number(tenant["completed"]),
+        "gpu_hours": words.three_figures(tenant["gpu_seconds"] / words.HOUR),
+        "mean_jct": words.duration(tenant["jct_seconds"]["mean"]),
+        "mean_wait": words.duration(tenant["wait_seconds"]["mean"]),
+        "p99_wait": words.duration(tenant["wait_seconds"]["p99"]),
+        "mean_speed": words.percent(tenant["mean_speed"]),
+        "rho_mean": words.number(tenant["rho_mean"]),
+        "rho_max": words.number(tenant["rho_max"]),
+        "preemptions": words.number(tenant["preemptions"]),
+    }
 
 
 def _reasons(runs: Sequence[Shown]) -> list[dict[str, Any]]:

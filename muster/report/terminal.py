@@ -14,10 +14,10 @@ from muster.report.words import short_names
 
 
 def comparison_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
-    """Summaries beside each other, a row a scheduler: best in bold, below each time its ratio to the first."""
+    """A row a scheduler: best in bold, below each time its ratio to the first scheduler's."""
     names, common = short_names([str(summary["scheduler"]) for summary in summaries])
     figures = [figure for figure in FIGURES if figure.path in TERMINAL_PATHS]
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
     table.add_column("scheduler", overflow="fold")
     for figure in figures:
         table.add_column(figure.short, justify="right", no_wrap=True)

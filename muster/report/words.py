@@ -20,12 +20,11 @@ def duration(seconds: float | None) -> str:
 
 
 def three_figures(value: float) -> str:
-    """The number with three figures, grouped from a thousand on: `0.62`, `21.9`, `1,234`."""
+    """The number with three figures, grouped from a thousand on: `0.620`, `21.9`, `1,234`."""
     if value == 0:
         return "0"
     decimals = 2 - math.floor(math.log10(abs(value)))
-    shown = f"{value:,.{min(max(decimals, 0), 4)}f}"
-    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+    return f"{value:,.{min(max(decimals, 0), 4)}f}"
 
 
 def percent(share: float | None) -> str:
@@ -48,7 +47,7 @@ def number(value: float | None) -> str:
 
 
 def short_names(names: Sequence[str]) -> tuple[list[str], str]:
-    """Scheduler names without the last parts that all have, and those: `fifo`, `las` and `+proportional+pack`.
+    """Scheduler names without the last parts that all share, and those: `fifo`, `las`; `+proportional+pack`.
 
     A single name, and names that would no longer differ or be empty, stay whole.
     """

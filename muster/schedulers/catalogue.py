@@ -22,7 +22,7 @@ from typing import Any
 
 import muster.schedulers
 from muster.problems import BadInput, Problem
-from muster.schedulers.composed import Composed
+from muster.schedulers.composed import Composed, RungsAndRule
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.parts import Part, Selection
 from muster.schedulers.presets import PRESETS, Preset
@@ -31,9 +31,17 @@ SLOTS = ("selection", "order", "allocation", "placement")
 ENTRY_POINTS = "muster.schedulers"
 _FLAG = "--scheduler"
 _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
-    "preemptive": (bool, None, "whether waiting jobs compete with running ones for their GPUs; the order's habit"),
+    "preemptive": (
+        bool,
+        None,
+        "whether waiting jobs compete with running ones for their GPUs; the order's habit",
+    ),
     "strict": (bool, None, "whether a job that does not fit blocks all behind it; the order's habit"),
-    "promote_after_seconds": (float, inf, "a job that has waited so long since it last ran goes first from then on"),
+    "promote_after_seconds": (
+        float,
+        inf,
+        "a job that has waited so long since it last ran goes first from then on",
+    ),
 }
 
 
@@ -67,8 +75,12 @@ def parts() -> list[PartInfo]:
     ]
     for name, kind in _installed().items():
         slot = "+".join(kind.slots) if issubclass(kind, Part) else "whole scheduler"
-        infos.append(PartInfo(slot, name, _sentence(kind), tuple(_settings(kind)), getattr(kind, "needs", ())))
-    return sorted(infos, key=lambda info: (SLOTS.index(info.slot.split("+")[0]) if info.slot in SLOTS else 9, info.name))
+        infos.append(
+            PartInfo(slot, name, _sentence(kind), tuple(_settings(kind)), getattr(kind, "needs", ()))
+        )
+    return sorted(
+        infos, key=lambda info: (SLOTS.index(info.slot.split("+")[0]) if info.slot in SLOTS else 9, info.name)
+    )
 
 
 def presets() -> list[Preset]:
@@ -94,24 +106,35 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     whole = [kind for kind in kinds if not issubclass(kind, Part)]
     if whole:
         if len(kinds) > 1:
-            raise BadInput(Problem(_FLAG, f"{whole[0].__name__} is a whole scheduler and takes no parts", found=name))
+            raise BadInput(
+                Problem(_FLAG, f"{whole[0].__name__} is a whole scheduler and takes no parts", found=name)
+            )
         scheduler = _made(whole[0], settings)
         _refuse_unknown(settings, name, kinds)
         return typing.cast(Scheduler, scheduler)
     chosen = _by_slot(kinds, name)
     order = _made(chosen["order"], settings)
     for slot, default in (("allocation", "proportional"), ("placement", order.default_placement)):
-        chosen.setdefault(slot, _shipped()[default])
-    selections = [kind for kind in kinds if issubclass(kind, Selection)]
-    made = {kind: _made(kind, settings) for kind in {*chosen.values(), *selections} - {type(order)}}
-    own = {key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key) for key in list(settings) if key in _OWN_SETTINGS}
-    _refuse_unknown(settings, name, [*chosen.values(), *selections])
+        if slot not in chosen:
+            chosen[slot] = _shipped()[default]
+            kinds.append(chosen[slot])
+    made = {kind: order if kind is chosen["order"] else _made(kind, settings) for kind in kinds}
+    own = {
+        key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key)
+        for key in list(settings)
+        if key in _OWN_SETTINGS
+    }
+    _refuse_unknown(settings, name, kinds)
+    habits = {"preemptive": order.preemptive, "strict": order.strict} | own
+    allocation, placement = made[chosen["allocation"]], made[chosen["placement"]]
     return Composed(
         order=order,
-        allocation=made[chosen["allocation"]],
-        placement=made[chosen["placement"]],
-        selections=tuple(made[kind] for kind in selections),
-        **{"preemptive": order.preemptive, "strict": order.strict} | own,
+        parts=tuple(made.values()),
+        allotment=allocation
+        if allocation is placement
+        else RungsAndRule(allocation, placement, strict=habits["strict"]),
+        selections=tuple(part for part in made.values() if isinstance(part, Selection)),
+        **habits,
     )
 
 
@@ -242,7 +265,9 @@ def _made(kind: type[Any], settings: dict[str, str]) -> Any:
     try:
         return kind(**given)
     except ValueError as error:
-        raise BadInput(Problem("--set", str(error), found=", ".join(f"{k}={v}" for k, v in given.items()))) from error
+        raise BadInput(
+            Problem("--set", str(error), found=", ".join(f"{k}={v}" for k, v in given.items()))
+        ) from error
 
 
 def _parsed(kind: Any, text: str, key: str) -> Any:
@@ -250,7 +275,9 @@ def _parsed(kind: Any, text: str, key: str) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     try:
         if kind is bool:
-            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[
+                text.lower()
+            ]
         if kind in (int, float):
             value = kind(text)
             if value != value:
@@ -280,6 +307,7 @@ def _refuse_unknown(settings: Mapping[str, str], name: str, kinds: Iterable[type
         return
     known = sorted({field for kind in kinds for field, *_ in _fields(kind)} | set(_OWN_SETTINGS))
     problems = [
-        Problem("--set", f"{name} has no such setting; it has: {', '.join(known)}", found=key) for key in settings
+        Problem("--set", f"{name} has no such setting; it has: {', '.join(known)}", found=key)
+        for key in settings
     ]
     raise BadInput(*problems)

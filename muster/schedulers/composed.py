@@ -7,18 +7,50 @@ from math import ceil, inf, isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from muster.cluster import Cluster
 from muster.cluster.books import MICRO, WHOLE
-from muster.schedulers.contract import Floats, Ints, Plan, State, Trigger, View
-from muster.schedulers.parts import Allocation, Order, Placement, Selection, settings_of
+from muster.cluster.ledger import Draft
+from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
+from muster.schedulers.parts import Allocation, Allotment, Order, Part, Placement, Selection, settings_of
 from muster.schedulers.placement.kernels import count_walk, serve
 from muster.schedulers.reasons import PLACED
 
-_NOBODY = np.zeros(0, np.int64)
 _INSTANT = 1e-6
 """Seconds by which a promise of stability is cut short, so that rounding cannot make it a lie."""
+
+
+@dataclass(frozen=True)
+class RungsAndRule(Allotment):
+    """Allocation and placement apart: the first rung of a job's ladder for which the placement rule has a place."""
+
+    allocation: Allocation
+    placement: Placement
+    strict: bool
+
+    def allot(
+        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+    ) -> None:
+        """Running jobs keep their place, or are stopped if they are not chosen; then the others in order."""
+        jobs = view.jobs
+        ladder = self.allocation.ladder(view, jobs)
+        books = draft.ledger.reserve(view.cluster.total_gpus + len(jobs), 3 * len(jobs))
+        serve(
+            books,
+            jobs.index,
+            jobs.gpus,
+            jobs.gpu_milli,
+            jobs.constraint,
+            view.table.node_allowed,
+            ranked,
+            chosen,
+            ladder,
+            self.placement.rule,
+            self.strict,
+            codes,
+            a,
+            b,
+        )
 
 
 @dataclass(frozen=True)
@@ -26,8 +58,9 @@ class Composed:
     """`ORDER+ALLOCATION+PLACEMENT` with any selection parts in front."""
 
     order: Order
-    allocation: Allocation
-    placement: Placement
+    parts: tuple[Part, ...]
+    """All of its parts as they are named, the order included."""
+    allotment: Allotment
     selections: tuple[Selection, ...] = ()
     preemptive: bool = True
     """Whether running jobs compete with waiting ones for their GPUs."""
@@ -39,137 +72,102 @@ class Composed:
     @property
     def name(self) -> str:
         """As on the command line, every part spelled out."""
-        parts = (*self.selections, self.order, self.allocation, self.placement)
-        return "+".join(dict.fromkeys(part.name for part in parts))
+        return "+".join(part.name for part in self.parts)
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
-        parts = (*self.selections, self.order, self.allocation, self.placement)
+        promote = self.promote_after_seconds
         return {
             "name": self.name,
-            "parts": {slot: part.name for part in parts for slot in part.slots},
-            "settings": {part.name: settings_of(part) for part in parts if settings_of(part)}
+            "parts": {slot: part.name for part in self.parts for slot in part.slots},
+            "settings": {part.name: settings_of(part) for part in self.parts if settings_of(part)}
             | {
                 "preemptive": self.preemptive,
                 "strict": self.strict,
-                "promote_after_seconds": self.promote_after_seconds,
+                "promote_after_seconds": promote if isfinite(promote) else None,
             },
-            "needs": sorted({need for part in parts for need in part.needs}),
+            "needs": sorted({need for part in self.parts for need in part.needs}),
         }
 
     def initial(self, cluster: Cluster) -> State:
-        """What its parts remember, and nobody promoted."""
+        """What its order remembers, and nobody promoted."""
         return {"order": self.order.initial(cluster), "promoted": ()}
 
     def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """Rank, select, choose, place."""
-        jobs = view.jobs
-        codes = np.zeros(len(jobs), np.int64)
-        a, b = np.zeros(len(jobs)), np.zeros(len(jobs))
-        draft = view.draft()
-        waiting = jobs.waiting
-        if waiting.any():
-            state = self._serve(view, state, waiting, codes, a, b)
-        left_waiting = np.flatnonzero(codes != PLACED)
-        wake_on = Trigger.ALL if len(left_waiting) else Trigger.ALL & ~Trigger.COMPLETION
-        plan = Plan(draft, codes, a, b, stable_until=inf, wake_on=wake_on)
-        if len(left_waiting):
-            self._promise(view, state, plan, left_waiting)
-        return plan, state
-
-    def _serve(
-        self, view: View, state: State, waiting: NDArray[np.bool_], codes: Ints, a: Floats, b: Floats
-    ) -> State:
-        """Write the draft and the reasons; the next state."""
+        """Rank, select, choose, place; with nobody waiting everything stays as it is."""
+        codes = np.zeros(len(view.jobs), np.int64)
+        a, b = np.zeros(len(view.jobs)), np.zeros(len(view.jobs))
+        plan = Plan(view.draft(), codes, a, b, stable_until=inf, wake_on=Trigger.ALL & ~Trigger.COMPLETION)
+        waiting = view.jobs.waiting
+        if not waiting.any():
+            return plan, state
         keys, memory = self.order.keys(view, state["order"])
-        jobs = view.jobs
-        if self.preemptive:
-            positions = np.arange(len(jobs))
-            pool = jobs
-        else:
-            positions = np.flatnonzero(waiting)
-            pool = jobs.where(waiting)
-            keys = keys[positions]
-        gpus, milli = pool.gpus, pool.gpu_milli
         promoted = state["promoted"]
-        ranked = _ranked(keys, np.isin(pool.index, promoted) if promoted else None)
+        ranked = _ranked(keys, np.isin(view.jobs.index, promoted) if promoted else None)
         if isfinite(self.promote_after_seconds):
-            overdue = waiting & (view.now - jobs.last_stop > self.promote_after_seconds)
-            promoted = tuple(sorted({*promoted, *jobs.index[overdue].tolist()}))
-        pinned = self._pinned(view) if self.preemptive or self.selections else None
+            overdue = waiting & (view.now - view.jobs.last_stop > self.promote_after_seconds)
+            promoted = tuple(sorted({*promoted, *view.jobs.index[overdue].tolist()}))
+        if not self.preemptive:
+            ranked = ranked[waiting[ranked]]
+        self._serve(view, plan, ranked)
+        still_waiting = np.flatnonzero(codes != PLACED)
+        if len(still_waiting):
+            plan.wake_on = Trigger.ALL
+            self._promise(view, plan, np.asarray(keys, np.float64), still_waiting)
+        return plan, {"order": memory, "promoted": promoted}
+
+    def _serve(self, view: View, plan: Plan, ranked: Ints) -> None:
+        """Write the draft and the reasons."""
+        jobs, codes = view.jobs, plan.reasons
+        pinned = _pinned(view) if self.preemptive or self.selections else np.ones(len(jobs), np.bool_)
         for selection in self.selections:
-            assert pinned is not None
-            ranking = selection.select(view, positions[ranked], pinned)
+            ranking = selection.select(view, ranked, pinned)
+            ranked = ranking.ranked
             codes[ranking.excluded] = ranking.code
-            a[ranking.excluded], b[ranking.excluded] = ranking.a, ranking.b
-            ranked = np.searchsorted(positions, ranking.ranked)
-            for job in jobs.index[ranking.excluded]:
-                view.draft().release(int(job))
-
+            plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
+            for job in jobs.index[ranking.excluded].tolist():
+                plan.draft.release(job)
+        chosen = np.ones(len(jobs), np.bool_)
         if self.preemptive:
-            demand = gpus * milli * (MICRO // WHOLE)
-            held = np.where(codes == PLACED, pool.held_gpus * MICRO, 0.0).astype(np.int64)
-            may_stop = ~pinned
-            chosen = np.zeros(len(pool), np.int64)
+            held = (jobs.held_gpus * MICRO).astype(np.int64)
+            held[codes != PLACED] = 0
+            demand = np.where(held > 0, held, jobs.gpus * jobs.gpu_milli * (MICRO // WHOLE))
             budget = int(view.ledger.books.totals[0]) + int(held.sum())
-            count_walk(
-                np.where(held > 0, held, demand), may_stop | (held == 0), ranked, budget, self.strict, chosen
-            )
-        else:
-            chosen = np.ones(len(pool), np.int64)
-        ladder = self.allocation.ladder(view, pool)
-        books = view.ledger.reserve(int(view.cluster.total_gpus) + len(pool), 3 * len(jobs))
-        pool_codes, pool_a, pool_b = codes[positions], a[positions], b[positions]
-        serve(
-            books,
-            pool.index,
-            gpus,
-            milli,
-            pool.constraint,
-            view.table.node_allowed,
-            ranked,
-            chosen,
-            ladder,
-            self.placement.rule,
-            self.strict,
-            pool_codes,
-            pool_a,
-            pool_b,
-        )
-        codes[positions], a[positions], b[positions] = pool_codes, pool_a, pool_b
-        return {"order": memory, "promoted": promoted}
+            count_walk(demand, pinned & (held > 0), ranked, budget, self.strict, chosen)
+        self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
 
-    def _pinned(self, view: View) -> NDArray[np.bool_]:
-        """Running jobs that may not be stopped now."""
-        jobs = view.jobs
-        young = view.now - jobs.last_start < jobs.min_runtime
-        pinned: NDArray[np.bool_] = jobs.running & (young | ~jobs.preemptible)
-        return pinned
-
-    def _promise(self, view: View, state: State, plan: Plan, waiting: Ints) -> None:
+    def _promise(self, view: View, plan: Plan, keys: Floats, waiting: Ints) -> None:
         """How long the plan holds if nothing happens while these jobs wait, and when to ask again."""
-        jobs = view.jobs
+        jobs, now = view.jobs, view.now
         timers = inf
         if isfinite(self.promote_after_seconds):
             due = jobs.last_stop[waiting] + self.promote_after_seconds
-            timers = float(due[due > view.now].min(initial=inf))
-        quantum_tick = overtaken = inf
+            timers = float(due[due > now].min(initial=inf))
+        next_quantum = overtaken = inf
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)
             min_runtime = jobs.min_runtime[running]
             if min_runtime.any():
-                free_again = np.where(np.isnan(jobs.last_start), view.now, jobs.last_start)[running] + min_runtime
-                timers = min(timers, float(free_again[free_again > view.now].min(initial=inf)))
-            keys, _ = self.order.keys(view, state["order"])
-            overtaken = self.order.overtaken_at(view, np.asarray(keys, np.float64), running, waiting) - _INSTANT
-            quantum = self.order.quantum_seconds
+                started = np.where(np.isnan(jobs.last_start), now, jobs.last_start)[running]
+                may_stop = started + min_runtime
+                timers = min(timers, float(may_stop[may_stop > now].min(initial=inf)))
+            overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
+            quantum = self.order.quantum()
             if isfinite(quantum) and overtaken < inf:
-                quantum_tick = view.now + quantum * max(1, ceil((overtaken - view.now) / quantum))
+                next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
         plan.stable_until = min(overtaken, timers)
-        plan.next_wake = min(quantum_tick, timers)
+        plan.next_wake = min(next_quantum, timers)
 
 
-def _ranked(keys: Floats | Ints, promoted: NDArray[np.bool_] | None) -> Ints:
+def _pinned(view: View) -> Bools:
+    """Running jobs that may not be stopped now: their owner forbids it, or they have not run their minimum."""
+    jobs = view.jobs
+    young = view.now - jobs.last_start < jobs.min_runtime
+    pinned: Bools = jobs.running & (young | ~jobs.preemptible)
+    return pinned
+
+
+def _ranked(keys: Floats | Ints, promoted: Bools | None) -> Ints:
     """Positions by (promoted first, key, arrival)."""
     if promoted is not None:
         return np.lexsort((keys, ~promoted))

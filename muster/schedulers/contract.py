@@ -11,17 +11,17 @@ from math import inf, nan
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from muster.cluster import Cluster
-from muster.cluster.books import WHOLE
+from muster.cluster.books import WHOLE, Bools, Floats, Ints, Rows
 from muster.cluster.ledger import Draft, Ledger
 from muster.workload.jobs import RUNNING, WAITING, JobTable
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 State = Any
 """What a scheduler has learned: any serialisable value, replaced and never changed in place."""
+
+
+__all__ = ["Bools", "Floats", "Ints", "Jobs", "Plan", "Rows", "Scheduler", "State", "Trigger", "View"]
 
 
 class Trigger:
@@ -56,11 +56,11 @@ class Jobs:
         """Number of jobs."""
         return len(self.index)
 
-    def where(self, mask: NDArray[np.bool_]) -> Jobs:
+    def where(self, mask: Bools) -> Jobs:
         """Only the jobs of a mask."""
         return Jobs(self._table, self.index[mask], self._now)
 
-    def _since_settled(self, facts: NDArray[np.void]) -> Floats:
+    def _since_settled(self, facts: Rows) -> Floats:
         since: Floats = np.where(facts["state"] == RUNNING, self._now - facts["settled"], 0.0)
         return since
 
@@ -130,9 +130,10 @@ class Jobs:
         return self._table.asked["priority"][self.index]
 
     @property
-    def preemptible(self) -> NDArray[np.bool_]:
+    def preemptible(self) -> Bools:
         """Whether the owner lets a running job be stopped."""
-        return self._table.asked["preemptible"][self.index] != 0
+        allowed: Bools = self._table.asked["preemptible"][self.index] != 0
+        return allowed
 
     @property
     def min_runtime(self) -> Floats:
@@ -145,14 +146,16 @@ class Jobs:
         return self._table.asked["deadline"][self.index]
 
     @property
-    def running(self) -> NDArray[np.bool_]:
+    def running(self) -> Bools:
         """Whether the job holds an allocation."""
-        return self._table.facts["state"][self.index] == RUNNING
+        running: Bools = self._table.facts["state"][self.index] == RUNNING
+        return running
 
     @property
-    def waiting(self) -> NDArray[np.bool_]:
+    def waiting(self) -> Bools:
         """Whether the job holds nothing."""
-        return self._table.facts["state"][self.index] == WAITING
+        waiting: Bools = self._table.facts["state"][self.index] == WAITING
+        return waiting
 
     @property
     def held_gpus(self) -> Floats:
@@ -199,7 +202,8 @@ class Jobs:
         """Belief: seconds of all the work at the reference; NaN where nothing is known."""
         asked = self._table.asked
         seconds: Floats = asked["ideal"][self.index] / asked["iterations"][self.index]
-        return asked["believed"][self.index] * seconds
+        total: Floats = asked["believed"][self.index] * seconds
+        return total
 
     @property
     def estimated_remaining(self) -> Floats:

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from muster.cluster import Cluster
-from muster.schedulers.contract import Floats, Ints, Jobs, State, View
+from muster.cluster.ledger import Draft
+from muster.schedulers.contract import Bools, Floats, Ints, Jobs, State, View
 
 DURATIONS = "durations"
 """The one kind of knowledge that a part may need and a world may lack: how much work a job has left."""
@@ -39,6 +37,8 @@ class Order(Part):
     """Whether a job served earlier may take the GPUs of a running one."""
     strict: ClassVar[bool] = False
     """Whether nobody passes a job that does not fit."""
+    steady: ClassVar[bool] = False
+    """Whether keys change only when jobs come and go, or in favour of those that run already."""
     default_placement: ClassVar[str] = "pack"
 
     def key(self, jobs: Jobs) -> Floats | Ints:
@@ -49,16 +49,16 @@ class Order(Part):
         """As `key`, for an order that needs more than the columns or remembers something."""
         return self.key(view.jobs), state
 
-    def initial(self, cluster: Cluster) -> State:  # noqa: ARG002 - the hook's signature
+    def initial(self, cluster: Cluster) -> State:
         """What it remembers before the first decision."""
         return None
 
-    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:  # noqa: ARG002
+    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
         """When a waiting job's key will first pass a running one's, if nothing happens; `-inf`: cannot say.
 
         `running` and `waiting` are positions into the view's jobs.
         """
-        return -inf
+        return inf if self.steady else -inf
 
     def quantum(self) -> float:
         """Seconds between questions while jobs may overtake each other; inf: only when something happens."""
@@ -84,7 +84,7 @@ class Selection(Part):
 
     slots: ClassVar[tuple[str, ...]] = ("selection",)
 
-    def select(self, view: View, ranked: Ints, pinned: NDArray[np.bool_]) -> Ranking:
+    def select(self, view: View, ranked: Ints, pinned: Bools) -> Ranking:
         """Filter and regroup the ranked positions; what is pinned runs whatever the answer.
 
         Running jobs that are not ranked go on running.
@@ -126,3 +126,20 @@ def setting(default: Any, sentence: str) -> Any:
 def settings_of(part: Part) -> dict[str, Any]:
     """A part's settings by name."""
     return dict(vars(part))
+
+
+@dataclass(frozen=True)
+class Allotment(Part):
+    """How much each job gets and where it sits, decided together (Synergy's tune, opt)."""
+
+    slots: ClassVar[tuple[str, ...]] = ("allocation", "placement")
+
+    def allot(
+        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+    ) -> None:
+        """Write the draft: stop, place, move, resize; and a reason code with its numbers for each position.
+
+        `ranked` are the positions that may be served, best first; running jobs among them may be stopped unless
+        they are chosen and pinned. `chosen` are those whose GPUs fit in all, by the walk in that order.
+        """
+        raise NotImplementedError

@@ -1,7 +1,7 @@
 """The imagined world: replays a trace on a cluster under a scheduler, as fast as it can.
 
-    run = simulate(trace, cluster, scheduler, Options(round_seconds=300))
-    run.write(folder)
+run = simulate(trace, cluster, scheduler, Options(round_seconds=300))
+run.write(folder)
 """
 
 from muster.simulation.engine import PlanRefused, Progress

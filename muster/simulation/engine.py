@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from muster.cluster import Cluster
 from muster.cluster import books as b
 from muster.cluster.ledger import Ledger
-from muster.schedulers.contract import Floats, Ints, Jobs, Plan, Scheduler, Trigger, View
+from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Plan, Rows, Scheduler, Trigger, View
 from muster.schedulers.reasons import NOT_CONSIDERED
 from muster.simulation.failures import FailureClock
 from muster.simulation.options import FIRST_ARRIVAL, Options
@@ -57,7 +56,7 @@ class Engine:
         models: ModelTable,
         scheduler: Scheduler,
         options: Options,
-        measured: NDArray[np.bool_],
+        measured: Bools,
         *,
         ask_every_round: bool = False,
     ) -> None:
@@ -264,7 +263,7 @@ class Engine:
         self._stable_until, self._next_wake = plan.stable_until, plan.next_wake
         self._wake_on = plan.wake_on
 
-    def _apply(self, plan: Plan, index: NDArray[np.int64], now: float) -> None:
+    def _apply(self, plan: Plan, index: Ints, now: float) -> None:
         books = self.ledger.books
         totals = books.totals
         if len(plan.reasons) != len(index):
@@ -325,14 +324,12 @@ class Engine:
     def _refresh_turns(self, now: float) -> None:
         """Time-slice groups changed: their members' speed goes by how many they are."""
         active = self._active[: self._active_count]
-        keep.refresh_turns(
-            self.ledger.books, self._asked, self._facts, active, self._models, now, self._laws
-        )
+        keep.refresh_turns(self.ledger.books, self._asked, self._facts, active, self._models, now, self._laws)
         self._turns = bool((self.ledger.books.devices["group"] >= 0).any())
 
     # Writing down
 
-    def _room(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _room(self) -> tuple[Ints, Ints]:
         """Fresh counts and releases, and room in the record for all that is held now to end."""
         at_most = int(self.ledger.books.totals[b.ROWS_USED])
         if self._held_count + at_most > len(self._held):
@@ -342,7 +339,7 @@ class Engine:
         delayed = self.ledger.books.totals[b.DELAYED]
         return counts, np.zeros(self._active_count if delayed else 0, np.int64)
 
-    def _filled(self, counts: NDArray[np.int64], releases: NDArray[np.int64], now: float) -> None:
+    def _filled(self, counts: Ints, releases: Ints, now: float) -> None:
         self._held_count = int(counts[keep.HELD_ROWS])
         for chain in releases[: counts[keep.RELEASES]].tolist():
             gpus = sum(share.gpus for share in self.ledger.shares(chain))
@@ -360,11 +357,11 @@ class Engine:
         nothing_more = np.zeros(len(left), np.int64)
         self._note_reasons(nothing_more, np.zeros(len(left)), np.zeros(len(left)), left, self.now)
 
-    def held(self) -> NDArray[np.void]:
+    def held(self) -> Rows:
         """Stretches of holding, in the order in which they ended."""
         return self._held[: self._held_count]
 
-    def explained(self) -> NDArray[np.void]:
+    def explained(self) -> Rows:
         """Stretches of waiting, in the order in which they ended."""
         return self._explained[: self._explained_count]
 
@@ -374,8 +371,7 @@ class Engine:
         return int(np.count_nonzero((states != COMPLETED) & (states != REFUSED) & self._measured))
 
 
-def _grown(array: NDArray[np.void], needed: int) -> NDArray[np.void]:
+def _grown(array: Rows, needed: int) -> Rows:
     grown = np.zeros(max(needed, 2 * len(array)), array.dtype)
     grown[: len(array)] = array
     return grown
-

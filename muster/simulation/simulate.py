@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 import muster
 from muster.cluster import Cluster
+from muster.cluster.books import Bools
 from muster.problems import BadInput, Problem
 from muster.schedulers.contract import Scheduler
 from muster.simulation.engine import Engine, Progress
@@ -107,24 +107,18 @@ def _prepared(
     """The jobs' columns, with what schedulers believe, and the true speeds."""
     if not cluster.total_gpus:
         raise BadInput(Problem("--cluster", f"cluster {cluster.name} has no GPU; training jobs need some"))
-    share = (
-        cluster.total_cpus / cluster.total_gpus,
-        cluster.total_memory_gb / cluster.total_gpus,
-        cluster.total_storage_gb_per_s / cluster.total_gpus,
-    )
+    totals = (cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s)
+    share = np.array(totals) / cluster.total_gpus
+    by_any_name = {name.lower(): model for model in known.values() for name in (model.name, *model.aliases)}
     names = trace.jobs["model"].unique(maintain_order=True).to_list()
-    entries = [known.get(name) for name in names]
-    speeds = model_table(entries)
-    seconds = {
-        name: reference_seconds(speeds, number, share)
-        for number, (name, entry) in enumerate(zip(names, entries, strict=True))
-        if entry is not None
-    }
+    profiled = {name: by_any_name[name.lower()] for name in names if name.lower() in by_any_name}
+    speeds = model_table(list(profiled.values()))
+    seconds = {name: reference_seconds(speeds, number, share) for number, name in enumerate(profiled)}
     unfed = [name for name, value in seconds.items() if value == np.inf]
     if unfed:
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
         raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
-    table = job_table(trace, cluster, known, seconds)
+    table = job_table(trace, cluster, profiled, seconds)
     noise = options.noise
     assert noise is not None
     if np.isnan(noise):
@@ -135,9 +129,7 @@ def _prepared(
     return table, model_table(table.models)
 
 
-def _refuse_impossible(
-    table: JobTable, cluster: Cluster, trace: Trace, options: Options
-) -> tuple[str, ...]:
+def _refuse_impossible(table: JobTable, cluster: Cluster, trace: Trace, options: Options) -> tuple[str, ...]:
     """Set aside the jobs that no empty cluster could hold, or refuse the trace because of them."""
     gpus = np.array([node.gpus for node in cluster.nodes])
     room = (table.node_allowed * gpus).sum(axis=1)[table.asked["constraint"]]
@@ -160,15 +152,15 @@ def _refuse_impossible(
     return ids
 
 
-def _measured(table: JobTable, options: Options) -> NDArray[np.bool_]:
+def _measured(table: JobTable, options: Options) -> Bools:
     """Which jobs count."""
-    possible: NDArray[np.bool_] = table.facts["state"] != REFUSED
+    possible: Bools = table.facts["state"] != REFUSED
     if options.measure is None:
         return possible
     first, last = options.measure
     numbers = table.ids.cast(pl.Int64, strict=False).to_frame("number")
     inside = numbers.select(pl.col("number").is_between(first, last).fill_null(False))["number"].to_numpy()
-    measured: NDArray[np.bool_] = possible & inside
+    measured: Bools = possible & inside
     if not measured.any():
         what = "no job of the trace has an id in this range; the statistics would be empty"
         raise BadInput(Problem("--measure", what, found=f"{first}:{last}"))

@@ -92,7 +92,7 @@ def _relative_errors(measured: Measured, fitted: np.ndarray, predicted: np.ndarr
 
     coefficients = fit_synchronous_coefficients(*form(fitted), measured.seconds[fitted])
     seconds = synchronous_seconds(coefficients, *form(predicted))
-    return np.abs(seconds / measured.seconds[predicted] - 1)
+    return np.asarray(np.abs(seconds / measured.seconds[predicted] - 1), dtype=np.float64)
 
 
 def main(folder: Path) -> None:

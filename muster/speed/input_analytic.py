@@ -160,23 +160,28 @@ def analytic_model(
 def _starts(points: FloatArray, hit_cost: float) -> Iterator[FloatArray]:
     """Where the search starts: ln of (compute, prepare on one core[, read uncached, data set GB]).
 
-    First without reading, then with it. Too few points leave the data set's size open, so the first line
-    tried is the one through the two smallest memories: the largest data set that agrees with both.
+    The error has a kink wherever another stage becomes the slowest at a point, so the search starts from
+    every number of CPU points that wait for preparing, each without reading and with the line of reading
+    through the smallest memory and each other one. Too few points leave the data set's size open; the first
+    line is of the largest one that agrees with them.
     """
-    base = [points[:, 2].min(), (points[:, 2] * points[:, 0]).min()]
-    yield np.log(base)
     memory = np.unique(points[:, 1])
     fastest = [points[points[:, 1] == point, 2].min() for point in memory]
-    sizes = [
-        (1 - hit_cost) * (fastest[0] * memory[at] - fastest[at] * memory[0]) / (fastest[0] - fastest[at])
-        for at in range(1, len(memory))
-        if fastest[0] > fastest[at]
-    ]
-    # The error has a kink where the size passes a memory point; a start between each two jumps over it.
-    sizes += [*memory, *np.sqrt(memory[1:] * memory[:-1]), 2 * memory[-1]]
-    for size in sizes:
-        cached = min(1.0, memory[0] / size)
-        yield np.log([*base, fastest[0] / (1 - cached + cached * hit_cost), size])
+    reads = [np.empty(0)]
+    for gb, seconds in zip(memory[1:], fastest[1:], strict=True):
+        if fastest[0] > seconds:
+            size = (1 - hit_cost) * (fastest[0] * gb - seconds * memory[0]) / (fastest[0] - seconds)
+            cached = min(1.0, memory[0] / size)
+            reads.append(np.log([fastest[0] / (1 - cached + cached * hit_cost), size]))
+    cpus = np.unique(points[:, 0])
+    took = np.array([points[points[:, 0] == point, 2].min() for point in cpus])
+    bases = [np.log([took.min(), (took * cpus).min()])]
+    for waiting in range(1, len(cpus)):
+        compute, prepare = np.log(took[waiting:]).mean(), np.log((took * cpus)[:waiting]).mean()
+        bases.append(np.array([compute, prepare]))
+    for read in reads:
+        for base in bases:
+            yield np.concatenate([base, read])
 
 
 def _slowest_stage(values: FloatArray, points: FloatArray, hit_cost: float) -> FloatArray:

@@ -123,33 +123,6 @@ def relative_speed(
 
 
 @njit(cache=True)
-def slowest_input_seconds(
-    table: ModelTable,
-    model_index: int,
-    gpus: FloatArray,
-    cpus: FloatArray,
-    memory_gb: FloatArray,
-    storage_gb_per_s: FloatArray,
-) -> float:
-    """Input-stage seconds of a gang that holds these totals, a row a server: its slowest share's.
-
-    Rows without a GPU hold no worker and do not count.
-    """
-    slowest = 0.0
-    for server in range(len(gpus)):
-        if gpus[server] > 0:
-            seconds = input_stage_seconds(
-                table,
-                model_index,
-                cpus[server] / gpus[server],
-                memory_gb[server] / gpus[server],
-                storage_gb_per_s[server] / gpus[server],
-            )
-            slowest = seconds
-    return slowest
-
-
-@njit(cache=True)
 def storage_needed_gb_per_s(
     table: ModelTable, model_index: int, cpus_per_gpu: float, memory_gb_per_gpu: float
 ) -> float:

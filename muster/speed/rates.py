@@ -5,10 +5,9 @@ A pipelined loader hides the shorter of input and computation: an iteration take
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
-from muster.cluster.books import Books
+from muster.cluster.books import Books, Floats
 from muster.speed.input_pipeline import ModelTable, input_stage_seconds
 
 
@@ -51,7 +50,7 @@ def iteration_seconds(input_seconds: float, compute_seconds: float) -> float:
     return max(input_seconds, compute_seconds)
 
 
-def reference_seconds(models: ModelTable, model: int, share: np.ndarray) -> float:
+def reference_seconds(models: ModelTable, model: int, share: Floats) -> float:
     """Seconds an iteration with this share (cores, GB, GB/s) a GPU."""
     cpus, memory_gb, storage_gb_per_s = (float(amount) for amount in share)
     seconds = input_stage_seconds(models, model, cpus, memory_gb, storage_gb_per_s)

@@ -99,9 +99,9 @@ class JobTable:
 
 
 def job_table(
-    trace: Trace, cluster: Cluster, known_models: Mapping[str, Model], reference_seconds: Mapping[str, float]
+    trace: Trace, cluster: Cluster, profiled: Mapping[str, Model], reference_seconds: Mapping[str, float]
 ) -> JobTable:
-    """The columns of a trace's jobs on a cluster.
+    """The columns of a trace's jobs on a cluster; `profiled` are the models known by the trace's names.
 
     `reference_seconds` are seconds an iteration by model at the reference: the requested GPUs with their
     proportional share of CPU, memory and storage, placed best. An unknown model takes 1 s an iteration.
@@ -141,7 +141,7 @@ def job_table(
         facts=facts,
         ids=jobs["job_id"],
         model_names=tuple(models),
-        models=tuple(known_models.get(name) for name in models),
+        models=tuple(profiled.get(name) for name in models),
         tenants=tuple(tenants),
         users=tuple(users),
         node_allowed=np.array([_allowed(constraint, cluster, trace) for constraint in constraints]),

@@ -14,12 +14,15 @@ from muster.cluster.books import (
     ENTRIES,
     PUT,
     Books,
+    Bools,
+    Floats,
+    Ints,
+    Rows,
     discharge,
     drop_rows,
     release_job,
     same_chain,
 )
-from muster.schedulers.contract import Floats, Ints
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.rates import iteration_seconds, stage_seconds
 from muster.workload.jobs import COMPLETED, RUNNING, WAITING
@@ -66,7 +69,7 @@ STARTED, STOPPED, CHANGED, HELD_ROWS, RELEASES = 0, 1, 2, 3, 4
 
 
 @njit(cache=True)
-def settle(facts: Ints, job: int, now: float, laws: Ints) -> None:
+def settle(facts: Rows, job: int, now: float, laws: Rows) -> None:
     """Bring a running job's work, service and stage seconds up to now."""
     fact = facts[job]
     elapsed = now - fact["settled"]
@@ -93,7 +96,7 @@ def settle(facts: Ints, job: int, now: float, laws: Ints) -> None:
 
 @njit(cache=True)
 def set_rate(
-    books: Books, asked: Ints, facts: Ints, job: int, models: ModelTable, now: float, laws: Ints
+    books: Books, asked: Rows, facts: Rows, job: int, models: ModelTable, now: float, laws: Rows
 ) -> None:
     """Work out a job's speed on what it holds, and when it will be done at that speed."""
     ask, fact = asked[job], facts[job]
@@ -118,7 +121,7 @@ def set_rate(
 
 
 @njit(cache=True)
-def _close_rows(books: Books, chain: int, now: float, held: Ints, counts: Ints) -> None:
+def _close_rows(books: Books, chain: int, now: float, held: Rows, counts: Ints) -> None:
     """Write what a chain held until now into the record."""
     while chain >= 0:
         row = books.rows[chain]
@@ -154,13 +157,13 @@ def _moved(books: Books, one: int, other: int) -> bool:
 @njit(cache=True)
 def apply_draft(
     books: Books,
-    asked: Ints,
-    facts: Ints,
+    asked: Rows,
+    facts: Rows,
     models: ModelTable,
     now: float,
-    laws: Ints,
+    laws: Rows,
     before: Ints,
-    held: Ints,
+    held: Rows,
     releases: Ints,
     counts: Ints,
 ) -> None:
@@ -238,7 +241,7 @@ def apply_draft(
 
 @njit(cache=True)
 def refresh_turns(
-    books: Books, asked: Ints, facts: Ints, active: Ints, models: ModelTable, now: float, laws: Ints
+    books: Books, asked: Rows, facts: Rows, active: Ints, models: ModelTable, now: float, laws: Rows
 ) -> None:
     """Settle and re-rate the jobs that take turns, whose speed depends on how many share their GPUs."""
     for job in active:
@@ -249,7 +252,7 @@ def refresh_turns(
 
 
 @njit(cache=True)
-def _stop(facts: Ints, job: int, now: float, state: int) -> None:
+def _stop(facts: Rows, job: int, now: float, state: int) -> None:
     fact = facts[job]
     fact["state"] = state
     fact["held"] = 0.0
@@ -262,7 +265,7 @@ def _stop(facts: Ints, job: int, now: float, state: int) -> None:
 
 
 @njit(cache=True)
-def close_job(books: Books, job: int, now: float, held: Ints, releases: Ints, counts: Ints) -> None:
+def close_job(books: Books, job: int, now: float, held: Rows, releases: Ints, counts: Ints) -> None:
     """Close what a job holds and give it back, outside any draft."""
     chain = books.heads[job]
     _close_rows(books, chain, now, held, counts)
@@ -278,12 +281,12 @@ def close_job(books: Books, job: int, now: float, held: Ints, releases: Ints, co
 @njit(cache=True)
 def complete_due(
     books: Books,
-    asked: Ints,
-    facts: Ints,
+    asked: Rows,
+    facts: Rows,
     active: Ints,
     now: float,
-    laws: Ints,
-    held: Ints,
+    laws: Rows,
+    held: Rows,
     releases: Ints,
     counts: Ints,
 ) -> int:
@@ -309,7 +312,7 @@ def complete_due(
 
 @njit(cache=True)
 def lose_node(
-    books: Books, facts: Ints, active: Ints, node: int, now: float, laws: Ints, held: Ints, counts: Ints
+    books: Books, facts: Rows, active: Ints, node: int, now: float, laws: Rows, held: Rows, counts: Ints
 ) -> None:
     """Stop every job that holds something on a failed node; each falls back to its last checkpoint."""
     for job in active:
@@ -335,7 +338,7 @@ def lose_node(
 
 
 @njit(cache=True)
-def next_times(facts: Ints, active: Ints, measured: Ints) -> tuple[float, float, float]:
+def next_times(facts: Rows, active: Ints, measured: Bools) -> tuple[float, float, float]:
     """The next completion, the next lease end, and the end of the last measured job if all of them run."""
     finish = lease_end = np.inf
     last = -np.inf
@@ -353,7 +356,7 @@ def next_times(facts: Ints, active: Ints, measured: Ints) -> tuple[float, float,
 
 @njit(cache=True)
 def note_reasons(
-    facts: Ints, index: Ints, codes: Ints, a: Floats, b: Floats, now: float, explained: Ints
+    facts: Rows, index: Ints, codes: Ints, a: Floats, b: Floats, now: float, explained: Rows
 ) -> int:
     """Write down the reasons that changed; how many stretches ended."""
     ended = 0
@@ -378,10 +381,10 @@ def note_reasons(
 
 
 @njit(cache=True)
-def broken_gang(books: Books, asked: Ints) -> int:
+def broken_gang(books: Books, asked: Rows) -> int:
     """The first job of a draft that would hold fewer or more GPUs than it can run on; -1: none."""
     for at in range(books.totals[ENTRIES]):
-        job = books.journal[at]["job"]
+        job: int = books.journal[at]["job"]
         row = books.heads[job]
         if row < 0:
             continue

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import Bounds, differential_evolution
 
 from muster.problems import BadInput
 from muster.speed.input_analytic import (
@@ -17,7 +19,7 @@ from muster.speed.input_analytic import (
     fit_analytic,
     measured_points,
 )
-from muster.speed.input_fit_table import fit_shipped
+from muster.speed.input_fit_table import MEMORY_GB_PER_S, fit_shipped
 from muster.speed.input_pipeline import input_stage_seconds, model_table
 from muster.workload.models import Dataset, shipped_models
 
@@ -64,7 +66,7 @@ def assert_same_parameters(found: AnalyticInput, known: AnalyticInput, relative:
     )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(forms())
 def test_points_of_known_parameters_give_them_back(form: AnalyticInput) -> None:
     found = fit(form, points_of(form))
@@ -78,9 +80,11 @@ def test_points_of_known_parameters_give_them_back(form: AnalyticInput) -> None:
 @given(forms(), st.integers(0, 2**32 - 1))
 def test_a_hundredth_of_noise_moves_the_curve_by_hundredths(form: AnalyticInput, seed: int) -> None:
     points = points_of(form)
-    points[:, 2] *= np.exp(np.random.default_rng(seed).normal(0, 0.01, len(points)))
+    noise = np.random.default_rng(seed).normal(0, 0.01, len(points))
+    points[:, 2] *= np.exp(noise)
     found = fit(form, points)
-    assert found.rms_log_error < 0.02
+    # Least squares: the true parameters miss the points by the noise, the fitted ones by no more.
+    assert found.rms_log_error <= np.sqrt(np.mean(noise**2)) * 1.001
     np.testing.assert_allclose(points_of(found.form)[:, 2], points_of(form)[:, 2], rtol=0.05)
 
 
@@ -130,28 +134,31 @@ def test_shipped_models_fit_as_well_as_the_documentation_says(name: str) -> None
     assert np.exp(np.abs(log_error).max()) == pytest.approx(found.worst_ratio, rel=1e-9)
 
 
-def test_a_fit_is_no_worse_than_any_of_many_random_tries() -> None:
-    """Least squares has local optima here; random parameters around the fit must not beat it."""
-    rng = np.random.default_rng(7)
-    for model in shipped_models().values():
-        found = fit_shipped(model)
-        if found.form.dataset is None:
-            continue
-        points = measured_points(model)
-        for _ in range(2000):
-            factors = np.exp(rng.normal(0, 0.3, 4))
-            dataset = found.form.dataset
-            tried = AnalyticInput(
-                model.batch,
-                found.form.compute_samples_per_s * factors[0],
-                found.form.cpu_seconds_per_sample * factors[1],
-                dataclasses.replace(
-                    dataset, size_gb=dataset.size_gb * factors[2], sample_gb=dataset.sample_gb * factors[3]
-                ),
-            )
-            seconds = tried.iteration_seconds(points[:, 0], points[:, 1], STORAGE)
-            rms = np.sqrt(np.mean(np.log(seconds / points[:, 2]) ** 2))
-            assert rms >= found.rms_log_error * (1 - 1e-6), model.name
+@pytest.mark.parametrize("name", ["alexnet", "resnet18", "resnet50", "m5", "deepspeech"])
+def test_a_fit_is_the_best_there_is(name: str) -> None:
+    """The error has local optima; a global search over a box around the fit must find nothing better."""
+    entry = shipped_models()[name]
+    points = measured_points(entry)
+    found = fit_shipped(entry)
+    dataset = found.form.dataset
+    assert dataset is not None
+    uncached = entry.batch * dataset.sample_gb / dataset.storage_gb_per_s
+    prepare = entry.batch * found.form.cpu_seconds_per_sample
+    centre = np.log([found.form.compute_seconds, prepare, uncached, dataset.size_gb])
+
+    def mean_square(logs: Any, /) -> Any:
+        compute, prepare, uncached, size = np.exp(logs)[:, :, None]
+        cached = np.minimum(1, points[:, 1] / size)
+        read = uncached * (1 - cached + cached * STORAGE / MEMORY_GB_PER_S)
+        seconds = np.maximum(np.maximum(compute, prepare / points[:, 0]), read)
+        return np.mean(np.log(seconds / points[:, 2]) ** 2, axis=1)
+
+    box = Bounds(centre - 0.7, centre + 0.7)
+    searched = differential_evolution(
+        mean_square, box, rng=np.random.default_rng(7), vectorized=True, updating="deferred", tol=1e-8
+    )
+    assert mean_square(centre[:, None])[0] == pytest.approx(found.rms_log_error**2, rel=1e-6)
+    assert found.rms_log_error <= np.sqrt(searched.fun) * 1.001
 
 
 def test_nothing_is_fitted_to_unusable_points() -> None:

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from random_models import datasets, monotone_models
 
 from muster.speed.input_pipeline import (
     input_stage_seconds,
     model_table,
     relative_speed,
-    slowest_input_seconds,
     storage_needed_gb_per_s,
 )
 from muster.workload.model_file import STORAGE_BOUND_TOLERANCE
 from muster.workload.models import Dataset, Model, shipped_models
+from tests.speed.random_models import datasets, monotone_models
 
 cpu_amounts = st.one_of(st.floats(0.01, 60), st.sampled_from([0.0, 1.0, 3.0, 24.0]))
 memory_amounts = st.one_of(st.floats(0, 500), st.sampled_from([20.83, 62.5, 125.0, 250.0]))
@@ -171,19 +170,3 @@ def test_storage_needed_is_where_storage_stops_to_matter(model: Model, cpus: flo
         p = memory / dataset.size_gb
         left = epoch - p * dataset.size_gb / dataset.memory_gb_per_s
         assert needed == pytest.approx((1 - p) * dataset.size_gb / left, rel=1e-6)
-
-
-@settings(deadline=None)
-@given(
-    models_with_data(),
-    st.lists(
-        st.tuples(st.integers(0, 8), cpu_amounts, memory_amounts, storage_amounts), min_size=1, max_size=5
-    ),
-)
-def test_a_gang_is_as_slow_as_its_slowest_share(
-    model: Model, rows: list[tuple[int, float, float, float]]
-) -> None:
-    table = model_table([model])
-    gpus, cpus, memory, storage = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-    shares = [input_stage_seconds(table, 0, c / g, m / g, s / g) for g, c, m, s in rows if g]
-    assert slowest_input_seconds(table, 0, gpus, cpus, memory, storage) == max(shares, default=0.0)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_models import monotone_models
 
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.speed.knee import Demand, ServerLimits, measured_knee, surface_knee
 from muster.workload.models import Model, model, shipped_models
+from tests.speed.random_models import monotone_models
 
 SYNERGY_SERVER = ServerLimits(most_cpus=24, most_memory_gb=500, share_cpus=3, share_memory_gb=62.5)
 
@@ -139,13 +139,28 @@ def test_surface_knee_is_no_dearer_than_a_fine_scan(
     assert found.memory_gb <= server.most_memory_gb
     assert found.speed == pytest.approx(speed(found.cpus, found.memory_gb), rel=1e-9)
     assert found.speed >= wanted * (1 - 1e-8)
+    least_gb = min(server.most_memory_gb, entry.memory_gb_per_gpu[0])
     least_cpus, most_cpus = np.minimum(server.most_cpus, [entry.cpus_per_gpu[0], entry.cpus_per_gpu[-1]])
-    least_gb, most_gb = np.minimum(
-        server.most_memory_gb, [entry.memory_gb_per_gpu[0], entry.memory_gb_per_gpu[-1]]
-    )
-    for cpus in np.linspace(least_cpus, most_cpus, 40):
-        for memory in np.linspace(least_gb, most_gb, 40):
-            if speed(cpus, memory) >= wanted:
-                scanned = cpus / server.share_cpus + memory / server.share_memory_gb
-                assert cost(found, server) <= scanned * (1 + 1e-7)
-                break
+    for cpus in np.linspace(least_cpus, most_cpus, 60):
+        enough, short = server.most_memory_gb, 0.0
+        if speed(cpus, enough) < wanted:
+            continue
+        while enough - short > 1e-7:
+            memory = (enough + short) / 2
+            enough, short = (memory, short) if speed(cpus, memory) >= wanted else (enough, memory)
+        scanned = cpus / server.share_cpus + max(enough, least_gb) / server.share_memory_gb
+        assert cost(found, server) <= scanned * (1 + 1e-7)
+
+
+def test_surface_knee_inside_a_cell() -> None:
+    """A tenth of alexnet's speed given up: neither CPUs nor memory are a measured point's."""
+    found = surface_knee(shipped_models()["alexnet"], SYNERGY_SERVER, 0.1)
+    assert found.speed == pytest.approx(0.9 * 2.94)
+    # With speed a = 2 at 62.5 GB and v(c) = 2 + 0.94 (c - 9) / 3 at 125 GB, the share s of the way between
+    # them solves (1 - s) / a + s / v = 1 / 2.646; the cheapest c on that line by a scan of it.
+    cpus = np.linspace(9, 12, 1_000_001)
+    with np.errstate(divide="ignore"):
+        share = (1 / 2 - 1 / 2.646) / (1 / 2 - 1 / (2 + 0.94 * (cpus - 9) / 3))
+    costs = np.where((share >= 0) & (share <= 1), cpus / 3 + 1 + share, np.inf)
+    assert cost(found, SYNERGY_SERVER) == pytest.approx(costs.min(), rel=1e-11)
+    assert found.cpus == pytest.approx(cpus[costs.argmin()], abs=1e-4)

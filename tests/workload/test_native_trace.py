@@ -321,7 +321,7 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 @given(traces(), st.sampled_from(["out.csv", "out.parquet"]))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_trace_comes_back_as_it_was_written(tmp_path: Path, trace: Trace, name: str) -> None:
     write_trace(trace, tmp_path / name)
     reread = read_trace(tmp_path / name)

@@ -84,7 +84,7 @@ class Demands:
         """(jobs,) the largest number, not whole, of `of` within the limit, `beside` being held already."""
         left = self.limit * (1 + ROUNDING) - (0.0 if beside is None else beside)
         with np.errstate(divide="ignore", invalid="ignore"):
-            count = np.where(of > 0, left / of, np.inf)
+            count = np.where(of > 0, left / of, np.where(left >= 0, np.inf, 0.0))
         return np.asarray(count.min(axis=-1), dtype=np.float64)
 
 

@@ -1,13 +1,12 @@
 """Dominant resource fairness (NSDI'11) over the users who share a cluster."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar
 
 import numpy as np
 
 from muster.cluster.books import CPU, MEMORY, MICRO
-from muster.schedulers.contract import Floats, Ints, State, View
+from muster.schedulers.contract import Floats, State, View
 from muster.schedulers.parts import Order
 
 
@@ -16,6 +15,7 @@ class Drf(Order):
     """Smallest dominant share first: each user's jobs in turn, by what they take of the scarcest resource."""
 
     name: ClassVar[str] = "drf"
+    steady: ClassVar[bool] = True
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:
         """The owner's dominant share once this job and its earlier ones are served (progressive filling).
@@ -43,7 +43,3 @@ class Drf(Order):
             before = np.append(0.0, summed)[starts]
             dominant[by_owner] = np.maximum(dominant[by_owner], summed - before[group])
         return np.round(dominant, 12), state
-
-    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
-        """Never: shares change only when jobs come and go."""
-        return inf

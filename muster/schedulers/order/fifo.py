@@ -1,10 +1,9 @@
 """First in, first out, in the two readings that "FIFO" has."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar
 
-from muster.schedulers.contract import Floats, Ints, Jobs, View
+from muster.schedulers.contract import Floats, Jobs
 from muster.schedulers.parts import Order
 
 
@@ -14,14 +13,11 @@ class Fifo(Order):
 
     name: ClassVar[str] = "fifo"
     preemptive: ClassVar[bool] = False
+    steady: ClassVar[bool] = True
 
     def key(self, jobs: Jobs) -> Floats:
         """Arrival."""
         return jobs.arrival
-
-    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
-        """Never: keys do not change."""
-        return inf
 
 
 @dataclass(frozen=True)

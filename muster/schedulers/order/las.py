@@ -16,7 +16,9 @@ class Las(Order):
 
     name: ClassVar[str] = "las"
 
-    queues: tuple[float, ...] = setting((), "GPU-seconds at which a job falls to the next queue; by arrival inside")
+    queues: tuple[float, ...] = setting(
+        (), "GPU-seconds at which a job falls to the next queue; by arrival inside"
+    )
     quantum_seconds: float = setting(300.0, "seconds between decisions while jobs overtake each other")
 
     def key(self, jobs: Jobs) -> Floats:
@@ -32,10 +34,11 @@ class Las(Order):
             return inf
         attained = view.jobs.attained_service[running]
         if self.queues:
-            levels, side = np.append(np.array(self.queues), inf), "right"
+            levels = np.append(np.array(self.queues), inf)
+            goal = levels[np.searchsorted(levels, attained, side="right")]
         else:
-            levels, side = np.append(np.sort(keys[waiting]), inf), "left"
-        goal = levels[np.searchsorted(levels, attained, side=side)]
+            levels = np.append(np.sort(keys[waiting]), inf)
+            goal = levels[np.searchsorted(levels, attained, side="left")]
         gpus = view.jobs.requested_gpus[running]
         held = view.jobs.held_gpus[running]
         return float((view.now + (goal - attained) / np.where(held > 0, held, gpus)).min())

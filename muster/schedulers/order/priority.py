@@ -1,10 +1,9 @@
 """The owners' priorities."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar
 
-from muster.schedulers.contract import Floats, Ints, Jobs, View
+from muster.schedulers.contract import Floats, Jobs
 from muster.schedulers.parts import Order
 
 
@@ -13,11 +12,8 @@ class Priority(Order):
     """Highest priority first, preemptive; by arrival within a priority."""
 
     name: ClassVar[str] = "priority"
+    steady: ClassVar[bool] = True
 
     def key(self, jobs: Jobs) -> Floats:
         """Minus the priority."""
         return -jobs.priority
-
-    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
-        """Never: priorities do not change."""
-        return inf

@@ -49,11 +49,8 @@ class Sjf(Order):
     name: ClassVar[str] = "sjf"
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
     preemptive: ClassVar[bool] = False
+    steady: ClassVar[bool] = True
 
     def key(self, jobs: Jobs) -> Floats:
         """Seconds of all the work at the reference; where unknown, arrival decides."""
         return np.nan_to_num(jobs.estimated_total)
-
-    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
-        """Never: keys do not change."""
-        return inf

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from muster.cluster.books import Books, count_bits, new_row, put_chain, release_job
-from muster.schedulers.contract import Floats, Ints
+from muster.cluster.books import Books, Bools, Floats, Ints, count_bits, new_row, put_chain, release_job
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 
 PROPORTIONAL = -1
@@ -20,16 +19,16 @@ PACK, FIRST_FIT, CONSOLIDATE, SPREAD = 0, 1, 2, 3
 @njit(cache=True)
 def need_on(books: Books, node: int, resource: int, need: Ints) -> int:
     """Millionths of a resource that one GPU needs on this node."""
-    amount = need[resource]
-    if amount == -1:
-        return books.nodes[node]["share"][resource]
+    amount: int = need[resource]
+    if amount == PROPORTIONAL:
+        amount = books.nodes[node]["share"][resource]
     return amount
 
 
 @njit(cache=True)
 def gpus_that_fit(books: Books, node: int, need: Ints) -> int:
     """How many whole GPUs, each with what it needs, the node has free."""
-    fit = books.nodes[node]["free_gpus"]
+    fit: int = books.nodes[node]["free_gpus"]
     for resource in range(1, 4):
         amount = need_on(books, node, resource, need)
         if amount > 0:
@@ -70,13 +69,15 @@ def _fuller(books: Books, node: int, other: int) -> bool:
     """Best fit: fewer free GPUs, then fewer free CPUs, then the lower number."""
     if other < 0:
         return True
-    if books.nodes[node]["free_gpus"] != books.nodes[other]["free_gpus"]:
-        return books.nodes[node]["free_gpus"] < books.nodes[other]["free_gpus"]
-    return books.nodes[node]["free"][1] < books.nodes[other]["free"][1]
+    one, two = books.nodes[node], books.nodes[other]
+    fewer: bool = one["free_gpus"] < two["free_gpus"]
+    if one["free_gpus"] == two["free_gpus"]:
+        fewer = one["free"][1] < two["free"][1]
+    return fewer
 
 
 @njit(cache=True)
-def find_nodes(books: Books, allowed: Ints, gpus: int, need: Ints, rule: int, fit: Ints, take: Ints) -> bool:
+def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, fit: Ints, take: Ints) -> bool:
     """Choose nodes for a gang by a rule; `take` gets the GPUs on each. Whether there is a place.
 
     `fit` is scratch. Pack: the fullest node that holds the gang, else the emptiest nodes and the fullest that
@@ -138,7 +139,7 @@ def find_nodes(books: Books, allowed: Ints, gpus: int, need: Ints, rule: int, fi
 
 
 @njit(cache=True)
-def find_device(books: Books, allowed: Ints, milli: int, need: Ints, rule: int) -> tuple[int, int]:
+def find_device(books: Books, allowed: Bools, milli: int, need: Ints, rule: int) -> tuple[int, int]:
     """A node and GPU for a share of a GPU: the fullest shared GPU that has room, else one of the fullest node."""
     best_node, best_gpu, best_free = -1, -1, 1 << 30
     for node in range(len(books.nodes)):
@@ -183,7 +184,15 @@ def put_share(books: Books, chain: int, node: int, mask: int, milli: int, need: 
 
 @njit(cache=True)
 def place_job(
-    books: Books, job: int, gpus: int, milli: int, allowed: Ints, need: Ints, rule: int, fit: Ints, take: Ints
+    books: Books,
+    job: int,
+    gpus: int,
+    milli: int,
+    allowed: Bools,
+    need: Ints,
+    rule: int,
+    fit: Ints,
+    take: Ints,
 ) -> bool:
     """Give a job that holds nothing its GPUs, if there is a place by the rule."""
     chain = -1
@@ -202,25 +211,23 @@ def place_job(
 
 
 @njit(cache=True)
-def count_walk(demand: Ints, may_stop: Ints, ranked: Ints, budget: int, strict: bool, chosen: Ints) -> int:
+def count_walk(demand: Ints, pinned: Bools, ranked: Ints, budget: int, strict: bool, chosen: Bools) -> None:
     """Who is served, by GPU count alone: in order, taking whoever fits in what is left (Synergy, "Rounds").
 
-    Jobs that may not be stopped are chosen first. Demand and budget in millionths of a GPU; what is left of it.
+    Jobs that may not be stopped are chosen first. Demand and budget in millionths of a GPU.
     """
     for at in range(len(demand)):
-        chosen[at] = 0
-        if not may_stop[at]:
-            chosen[at] = 1
+        chosen[at] = pinned[at]
+        if pinned[at]:
             budget -= demand[at]
     for at in ranked:
         if chosen[at]:
             continue
         if demand[at] <= budget:
-            chosen[at] = 1
+            chosen[at] = True
             budget -= demand[at]
         elif strict:
             break
-    return budget
 
 
 @njit(cache=True)
@@ -230,9 +237,9 @@ def serve(
     gpus: Ints,
     milli: Ints,
     constraint: Ints,
-    node_allowed: Ints,
+    node_allowed: Bools,
     ranked: Ints,
-    chosen: Ints,
+    chosen: Bools,
     ladder: Ints,
     rule: int,
     strict: bool,
@@ -259,10 +266,10 @@ def serve(
                 release_job(books, jobs[at])
     hopeless = np.zeros(64, np.bool_)  # gang sizes that found no place since the last release
     blocked = False
-    for in_second_pass in range(2):
+    for the_chosen in (True, False):
         for at in ranked:
             job = jobs[at]
-            if books.heads[job] >= 0 or chosen[at] == in_second_pass:  # the chosen have the first pass
+            if books.heads[job] >= 0 or chosen[at] != the_chosen:
                 continue
             needs_milli = gpus[at] * milli[at]
             if blocked:
@@ -316,4 +323,3 @@ def _put_back(books: Books, job: int, chain: int) -> bool:
         last = fresh
         row = books.rows[row]["next"]
     return put_chain(books, job, copy) == 0
-

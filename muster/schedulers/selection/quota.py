@@ -6,9 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from muster.schedulers.contract import Floats, Ints, View
+from muster.schedulers.contract import Bools, Floats, Ints, View
 from muster.schedulers.parts import Ranking, Selection, setting
 from muster.schedulers.reasons import OVER_LIMIT
 
@@ -23,10 +22,12 @@ class Quota(Selection):
     name: ClassVar[str] = "quota"
 
     limits: dict[str, float] = setting({}, "most GPUs a tenant may hold, as a:64,b:32; none for the others")
-    guaranteed: dict[str, float] = setting({}, "GPUs that are a tenant's first, as a:64,b:32; 0 for the others")
+    guaranteed: dict[str, float] = setting(
+        {}, "GPUs that are a tenant's first, as a:64,b:32; 0 for the others"
+    )
     weights: dict[str, float] = setting({}, "shares in which tenants borrow, as a:2,b:1; 1 for the others")
 
-    def select(self, view: View, ranked: Ints, pinned: NDArray[np.bool_]) -> Ranking:
+    def select(self, view: View, ranked: Ints, pinned: Bools) -> Ranking:
         """Guaranteed jobs in their order, then borrowers by (GPUs held with this job / weight)."""
         jobs, tenants = view.jobs, view.table.tenants
         per_tenant = [
@@ -36,7 +37,9 @@ class Quota(Selection):
         running = jobs.running
         fixed = pinned | running
         fixed[ranked] = pinned[ranked]
-        used = np.bincount(jobs.tenant[fixed], jobs.held_gpus[fixed], minlength=len(tenants))
+        used = np.bincount(jobs.tenant[fixed], jobs.held_gpus[fixed], minlength=len(tenants)).astype(
+            np.float64
+        )
         candidates = ranked[~fixed[ranked]]
         demand = np.where(running, jobs.held_gpus, jobs.requested_gpus)
         limits, guaranteed, weights = per_tenant
@@ -46,7 +49,9 @@ class Quota(Selection):
             rank_keys = np.minimum(rank_keys, 1.0)
         excluded = candidates[over]
         return Ranking(
-            ranked=np.concatenate([ranked[fixed[ranked]], candidates[kept][np.argsort(rank_keys[kept], kind="stable")]]),
+            ranked=np.concatenate(
+                [ranked[fixed[ranked]], candidates[kept][np.argsort(rank_keys[kept], kind="stable")]]
+            ),
             excluded=excluded,
             code=OVER_LIMIT,
             a=limits[jobs.tenant[excluded]],
@@ -63,7 +68,7 @@ def _walk(
     limits: Floats,
     guaranteed: Floats,
     weights: Floats,
-) -> tuple[Floats, NDArray[np.bool_]]:
+) -> tuple[Floats, Bools]:
     """For each candidate in order 0 if it is within the guarantee, else 1 + GPUs over weight; and who is over."""
     keys = np.zeros(len(candidates))
     over = np.zeros(len(candidates), np.bool_)

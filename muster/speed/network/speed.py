@@ -47,7 +47,7 @@ MODEL_DTYPE = np.dtype(
 STAGE_DTYPE = np.dtype(
     [
         ("exposed_seconds", np.float64),
-        ("all_reduce_seconds", np.float64),  # of the whole gradient, hidden or not
+        ("all_reduce_seconds", np.float64),  # of all gradients, one after the other, hidden or not
         ("uplink_gb", np.float64),  # GB an iteration over the uplink of each machine
     ]
 )
@@ -197,7 +197,7 @@ def _fill_stages(
             latency,
             per_gb,
         )
-        stage["all_reduce_seconds"] = latency.sum() + per_gb.sum() * model["gradient_gb"]
+        stage["all_reduce_seconds"] = latency.sum() * model["messages"] + per_gb.sum() * model["gradient_gb"]
         stage["uplink_gb"] = 2.0 * (machines - 1) / machines * model["gradient_gb"]
 
 

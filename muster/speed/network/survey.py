@@ -12,15 +12,17 @@ from muster.speed.network.placement import Placements, place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 
 KINDS = (
-    "one GPU",
-    "one island",
-    "one machine",
+    "1 GPU",
+    "1 island",
+    "1 machine",
     "fewest machines",
-    "two machines",
-    "one GPU a machine",
-    "two racks",
-    "two racks, one GPU a machine",
+    "2 machines",
+    "1 GPU a machine",
+    "2 racks",
+    "2 racks, 1 GPU a machine",
 )
+PACKED_KINDS = KINDS[:4]
+"""As close together as that many GPUs can be."""
 GpusByRack = Sequence[Sequence[int]]
 
 
@@ -38,7 +40,7 @@ class Surveyed:
     exposed_seconds: float
     """Communication that compute does not hide."""
     all_reduce_seconds: float
-    """Of the whole gradient, hidden or not."""
+    """Of all gradients, one after the other, hidden or not."""
 
 
 def survey(speed: NetworkSpeed, cluster: Cluster, most_gpus: int) -> list[Surveyed]:
@@ -83,18 +85,18 @@ def written(gpus_by_rack: GpusByRack) -> str:
 def _kinds(gpus: int, cluster: Cluster) -> Iterator[tuple[str, GpusByRack]]:
     """Every kind that this many GPUs can be spread in, whether the cluster has room for it or not."""
     if gpus == 1:
-        yield "one GPU", [[1]]
+        yield "1 GPU", [[1]]
         return
     largest = max(cluster.nodes, key=lambda node: node.gpus)
-    yield "one island" if gpus <= largest.gpus_per_island else "one machine", [[gpus]]
+    yield "1 island" if gpus <= largest.gpus_per_island else "1 machine", [[gpus]]
     yield "fewest machines", [_fewest(gpus, largest.gpus)]
     if gpus % 2 == 0:
-        yield "two machines", [[gpus // 2, gpus // 2]]
-    yield "one GPU a machine", [[1] * gpus]
+        yield "2 machines", [[gpus // 2, gpus // 2]]
+    yield "1 GPU a machine", [[1] * gpus]
     if gpus % 2 == 0:
         half = _fewest(gpus // 2, largest.gpus)
-        yield "two racks", [half, half]
-        yield "two racks, one GPU a machine", [[1] * (gpus // 2)] * 2
+        yield "2 racks", [half, half]
+        yield "2 racks, 1 GPU a machine", [[1] * (gpus // 2)] * 2
 
 
 def _fewest(gpus: int, gpus_per_machine: int) -> list[int]:

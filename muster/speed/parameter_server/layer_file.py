@@ -1,7 +1,7 @@
 """Profiled layers from a CSV file: a row a layer, from the input on.
 
-Columns: model, layer_index, fwd_ns, input_grad_ns, weight_grad_ns, allreduce_bytes; and source_file, whose name
-may say the batch that was profiled (`_B512`). Other columns are not read.
+Columns: model, layer_index, fwd_ns, input_grad_ns, weight_grad_ns, allreduce_bytes; and source_file, whose
+name may say the batch that was profiled (`_B512`). Other columns are not read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_layers(path: Path, model: str, profiled_batch: int | None = None) -> La
     elif profiled_batch is None and len(batches) != 1:
         what = f"the profiled batch of {model} is not told by source_file (`_B512`); say it (--profile-batch)"
         problems.append(Problem(where, what, column="source_file", found=sorted(batches) or None))
-    batch = profiled_batch or next(iter(batches), 0)
+    batch = next(iter(batches), 0) if profiled_batch is None else profiled_batch
     if batch < 1 and not problems:
         problems.append(Problem(where, "the profiled batch must be from 1 on", found=batch))
     if problems:

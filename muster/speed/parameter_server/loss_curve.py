@@ -37,17 +37,19 @@ class LossCurve:
 
     def remaining_steps(self, target_loss: float, steps_done: int) -> int:
         """Whole steps from now on until the target; a target that the curve never reaches is refused."""
+        if self.loss(steps_done) <= target_loss:
+            return 0
         lowest = self.floor * self.largest
         if not target_loss > lowest or self.slope == 0:
             reached = lowest if self.slope > 0 else float(self.loss(0))
             what = f"the losses so far do not lead there: their curve flattens at {reached:.4g}"
             raise BadInput(Problem("target loss", what, found=target_loss))
         steps = (1 / (target_loss / self.largest - self.floor) - self.offset) / self.slope
-        return max(0, math.ceil(steps - 1e-9 * abs(steps)) - steps_done)
+        return math.ceil(steps - 1e-9 * steps) - steps_done
 
 
 def fit_loss_curve(steps: ArrayLike, losses: ArrayLike) -> LossCurve:
-    """The curve through measured losses: outliers mended, divided by the largest, the best floor of a scan."""
+    """The curve through measured losses: outliers mended, divided by the largest, the best floor taken."""
     k, measured = np.asarray(steps, dtype=np.float64), np.asarray(losses, dtype=np.float64)
     _check(k, measured)
     smooth = without_outliers(measured)
@@ -66,7 +68,7 @@ def fit_loss_curve(steps: ArrayLike, losses: ArrayLike) -> LossCurve:
 
 
 def without_outliers(losses: FloatArray) -> FloatArray:
-    """A loss below all of the next five or above all of the five before it becomes the mean of its neighbours."""
+    """A loss below all of the next five or above all of the last five becomes the mean of its neighbours."""
     mended = losses.copy()
     for i in range(1, losses.size - 1):
         before, after = losses[max(0, i - NEIGHBOURS) : i], losses[i + 1 : i + 1 + NEIGHBOURS]

@@ -54,7 +54,7 @@ def read(content: Content) -> Reading:
 
 
 def _cleaned(frame: pl.DataFrame) -> Reading:
-    reading = Reading(frame.drop("submitted"))
+    reading = Reading(frame.drop("submitted", "job"))
     reading.drop(pl.col("submit_seconds").is_null(), "no submission time")
     reading.drop(pl.col("ended").is_null(), "never started")
     reading.drop(

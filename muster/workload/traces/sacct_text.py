@@ -94,21 +94,22 @@ def _counts(cells: Cells, have: set[str], none: pl.Series) -> dict[str, pl.Serie
 def _resources(texts: dict[str, pl.Series], counts: dict[str, pl.Series]) -> dict[str, pl.Series]:
     """GPUs, their type, CPU cores and GB, each from the first text that says it."""
     frame = pl.DataFrame({**texts, **counts})
+    cpus = pl.coalesce(*(_tres_number(name, "cpu") for name in _TRES), pl.col("cpu"))
     memory = pl.col("reqmem").str.extract_groups(_MEMORY).struct
     # Before 21.08 `ReqMem` ends in c or n: a CPU's or a node's share.
     shares = (
         pl.when(memory.field("3") == "c")
-        .then("cpu")
+        .then(cpus)
         .when(memory.field("3") == "n")
         .then("node")
         .otherwise(1.0)
     )
-    old_memory = _gb(memory.field("1"), memory.field("2")) * shares.fill_null(1.0)
+    old_memory = _gb(memory.field("1"), memory.field("2")) * shares
     old_gpus = [_gres_gpus("reqgres") * pl.col("node").fill_null(1.0), _gres_gpus("allocgres")]
     found = frame.select(
         gpus=pl.coalesce(*(_tres_gpus(name) for name in _TRES), *old_gpus),
         gpu_type=pl.coalesce(*(_gpu_type(name) for name in (*_TRES, *_GRES)), pl.lit("")),
-        cpus=pl.coalesce(*(_tres_number(name, "cpu") for name in _TRES), pl.col("cpu")),
+        cpus=cpus,
         memory_gb=pl.coalesce(*(_tres_memory(name) for name in _TRES), old_memory),
     )
     return found.to_dict()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from muster.schedulers.selection.knapsack.columns import FloatArray, IntArray, Table
+from muster.schedulers.selection.knapsack.columns import ROUNDING, FloatArray, IntArray, Table
 from muster.schedulers.selection.knapsack.relaxation import Relaxation, quiet_solver
 
 
@@ -37,15 +37,16 @@ def improve(
     reduced = table.profit - table.usage @ relaxation.prices
     lacking = np.maximum.reduceat(reduced, table.starts)[table.group] - reduced
     ascending = np.sort(lacking)
-    if incumbent is not None:
-        for core in CORES:
-            most = ascending[min(table.groups + core, ascending.size) - 1]
-            incumbent = _solve(table, np.flatnonzero(lacking <= most), incumbent, effort)[0]
-            value = float(table.profit[incumbent].sum())
-            if relaxation.bound - value <= effort.gap * abs(value):
-                return incumbent, relaxation.bound
     value = -np.inf if incumbent is None else float(table.profit[incumbent].sum())
-    hopeful = np.flatnonzero(lacking <= relaxation.bound - value + 1e-9)
+    for core in CORES:
+        most = ascending[min(table.groups + core, ascending.size) - 1]
+        if incumbent is None or most >= relaxation.bound - value:
+            break
+        incumbent, _ = _solve(table, np.flatnonzero(lacking <= most), incumbent, effort)
+        value = float(table.profit[incumbent].sum())
+        if relaxation.bound - value <= effort.gap * abs(value):
+            return incumbent, relaxation.bound
+    hopeful = np.flatnonzero(lacking <= relaxation.bound - value + ROUNDING)
     best, bound = _solve(table, hopeful, incumbent, effort)
     return best, min(relaxation.bound, max(bound, value))
 

@@ -1,0 +1,118 @@
+"""The command `muster`: which commands there are, and how every failure becomes words and an exit status.
+
+Only the command that is asked for is imported, so `muster --help` answers at once. A file of this folder
+named as the command holds it: a function, or a `typer.Typer` with commands of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import muster
+from muster.problems import BadInput
+
+COMMANDS = {
+    "simulate": "Replay a trace on a cluster under one scheduler.",
+    "compare": "Replay a trace under several schedulers and set them side by side.",
+    "generate": "Make a trace: Synergy's, one like Philly, a mixed one.",
+    "convert": "Turn a trace of Philly, Helios, Alibaba or Slurm into Muster's form.",
+    "schedulers": "List the parts and presets that schedulers are made of.",
+    "report": "Make a page with charts of what simulate or compare wrote.",
+    "network": "Show how fast a model runs on each kind of placement.",
+    "size": "Find the best number of workers and parameter servers of a job.",
+}
+
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def main() -> None:
+    """Entry point: runs the command line and ends the process with its status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line; the exit status."""
+    as_json = "--json" in arguments
+    try:
+        app = _app(_command_asked_for(arguments))
+        status = typer.main.get_command(app).main(arguments, prog_name="muster", standalone_mode=False)
+    except BadInput as bad:
+        return _told(as_json, BAD_INPUT, str(bad), problems=[vars(problem) for problem in bad.problems])
+    except typer.TyperException as error:
+        return _told(as_json, BAD_INPUT, _usage(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return _told(as_json, INTERRUPTED, "interrupted; nothing was written")
+    except Exception as error:
+        if os.environ.get("MUSTER_DEBUG"):
+            traceback.print_exc()
+        what = f"{type(error).__name__}: {error}"
+        return _told(as_json, FAILED, f"{what}\nThis is a fault of Muster; MUSTER_DEBUG=1 shows where it happened.")
+    if status == INTERRUPTED:
+        return _told(as_json, INTERRUPTED, "interrupted; nothing was written")
+    return status or OK
+
+
+def _app(asked: str | None) -> typer.Typer:
+    """All commands, the one asked for with its parameters, the others with their sentence alone."""
+    app = typer.Typer(
+        name="muster",
+        help="Decide when each training job on a shared GPU cluster runs, how much it gets and where it sits.",
+        epilog="One command in full: muster COMMAND --help",
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, sentence in COMMANDS.items():
+        command = getattr(importlib.import_module(f"muster.cli.{name}"), name) if name == asked else _not_asked
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, help=None if name == asked else sentence)(command)
+    return app
+
+
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        print(f"muster {muster.__version__}")
+        raise typer.Exit
+
+
+def _not_asked() -> None:
+    """Stands for a command that this command line does not name."""
+
+
+def _command_asked_for(arguments: Sequence[str]) -> str | None:
+    """The command of the command line, or of the one that a shell asks to complete."""
+    words: Sequence[str] = arguments
+    if "_MUSTER_COMPLETE" in os.environ:
+        line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+        words = line.split()[1:]
+    return next((word for word in words if word in COMMANDS), None)
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What is wrong with the command line, and where its help is."""
+    context = getattr(error, "ctx", None)
+    message = error.format_message()
+    return f"{message}\nMore: {context.command_path} --help" if context and "Usage:" not in message else message
+
+
+def _told(as_json: bool, status: int, message: str, **details: object) -> int:
+    """Says what went wrong, on stderr or as the one JSON document on stdout."""
+    if as_json:
+        error = {"status": status, "message": message, **details}
+        print(json.dumps({"error": error}, indent=2, ensure_ascii=False, default=str))
+    else:
+        print(message, file=sys.stderr)
+    return status

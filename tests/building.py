@@ -1,0 +1,75 @@
+"""Small clusters, traces and runs for tests, in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from muster.cluster import Cluster, Node
+from muster.schedulers.catalogue import build
+from muster.schedulers.contract import Scheduler
+from muster.simulation import Options, Run, simulate
+from muster.workload.models import Model
+from muster.workload.trace import Trace, trace_of
+
+
+def cluster_of(
+    *gpus: int, cpus_per_gpu: float = 3.0, memory_gb_per_gpu: float = 62.5, racks: int = 1
+) -> Cluster:
+    """A node for each number of GPUs, dealt over the racks in turn."""
+    nodes = tuple(
+        Node(
+            name=f"node{at}",
+            type_name=f"{count}gpu",
+            rack=at % racks,
+            gpus=count,
+            gpu_type="v100",
+            gpus_per_island=min(4, count),
+            cpus=count * cpus_per_gpu,
+            memory_gb=count * memory_gb_per_gpu,
+            storage_gb_per_s=count * 0.0625,
+            nic_gb_per_s=1.25,
+        )
+        for at, count in enumerate(gpus)
+    )
+    return Cluster("test", nodes, tuple(f"rack{rack}" for rack in range(racks)))
+
+
+def jobs_of(*rows: Mapping[str, Any]) -> Trace:
+    """A trace from rows; ids count from 0, what is not said has the trace format's default."""
+    columns = {key for row in rows for key in row}
+    table = [
+        {"job_id": str(number)} | {key: row.get(key) for key in columns} for number, row in enumerate(rows)
+    ]
+    return trace_of(pl.DataFrame(table, infer_schema_length=None), "test")
+
+
+def job(submit: float, duration: float, gpus: int = 1, **more: Any) -> dict[str, Any]:
+    """One row of `jobs_of`, given by its duration."""
+    return {"submit_seconds": submit, "duration_seconds": duration, "gpus": gpus, **more}
+
+
+def run(
+    trace: Trace,
+    cluster: Cluster,
+    scheduler: str | Scheduler,
+    settings: Mapping[str, str] | None = None,
+    models: Mapping[str, Model] | None = None,
+    **options: Any,
+) -> Run:
+    """A simulation by name and keyword."""
+    made = build(scheduler, settings) if isinstance(scheduler, str) else scheduler
+    return simulate(trace, cluster, made, Options(**options), models=models)
+
+
+def finishes(result: Run) -> list[float | None]:
+    """When each job was done, by number."""
+    jobs = result.record.jobs.sort(pl.col("job_id").cast(pl.Int64))
+    return jobs["finish_seconds"].to_list()
+
+
+def column(result: Run, name: str) -> Sequence[Any]:
+    """One column of the jobs, by number."""
+    return result.record.jobs.sort(pl.col("job_id").cast(pl.Int64))[name].to_list()

@@ -1,0 +1,196 @@
+"""Toy versions of what the three papers need from the contract; each must run in the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muster.cluster import Cluster
+from muster.cluster.ledger import DoesNotFit, Draft, Share
+from muster.schedulers import reasons
+from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.workload.models import Model
+from tests.building import cluster_of, column, finishes, job, jobs_of, run
+
+
+@dataclass
+class Toy:
+    """What all toys share: a name and a plan with one reason for everybody who holds nothing."""
+
+    name: str = "toy"
+    given: dict[str, Any] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name, "parts": {}, "settings": {}, "needs": []}
+
+    def initial(self, cluster: Cluster) -> State:
+        return None
+
+    def plan(self, view: View, draft: Draft, code: int, **more: Any) -> Plan:
+        holds = np.array([view.ledger.holds(job) for job in view.jobs.index.tolist()], bool)
+        nothing = np.zeros(len(view.jobs))
+        return Plan(draft, np.where(holds, reasons.PLACED, code), nothing, nothing, **more)
+
+
+class TakesCpusBack(Toy):
+    """Synergy's tune on one node: every job asks 9 CPUs, neighbours above their share give back what is short."""
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        draft, ledger = view.draft(), view.ledger
+        for waiting in view.jobs.index[view.jobs.waiting].tolist():
+            ids = ledger.free_ids(0)[:1]
+            for cpus in (9.0, 3.0):
+                try:
+                    draft.put(waiting, [Share(0, ids, cpus=cpus, memory_gb=62.5)])
+                    break
+                except DoesNotFit:
+                    if cpus == 3.0:
+                        self._reclaim(view, draft)
+                        draft.put(waiting, [Share(0, ids, cpus=3.0, memory_gb=62.5)])
+        return self.plan(view, draft, reasons.NO_GPUS, stable_until=inf), state
+
+    def _reclaim(self, view: View, draft: Draft) -> None:
+        for holder in view.jobs.index.tolist():
+            for share in view.ledger.holding(holder):
+                if share.cpus > 3.0:
+                    draft.put(holder, [Share(0, share.gpu_ids, cpus=3.0, memory_gb=62.5)])
+                    return
+
+
+def linear_model() -> Model:
+    return Model(
+        "linear", "image", 1, 1.0, 3.0, 62.5, (3.0, 9.0), (62.5,), ((1.0,), (3.0,)), "made up", "CC0-1.0"
+    )
+
+
+def test_tune_takes_cpus_back_from_a_neighbour() -> None:
+    trace = jobs_of(*(job(0 if n < 2 else 10, 90, model="linear") for n in range(3)))
+    result = run(trace, cluster_of(4), TakesCpusBack(), models={"linear": linear_model()})
+    # Jobs 0 and 1 take 9 and 3 of 12 CPUs; job 2 gets its 3 at t = 10 because job 0 falls from 9 to 3.
+    assert finishes(result) == pytest.approx([10 + (90 - 30), 90, 100])
+    assert column(result, "preemptions") == [0, 0, 0]
+    assert column(result, "moves") == [0, 0, 0]
+
+
+class DelayTimers(Toy):
+    """Dally in small: wait for one node, then accept anything; the timer is learned from waits that succeeded."""
+
+    LEASE = 100.0
+
+    def initial(self, cluster: Cluster) -> State:
+        return ()
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        draft, nodes, wake = view.draft(), view.ledger.books.nodes, inf
+        waits: tuple[float, ...] = state
+        timer = ceil(float(np.mean(waits) + 2 * np.std(waits))) if waits else 2
+        for position in np.flatnonzero(view.jobs.waiting).tolist():
+            number, gpus = int(view.jobs.index[position]), int(view.jobs.gpus[position])
+            waited = (view.now - view.jobs.last_stop[position]) / self.LEASE
+            together = np.flatnonzero(nodes["free_gpus"] >= gpus)
+            if len(together):
+                node = int(together[0])
+                draft.put(number, [Share(node, view.ledger.free_ids(node)[:gpus])])
+                waits = (*waits, waited) if waited >= 1 else waits
+            elif waited >= timer and nodes["free_gpus"].sum() >= gpus:
+                shares, left = [], gpus
+                for node in range(len(nodes)):
+                    ids = view.ledger.free_ids(node)[:left]
+                    left -= len(ids)
+                    shares += [Share(node, ids)] if ids else []
+                draft.put(number, shares)
+            elif waited < timer:
+                wake = min(wake, view.now + (timer - waited) * self.LEASE)
+        return self.plan(view, draft, reasons.DELAY_TIMER, next_wake=wake, stable_until=wake), waits
+
+
+def test_delay_timer_expires() -> None:
+    # Two nodes of four are busy, each has one GPU: job 2 finds no node of its own, waits two leases, then spreads.
+    trace = jobs_of(job(0, 1000), job(0, 1000), job(1, 50, gpus=2))
+    result = run(trace, cluster_of(1, 1, 1, 1), DelayTimers())
+    assert column(result, "start_seconds") == pytest.approx([0, 0, 1 + 200])
+
+
+def test_delay_timer_learns_from_a_wait_that_was_worth_it() -> None:
+    # Job 2 waits 3.5 leases until job 0 leaves a whole node, so the timer is 4 leases when job 4 meets half nodes.
+    trace = jobs_of(
+        job(0, 351, gpus=2), job(0, 2000), job(1, 249, gpus=2), job(610, 2000), job(620, 50, gpus=2)
+    )
+    result = run(trace, cluster_of(2, 2), DelayTimers())
+    assert column(result, "start_seconds") == pytest.approx([0, 0, 351, 610, 620 + 400])
+
+
+class KnapsackSelection(Toy):
+    """SMD's outer problem by brute force: of the waiting jobs take the set of most value that fits, stop the rest."""
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        draft, jobs = view.draft(), view.jobs
+        for number in jobs.index.tolist():
+            draft.release(number)
+        best = max(range(2 ** len(jobs)), key=lambda subset: self._value(view, subset))
+        free = list(view.ledger.free_ids(0))
+        for position in range(len(jobs)):
+            if best >> position & 1:
+                ids, free = free[: jobs.gpus[position]], free[jobs.gpus[position] :]
+                draft.put(int(jobs.index[position]), [Share(0, tuple(ids))])
+        return self.plan(view, draft, reasons.NOT_SELECTED, bound=self._value(view, best)), state
+
+    def _value(self, view: View, subset: int) -> float:
+        inside = np.array([subset >> position & 1 for position in range(len(view.jobs))], bool)
+        if view.jobs.gpus[inside].sum() > view.cluster.total_gpus:
+            return -1.0
+        return float(view.jobs.priority[inside].sum())
+
+
+def test_knapsack_selects_the_most_valuable_set() -> None:
+    values = [(3, 10.0), (2, 6.0), (2, 6.0)]
+    trace = jobs_of(*(job(0, 100, gpus=gpus, priority=value) for gpus, value in values))
+    result = run(trace, cluster_of(4), KnapsackSelection())
+    assert finishes(result) == pytest.approx([200, 100, 100])  # 6 + 6 in 4 GPUs beat 10 in 3
+    assert result.record.decisions["bound"].to_list()[0] == 12.0
+
+
+class SlicesTime(Toy):
+    """Gandiva in small: everybody on the one GPU, in turns."""
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        draft = view.draft()
+        for number in view.jobs.index[view.jobs.waiting].tolist():
+            draft.put(number, [Share(0, (0,), group=7)])
+        return self.plan(view, draft, reasons.NO_GPUS, wake_on=Trigger.ARRIVAL, stable_until=inf), state
+
+
+def test_two_jobs_take_turns_on_one_gpu() -> None:
+    result = run(jobs_of(job(0, 100), job(50, 100)), cluster_of(1), SlicesTime())
+    # Alone 50 s, then at half speed until the first is done at 150, then the second alone again.
+    assert finishes(result) == pytest.approx([150, 200])
+    held = result.record.allocations
+    assert held["slice_group"].to_list() == [7, 7]
+
+
+class Grows(Toy):
+    """An elastic job takes every free GPU as soon as nobody waits for it."""
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        draft, jobs = view.draft(), view.jobs
+        for position in range(len(jobs)):
+            number = int(jobs.index[position])
+            own = view.ledger.holding(number)
+            ids = (own[0].gpu_ids if own else ()) + view.ledger.free_ids(0)
+            most = int(jobs.max_gpus[position])
+            if len(ids) >= jobs.min_gpus[position] and (not own or len(ids) > len(own[0].gpu_ids)):
+                draft.put(number, [Share(0, ids[:most])])
+        return self.plan(view, draft, reasons.NO_GPUS, stable_until=inf), state
+
+
+def test_an_elastic_job_grows_into_free_gpus() -> None:
+    rigid = job(0, 100, gpus=2)
+    elastic = job(0, 300, gpus=2, min_gpus=1, max_gpus=4)
+    result = run(jobs_of(rigid, elastic), cluster_of(4), Grows(), restart_cost_seconds=10)
+    # 100 s on 2 GPUs leave 200 s of work; 10 s to restart on 4 GPUs, then twice the speed.
+    assert finishes(result) == pytest.approx([100, 100 + 10 + 100])
+    assert column(result, "moves") == [0, 1]

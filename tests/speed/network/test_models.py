@@ -1,0 +1,170 @@
+"""Layer files, model files and the compact form."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.problems import BadInput
+from muster.speed.network.compact import fit_compact
+from muster.speed.network.layers import read_layers
+from muster.speed.network.model_files import (
+    ModelFile,
+    find,
+    network_models,
+    read_model_file,
+    shipped,
+    write_model_file,
+)
+from muster.speed.network.models import CompactModel, LayeredModel, MeasuredModel
+
+HEADER = "model,layer,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes,update_ns"
+COMPACT = CompactModel("made", 0.004, 20, 0.3, 0.3, 1.5, 0.6, 0.4, 0.1, 0.0, 0.0)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problems_of(path: Path) -> list[str]:
+    with pytest.raises(BadInput) as refused:
+        read_layers(path)
+    return [str(problem).removeprefix(f"{path}, ") for problem in refused.value.problems]
+
+
+def test_layers_become_messages_in_the_order_of_the_backward_pass(tmp_path: Path) -> None:
+    """Forward 1 + 2 + 3; backward from the last: weight 6, input 5, weight 4, input 3, weight 2, no input."""
+    text = f"{HEADER}\nm,a,1,1,2,10,0\nm,b,2,3,4,20,7\nm,c,3,5,6,30,0\n"
+    messages = read_layers(written(tmp_path / "l.csv", text))["m"].messages()
+    assert messages.ready_seconds * 1e9 == pytest.approx([12, 21, 26])
+    assert messages.compute_seconds * 1e9 == pytest.approx(26)
+    assert messages.gradient_gb * 1e9 == pytest.approx([30, 20, 10])
+    assert messages.update_seconds * 1e9 == pytest.approx([0, 7, 0])
+
+
+def test_scaling_leaves_updates_alone(tmp_path: Path) -> None:
+    text = f"{HEADER}\nm,a,1,1,2,10,5\nm,b,2,3,4,20,7\n"
+    model = read_layers(written(tmp_path / "l.csv", text))["m"]
+    scaled = model.scaled(10.0).messages()
+    assert scaled.ready_seconds == pytest.approx(10 * model.messages().ready_seconds)
+    assert scaled.update_seconds == pytest.approx(model.messages().update_seconds)
+
+
+def test_a_layer_file_is_refused_with_every_problem_it_has(tmp_path: Path) -> None:
+    text = f"{HEADER}\nm,a,1,1,-2,10,0\nm,b,x,1,2,nan,0\n,c,1,1,1,1,1\nm,d,1,1\n"
+    assert problems_of(written(tmp_path / "l.csv", text)) == [
+        "line 2, column weight_grad_ns: found '-2'; a number of 0 or more is needed",
+        "line 3, column fwd_ns: found 'x'; a number of 0 or more is needed",
+        "line 3, column allreduce_bytes: found 'nan'; a number of 0 or more is needed",
+        "line 4, column model: found ''; a name is needed",
+        "line 5: found 4; 7 fields are needed",
+    ]
+
+
+def test_missing_columns_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "l.csv", "model,fwd_ns,weight_grad_ns\nm,1,1\n")
+    assert problems_of(path) == [
+        "line 1, column input_grad_ns: this column is missing from the header",
+        "line 1, column allreduce_bytes: this column is missing from the header",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", HEADER, f"{HEADER}\nm,a,0,0,0,10,0\n", "\x00\x01"])
+def test_files_without_a_usable_layer_are_refused(tmp_path: Path, text: str) -> None:
+    assert problems_of(written(tmp_path / "l.csv", text))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: f"{HEADER}\n{text}".encode()))
+def test_any_bytes_are_layers_or_problems_in_words(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "l.csv"
+    path.write_bytes(data)
+    try:
+        models = read_layers(path)
+    except BadInput:
+        return
+    assert all(model.messages().compute_seconds > 0.0 for model in models.values())
+
+
+def test_compact_messages_keep_the_totals() -> None:
+    for count in (1, 2, 3, 50):
+        messages = replace(COMPACT, messages_per_iteration=count, largest_at=1.0).messages()
+        assert messages.gradient_gb.size == messages.ready_seconds.size == count
+        assert (np.diff(messages.ready_seconds) >= 0.0).all()
+        assert messages.ready_seconds[-1] == messages.compute_seconds
+        if count > 1:
+            assert messages.gradient_gb.sum() == pytest.approx(0.3)
+            assert messages.gradient_gb.max() == messages.gradient_gb[-1]
+
+
+def test_the_fit_finds_the_compact_model_that_made_the_layers() -> None:
+    messages = COMPACT.messages()
+    backward = np.diff(messages.ready_seconds, prepend=messages.ready_seconds[0])[::-1]
+    forward = np.full(20, messages.ready_seconds[0] / 20)
+    nothing = np.zeros(20)
+    layered = LayeredModel("made", forward, nothing, backward, messages.gradient_gb[::-1], nothing)
+    fit = fit_compact(layered)
+    assert fit.worst_error < 1e-4
+    assert fit.model.ready_power == pytest.approx(1.5, rel=0.02)
+    assert fit.model.gradient_power == pytest.approx(0.6, rel=0.02)
+    assert fit.model.largest_share == pytest.approx(0.4)
+
+
+def test_every_shipped_model_reads_and_tells_where_it_comes_from() -> None:
+    assert len(shipped()) == 12
+    for file in shipped().values():
+        assert file.licence.startswith("Apache-2.0")
+        assert file.source.startswith("own fit")
+    assert find("VGG") is find("vgg11")
+    assert find("BERT") is find("bert-large")
+    names = [word for name, file in shipped().items() for word in (name, *file.aliases)]
+    assert len(set(names)) == len(names)
+
+
+def test_models_nobody_knows_are_insensitive_and_said_once() -> None:
+    models, notes = network_models(["vgg11", "gnmt", "", "gnmt", "m5"])
+    assert [model is None for model in models] == [False, True, True, True, True]
+    assert notes == ("no network model for gnmt, m5: taken as insensitive to the network",)
+
+
+MEASURED = MeasuredModel("mine", 0.5, 0.1, 0.01, 0.4, 0.02, 2.5, 12.5)
+
+
+@pytest.mark.parametrize("model", [COMPACT, MEASURED])
+def test_a_model_file_reads_back(tmp_path: Path, model: CompactModel | MeasuredModel) -> None:
+    file = ModelFile(model, ("other",), 'a "quoted" source', "own", "none")
+    write_model_file(file, tmp_path / "m.toml")
+    assert read_model_file(tmp_path / "m.toml") == file
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("overlap", "0.5"),
+        ("overlap", "nan"),
+        ("compute_seconds", "0"),
+        ("uplink_seconds", "-1"),
+        ("nic_gb_per_s", "0"),
+        ("nic_gb_per_s", '"fast"'),
+        ("speed", "1"),
+    ],
+)
+def test_a_model_file_names_the_field_that_is_wrong(tmp_path: Path, field: str, value: str) -> None:
+    numbers = {key: str(number) for key, number in asdict(MEASURED).items() if key != "name"} | {field: value}
+    table = "\n".join(f"{key} = {number}" for key, number in numbers.items())
+    words = 'name = "m"\nsource = "s"\nlicence = "l"\nerror = "e"'
+    with pytest.raises(BadInput, match=f"measured.{field}"):
+        read_model_file(written(tmp_path / "m.toml", f"{words}\n[measured]\n{table}\n"))
+
+
+def test_a_file_that_is_no_toml_or_has_no_form_is_refused(tmp_path: Path) -> None:
+    for text in ("name = ", 'name = "m"\nsource = "s"\nlicence = "l"\nerror = "e"\n'):
+        with pytest.raises(BadInput):
+            read_model_file(written(tmp_path / "m.toml", text))

@@ -1,0 +1,304 @@
+"""Foreign formats: hand-made samples with known results, and what is told when a file does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.problems import BadInput
+from muster.workload.trace import Trace, read_trace
+from muster.workload.traces.mapped import parse_mapping
+from muster.workload.traces.openb_nodes import read_nodes
+from tests.workload import samples
+
+
+def read(folder: Path, text: str, **how: Any) -> Trace:
+    path = folder / "log"
+    path.write_text(text)
+    return read_trace(path, **how)
+
+
+def columns(trace: Trace, *names: str) -> list[tuple[Any, ...]]:
+    return trace.jobs.select(names).rows()
+
+
+SHAPE = ("job_id", "submit_seconds", "gpus", "duration_seconds", "tenant")
+
+
+def test_philly_with_sizes_keeps_its_own_zero(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.PHILLY_SIZES)
+    assert columns(trace, *SHAPE) == [
+        ("0", 100.0, 1, 3600.0, ""),
+        ("1", 250.0, 16, 1.0, ""),
+        ("2", 300.5, 1, 12.5, ""),
+    ]
+    assert trace.notes == ("set 1 durations of 0 s to 1 s",)
+
+
+def test_philly_with_tenants_starts_at_its_first_submission(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.PHILLY_TENANTS)
+    assert columns(trace, *SHAPE) == [
+        ("0", 2932.0, 1, 66.0, "vc-a"),
+        ("1", 0.0, 2, 2951.0, "vc-b"),
+        ("2", 86_400.0, 4, 5.0, "vc-a"),
+    ]
+    assert trace.notes == ("dropped 1 of 4 rows: the same as an earlier row in every cell",)
+
+
+def test_philly_log_adds_up_attempts_and_says_what_it_left_out(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.PHILLY_LOG)
+    assert columns(trace, *SHAPE, "user", "status") == [
+        ("twice", 2.0, 16, 90.0, "vc-a", "u1", "Pass"),
+        ("first", 0.0, 1, 1.0, "vc-a", "u1", "Pass"),
+    ]
+    assert trace.notes == (
+        "dropped 1 of 6 rows: no submission time",
+        "dropped 1 of 5 rows: never started",
+        "dropped 1 of 4 rows: still running when the log ends, or without an end",
+        "dropped 1 of 3 rows: no GPU asked for",
+        "set 1 durations of 0 s to 1 s",
+    )
+
+
+def test_helios_takes_gpu_jobs_that_ran(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.HELIOS)
+    assert columns(trace, *SHAPE, "user", "cpus", "status") == [
+        ("11", 10.0, 8, 3600.0, "vcA", "u1", 64.0, "COMPLETED"),
+        ("13", 0.0, 1, 1.0, "vcB", "u2", 4.0, "FAILED"),
+    ]
+    assert len(trace.notes) == 4
+
+
+def test_openb_pods_share_gpus_and_ask_for_types(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.OPENB)
+    names = (
+        "job_id",
+        "submit_seconds",
+        "gpus",
+        "gpu_milli",
+        "duration_seconds",
+        "cpus",
+        "constraint",
+        "status",
+    )
+    assert columns(trace, *names) == [
+        ("p0", 10.0, 1, 1000, 850.0, 12.0, "", "Running"),
+        ("p1", 0.0, 1, 460, 210.0, 6.0, "gpu_type=V100M16|V100M32", "Succeeded"),
+        ("p4", 30.0, 8, 1000, 1.0, 6.0, "gpu_type=T4", "Failed"),
+    ]
+    assert trace.jobs["memory_gb"].to_list() == [pytest.approx(17.179869184), None, pytest.approx(0.1048576)]
+
+
+def test_openb_nodes_become_a_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_text(samples.OPENB_NODES)
+    with pytest.raises(BadInput, match="muster convert"):
+        read_trace(path)
+    cluster = read_nodes(path)
+    assert cluster.name == "nodes"
+    assert [(node.name, node.gpus, node.gpu_type, node.cpus) for node in cluster.nodes] == [
+        ("n0", 2, "P100", 64.0),
+        ("n1", 8, "G2", 96.0),
+        ("n2", 2, "P100", 64.0),
+        ("n3", 0, "GPU", 94.0),
+    ]
+    assert cluster.nodes[0].memory_gb == pytest.approx(262_144 * 2**20 / 1e9)
+    assert cluster.nodes[0].type_name == cluster.nodes[2].type_name != cluster.nodes[1].type_name
+    path.write_text(samples.OPENB_NODES.replace("n1,96000", ",x").replace(",2,P100", ",61,P100"))
+    with pytest.raises(BadInput) as refused:
+        read_nodes(path)
+    assert [(problem.row, problem.column) for problem in refused.value.problems] == [
+        (2, "gpu"),
+        (3, "cpu_milli"),
+        (3, "sn"),
+        (4, "gpu"),
+    ]
+
+
+def test_sacct_text_takes_jobs_that_ran_on_gpus(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.SACCT)
+    assert columns(trace, *SHAPE, "user", "status", "cpus", "constraint") == [
+        ("100", 60.0, 4, 93_784.0, "lab", "u1", "COMPLETED", 8.0, "gpu_type=v100"),
+        ("101_3", 0.0, 2, 90.0, "lab", "u1", "CANCELLED", 2.0, ""),
+        ("104", 60.0, 2, 1.0, "other", "u2", "TIMEOUT", 8.0, ""),
+    ]
+    # 64 GiB; 4000 MiB; 8 GiB for each of 8 CPUs.
+    gib = 2**30 / 1e9
+    assert trace.jobs["memory_gb"].to_list() == pytest.approx([64 * gib, 4000 / 1024 * gib, 64 * gib])
+    assert trace.notes == (
+        "dropped 2 of 9 rows: steps of jobs",
+        "dropped 1 of 7 rows: no GPU asked for",
+        "dropped 1 of 6 rows: not finished when the log was written",
+        "dropped 1 of 5 rows: never started (cancelled while waiting)",
+        "dropped 1 of 4 rows: requeued: the last run counts",
+        "set 1 durations of 0 s to 1 s",
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "gpus", "memory_gb"),
+    [
+        # 17 to 20.02: GRES a node; memory a CPU (c) or a node (n).
+        ("ReqGRES|ReqMem|ReqCPUS|NNodes", "gpu:4|2Gc|8|2", 8, 16 * 2**30 / 1e9),
+        ("ReqGRES|ReqMem|ReqCPUS|NNodes", "gpu:v100:4|2Gn|8|2", 8, 4 * 2**30 / 1e9),
+        ("AllocGRES|ReqMem|ReqCPUS|NNodes", "gpu:v100:2,nvme:1|4000Mn|8|1", 2, 4000 * 2**20 / 1e9),
+        ("AllocGRES|ReqMem|ReqCPUS|NNodes", "gpu|0n|8|1", 1, None),
+        # Since 20.11 the whole job.
+        ("ReqTRES|ReqMem", "cpu=1,gres/gpu=3,node=2|4000M", 3, 4000 * 2**20 / 1e9),
+        (
+            "ReqTRES|AllocTRES",
+            "cpu=1,mem=1.50G|cpu=1,gres/gpu:a=1,gres/gpu:b=2,gres/gpumem=7,mem=3G",
+            3,
+            1.5 * 2**30 / 1e9,
+        ),
+        ("AllocTRES|NCPUS", "gres/gpu:a100_3g.20gb=1,gres/gpu=1,mem=1T|4", 1, 2**40 / 1e9),
+    ],
+)
+def test_sacct_resources_of_every_age(
+    tmp_path: Path, header: str, cells: str, gpus: int, memory_gb: float | None
+) -> None:
+    text = f"JobID|Submit|Elapsed|{header}\n7|2020-01-01T00:00:00|00:10:00|{cells}\n"
+    trace = read(tmp_path, text)
+    assert trace.jobs["gpus"].to_list() == [gpus]
+    assert trace.jobs["memory_gb"].to_list() == [None if memory_gb is None else pytest.approx(memory_gb)]
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "seconds"),
+    [
+        ("1-02:03:04", 93_784),
+        ("02:03:04", 7_384),
+        ("03:04", 184),
+        ("03:04.5", 184.5),
+        ("10-00:00:00", 864_000),
+        ("75", 75),
+    ],
+)
+def test_sacct_elapsed(tmp_path: Path, elapsed: str, seconds: float) -> None:
+    text = f"JobID|Submit|Elapsed|ReqTRES|\n7|2020-01-01T00:00:00|{elapsed}|gres/gpu=1|\n"
+    assert read(tmp_path, text).jobs["duration_seconds"].to_list() == [seconds]
+    with pytest.raises(BadInput, match="line 2, column elapsed: found 'soon'"):
+        read(tmp_path, text.replace(elapsed, "soon"))
+
+
+def test_sacct_without_elapsed_takes_start_and_end(tmp_path: Path) -> None:
+    text = "JOBID,SUBMIT,START,END,ALLOCTRES\n7,1700000000,1700000010,1700000070,gres/gpu=1\n"
+    assert columns(read(tmp_path, text), *SHAPE) == [("7", 0.0, 1, 60.0, "")]
+
+
+def test_sacct_json_of_old_and_new_versions(tmp_path: Path) -> None:
+    names = (*SHAPE, "user", "status", "cpus", "memory_gb", "constraint")
+    assert columns(read(tmp_path, samples.SACCT_JSON_OLD), *names) == [
+        ("1", 100.0, 4, 3600.0, "lab", "u1", "COMPLETED", 8.0, pytest.approx(65_536 * 2**20 / 1e9), ""),
+        ("3", 0.0, 2, 1.0, "lab", "u1", "FAILED", None, None, "gpu_type=a100"),
+    ]
+    assert columns(read(tmp_path, samples.SACCT_JSON_NEW), *names) == [
+        ("4_7", 100.0, 2, 60.0, "lab", "u1", "COMPLETED", None, None, "gpu_type=h100"),
+        ("7", 0.0, 1, 30.0, "lab", "u1", "TIMEOUT", None, None, ""),
+    ]
+
+
+def test_any_table_is_read_through_a_mapping(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.MAPPED, mapping=samples.MAPPING)
+    assert columns(trace, *SHAPE) == [("x", 10.0, 2, 100.0, "blue"), ("z", 7.0, 1, 1.0, "red")]
+    assert trace.notes == ("dropped 1 of 3 rows: no GPU asked for", "set 1 durations of 0 s to 1 s")
+    assert parse_mapping("submit=arrival_s, gpus = num_gpu") == {
+        "submit_seconds": "arrival_s",
+        "gpus": "num_gpu",
+    }
+
+
+def test_a_mapped_problem_names_the_column_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"line 2, column num_gpu: found '2\.5'"):
+        read(tmp_path, samples.MAPPED.replace("10;2;", "10;2.5;"), mapping=samples.MAPPING)
+    with pytest.raises(BadInput, match="column arrival_s: found 'soon'"):
+        read(tmp_path, samples.MAPPED.replace("10;2;", "soon;2;"), mapping=samples.MAPPING)
+    with pytest.raises(BadInput, match="column start: no such column to map submit_seconds to; found: name"):
+        read(tmp_path, samples.MAPPED, mapping={"submit": "start"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2024-03-31T23:59:00", "2024-04-01 00:00:30"),
+        ("2024-03-31T23:59:00Z", "2024-04-01T02:00:30+02:00"),
+        ("2024/03/31 23:59", "2024-03-31 18:30:30-0530"),
+        ("1711929540", "1711929630"),
+    ],
+)
+def test_mapped_dates_become_seconds_since_the_first(tmp_path: Path, first: str, second: str) -> None:
+    text = f"id,submit,gpus,duration,due\na,{second},1,5,{second}\nb,{first},1,5,\n"
+    mapping = {"id": "id", "submit": "submit", "duration": "duration", "deadline": "due"}
+    trace = read(tmp_path, text, mapping=mapping)
+    assert trace.jobs["submit_seconds"].to_list() == [90.0, 0.0]
+    assert trace.jobs["deadline_seconds"].to_list() == [90.0, None]
+    assert trace.notes == ("times are dates: 0 is the first submission",)
+
+
+@pytest.mark.parametrize("moment", ["2024-02-30 00:00:00", "2024-01-01 24:00:00", "2024-13-01", "yesterday"])
+def test_no_date_is_refused(tmp_path: Path, moment: str) -> None:
+    with pytest.raises(BadInput, match="line 3, column timestamp: found"):
+        read(tmp_path, samples.PHILLY_TENANTS.replace("2017-10-09 06:13:03", moment))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("submit", "pairs such as submit=arrival_s"),
+        ("submit=", "pairs such as"),
+        ("start=x", "is no column of a trace"),
+        ("submit=a,submit_seconds=b", "is mapped twice"),
+    ],
+)
+def test_a_mapping_that_says_nothing_is_refused(text: str, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        parse_mapping(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "told"),
+    [
+        (samples.HELIOS, {"kind": "philly"}, "this is not philly: needed are columns #job id"),
+        (
+            samples.HELIOS,
+            {"kind": "slurm"},
+            "one of auto, native, philly, helios, openb, sacct, csv is needed",
+        ),
+        (
+            samples.HELIOS,
+            {"kind": "helios", "mapping": {"gpus": "gpu_num"}},
+            "columns are mapped for csv only",
+        ),
+        (samples.SACCT_JSON_OLD, {"kind": "csv"}, "this is JSON"),
+        ("a,b\n1,2\n", {}, "no trace that is known here; found columns a, b"),
+        ("[]", {}, "no trace that is known here"),
+        ('{"jobs": [', {}, "line 1: this is not JSON"),
+        ("[" * 100_000, {}, "cannot be used|not JSON"),
+        ('{"jobs": []}', {}, "there is no job in it"),
+        ('{"jobs": [{"job_id": 1}, 5]}', {}, r"column jobs\[0\]: a job with job_id and time.submission"),
+        ('[{"jobid": 1, "attempts": 5}, 7]', {}, r"column \[0\].attempts: a list of attempts is needed"),
+        (samples.PHILLY_SIZES.replace("3600.0", "x"), {}, r"line 2, column duration \(sec\): found 'x'"),
+        (samples.PHILLY_SIZES.replace("3600.0", "-1"), {}, r"line 2, column duration \(sec\): found -1"),
+        (
+            samples.PHILLY_SIZES.replace("2,300.5", "0,300.5"),
+            {},
+            "line 4, column #job id: found '0'; is a second job",
+        ),
+        (
+            samples.PHILLY_LOG.replace(samples.DAY + "14:05:02", "noon"),
+            {},
+            "column submitted_time: found 'noon'",
+        ),
+        (samples.OPENB.replace(",6000,0,1,460", ",6000,0,2,460"), {}, "line 3, column gpu_milli: found 460"),
+        (
+            samples.HELIOS.replace("COMPLETED", "RUNNING").replace("FAILED", "RUNNING"),
+            {},
+            "no job in it: dropped",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told(tmp_path: Path, text: str, how: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        read(tmp_path, text, **how)
