@@ -7,6 +7,20 @@ from pathlib import Path
 
 import pytest
 
+import muster
+
+
+def pytest_configure() -> None:
+    """Drop compiled kernels that are older than some source file.
+
+    Numba recompiles a function when its own file changes, and not when a function that it calls does.
+    """
+    package = Path(muster.__file__).parent
+    newest = max(source.stat().st_mtime for source in package.rglob("*.py"))
+    for compiled in package.rglob("*.nb[ic]"):
+        if compiled.stat().st_mtime < newest:
+            compiled.unlink(missing_ok=True)
+
 
 @pytest.fixture(scope="session")
 def reference() -> Path:

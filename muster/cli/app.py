@@ -21,13 +21,13 @@ from muster.problems import BadInput
 
 COMMANDS = {
     "simulate": "Replay a trace on a cluster under one scheduler.",
-    "compare": "Replay a trace under several schedulers and set them side by side.",
+    "compare": "Replay a trace under several schedulers, side by side.",
     "generate": "Make a trace: Synergy's, one like Philly, a mixed one.",
-    "convert": "Turn a trace of Philly, Helios, Alibaba or Slurm into Muster's form.",
+    "convert": "Read a trace of Philly, Helios, Alibaba, Slurm; write ours.",
     "schedulers": "List the parts and presets that schedulers are made of.",
     "report": "Make a page with charts of what simulate or compare wrote.",
     "network": "Show how fast a model runs on each kind of placement.",
-    "size": "Find the best number of workers and parameter servers of a job.",
+    "size": "Find a job's best number of workers and servers.",
 }
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get("MUSTER_DEBUG"):
             traceback.print_exc()
         what = f"{type(error).__name__}: {error}"
-        return _told(as_json, FAILED, f"{what}\nThis is a fault of Muster; MUSTER_DEBUG=1 shows where it happened.")
+        return _told(as_json, FAILED, f"{what}\nMUSTER_DEBUG=1 shows where it happened.")
     if status == INTERRUPTED:
         return _told(as_json, INTERRUPTED, "interrupted; nothing was written")
     return status or OK
@@ -72,7 +72,9 @@ def _app(asked: str | None) -> typer.Typer:
     )
     app.callback()(_root)
     for name, sentence in COMMANDS.items():
-        command = getattr(importlib.import_module(f"muster.cli.{name}"), name) if name == asked else _not_asked
+        command = (
+            getattr(importlib.import_module(f"muster.cli.{name}"), name) if name == asked else _not_asked
+        )
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
@@ -81,7 +83,9 @@ def _app(asked: str | None) -> typer.Typer:
 
 
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
+    ] = False,
 ) -> None:
     if version:
         print(f"muster {muster.__version__}")
@@ -105,7 +109,9 @@ def _usage(error: typer.TyperException) -> str:
     """What is wrong with the command line, and where its help is."""
     context = getattr(error, "ctx", None)
     message = error.format_message()
-    return f"{message}\nMore: {context.command_path} --help" if context and "Usage:" not in message else message
+    return (
+        f"{message}\nMore: {context.command_path} --help" if context and "Usage:" not in message else message
+    )
 
 
 def _told(as_json: bool, status: int, message: str, **details: object) -> int:

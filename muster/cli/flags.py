@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast
 
@@ -11,18 +11,23 @@ import typer
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
+    from muster.schedulers.contract import Scheduler
     from muster.simulation import Failures, Options
 
 TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="CSV or Parquet; plain, gzip, xz or zst.")]
 ClusterName = Annotated[
     str,
-    typer.Option("--cluster", metavar="CLUSTER", help="synergy-16, philly, ..., 16x8gpu,24cpu,500gb, or a file."),
+    typer.Option(
+        "--cluster", metavar="CLUSTER", help="synergy-16, philly, ..., 16x8gpu,24cpu,500gb, or a file."
+    ),
 ]
 Round = Annotated[
-    str | None, typer.Option("--round", metavar="SECONDS", help="Decide at multiples of this; else at events.")
+    str | None,
+    typer.Option("--round", metavar="SECONDS", help="Decide at multiples of this; else at events."),
 ]
 RoundOrigin = Annotated[
-    str, typer.Option("--round-origin", metavar="ORIGIN", help="Where rounds start: first-arrival or SECONDS.")
+    str,
+    typer.Option("--round-origin", metavar="ORIGIN", help="Where rounds start: first-arrival or SECONDS."),
 ]
 RestartCost = Annotated[
     str, typer.Option("--restart-cost", metavar="SECONDS", help="Lost by a job at a stop, move or resize.")
@@ -37,7 +42,8 @@ ReleaseSeconds = Annotated[
     ),
 ]
 Measure = Annotated[
-    str | None, typer.Option("--measure", metavar="FIRST:LAST", help="Only these job ids count; run until done.")
+    str | None,
+    typer.Option("--measure", metavar="FIRST:LAST", help="Only these job ids count; run until done."),
 ]
 RulesName = Annotated[str, typer.Option("--rules", metavar="NAME", help="exact or synergy-published.")]
 Knowledge = Annotated[
@@ -131,6 +137,13 @@ def simulation_options(
     return options
 
 
+def scheduler_named(name: str, options: Options | None, settings: Mapping[str, str] | None) -> Scheduler:
+    """The scheduler of a name with what the rules impose on it and the user's settings."""
+    from muster.schedulers.catalogue import build
+
+    return build(name, {**(options.rules.settings if options else {}), **(settings or {})})
+
+
 def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
     """`key=value` as a mapping."""
     problems = []
@@ -171,7 +184,9 @@ def _origin(text: str) -> float | str:
 def _range(text: str) -> tuple[int, int]:
     first, colon, last = text.partition(":")
     if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
-        raise BadInput(Problem("--measure", "FIRST:LAST with two job ids is needed, as 4000:4999", found=text))
+        raise BadInput(
+            Problem("--measure", "FIRST:LAST with two job ids is needed, as 4000:4999", found=text)
+        )
     return int(first), int(last)
 
 

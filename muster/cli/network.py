@@ -95,7 +95,7 @@ def _most_gpus(wanted: int | None, cluster: Cluster) -> int:
 def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
     """The model and a sentence on where its numbers come from."""
     from muster.speed.network.layers import read_layers
-    from muster.speed.network.model_files import closest_names, find, network_models, read_model_file
+    from muster.speed.network.model_file import closest_names, find, network_models, read_model_file
     from muster.workload.models import shipped_models
 
     if layers is not None:
@@ -163,6 +163,8 @@ def _short(placement: str) -> str:
 
 
 def _duration(seconds: float) -> str:
+    if seconds == 0.0:
+        return "-"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -206,7 +208,12 @@ def _draw(rows: Sequence[Surveyed], title: str, path: Path) -> None:
         for field, heading, axis, scale in (
             ("iteration", f"Iteration, {unit}", alt.Axis(tickCount=5), alt.Scale(zero=True, nice=5)),
             ("efficiency", "Compute share of the iteration", alt.Axis(format="%"), alt.Scale(domain=[0, 1])),
-            ("all_reduce", f"All-reduce of all gradients, {unit}", alt.Axis(tickCount=5), alt.Scale(zero=True, nice=5)),
+            (
+                "all_reduce",
+                f"All-reduce of all gradients, {unit}",
+                alt.Axis(tickCount=5),
+                alt.Scale(zero=True, nice=5),
+            ),
         )
     ]
     spec = alt.hconcat(*panels, title=title, bounds="flush", spacing=50).to_dict() | {"config": config()}

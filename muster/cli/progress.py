@@ -14,11 +14,15 @@ Show = Callable[[str, "Progress"], None]
 """Called with the name of a run and how far it is."""
 
 
+def _show_nothing(_name: str, _progress: Progress) -> None:
+    """Where nobody watches."""
+
+
 @contextmanager
 def progress_bars(names: Sequence[str], jobs: int) -> Iterator[Show]:
     """A bar for each named run over so many jobs, on stderr, gone at the end."""
     if not sys.stderr.isatty():
-        yield lambda name, progress: None
+        yield _show_nothing
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -17,7 +17,9 @@ def simulate(
     scheduler: Annotated[
         str, typer.Option(metavar="NAME", help="ORDER+ALLOCATION+PLACEMENT, a preset, or file.py:Class.")
     ] = "fifo",
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the record is written.")] = Path("muster-run"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the record is written.")] = Path(
+        "muster-run"
+    ),
     overwrite: flags.Overwrite = False,
     round_seconds: flags.Round = None,
     round_origin: flags.RoundOrigin = "0",
@@ -37,13 +39,12 @@ def simulate(
 ) -> None:
     """Replay a trace on a cluster under one scheduler.
 
-    Example: muster simulate trace.csv --cluster 16x8gpu --scheduler las --round 300 --out las
+    Example: muster simulate trace.csv --cluster 16x8gpu --scheduler las
     """
     from muster.cli.progress import progress_bars
     from muster.cli.runs import as_json_text, known_models, write_run
     from muster.cluster.shipped import parse_cluster
     from muster.files import write_folder_aside
-    from muster.schedulers.catalogue import build
     from muster.simulation import simulate as run_simulation
     from muster.workload.trace import read_trace
 
@@ -67,7 +68,7 @@ def simulate(
     chosen = told.of(flags.parse_settings, settings or [])
     known = told.of(known_models, models)
     jobs = told.of(read_trace, trace, models=known)
-    policy = told.of(build, scheduler, {**(options.rules.settings if options else {}), **(chosen or {})})
+    policy = told.of(flags.scheduler_named, scheduler, options, chosen)
     told.settle()
     for note in jobs.notes:
         print(f"{trace}: {note}", file=sys.stderr)

@@ -26,7 +26,7 @@ def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:
         charts += [gpu_use_chart(runs), queue_chart(runs)]
     if any(run.jct_by_size for run in runs):
         title = "Mean completion time by job size"
-        note = "Bars end at the mean over the measured jobs that asked for that many GPUs."
+        note = "Means over the measured jobs that completed."
         charts.append(
             means_chart("jct-by-size", title, note, [(run.name, run.jct_by_size) for run in runs], SIZE_NAMES)
         )

@@ -124,7 +124,7 @@ def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
         )
         return panels(panel, rows, "run", domain, columns=1)
 
-    note = "The share of all GPUs that jobs hold, busy or not; with the mean beside each name."
+    note = "GPUs that jobs hold, busy or not; beside each name the mean."
     return Chart("gpu-use", "GPUs in use", note, HALF if len(runs) <= FEW_RUNS else FULL, draw)
 
 

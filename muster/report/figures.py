@@ -58,7 +58,7 @@ FIGURES: Sequence[Figure] = (
     Figure("fragmentation", "Fragmen\u00adtation", "", "frag-\nments", words.percent),
     Figure("preemptions", "Preemp\u00adtions", "", "preemp-\ntions", words.number, better=0),
     Figure("fairness.rho_mean", "Unfairness ρ", "mean", "ρ\nmean", words.number),
-    Figure("fairness.rho_max", "Unfairness ρ", "worst job", "ρ\nmax", words.number),
+    Figure("fairness.rho_max", "Unfairness ρ", "worst", "ρ\nmax", words.number),
 )
 TENANT_FIGURE = Figure("fairness.jain", "Fairness", "tenants", "Jain", words.number, better=1)
 TERMINAL_PATHS = (

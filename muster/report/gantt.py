@@ -115,7 +115,7 @@ def gantt_chart(name: str, run: RunSeries, gantt: pl.DataFrame) -> Chart:
 
     def draw(room: Room) -> alt.TopLevelMixin:
         height = min(GREATEST_HEIGHT, max(14 * len(node_names), 9 * lanes))
-        shades = [SIZES[round(i * (len(SIZES) - 1) / max(1, len(sizes) - 1))] for i in range(len(sizes))]
+        shades = [SIZES[int((i + 0.5) * len(SIZES) / len(sizes))] for i in range(len(sizes))]
         axis = alt.Axis(
             title=None,
             values=middles,
@@ -150,5 +150,5 @@ def gantt_chart(name: str, run: RunSeries, gantt: pl.DataFrame) -> Chart:
         return fitted(boxes + rules, room, height)
 
     title = f"Nodes over time, {run.name}"
-    note = "A lane is a GPU; a bar is a job, darker the more GPUs it asked for."
+    note = "A lane is a GPU, a bar a job, its shade how many GPUs it asked for."
     return Chart(name, title, note, FULL, draw, detail=True)

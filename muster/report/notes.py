@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 # Settings of run.json that are flags of the command line.
-FLAGS = {"round_seconds": "--round", "restart_cost_seconds": "--restart-cost", "measure": "--measure"}
+FLAGS = {
+    "round_seconds": "--round",
+    "round_origin": "--round-origin",
+    "restart_cost_seconds": "--restart-cost",
+    "resize_restarts": "--resize-restarts",
+    "release_seconds_per_gpu": "--release-seconds-per-gpu",
+    "measure": "--measure",
+    "failures": "--failures",
+    "checkpoint_seconds": "--checkpoint",
+    "skip_impossible": "--skip-impossible",
+}
 
 
 def notes(
@@ -38,36 +48,71 @@ def notes(
 def command(runs: Sequence[Mapping[str, Any]]) -> str:
     """The command that makes these runs again, from the inputs and settings of the first; a flag a line."""
     first = runs[0]
-    flags = [("--cluster", first["cluster"]["name"])]
-    flags += [("--scheduler", run["scheduler"]["name"]) for run in runs]
+    flags = [("--cluster", str(first["cluster"]["name"]))]
+    flags += [("--scheduler", str(run["scheduler"]["name"])) for run in runs]
     settings = first.get("settings") or {}
-    flags += [(flag, settings[name]) for name, flag in FLAGS.items() if settings.get(name) is not None]
-    flags += [("--rules", first["rules"].get("name", "exact")), ("--knowledge", first["knowledge"])]
-    flags.append(("--seed", first.get("seed", 0)))
-    if len(runs) == 1:
-        own = first["scheduler"].get("settings") or {}
-        flags += [("--set", f"{name}={_as_typed(value)}") for name, value in own.items()]
+    flags += [(flag, _flag_value(settings[name])) for name, flag in FLAGS.items() if settings.get(name)]
+    flags += [("--rules", str(first["rules"].get("name", "exact"))), ("--knowledge", str(first["knowledge"]))]
+    flags.append(("--seed", str(first.get("seed", 0))))
+    of_runs = [dict(_scheduler_settings(run)) for run in runs]
+    shared = [item for item in of_runs[0].items() if all(item in own.items() for own in of_runs)]
+    flags += [("--set", f"{name}={value}") for name, value in shared]
     flags.append(("--out", "out"))
     verb = "compare" if len(runs) > 1 else "simulate"
     lines = [shlex.join(["muster", verb, str(first["trace"]["source"])])]
-    lines += [shlex.join([flag, _as_typed(value)]) for flag, value in flags]
+    lines += [shlex.join([flag, value] if value else [flag]) for flag, value in flags]
     return " \\\n  ".join(lines)
 
 
 def provenance(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What made one run, as pairs of a name and a value."""
-    scheduler = run["scheduler"]
-    pairs = [("scheduler", str(scheduler["name"]))]
-    pairs += [(str(key), _as_typed(value)) for key, value in (scheduler.get("settings") or {}).items()]
-    pairs += [
-        (str(key).replace("_", " "), _as_typed(value))
-        for key, value in (run.get("settings") or {}).items()
-        if value is not None
+    settings = run.get("settings") or {}
+    return [
+        ("scheduler", str(run["scheduler"]["name"])),
+        *_scheduler_settings(run),
+        *((str(name).replace("_", " "), _typed(value)) for name, value in settings.items() if _is_set(value)),
+        ("seed", str(run.get("seed", 0))),
+        ("trace", str(run["trace"]["source"])),
+        ("SHA-256 of the trace", str(run["trace"].get("sha256") or "not recorded")),
+        ("muster", str(run.get("muster_version") or "unknown version")),
     ]
-    pairs.append(("seed", str(run.get("seed", 0))))
-    pairs.append(("trace", str(run["trace"].get("sha256") or "no checksum")))
-    pairs.append(("muster", str(run.get("muster_version") or "unknown version")))
-    return pairs
+
+
+def _scheduler_settings(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The scheduler's settings as `--set` takes them; those of a part as `PART.SETTING`."""
+    leaves: list[tuple[str, Any]] = []
+    for name, value in (run["scheduler"].get("settings") or {}).items():
+        if isinstance(value, Mapping):
+            leaves += [(f"{name}.{inner}", setting) for inner, setting in value.items()]
+        else:
+            leaves.append((str(name), value))
+    return [(name, _typed(value)) for name, value in leaves if _is_set(value)]
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None and value not in ([], {}, "")
+
+
+def _typed(value: Any) -> str:
+    """A value as it is typed on the command line: `300`, `true`, `1,2`, `a:1,b:2`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{_typed(inner)}" for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(_typed, value))
+    return str(value)
+
+
+def _flag_value(value: Any) -> str:
+    """As a flag of the run takes it: two values joined by a colon, nothing where the flag alone says it."""
+    if isinstance(value, Mapping):
+        return _flag_value(list(value.values()))
+    if isinstance(value, list | tuple):
+        return ":".join(map(_typed, value))
+    return "" if value is True else _typed(value)
 
 
 def _trace_notes(runs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -75,7 +120,11 @@ def _trace_notes(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _rules(rules: Mapping[str, Any]) -> str:
-    details = [f"{str(key).replace('_', ' ')}: {value}" for key, value in rules.items() if key != "name"]
+    details = [
+        f"{str(key).replace('_', ' ')}: {str(value).rstrip('.')}"
+        for key, value in rules.items()
+        if key != "name"
+    ]
     return "; ".join([str(rules.get("name", "unnamed")), *details])
 
 
@@ -88,10 +137,3 @@ def _shared(subject: str, names: Sequence[str], texts: Sequence[str]) -> list[st
 
 def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
-
-
-def _as_typed(value: Any) -> str:
-    """As it is typed on the command line: 300.0 is 300."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from muster.files import write_aside, write_folder_aside
 from muster.problems import BadInput, Problem
 from muster.report import words
 from muster.report.charts import charts_of
@@ -42,11 +43,13 @@ def write_report(folder: Path) -> Path:
     runs, common = _read(folder)
     charts = charts_of([run.series for run in runs])
     page = folder / "report.html"
-    try:
-        _write_charts(folder / "charts", charts)
-        page.write_text(_page(runs, common, charts), encoding="utf-8")
-    except OSError as error:
-        raise BadInput(Problem(str(folder), f"the report cannot be written here ({error})")) from error
+    with write_folder_aside(folder / "charts", overwrite=True) as pictures:
+        for chart in charts:
+            svg = svg_of(chart.spec(chart.wide, titled=True), chart.name)
+            (pictures / f"{chart.name}.svg").write_text(svg, encoding="utf-8")
+            (pictures / f"{chart.name}.png").write_bytes(png_of(svg))
+    with write_aside(page) as aside:
+        aside.write_text(_page(runs, common, charts), encoding="utf-8")
     return page
 
 
@@ -75,16 +78,6 @@ def _read(folder: Path) -> tuple[list[Shown], str]:
     return renamed, common
 
 
-def _write_charts(folder: Path, charts: Sequence[Chart]) -> None:
-    folder.mkdir(exist_ok=True)
-    for old in (*folder.glob("*.svg"), *folder.glob("*.png")):
-        old.unlink()
-    for chart in charts:
-        svg = svg_of(chart.spec(chart.wide, titled=True), chart.name)
-        (folder / f"{chart.name}.svg").write_text(svg, encoding="utf-8")
-        (folder / f"{chart.name}.png").write_bytes(png_of(svg))
-
-
 def _page(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> str:
     names = [run.name for run in runs]
     summaries = [run.summary for run in runs]
@@ -98,7 +91,7 @@ def _page(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> str:
         undefined=jinja2.StrictUndefined,
     )
     return environment.get_template("report.html.j2").render(
-        summary=summaries[0],
+        title=f"{PurePath(summaries[0]['trace']).name} on {summaries[0]['cluster']}",
         headline=_headline(runs),
         names=names,
         common=common,
@@ -207,5 +200,5 @@ def _reasons(runs: Sequence[Shown]) -> list[dict[str, Any]]:
             {"time": words.duration(total["seconds"]), "jobs": f"{words.number(total['jobs'])} jobs"}
             for total in totals
         ]
-        rows.append({"reason": code.replace("_", " "), "cells": cells})
+        rows.append({"reason": code.replace("_", " ").replace("gpus", "GPUs"), "cells": cells})
     return rows

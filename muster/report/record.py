@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from muster.files import read_text
 from muster.problems import BadInput, Problem
 from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
 
@@ -122,15 +123,9 @@ def _read_table(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(
-            Problem(str(path), "this file of the record is missing; run the command again")
-        ) from None
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        raise BadInput(Problem(str(path), f"not valid JSON ({error.msg})", row=error.lineno)) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(Problem(str(path), f"cannot be read ({error})")) from error
+        raise BadInput(Problem(str(path), f"not valid JSON ({error.msg})", row=error.lineno)) from None
 
 
 def _problems_of_run(run: Any, path: Path) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from rich.text import Text
 
 from muster.report.figures import FIGURES, TERMINAL_PATHS, column
 from muster.report.words import short_names
+
+NAME_COLUMNS = 22
+"""What the figures leave of 80 columns."""
 
 
 def comparison_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
@@ -27,9 +31,19 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
         for cell in (cells_of_figure[index] for cells_of_figure in columns):
             text = Text(cell.text, style="bold" if cell.best else "")
             cells.append(text.append(f"\n{cell.ratio}", style="dim not bold") if cell.ratio else text)
-        table.add_row(Text(name), *cells)
+        table.add_row(Text(_folded(name)), *cells)
     table.caption = Text("\n".join(_remarks(summaries, names, common)), style="dim")
     return table
+
+
+def _folded(name: str) -> str:
+    """A long name in several lines, broken behind a `+` where it has one."""
+    lines = [""]
+    for part in re.findall(r"[^+]*\+?", name):
+        if len(lines[-1] + part) > NAME_COLUMNS and lines[-1]:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _remarks(summaries: Sequence[Mapping[str, Any]], names: Sequence[str], common: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, WHOLE
+from muster.cluster.books import GPU
 from muster.cluster.ledger import Draft
 from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
 from muster.schedulers.parts import Allocation, Allotment, Order, Part, Placement, Selection, settings_of
@@ -37,10 +37,8 @@ class RungsAndRule(Allotment):
         books = draft.ledger.reserve(view.cluster.total_gpus + len(jobs), 3 * len(jobs))
         serve(
             books,
+            view.table.asked,
             jobs.index,
-            jobs.gpus,
-            jobs.gpu_milli,
-            jobs.constraint,
             view.table.node_allowed,
             ranked,
             chosen,
@@ -101,14 +99,22 @@ class Composed:
         waiting = view.jobs.waiting
         if not waiting.any():
             return plan, state
-        keys, memory = self.order.keys(view, state["order"])
+        candidates = None if self.preemptive else np.flatnonzero(waiting)
+        if candidates is not None and type(self.order).keys is Order.keys:
+            # A key goes by the job's own columns: those of running jobs are of no use here.
+            keys, memory = self.order.key(view.jobs.at(candidates)), state["order"]
+        else:
+            keys, memory = self.order.keys(view, state["order"])
+            if candidates is not None:
+                keys = keys[candidates]
         promoted = state["promoted"]
-        ranked = _ranked(keys, np.isin(view.jobs.index, promoted) if promoted else None)
+        if candidates is None:
+            ranked = _ranked(keys, view.jobs.index, promoted)
+        else:
+            ranked = candidates[_ranked(keys, view.jobs.index[candidates], promoted)]
         if isfinite(self.promote_after_seconds):
             overdue = waiting & (view.now - view.jobs.last_stop > self.promote_after_seconds)
             promoted = tuple(sorted({*promoted, *view.jobs.index[overdue].tolist()}))
-        if not self.preemptive:
-            ranked = ranked[waiting[ranked]]
         self._serve(view, plan, ranked)
         still_waiting = np.flatnonzero(codes != PLACED)
         if len(still_waiting):
@@ -119,7 +125,7 @@ class Composed:
     def _serve(self, view: View, plan: Plan, ranked: Ints) -> None:
         """Write the draft and the reasons."""
         jobs, codes = view.jobs, plan.reasons
-        pinned = _pinned(view) if self.preemptive or self.selections else np.ones(len(jobs), np.bool_)
+        pinned = _pinned(view)
         for selection in self.selections:
             ranking = selection.select(view, ranked, pinned)
             ranked = ranking.ranked
@@ -129,11 +135,9 @@ class Composed:
                 plan.draft.release(job)
         chosen = np.ones(len(jobs), np.bool_)
         if self.preemptive:
-            held = (jobs.held_gpus * MICRO).astype(np.int64)
-            held[codes != PLACED] = 0
-            demand = np.where(held > 0, held, jobs.gpus * jobs.gpu_milli * (MICRO // WHOLE))
-            budget = int(view.ledger.books.totals[0]) + int(held.sum())
-            count_walk(demand, pinned & (held > 0), ranked, budget, self.strict, chosen)
+            asked, facts = view.table.asked, view.table.facts
+            free = view.ledger.books.totals[GPU]
+            count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
         self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
 
     def _promise(self, view: View, plan: Plan, keys: Floats, waiting: Ints) -> None:
@@ -146,10 +150,9 @@ class Composed:
         next_quantum = overtaken = inf
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)
-            min_runtime = jobs.min_runtime[running]
-            if min_runtime.any():
-                started = np.where(np.isnan(jobs.last_start), now, jobs.last_start)[running]
-                may_stop = started + min_runtime
+            if view.table.some_pinned:
+                started = np.where(np.isnan(jobs.last_start), now, jobs.last_start)
+                may_stop = (started + jobs.min_runtime)[running]
                 timers = min(timers, float(may_stop[may_stop > now].min(initial=inf)))
             overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
             quantum = self.order.quantum()
@@ -162,15 +165,17 @@ class Composed:
 def _pinned(view: View) -> Bools:
     """Running jobs that may not be stopped now: their owner forbids it, or they have not run their minimum."""
     jobs = view.jobs
+    if not view.table.some_pinned:
+        return np.zeros(len(jobs), np.bool_)
     young = view.now - jobs.last_start < jobs.min_runtime
     pinned: Bools = jobs.running & (young | ~jobs.preemptible)
     return pinned
 
 
-def _ranked(keys: Floats | Ints, promoted: Bools | None) -> Ints:
+def _ranked(keys: Floats | Ints, index: Ints, promoted: tuple[int, ...]) -> Ints:
     """Positions by (promoted first, key, arrival)."""
-    if promoted is not None:
-        return np.lexsort((keys, ~promoted))
+    if promoted:
+        return np.lexsort((keys, ~np.isin(index, promoted)))
     if len(keys) < 2 or (keys[:-1] <= keys[1:]).all():
         return np.arange(len(keys))
     return np.argsort(keys, kind="stable")

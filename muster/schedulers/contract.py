@@ -15,7 +15,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import WHOLE, Bools, Floats, Ints, Rows
 from muster.cluster.ledger import Draft, Ledger
-from muster.workload.jobs import RUNNING, WAITING, JobTable
+from muster.workload.jobs import RUNNING, WAITING, JobTable, left_now, service_now, work_now
 
 State = Any
 """What a scheduler has learned: any serialisable value, replaced and never changed in place."""
@@ -56,13 +56,9 @@ class Jobs:
         """Number of jobs."""
         return len(self.index)
 
-    def where(self, mask: Bools) -> Jobs:
-        """Only the jobs of a mask."""
+    def at(self, mask: Bools | Ints) -> Jobs:
+        """Only the jobs of a mask, or at these positions."""
         return Jobs(self._table, self.index[mask], self._now)
-
-    def _since_settled(self, facts: Rows) -> Floats:
-        since: Floats = np.where(facts["state"] == RUNNING, self._now - facts["settled"], 0.0)
-        return since
 
     @property
     def arrival(self) -> Floats:
@@ -165,22 +161,20 @@ class Jobs:
     @property
     def attained_service(self) -> Floats:
         """GPU-seconds so far, to the millionth."""
-        facts = self._table.facts[self.index]
-        return np.round(facts["attained"] + facts["held"] * self._since_settled(facts), 6)
+        return service_now(self._table.facts, self.index, self._now)
 
     @property
     def run_seconds(self) -> Floats:
         """Seconds with an allocation so far."""
-        facts = self._table.facts[self.index]
-        run: Floats = facts["run"] + self._since_settled(facts)
+        facts = self._table.facts
+        since = np.where(self.running, self._now - facts["settled"][self.index], 0.0)
+        run: Floats = facts["run"][self.index] + since
         return run
 
     @property
     def work_done(self) -> Floats:
         """Iterations so far, to the millionth."""
-        facts = self._table.facts[self.index]
-        productive = np.minimum(self._since_settled(facts), np.maximum(self._now - facts["resumes"], 0.0))
-        return np.round(facts["done"] + facts["rate"] * productive, 6)
+        return work_now(self._table.facts, self.index, self._now)
 
     @property
     def last_start(self) -> Floats:
@@ -208,10 +202,12 @@ class Jobs:
     @property
     def estimated_remaining(self) -> Floats:
         """Belief: seconds of the work left at the reference; NaN where nothing is known."""
-        asked = self._table.asked
-        seconds: Floats = asked["ideal"][self.index] / asked["iterations"][self.index]
-        left: Floats = np.maximum(asked["believed"][self.index] - self.work_done, 0.0)
-        return left * seconds
+        return left_now(self._table.asked, self._table.facts, self.index, self._now)
+
+    @property
+    def durations_known(self) -> bool:
+        """Whether there is a belief about every job's work."""
+        return not np.isnan(self._table.asked["believed"][self.index]).any()
 
 
 @dataclass(slots=True)

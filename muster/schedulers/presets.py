@@ -20,7 +20,7 @@ PRESETS = {
         Preset(
             "yarn-cs",
             "fifo-strict+proportional+consolidate",
-            "YARN's capacity scheduler as the papers compare with it: the head of the line blocks, gangs stay together.",
+            "YARN's capacity scheduler, the papers' baseline: the head of the line blocks, gangs stay together.",
         ),
         Preset(
             "fjf",

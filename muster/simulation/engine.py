@@ -85,6 +85,8 @@ class Engine:
         self._held_count = 0
         self._explained = np.zeros(1024, EXPLAINED)
         self._explained_count = 0
+        self._counts = np.zeros(6, np.int64)
+        self._ending = np.zeros(0, np.int64)
         self._releases: list[tuple[float, int]] = []
         self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed)
         self._laws = np.zeros(1, LAWS)
@@ -291,7 +293,7 @@ class Engine:
                 counts,
             )
             self._filled(counts, releases, now)
-            if self._turns or (books.devices["group"] >= 0).any():
+            if self._turns or counts[keep.IN_TURNS]:
                 self._refresh_turns(now)
             started, stopped, changed = counts[:3].tolist()
             if started or stopped or changed:
@@ -334,13 +336,17 @@ class Engine:
         at_most = int(self.ledger.books.totals[b.ROWS_USED])
         if self._held_count + at_most > len(self._held):
             self._held = _grown(self._held, self._held_count + at_most)
-        counts = np.zeros(5, np.int64)
+        counts = self._counts
+        counts[:] = 0
         counts[keep.HELD_ROWS] = self._held_count
-        delayed = self.ledger.books.totals[b.DELAYED]
-        return counts, np.zeros(self._active_count if delayed else 0, np.int64)
+        if self._options.release_seconds_per_gpu and len(self._ending) < self._active_count:
+            self._ending = np.zeros(2 * self._active_count, np.int64)
+        return counts, self._ending
 
     def _filled(self, counts: Ints, releases: Ints, now: float) -> None:
         self._held_count = int(counts[keep.HELD_ROWS])
+        if not counts[keep.RELEASES]:
+            return
         for chain in releases[: counts[keep.RELEASES]].tolist():
             gpus = sum(share.gpus for share in self.ledger.shares(chain))
             heapq.heappush(self._releases, (now + gpus * self._options.release_seconds_per_gpu, chain))

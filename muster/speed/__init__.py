@@ -1,9 +1,9 @@
 """How fast a job goes on what it was given: everything that predicts a throughput, and nothing else.
 
-Small models, each returning stage seconds an iteration, so that a step is
-`max(input, compute + communication + update)`:
+Small models, each returning stage seconds an iteration; `muster.speed.rates` composes them
+(`max(input, compute + communication + update)`). The input stage:
 
 - `muster.speed.input_pipeline`: CPU cores, memory cache and storage; compiled, for the hot path.
-- `muster.speed.input_analytic`: the same stage from a handful of parameters, fitted to measured points.
+- `muster.speed.input_analytic`: the same from a handful of parameters, fitted to measured points.
 - `muster.speed.knee`: the smallest demand that reaches a model's best speed.
 """

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
-from numpy.polynomial import Polynomial
+import numpy.typing as npt
 
 from muster.workload.models import Model
 
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 _ROUNDING = 1e-9
 """Amounts and speeds this close, relatively, are the same."""
 
@@ -91,7 +93,7 @@ class _Surface:
         self._least_memory = min(limits.most_memory_gb, model.memory_gb_per_gpu[0])
         self.best_speed = self.speed(most_cpus, self._most_memory)
 
-    def _seconds_by_column(self, cpus: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _seconds_by_column(self, cpus: float) -> FloatArray:
         """1 / speed at each memory point: speed is linear in CPUs, from 0 on below the first point."""
         low = min(1.0, cpus / self._cpus[0])
         return np.array([1 / (low * np.interp(cpus, self._cpus, column)) for column in self._speed.T])
@@ -122,23 +124,44 @@ class _Surface:
         """
         yield from self._knots
         for low, high in pairwise(self._knots):
-            for root in np.concatenate(
-                [curve.roots() for curve in self._curves(low, high, seconds, limits)]
-            ).real:
-                if low * (1 + _ROUNDING) < root < high * (1 - _ROUNDING):
-                    yield float(root)
+            roots = self._roots(low, high, seconds, limits)
+            inside = (roots > low * (1 + _ROUNDING)) & (roots < high * (1 - _ROUNDING))
+            yield from map(float, roots[inside])
 
-    def _curves(self, low: float, high: float, seconds: float, limits: ServerLimits) -> Iterator[Polynomial]:
-        """Polynomials in CPUs between two knots whose roots are those places (other roots do no harm)."""
+    def _roots(self, low: float, high: float, seconds: float, limits: ServerLimits) -> FloatArray:
+        """Those places between two knots, and others that do no harm, as roots of polynomials in CPUs x.
+
+        With speeds v = a + b x at the memory point before and w = c + d x at the one after, the share of the
+        way between them that is needed is w (1 - seconds v) / (w - v).
+        """
         at_low, at_high = 1 / self._seconds_by_column(low), 1 / self._seconds_by_column(high)
         slopes = (at_high - at_low) / (high - low)
-        lines = [Polynomial([at - slope * low, slope]) for at, slope in zip(at_low, slopes, strict=True)]
-        for line in lines:
-            yield 1 - seconds * line
-        for column, (slow, fast) in enumerate(pairwise(lines)):
-            # The share of the way to the next memory point that is needed is above / below.
-            above, below = fast * (1 - seconds * slow), fast - slow
-            width = self._memory[column + 1] - self._memory[column]
-            yield above - (self._most_memory - self._memory[column]) / width * below
-            exchange = limits.share_memory_gb / (limits.share_cpus * width)
-            yield above.deriv() * below - above * below.deriv() + exchange * below * below
+        starts = at_low - slopes * low
+        a, b, c, d = starts[:-1], slopes[:-1], starts[1:], slopes[1:]
+        above = (c * (1 - seconds * a), d * (1 - seconds * a) - c * seconds * b, -d * seconds * b)
+        below = (c - a, d - b)
+        width = np.diff(self._memory)
+        most_share = (self._most_memory - self._memory[:-1]) / width
+        exchange = limits.share_memory_gb / (limits.share_cpus * width)
+        return np.concatenate(
+            [
+                # The speed wanted is reached at a memory point, or with the most memory.
+                _quadratic_roots(1 - seconds * starts, -seconds * slopes, np.zeros_like(slopes)),
+                _quadratic_roots(
+                    above[0] - most_share * below[0], above[1] - most_share * below[1], above[2]
+                ),
+                # above' below - above below' + exchange below^2 = 0: the cost's slope is 0.
+                _quadratic_roots(
+                    above[1] * below[0] - above[0] * below[1] + exchange * below[0] ** 2,
+                    2 * below[0] * (above[2] + exchange * below[1]),
+                    below[1] * (above[2] + exchange * below[1]),
+                ),
+            ]
+        )
+
+
+def _quadratic_roots(constant: FloatArray, linear: FloatArray, square: FloatArray) -> FloatArray:
+    """Roots of each polynomial; where there are fewer, a number that means nothing, none or infinity."""
+    sum_of_two = linear + np.copysign(np.sqrt(np.maximum(linear**2 - 4 * constant * square, 0)), linear)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.concatenate([-sum_of_two / (2 * square), -2 * constant / sum_of_two])

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numba import njit
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, WHOLE
+from muster.cluster.books import MICRO, WHOLE, Bools, Floats, Ints, Rows
 from muster.problems import BadInput, Problem
 from muster.workload.models import Model
 from muster.workload.trace import Trace
@@ -81,8 +82,8 @@ FACTS = np.dtype(
 class JobTable:
     """All jobs of a workload, by arrival."""
 
-    asked: NDArray[np.void]
-    facts: NDArray[np.void]
+    asked: Rows
+    facts: Rows
     ids: pl.Series
     model_names: tuple[str, ...]
     """By `asked.model`."""
@@ -90,12 +91,17 @@ class JobTable:
     """Likewise; None where the model is unknown and the job insensitive."""
     tenants: tuple[str, ...]
     users: tuple[str, ...]
-    node_allowed: NDArray[np.bool_]
+    node_allowed: Bools
     """By `asked.constraint` and node; row 0 is no constraint."""
 
     def __len__(self) -> int:
         """Number of jobs."""
         return len(self.asked)
+
+    @cached_property
+    def some_pinned(self) -> bool:
+        """Whether there are jobs that may not be stopped at any time."""
+        return bool(self.asked["min_runtime"].any() or not self.asked["preemptible"].all())
 
 
 def job_table(
@@ -148,13 +154,49 @@ def job_table(
     )
 
 
-def requested_gpus(asked: NDArray[np.void]) -> NDArray[np.float64]:
+def requested_gpus(asked: Rows) -> Floats:
     """GPUs that each job asks for, a share of one below 1."""
-    gpus: NDArray[np.float64] = asked["gpus"] * (asked["milli"] / WHOLE)
+    gpus: Floats = asked["gpus"] * (asked["milli"] / WHOLE)
     return gpus
 
 
-def _numbered(names: pl.Series, first: str | None = None) -> tuple[list[str], NDArray[np.int64]]:
+@njit(cache=True)
+def service_now(facts: Rows, index: Ints, now: float) -> Floats:
+    """GPU-seconds that each job has attained by now, to the millionth."""
+    service = np.empty(len(index))
+    for at in range(len(index)):
+        fact = facts[index[at]]
+        service[at] = fact["attained"]
+        if fact["state"] == RUNNING:
+            service[at] += fact["held"] * (now - fact["settled"])
+    return np.round(service, 6)
+
+
+@njit(cache=True)
+def work_now(facts: Rows, index: Ints, now: float) -> Floats:
+    """Iterations that each job has done by now, to the millionth."""
+    work = np.empty(len(index))
+    for at in range(len(index)):
+        fact = facts[index[at]]
+        work[at] = fact["done"]
+        if fact["state"] == RUNNING:
+            work[at] += fact["rate"] * max(now - max(fact["settled"], fact["resumes"]), 0.0)
+    return np.round(work, 6)
+
+
+@njit(cache=True)
+def left_now(asked: Rows, facts: Rows, index: Ints, now: float) -> Floats:
+    """Seconds of work that each job is believed to have left at the reference; NaN where nothing is known."""
+    left = work_now(facts, index, now)
+    for at in range(len(index)):
+        ask = asked[index[at]]
+        left[at] = max(ask["believed"] - left[at], 0.0) * (ask["ideal"] / ask["iterations"])
+        if np.isnan(ask["believed"]):
+            left[at] = np.nan
+    return left
+
+
+def _numbered(names: pl.Series, first: str | None = None) -> tuple[list[str], Ints]:
     """The distinct names, in order of appearance (`first` before them), and each row's number among them."""
     distinct = names.unique(maintain_order=True).to_list()
     if first is not None:

@@ -64,7 +64,7 @@ LAWS = np.dtype(
 )
 """How a world charges restarts and counts progress; an array of one record."""
 
-STARTED, STOPPED, CHANGED, HELD_ROWS, RELEASES = 0, 1, 2, 3, 4
+STARTED, STOPPED, CHANGED, HELD_ROWS, RELEASES, IN_TURNS = 0, 1, 2, 3, 4, 5
 """Places in the counts that `apply_draft` and `complete_due` answer with."""
 
 
@@ -170,7 +170,7 @@ def apply_draft(
     """Make what a draft left in the ledger true: keep, stop, start, move, resize.
 
     `before` is scratch, a place a job, all -2. `held` gets the stretches that end; `releases` the chains that are
-    still releasing; `counts` how many of each.
+    still releasing; `counts` how many of each, and whether any job takes turns with others.
     """
     entries = books.totals[ENTRIES]
     for at in range(entries):
@@ -205,6 +205,8 @@ def apply_draft(
             row = new
             while row >= 0:
                 books.rows[row]["since"] = now
+                if books.rows[row]["group"] >= 0:
+                    counts[IN_TURNS] = 1
                 row = books.rows[row]["next"]
             fact["settled"] = now
             if old < 0:

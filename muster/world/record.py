@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +107,8 @@ def decisions_frame(rows: list[tuple[float, ...]]) -> pl.DataFrame:
 
 def reasons_frame(explained: NDArray[np.void], table: JobTable) -> pl.DataFrame:
     """The table of why jobs waited, a row a stretch of time with one reason."""
-    said = [
-        reason(code).to_json(a, b)
-        for code, a, b in zip(*(explained[key].tolist() for key in ("code", "a", "b")), strict=True)
-    ]
+    in_words = cache(lambda code, a, b: reason(code).to_json(a, b))
+    said = list(map(in_words, *(explained[key].tolist() for key in ("code", "a", "b"))))
     names = [reason(code).name for code in explained["code"].tolist()]
     frame = pl.DataFrame(
         {

@@ -27,7 +27,9 @@ ORDERS: Mapping[str, Callable[[Job], float]] = {
 PREEMPTIVE = {"las"}
 
 
-def run_record(nodes: int, gpus_per_node: int, name: str = "fifo+proportional+pack", **more: Any) -> dict[str, Any]:
+def run_record(
+    nodes: int, gpus_per_node: int, name: str = "fifo+proportional+pack", **more: Any
+) -> dict[str, Any]:
     """The `run.json` of a hand-made run."""
     return {
         "muster_version": "0.1.0",
@@ -136,7 +138,9 @@ def scheduled(
 
     def place(job: Job) -> list[tuple[int, set[int]]] | None:
         pieces, missing = [], job["gpus"]
-        for node in sorted(range(nodes), key=lambda n: (len(free[n]) < missing, len(free[n]) % gpus_per_node, n)):
+        for node in sorted(
+            range(nodes), key=lambda n: (len(free[n]) < missing, len(free[n]) % gpus_per_node, n)
+        ):
             take = min(missing, len(free[node]))
             if take:
                 pieces.append((node, set(sorted(free[node])[:take])))

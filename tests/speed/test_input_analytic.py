@@ -88,6 +88,16 @@ def test_a_hundredth_of_noise_moves_the_curve_by_hundredths(form: AnalyticInput,
     np.testing.assert_allclose(points_of(found.form)[:, 2], points_of(form)[:, 2], rtol=0.05)
 
 
+@pytest.mark.parametrize("seed", [5, 16])
+def test_noise_does_not_hold_the_search_in_a_local_optimum(seed: int) -> None:
+    """Two draws of noise with which a search from fewer starts ends worse than the true parameters."""
+    form = AnalyticInput(64, 64.0, 13 / 64, Dataset(143, 7 * STORAGE / 64, STORAGE, HITS))
+    points = points_of(form)
+    noise = np.random.default_rng(seed).normal(0, 0.05, len(points))
+    points[:, 2] *= np.exp(noise)
+    assert fit(form, points).rms_log_error <= np.sqrt(np.mean(noise**2))
+
+
 @settings(deadline=None, max_examples=40)
 @given(forms(), st.floats(1, 40), st.floats(0, 400), st.floats(0.01, 2))
 def test_compiled_stage_is_the_form_at_any_storage(

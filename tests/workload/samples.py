@@ -63,7 +63,7 @@ p1,6000,0,1,460,V100M16|V100M32,LS,Succeeded,90,300,90
 p2,6000,100,0,0,,BE,Running,50,300,90
 p3,6000,100,1,500,,BE,Pending,50,300,
 p4,6000,100,8,1000,T4,BE,Failed,120,130,130
-"""  # noqa: E501
+"""
 
 OPENB_NODES = """sn,cpu_milli,memory_mib,gpu,model
 n0,64000,262144,2,P100

@@ -119,6 +119,13 @@ def test_a_users_own_models(tmp_path: Path) -> None:
     assert model("MY-NET", models).name == "mine"
 
 
+def test_the_example_in_the_documentation_is_a_model(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    example = page.split("```toml\n")[1].split("```")[0]
+    entry = read(tmp_path, example)
+    assert model("mynet", {entry.name: entry}).dataset == Dataset(50, 0.00485, 0.0625, 10)
+
+
 def test_a_folder_tells_the_problems_of_all_its_files(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(GOOD)
     (tmp_path / "b.toml").write_text(GOOD.replace('"mine"', '"MY-NET"').replace('"my-net"', '"third"'))

@@ -32,16 +32,17 @@ class Las(Order):
         """When a running job has attained as much as the next waiting job, or falls to the next queue."""
         if not len(waiting) or not len(running):
             return inf
-        attained = view.jobs.attained_service[running]
+        runs = view.jobs.at(running)
+        attained = runs.attained_service
         if self.queues:
             levels = np.append(np.array(self.queues), inf)
             goal = levels[np.searchsorted(levels, attained, side="right")]
         else:
             levels = np.append(np.sort(keys[waiting]), inf)
             goal = levels[np.searchsorted(levels, attained, side="left")]
-        gpus = view.jobs.requested_gpus[running]
-        held = view.jobs.held_gpus[running]
-        return float((view.now + (goal - attained) / np.where(held > 0, held, gpus)).min())
+        held = runs.held_gpus
+        gpus = np.where(held > 0, held, runs.requested_gpus)
+        return float((view.now + (goal - attained) / gpus).min())
 
     def quantum(self) -> float:
         """The setting."""

@@ -20,11 +20,13 @@ class Srtf(Order):
     def key(self, jobs: Jobs) -> Floats:
         """Remaining seconds at the reference."""
         remaining = jobs.estimated_remaining
+        if jobs.durations_known:
+            return remaining
         return np.where(np.isnan(remaining), jobs.attained_service, remaining)
 
     def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
         """Never while durations are known: running jobs only come closer to their end."""
-        return -inf if np.isnan(view.jobs.estimated_remaining).any() else inf
+        return inf if view.jobs.durations_known else -inf
 
     def quantum(self) -> float:
         """Only needed while it orders by attained service."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from muster.cluster.books import Books, Bools, Floats, Ints, count_bits, new_row, put_chain, release_job
+from muster.cluster.books import Books, Bools, Floats, Ints, Rows, count_bits, new_row, put_chain, release_job
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 
 PROPORTIONAL = -1
@@ -34,6 +34,21 @@ def gpus_that_fit(books: Books, node: int, need: Ints) -> int:
         if amount > 0:
             fit = min(fit, books.nodes[node]["free"][resource] // amount)
     return fit
+
+
+@njit(cache=True)
+def holds_gang(books: Books, node: int, gpus: int, need: Ints) -> bool:
+    """Whether a node has so many whole GPUs free, each with what it needs."""
+    record = books.nodes[node]
+    if record["free_gpus"] < gpus:
+        return False
+    for resource in range(1, 4):
+        amount = need[resource]
+        if amount == PROPORTIONAL:
+            amount = record["share"][resource]
+        if amount * gpus > record["free"][resource]:
+            return False
+    return True
 
 
 @njit(cache=True)
@@ -85,20 +100,24 @@ def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, f
     ever hold the gang. Spread: one GPU at a time where most are free.
     """
     nodes = len(books.nodes)
+    take[:] = 0
+    if rule in (PACK, CONSOLIDATE):
+        best = -1
+        for node in range(nodes):
+            if allowed[node] and holds_gang(books, node, gpus, need) and _fuller(books, node, best):
+                best = node
+        if best >= 0:
+            take[best] = gpus
+            return True
     total = 0
     largest = 1
-    best = -1
     for node in range(nodes):
-        take[node] = 0
         fit[node] = 0
         if allowed[node]:
             largest = max(largest, books.nodes[node]["gpus"])
             if books.nodes[node]["free_gpus"] > 0:
                 fit[node] = gpus_that_fit(books, node, need)
                 total += fit[node]
-                if rule != SPREAD and fit[node] >= gpus and (rule == FIRST_FIT or _fuller(books, node, best)):
-                    if rule != FIRST_FIT or best < 0:
-                        best = node
     if total < gpus:
         return False
     if rule == FIRST_FIT:
@@ -114,9 +133,6 @@ def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, f
                     most = node
             take[most] += 1
             gpus -= 1
-        return True
-    if best >= 0:
-        take[best] = gpus
         return True
     fewest = (gpus + largest - 1) // largest
     used = 0
@@ -211,21 +227,31 @@ def place_job(
 
 
 @njit(cache=True)
-def count_walk(demand: Ints, pinned: Bools, ranked: Ints, budget: int, strict: bool, chosen: Bools) -> None:
+def count_walk(
+    asked: Rows, facts: Rows, jobs: Ints, pinned: Bools, ranked: Ints, free: int, strict: bool, chosen: Bools
+) -> None:
     """Who is served, by GPU count alone: in order, taking whoever fits in what is left (Synergy, "Rounds").
 
-    Jobs that may not be stopped are chosen first. Demand and budget in millionths of a GPU.
+    Running jobs among the ranked compete with the others, unless they are pinned: those are chosen first. `free`
+    is what is free now, in millionths of a GPU.
     """
-    for at in range(len(demand)):
-        chosen[at] = pinned[at]
-        if pinned[at]:
-            budget -= demand[at]
+    budget = free
+    for at in ranked:
+        chosen[at] = False
+        held = round(facts[jobs[at]]["held"] * 1e6)
+        if pinned[at] and held > 0:
+            chosen[at] = True
+        else:
+            budget += held
     for at in ranked:
         if chosen[at]:
             continue
-        if demand[at] <= budget:
+        demand = round(facts[jobs[at]]["held"] * 1e6)
+        if demand == 0:
+            demand = asked[jobs[at]]["gpus"] * asked[jobs[at]]["milli"] * 1000
+        if demand <= budget:
             chosen[at] = True
-            budget -= demand[at]
+            budget -= demand
         elif strict:
             break
 
@@ -233,10 +259,8 @@ def count_walk(demand: Ints, pinned: Bools, ranked: Ints, budget: int, strict: b
 @njit(cache=True)
 def serve(
     books: Books,
+    asked: Rows,
     jobs: Ints,
-    gpus: Ints,
-    milli: Ints,
-    constraint: Ints,
     node_allowed: Bools,
     ranked: Ints,
     chosen: Bools,
@@ -250,8 +274,8 @@ def serve(
     """Stop the running jobs that are not chosen, then place the chosen ones in order, then whoever still fits.
 
     A running job keeps its place. A chosen job that finds no place leaves its GPUs to later ones; a job stopped
-    for it in vain gets its place back. `ladder[job or 0]` are the needs to try, best first. What comes out are
-    reason codes and their numbers, by position.
+    for it in vain gets its place back. `ladder[position or 0]` are the needs to try, best first. What comes out
+    are reason codes and their numbers, by position.
     """
     nodes = len(books.nodes)
     fit = np.zeros(nodes, np.int64)
@@ -271,7 +295,10 @@ def serve(
             job = jobs[at]
             if books.heads[job] >= 0 or chosen[at] != the_chosen:
                 continue
-            needs_milli = gpus[at] * milli[at]
+            gpus = asked[job]["gpus"]
+            milli = asked[job]["milli"]
+            constraint = asked[job]["constraint"]
+            needs_milli = gpus * milli
             if blocked:
                 codes[at] = BEHIND_HEAD
                 continue
@@ -286,20 +313,20 @@ def serve(
             if stopped_at[at] >= 0 and _put_back(books, job, stopped_at[at]):
                 codes[at] = PLACED
                 continue
-            alike = shared_ladder and constraint[at] == 0 and milli[at] == 1000 and gpus[at] < 64
+            alike = shared_ladder and constraint == 0 and milli == 1000 and gpus < 64
             placed = False
-            if not (alike and hopeless[gpus[at]]):
-                allowed = node_allowed[constraint[at]]
+            if not (alike and hopeless[gpus]):
+                allowed = node_allowed[constraint]
                 rungs = ladder[0 if shared_ladder else at]
                 for rung in range(len(rungs)):
-                    if place_job(books, job, gpus[at], milli[at], allowed, rungs[rung], rule, fit, take):
+                    if place_job(books, job, gpus, milli, allowed, rungs[rung], rule, fit, take):
                         placed = True
                         break
             if placed:
                 codes[at] = PLACED
             else:
                 if alike:
-                    hopeless[gpus[at]] = True
+                    hopeless[gpus] = True
                 codes[at] = NO_PLACE
                 a[at] = needs_milli / 1000
                 b[at] = books.totals[0] / 1e6

@@ -21,7 +21,7 @@ from muster.problems import BadInput, Problem
 from muster.speed.network.compact import fit_compact
 from muster.speed.network.layers import read_layers
 from muster.speed.network.measured import fit_measured, read_placements, read_scalability
-from muster.speed.network.model_files import ModelFile, write_model_file
+from muster.speed.network.model_file import ModelFile, write_model_file
 
 POLLUX_NIC_GB_PER_S = 6.25
 """The 50 Gbit/s of the machines of Pollux' testbed (Pollux §5.1)."""

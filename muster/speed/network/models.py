@@ -85,12 +85,14 @@ class CompactModel:
         share = self.first_ready_share
         ready = self.compute_seconds * (share + (1.0 - share) * passed**self.ready_power)
         ready[-1] = self.compute_seconds
-        others = np.linspace(0.0, 1.0, max(count, 2))
-        gradient = np.diff(others**self.gradient_power) * (1.0 - self.largest_share)
-        gradient = np.insert(gradient, self._position(self.largest_at), self.largest_share)
+        gradient = np.ones(1)
+        if count > 1:
+            others = np.diff(np.linspace(0.0, 1.0, count) ** self.gradient_power)
+            others *= 1.0 - self.largest_share
+            gradient = np.insert(others, self._position(self.largest_at), self.largest_share)
         update = np.zeros(count)
         update[self._position(self.update_at)] = self.update_seconds
-        return Messages(self.compute_seconds, ready, self.gradient_gb * gradient[:count], update)
+        return Messages(self.compute_seconds, ready, self.gradient_gb * gradient, update)
 
     def _position(self, share: float) -> int:
         return min(round(share * (self.messages_per_iteration - 1)), self.messages_per_iteration - 1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from muster.problems import BadInput, Problem
-from muster.workload.traces import helios, mapped, native, openb, openb_nodes, philly, sacct
+from muster.workload.traces import helios, mapped, native, openb, philly, sacct
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.content import Content, Document
 
@@ -60,7 +60,7 @@ def _recognised(content: Content) -> Format:
     for form in FORMATS.values():
         if form.recognise(content):
             return form
-    if openb_nodes.recognise(content):
+    if openb.recognise_nodes(content):
         what = (
             "this is a list of nodes, not of jobs; make a cluster of it: muster convert NODES -o cluster.toml"
         )

@@ -95,8 +95,8 @@ WORK = ("iterations", "duration_seconds", "gpu_work_seconds")
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
 
-_TRUE = ("true", "yes", "1")
-_FALSE = ("false", "no", "0")
+_TRUE = ("true", "yes", "1", "1.0")
+_FALSE = ("false", "no", "0", "0.0")
 
 
 def dtype_of(column: Column) -> pl.DataType:
@@ -135,10 +135,18 @@ class Checks:
         name = None if column is None else self.names.get(column, column)
         self.problems.append(Problem(self.where, what, column=name))
 
+    def plain(self, cells: pl.Series, column: str, allowed: str, *, truth: bool = True) -> bool:
+        """Whether the cells are text or numbers (or, with `truth`, true and false); if not, refuses them."""
+        types = (pl.String, pl.Null, pl.Boolean) if truth else (pl.String, pl.Null)
+        if cells.dtype.is_numeric() or cells.dtype in types:
+            return True
+        name = {pl.Boolean: "true and false", pl.Datetime: "date-times"}.get(cells.dtype.base_type())
+        self.refuse_file(f"holds {name or f'{cells.dtype} values'}; {allowed} is needed", column)
+        return False
+
     def number(self, cells: pl.Series, rule: Number) -> pl.Series:
         """The column as floats: null where the cell is empty or was refused."""
-        if not (cells.dtype.is_numeric() or cells.dtype in (pl.String, pl.Null)):
-            self.refuse_file(f"holds {_type_name(cells.dtype)}; {rule.allowed} is needed", rule.name)
+        if not self.plain(cells, rule.name, rule.allowed, truth=False):
             return pl.repeat(None, len(cells), dtype=pl.Float64, eager=True)
         values = cells.cast(pl.Float64, strict=False)
         fits = values.is_between(rule.low, rule.high, closed="right" if rule.above_low else "both")
@@ -205,16 +213,18 @@ def _native(column: Column, frame: pl.DataFrame, checks: Checks) -> pl.Series:
 
 
 def _truth(column: Truth, cells: pl.Series, checks: Checks) -> pl.Series:
-    words = cells.cast(pl.String, strict=False).str.to_lowercase()
+    allowed = "true or false"
+    if not checks.plain(cells, column.name, allowed):
+        return pl.repeat(column.default, len(cells), dtype=pl.Boolean, eager=True)
+    words = cells.cast(pl.String).str.to_lowercase()
     values = words.is_in(_TRUE)
     bad = ~(values | words.is_in(_FALSE))
-    checks.refuse(bad, column.name, cells, "true or false is needed")
+    checks.refuse(bad, column.name, cells, f"{allowed} is needed")
     return values.fill_null(column.default)
 
 
 def _text(column: Text, cells: pl.Series, checks: Checks) -> pl.Series:
-    if not (cells.dtype.is_numeric() or cells.dtype in (pl.String, pl.Null, pl.Boolean)):
-        checks.refuse_file(f"holds {_type_name(cells.dtype)}; {column.allowed} is needed", column.name)
+    if not checks.plain(cells, column.name, column.allowed):
         return pl.repeat("", len(cells), dtype=pl.String, eager=True)
     values = cells.cast(pl.String)
     bad = values.str.contains(r"\p{Cc}")
@@ -251,12 +261,6 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
         native["model"],
         "iterations need a model whose seconds an iteration are known; "
         f"known: {known}; describe yours as docs/models.md tells, or give duration_seconds",
-    )
-
-
-def _type_name(dtype: pl.DataType) -> str:
-    return {"Boolean": "true and false", "Datetime": "date-times"}.get(
-        str(dtype.base_type()), f"{dtype} values"
     )
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from muster.problems import BadInput, Problem
 from muster.workload.traces.cleaning import Reading
-from muster.workload.traces.columns import LINE, NAMES
+from muster.workload.traces.columns import LINE, NAMES, WORK
 from muster.workload.traces.content import Table
 from muster.workload.traces.times import epoch_seconds
 
@@ -59,12 +59,15 @@ def read(table: Table, mapping: Mapping[str, str]) -> Reading:
     ]
     if problems:
         raise BadInput(*problems)
-    taken = set(mapping.values())
-    others = [name for name in table.header if name not in taken and name not in mapping]
+    taken = {*mapping, *mapping.values()}
+    # Whoever maps a length means that one, whatever else the file says about it.
+    unmeant = [name for name in WORK if name in table.header and name not in taken and taken & set(WORK)]
+    others = [name for name in table.header if name not in taken and name not in unmeant]
     frame = table.cells.select(
         *(pl.col(column).alias(native) for native, column in mapping.items()), *others
     ).with_columns(table.lines.alias(LINE))
-    reading = Reading(frame, names=mapping)
+    notes = [f"left out column {name}: another one was mapped to say how long a job is" for name in unmeant]
+    reading = Reading(frame, notes, mapping)
     if "job_id" not in frame.columns:
         reading.frame = frame.with_row_index("job_id")
     _read_dates(reading)

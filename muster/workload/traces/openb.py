@@ -20,12 +20,20 @@ _NEEDED = (
     "scheduled_time",
 )
 
+NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+"""Those of the list of nodes that comes with the pods."""
+
 EXPECTED = f"columns {', '.join(_NEEDED)}"
 
 
 def recognise(content: Content) -> bool:
     """The columns that a pod's size and times are in."""
     return isinstance(content, Table) and has_all(content.header, _NEEDED)
+
+
+def recognise_nodes(content: Content) -> bool:
+    """Whether this is the list of nodes: a cluster, not a trace."""
+    return isinstance(content, Table) and has_all(content.header, NODE_COLUMNS)
 
 
 def read(content: Content) -> Reading:

@@ -9,29 +9,23 @@ import polars as pl
 from muster.cluster import MAX_GPUS_PER_NODE, Cluster, Links
 from muster.cluster.cluster_file import NodeType, machine
 from muster.problems import BadInput, Problem
-from muster.workload.traces.cleaning import Cells, has_all
+from muster.workload.traces.cleaning import Cells
 from muster.workload.traces.columns import Number
-from muster.workload.traces.content import Content, Table, open_content
-from muster.workload.traces.openb import GB_PER_MIB
+from muster.workload.traces.content import Table, open_content
+from muster.workload.traces.openb import GB_PER_MIB, NODE_COLUMNS, recognise_nodes
 
 _COUNTS = (
     Number("cpu_milli", 1, 1e9, "a whole number of thousandths of a core from 1 on", whole=True),
     Number("memory_mib", 1, 1e9, "a whole number of MiB from 1 on", whole=True),
     Number("gpu", 0, MAX_GPUS_PER_NODE, f"a whole number from 0 to {MAX_GPUS_PER_NODE}", whole=True),
 )
-_NEEDED = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-
-
-def recognise(content: Content) -> bool:
-    """A table of machines with GPUs."""
-    return isinstance(content, Table) and has_all(content.header, _NEEDED)
 
 
 def read_nodes(path: Path | str) -> Cluster:
     """The machines as a cluster of one rack: the list names none."""
     content = open_content(Path(path))
-    if not isinstance(content, Table) or not recognise(content):
-        what = f"this is no list of nodes; columns {', '.join(_NEEDED)} are needed"
+    if not isinstance(content, Table) or not recognise_nodes(content):
+        what = f"this is no list of nodes; columns {', '.join(NODE_COLUMNS)} are needed"
         raise BadInput(Problem(content.where, what))
     cells = Cells(content, {})
     columns = {"sn": cells.text("sn"), "model": cells.text("model")}

@@ -86,6 +86,7 @@ def test_is_the_water_filling_of_a_linear_program(problem: Problem) -> None:
     assert rates(*problem) == pytest.approx(water_filling(*problem), abs=1e-5)
 
 
+@settings(deadline=None)
 @given(problems())
 def test_within_demand_and_capacity_and_nobody_can_have_more(problem: Problem) -> None:
     demand, paths, capacity = problem
@@ -104,6 +105,7 @@ def test_within_demand_and_capacity_and_nobody_can_have_more(problem: Problem) -
         assert stuck or rate[flow] == pytest.approx(demand[flow])
 
 
+@settings(deadline=None)
 @given(problems(), st.randoms(use_true_random=False))
 def test_the_order_of_flows_and_links_does_not_matter(problem: Problem, random: object) -> None:
     demand, paths, capacity = problem
@@ -113,11 +115,13 @@ def test_the_order_of_flows_and_links_does_not_matter(problem: Problem, random: 
     assert shuffled == pytest.approx(rates(*problem)[order], abs=1e-9)
 
 
+@settings(deadline=None)
 @given(amounts, st.floats(0.25, 10.0))
 def test_alone_it_gets_all_that_the_narrowest_link_has(demand: float, narrow: float) -> None:
     assert rates([demand], [[0, 1, 2]], [20.0, narrow, 20.0])[0] == min(demand, narrow)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 30), st.floats(1.0, 10.0))
 def test_equal_flows_on_a_full_link_get_equal_parts(flows: int, capacity: float) -> None:
     assert rates([capacity] * flows, [[0]] * flows, [capacity]) == pytest.approx([capacity / flows] * flows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.speed.network.overlap import exposed_seconds
@@ -41,6 +41,7 @@ def longest_path(
     return max(before) + latency[d] + per_gb[d] * sizes[i]
 
 
+@settings(deadline=None)
 @given(iterations())
 def test_ends_with_the_longest_path_of_the_schedule(
     given_: tuple[float, list[float], list[float], list[float], list[float], list[float]],
@@ -53,6 +54,7 @@ def test_ends_with_the_longest_path_of_the_schedule(
     assert exposed(*given_) == pytest.approx(max(0.0, max(ends) - compute), abs=1e-9)
 
 
+@settings(deadline=None)
 @given(iterations())
 def test_never_more_than_all_communication_and_updates_in_a_row(
     given_: tuple[float, list[float], list[float], list[float], list[float], list[float]],
@@ -62,6 +64,7 @@ def test_never_more_than_all_communication_and_updates_in_a_row(
     assert 0.0 <= exposed(*given_) <= in_a_row + max(updates) + 1e-9
 
 
+@settings(deadline=None)
 @given(iterations(), st.floats(0.0, 1.0))
 def test_a_faster_network_never_exposes_more(
     given_: tuple[float, list[float], list[float], list[float], list[float], list[float]], factor: float

@@ -1,0 +1,78 @@
+# The commands of the house. The first of them works on a machine with nothing but Python 3.11 or later, make and git.
+
+PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3.14 python3 python,$(shell \
+	$(name) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.built-from-lock
+
+.PHONY: help install demo test test-rest test-all lint bench lock wheel clean
+
+help:
+	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
+	@echo 'make demo       three schedulers on a generated Philly-like trace, with a page of charts'
+	@echo 'make test       the tests; test-all: and those that need a browser, and the wheel in a fresh venv'
+	@echo 'make lint       ruff, mypy, and who may import whom'
+	@echo 'make bench      speed, as docs/performance.md tells it'
+	@echo 'make lock       new versions into requirements.lock and requirements-dev.lock'
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock requirements-dev.lock pyproject.toml
+	@test -n '$(PYTHON)' || { echo 'Python 3.11 or later, with its venv module, is needed' >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python -m pip check
+	@touch $@
+
+demo: install
+	mkdir -p demo
+	$(BIN)/muster generate philly-like --jobs 2000 --seed 1 -o demo/trace.csv
+	$(BIN)/muster compare demo/trace.csv --cluster 32x8gpu --scheduler fifo --scheduler srtf --scheduler las \
+		--out demo/result --overwrite
+
+test: install
+	$(BIN)/python -m pytest -q -m 'not needs_browser'
+
+# pytest ends with 5 where no test carries the mark.
+test-rest: install wheel
+	$(BIN)/python -m pytest -q -m needs_browser || test $$? -eq 5
+
+test-all: test test-rest
+
+lint: install
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+# The wheel, in a venv that has only what the wheel asks for.
+wheel: install
+	rm -rf build/wheel
+	$(BIN)/python -m build --wheel --outdir build/wheel .
+	$(BIN)/python -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint requirements.lock build/wheel/*.whl
+	cd build/wheel && venv/bin/muster generate mixed --jobs 20 --gpus 16 -o trace.csv \
+		&& venv/bin/muster compare trace.csv --cluster 2x8gpu --out result
+
+# Newest versions that pyproject.toml allows, taken on the oldest Python that Muster runs on, so that they exist for
+# all: make lock PYTHON=python3.11. What is needed on some Pythons only carries its mark from pyproject.toml.
+lock:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "make lock needs PYTHON=python3.11")'
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check .
+	{ echo '# What Muster runs on, made by make lock.'; $(FREEZE); } > requirements.lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock '.[dev]'
+	{ echo '# What Muster is developed with, made by make lock.'; echo '-r requirements.lock'; \
+		$(FREEZE) | grep --invert-match --line-regexp --fixed-strings --file requirements.lock; } \
+		> requirements-dev.lock
+
+FREEZE = build/lock/bin/python -m pip freeze --exclude muster | sed "s/^zstandard==.*/&; python_version < '3.14'/"
+
+clean:
+	rm -rf $(VENV) build dist demo

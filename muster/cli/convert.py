@@ -1,0 +1,63 @@
+"""`muster convert`: other systems' traces, and lists of nodes, into Muster's files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.cli import flags
+
+
+def convert(
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Any known trace, or openb's list of nodes.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="A .csv or .parquet; .toml for nodes.")
+    ],
+    kind: Annotated[
+        str,
+        typer.Option("--from", metavar="KIND", help="auto, native, philly, helios, openb, sacct or csv."),
+    ] = "auto",
+    columns: Annotated[
+        str | None,
+        typer.Option("--map", metavar="NAME=COLUMN,...", help="What a csv calls submit, gpus, duration, ..."),
+    ] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Turn a trace of another system into a native one; what was cleaned is told.
+
+    Example: muster convert jobs.csv -o trace.csv --map submit=at,duration=run
+    """
+    from muster.cli.runs import as_json_text
+    from muster.workload.trace import read_trace, write_trace
+    from muster.workload.traces.mapped import parse_mapping
+
+    if output.suffix == ".toml":
+        _convert_nodes(source, output, as_json=as_json)
+        return
+    trace = read_trace(source, kind, parse_mapping(columns) if columns else None)
+    write_trace(trace, output)
+    if as_json:
+        print(as_json_text({"output": str(output), "jobs": len(trace.jobs), "notes": trace.notes}), end="")
+        return
+    for note in trace.notes:
+        print(f"{source}: {note}", file=sys.stderr)
+    print(f"{len(trace.jobs):,} jobs in {output}")
+
+
+def _convert_nodes(source: Path, output: Path, *, as_json: bool) -> None:
+    from muster.cli.runs import as_json_text
+    from muster.cluster.cluster_file import write_cluster_file
+    from muster.workload.traces.openb_nodes import read_nodes
+
+    cluster = read_nodes(source)
+    write_cluster_file(cluster, output)
+    if as_json:
+        content = {"output": str(output), "nodes": len(cluster.nodes), "gpus": cluster.total_gpus}
+        print(as_json_text(content), end="")
+    else:
+        print(f"{len(cluster.nodes):,} nodes with {cluster.total_gpus:,} GPUs in {output}")

@@ -1,0 +1,97 @@
+"""`muster generate`: synthetic traces, each kind a command of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cli import flags
+
+if TYPE_CHECKING:
+    from muster.workload.trace import Trace
+
+generate = typer.Typer(
+    help="Make a trace: Synergy's, one like Philly, a mixed one.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    epilog="Example: muster generate philly-like --jobs 2000 --seed 1 -o trace.csv",
+)
+
+Jobs = Annotated[int, typer.Option(metavar="N", help="How many.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .csv or .parquet.")]
+
+
+@generate.command()
+def synergy(
+    jobs: Jobs,
+    output: Output,
+    load: Annotated[float, typer.Option(metavar="N", help="Arrivals an hour.")] = 9.0,
+    split: Annotated[str, typer.Option(metavar="I,L,S", help="Image, language, speech.")] = "20,70,10",
+    multi_gpu: Annotated[bool, typer.Option("--multi-gpu", help="1 to 16 GPUs; else 1.")] = False,
+    static: Annotated[bool, typer.Option("--static", help="All at time 0, shorter.")] = False,
+    seed: flags.Seed = 0,
+    as_json: flags.Json = False,
+) -> None:
+    """Make a trace of Synergy's ten models.
+
+    Example: muster generate synergy --jobs 5000 --load 9 -o trace.csv
+    """
+    from muster.workload.generators.synergy import generate as make
+
+    _write(make(jobs, load, _split(split), multi_gpu, static, seed), output, as_json=as_json)
+
+
+@generate.command()
+def philly_like(
+    jobs: Jobs,
+    output: Output,
+    per_hour: Annotated[float, typer.Option(metavar="N", help="Arrivals an hour, over the week.")] = 56.5,
+    tenants: Annotated[int, typer.Option(metavar="N", help="Of very different size.")] = 15,
+    seed: flags.Seed = 0,
+    as_json: flags.Json = False,
+) -> None:
+    """Make a trace with Philly's sizes, durations, rhythm, tenants.
+
+    Example: muster generate philly-like --jobs 2000 --seed 1 -o trace.csv
+    """
+    from muster.workload.generators.philly_like import generate as make
+
+    _write(make(jobs, per_hour, tenants, seed), output, as_json=as_json)
+
+
+@generate.command()
+def mixed(
+    jobs: Jobs,
+    output: Output,
+    gpus: Annotated[int, typer.Option(metavar="N", help="Of the cluster that the load is meant for.")],
+    load: Annotated[float, typer.Option(metavar="SHARE", help="Of its GPU time asked for.")] = 0.8,
+    seed: flags.Seed = 0,
+    as_json: flags.Json = False,
+) -> None:
+    """Make a trace that asks for a share of a cluster's time.
+
+    Example: muster generate mixed --jobs 20000 --gpus 512 -o trace.csv
+    """
+    from muster.workload.generators.mixed import generate as make
+
+    _write(make(jobs, gpus, load, seed), output, as_json=as_json)
+
+
+def _split(text: str) -> list[int]:
+    from muster.problems import BadInput, Problem
+
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise BadInput(Problem("--split", "three whole numbers are needed, as 20,70,10", found=text))
+    return [int(word) for word in words]
+
+
+def _write(trace: Trace, output: Path, *, as_json: bool) -> None:
+    from muster.cli.runs import as_json_text
+    from muster.workload.trace import write_trace
+
+    write_trace(trace, output)
+    content = {"output": str(output), "jobs": len(trace.jobs), "source": trace.source}
+    print(as_json_text(content) if as_json else f"{len(trace.jobs):,} jobs in {output}\n", end="")

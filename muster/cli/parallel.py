@@ -1,0 +1,87 @@
+"""Runs in processes of their own, several at a time; the first failure, and an interrupt, stop all of them.
+
+Each starts from a fresh interpreter, so what a run gives does not depend on how many run beside it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from muster.problems import BadInput
+
+Work = Callable[[Callable[[Any], None]], Any]
+"""Takes a function to report with and gives a result; must be picklable, as must be what it gives."""
+
+
+class RunFailedError(Exception):
+    """A run ended in an error or without a word."""
+
+
+def run_all(works: Mapping[str, Work], at_once: int, on_report: Callable[[str, Any], None]) -> dict[str, Any]:
+    """The results by name, in the order of `works`, at most `at_once` at a time."""
+    context = multiprocessing.get_context("spawn")
+    waiting = dict(works)
+    running: dict[Connection, tuple[str, BaseProcess]] = {}
+    results: dict[str, Any] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                name = next(iter(waiting))
+                ours, theirs = context.Pipe(duplex=False)
+                process: BaseProcess = context.Process(
+                    target=_run, args=(waiting.pop(name), theirs), daemon=True
+                )
+                process.start()
+                theirs.close()
+                running[ours] = (name, process)
+            for connection in wait(list(running)):
+                assert isinstance(connection, Connection)
+                name, process = running[connection]
+                kind, value = _received(connection, name, process)
+                if kind == "report":
+                    on_report(name, value)
+                else:
+                    results[name] = value
+                    process.join()
+                    connection.close()
+                    del running[connection]
+    finally:
+        for connection, (_, process) in running.items():
+            process.terminate()
+            process.join()
+            connection.close()
+    return {name: results[name] for name in works}
+
+
+def _received(connection: Connection, name: str, process: BaseProcess) -> tuple[str, Any]:
+    """The next message of a run: a report or the result; its failure is raised."""
+    try:
+        kind, value = connection.recv()
+    except EOFError:
+        process.join()
+        raise RunFailedError(f"{name} ended with status {process.exitcode}, without a word") from None
+    if kind == "bad input":
+        raise BadInput(*value)
+    if kind == "failed":
+        raise RunFailedError(f"{name}: {value}")
+    return kind, value
+
+
+def _run(work: Work, connection: Connection) -> None:
+    """The life of one process. An interrupt reaches the whole group; the parent alone answers it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        connection.send(("done", work(lambda value: connection.send(("report", value)))))
+    except BadInput as bad:
+        connection.send(("bad input", tuple(bad.problems)))
+    except Exception as error:
+        if os.environ.get("MUSTER_DEBUG"):
+            traceback.print_exc()
+        connection.send(("failed", f"{type(error).__name__}: {error}"))

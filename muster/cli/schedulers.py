@@ -1,0 +1,111 @@
+"""`muster schedulers`: what schedulers are made of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.cli import flags
+
+if TYPE_CHECKING:
+    from muster.schedulers.catalogue import PartInfo, Setting
+    from muster.schedulers.presets import Preset
+
+
+def schedulers(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A part or a preset.")] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """List the parts and presets of schedulers, or show one with its settings.
+
+    Example: muster schedulers las
+    """
+    from muster.schedulers.catalogue import composed_settings, parts, presets
+
+    found = parts()
+    named = presets()
+    if name is not None:
+        found, named = _only(name, found, named)
+    if as_json:
+        from muster.cli.runs import as_json_text
+
+        content: dict[str, Any] = {
+            "parts": [asdict(part) for part in found],
+            "presets": [asdict(preset) for preset in named],
+            "settings_of_all": [asdict(setting) for setting in composed_settings()],
+        }
+        print(as_json_text(_without_infinity(content)), end="")
+    elif name is None:
+        _print_list(found, named)
+    else:
+        for preset in named:
+            print(f"{preset.name} = {preset.parts}\n{preset.sentence}\n")
+        for part in found:
+            _print_part(part)
+        print("Settings of every composed scheduler:")
+        _print_settings(composed_settings())
+
+
+def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list[PartInfo], list[Preset]]:
+    """The presets and parts that a name is made of."""
+    import difflib
+
+    from muster.problems import BadInput, Problem
+
+    named = [preset for preset in presets if preset.name == name.partition("+")[0]]
+    words = [word for preset in named for word in preset.parts.split("+")]
+    words += [word for word in name.split("+") if word not in {preset.name for preset in named}]
+    known = {part.name: part for part in parts}
+    problems = []
+    for word in words:
+        if word not in known:
+            close = difflib.get_close_matches(word, [*known, *(preset.name for preset in presets)], n=3)
+            hint = f"did you mean {' or '.join(close)}?" if close else "muster schedulers lists what there is"
+            problems.append(Problem("NAME", f"no such part or preset; {hint}", found=word))
+    if problems:
+        raise BadInput(*problems)
+    return [known[word] for word in dict.fromkeys(words)], named
+
+
+def _print_list(parts: list[PartInfo], presets: list[Preset]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("slot", "name", "what it does"):
+        table.add_column(column, no_wrap=column == "name")
+    last = None
+    for part in parts:
+        table.add_row(part.slot if part.slot != last else "", part.name, part.sentence)
+        last = part.slot
+    for at, preset in enumerate(presets):
+        table.add_row("" if at else "preset", preset.name, preset.sentence)
+    Console().print(table)
+    print("A scheduler is ORDER+ALLOCATION+PLACEMENT, all but the order optional, or a preset.")
+    print("Settings of one: muster schedulers NAME")
+
+
+def _print_part(part: PartInfo) -> None:
+    print(f"{part.name} ({part.slot})\n{part.sentence}")
+    if part.needs:
+        print(f"It needs to know: {', '.join(part.needs)}.")
+    _print_settings(part.settings)
+    print()
+
+
+def _print_settings(settings: tuple[Setting, ...] | list[Setting]) -> None:
+    for setting in settings:
+        default = "" if setting.default is None else f"={setting.default}"
+        print(f"  {setting.name}{default} ({setting.type_name}): {setting.sentence}")
+
+
+def _without_infinity(value: Any) -> Any:
+    """JSON has no infinity: as text."""
+    if isinstance(value, dict):
+        return {key: _without_infinity(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinity(item) for item in value]
+    return str(value) if value in (float("inf"), float("-inf")) else value

@@ -1,0 +1,156 @@
+"""`muster size`: how many workers and parameter servers one job should have."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.cli.flags import Gathering, Json
+from muster.cli.size_view import NEARLY, Sized, document, draw, show
+from muster.problems import BadInput, Problem
+
+if TYPE_CHECKING:
+    from muster.schedulers.allocation.worker_server import Demands
+    from muster.speed.parameter_server import Layers, StepTime
+
+RESOURCES = ("gpu", "cpu", "memory_gb")
+CHART_SUFFIXES = (".svg", ".png")
+
+
+def size(
+    model: Annotated[str, typer.Argument(help="resnet50, vgg16, bert-large, ..., or a model of --layers.")],
+    limit: Annotated[
+        str, typer.Option(metavar="LIMIT", help="What the job may have, and the NIC of one server.")
+    ],
+    worker: Annotated[str, typer.Option(metavar="NEEDS", help="Of one worker.")] = "gpu=1,cpu=4,memory_gb=16",
+    server: Annotated[str, typer.Option(metavar="NEEDS", help="Of one server.")] = "cpu=4,memory_gb=8",
+    batch: Annotated[int, typer.Option(metavar="N", help="Samples an iteration, over all workers.")] = 256,
+    iterations: Annotated[int, typer.Option(metavar="N", help="Until the job is done.")] = 10_000,
+    gpu_tflops: Annotated[
+        float, typer.Option(metavar="T", help="What a GPU sustains on a model known by name.")
+    ] = 6.0,
+    layers: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV of layer profiles.")] = None,
+    profile_batch: Annotated[
+        int | None, typer.Option(metavar="N", help="Samples a batch when --layers was measured.")
+    ] = None,
+    staleness: Annotated[int, typer.Option(metavar="N", help="Updates that an iteration may miss.")] = 0,
+    table: Annotated[bool, typer.Option("--table", help="Show completion times around the best.")] = False,
+    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw them into a .svg or .png.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Find the best number of workers and parameter servers of a job.
+
+    Example: muster size vgg16 --limit gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s --table
+    """
+    from muster.schedulers.allocation.worker_server import Demands
+    from muster.speed.parameter_server import bounded_staleness
+
+    told = Gathering()
+    told.of(_check_flags, chart, iterations)
+    known = told.of(_layers, model, gpu_tflops, layers, profile_batch)
+    limits = told.of(_quantities, "--limit", limit, (*RESOURCES, "nic"), ("gpu", "nic"))
+    needs = (
+        told.of(_quantities, "--worker", worker, RESOURCES),
+        told.of(_quantities, "--server", server, RESOURCES),
+    )
+    told.settle()
+    limited = [resource for resource in RESOURCES if resource in limits]
+    of_worker, of_server, of_job = (
+        [held.get(resource, 0.0) for resource in limited] for held in (*needs, limits)
+    )
+    demands = told.of(Demands.checked, of_worker, of_server, of_job, limited, ["--limit"])
+    step = told.of(bounded_staleness, known, batch, limits["nic"], staleness)
+    told.settle()
+    sized = _sized(step, demands, limited, iterations)
+
+    if chart is not None:
+        draw(sized, model, chart)
+    if as_json:
+        print(json.dumps(document(sized, model, limits, iterations), indent=2))
+    else:
+        show(sized, model, limits, iterations, table)
+
+
+def _check_flags(chart: Path | None, iterations: int) -> None:
+    problems = []
+    if chart is not None and chart.suffix.lower() not in CHART_SUFFIXES:
+        problems.append(Problem("--chart", "a file that ends in .svg or .png is needed", found=str(chart)))
+    if iterations < 1:
+        problems.append(Problem("--iterations", "a whole number from 1 on is needed", found=iterations))
+    if problems:
+        raise BadInput(*problems)
+
+
+def _layers(model: str, gpu_tflops: float, file: Path | None, profile_batch: int | None) -> Layers:
+    """Of a model known by name, or of one in a file."""
+    from muster.speed.parameter_server.architectures import estimated_layers
+    from muster.speed.parameter_server.profile import profiled_layers
+
+    if file is None:
+        return estimated_layers(model, gpu_tflops)
+    if profile_batch is None:
+        what = "the samples a batch of the profile are needed beside --layers, to know the time of one"
+        raise BadInput(Problem("--profile-batch", what))
+    return profiled_layers(file, model, profile_batch)
+
+
+def _quantities(flag: str, text: str, allowed: Sequence[str], needed: Sequence[str] = ()) -> dict[str, float]:
+    """`gpu=8,nic=10Gbit/s` as numbers: GPUs, cores, GB, GB/s."""
+    from muster.units import parse_gb, parse_gb_per_s
+
+    parsers: dict[str, Any] = {"gpu": float, "cpu": float, "memory_gb": parse_gb, "nic": parse_gb_per_s}
+    quantities: dict[str, float] = {}
+    problems = []
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in allowed:
+            what = f"NAME=QUANTITY is needed, NAME being {', '.join(allowed)}"
+            problems.append(Problem(flag, what, found=part.strip()))
+            continue
+        if name in quantities:
+            problems.append(Problem(flag, f"{name} is given twice", found=part.strip()))
+        try:
+            quantities[name] = parsers[name](value)
+        except ValueError as error:
+            what = "a number is needed" if parsers[name] is float else str(error)
+            problems.append(Problem(flag, what, column=name, found=value))
+            quantities[name] = math.nan
+        if quantities[name] == 0 and name == "nic":
+            problems.append(Problem(flag, "with no bandwidth no gradient arrives", column=name, found=value))
+    problems += [
+        Problem(flag, f"{name} is needed: {flag} gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s", found=text)
+        for name in needed
+        if name not in quantities
+    ]
+    if problems:
+        raise BadInput(*problems)
+    return quantities
+
+
+def _sized(step: StepTime, demands: Demands, limited: Sequence[str], iterations: int) -> Sized:
+    import numpy as np
+
+    from muster.schedulers.allocation.worker_server import exact, surface
+    from muster.speed.parameter_server import stack
+
+    steps = stack([step])
+    best = exact(steps, demands)
+    stages = step.stage_seconds(best.workers[0], best.servers[0])
+    held = demands.usage(best.workers, best.servers)[0]
+    seconds = surface(steps, demands)[0]
+    workers, servers = np.nonzero(seconds <= best.seconds[0] * (1 + NEARLY))
+    share = (demands.usage(workers + 1, servers + 1) / demands.limit).max(axis=-1)
+    least = share.argmin()
+    return Sized(
+        int(best.workers[0]),
+        int(best.servers[0]),
+        (int(workers[least]) + 1, int(servers[least]) + 1),
+        iterations * seconds,
+        dict(zip(("compute", "communication", "update"), map(float, stages), strict=True)),
+        dict(zip(limited, map(float, held), strict=True)),
+    )

@@ -1,0 +1,122 @@
+"""`muster size`, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.cli.app import BAD_INPUT, OK, run
+
+LIMIT = "gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s"
+
+
+def answered(arguments: str, capsys: pytest.CaptureFixture[str], status: int = OK) -> str:
+    assert run(["size", *shlex.split(arguments)]) == status
+    told = capsys.readouterr()
+    return told.out if status == OK else told.err
+
+
+def document(arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    return dict(json.loads(answered(f"{arguments} --json", capsys)))
+
+
+def test_the_answer_is_the_least_of_the_surface(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(f"vgg16 --limit {LIMIT} --iterations 100", capsys)
+    surface = found["completion_seconds_by_workers_and_servers"]
+    pairs = {(w, p): s for w, row in enumerate(surface, 1) for p, s in enumerate(row, 1) if s is not None}
+    assert found["completion_seconds"] == min(pairs.values()) == pairs[found["workers"], found["servers"]]
+    # 4 CPU cores each, 64 in all; 16 and 8 GB each, 256 in all; a GPU a worker, 8 in all.
+    within = {(w, p) for w in range(1, 9) for p in range(1, 64) if w + p <= 16 and 16 * w + 8 * p <= 256}
+    assert set(pairs) == within
+    thrifty = found["thrifty"]
+    assert thrifty["completion_seconds"] == pairs[thrifty["workers"], thrifty["servers"]]
+    assert thrifty["completion_seconds"] <= 1.05 * found["completion_seconds"]
+
+
+def test_one_worker_and_one_server_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    # Forward 256 samples, backward twice the work of 32, each 2 x 15.47 x 10^9 operations at 10^12 a second.
+    limit = "gpu=1,cpu=8,nic=1000Gbit/s"
+    found = document(f"vgg16 --limit {limit} --gpu-tflops 1 --iterations 1", capsys)
+    assert (found["workers"], found["servers"]) == (1, 1)
+    assert found["completion_seconds"] == pytest.approx((256 + 64) * 2 * 15.47026432e9 / 1e12, rel=1e-5)
+    # On the slow NIC all 138 million parameters are exposed, there and back.
+    slow = document("vgg16 --limit gpu=1,cpu=8,nic=8MB/s --gpu-tflops 1000 --iterations 1", capsys)
+    assert slow["completion_seconds"] == pytest.approx(2 * 138_357_544 * 4 / 8e6, rel=1e-3)
+
+
+def test_staleness_and_profiles(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "layers.csv"
+    path.write_text(
+        "model,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes\n"
+        "net,100000000,0,100000000,100000000\n"
+        "net,100000000,100000000,0,100000000\n"
+    )
+    base = f"net --layers {path} --profile-batch 10 --batch 10 --iterations 1 --limit gpu=1,cpu=8,nic=1GB/s"
+    # 0.2 s forward, 0.1 s and 0.1 s backward, 0.2 s and 0.2 s there and back: 0.3 + max(0.1, 0.2) + 0.2.
+    assert document(base, capsys)["completion_seconds"] == pytest.approx(0.7)
+    # With an iteration more in flight: the larger of 0.4 s of compute, 0.4 s of channel and 0.7 s / 2.
+    assert document(f"{base} --staleness 1", capsys)["completion_seconds"] == pytest.approx(0.4)
+
+
+def test_words_table_and_map(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = answered(f"resnet50 --limit {LIMIT} --table --chart {tmp_path / 'a.svg'}", capsys)
+    assert words.startswith("resnet50: ")
+    assert "completion time by servers" in words
+    assert "8 gpu" in words
+    answered(f"resnet50 --limit {LIMIT} --chart {tmp_path / 'b.svg'}", capsys)
+    drawn = (tmp_path / "a.svg").read_text()
+    assert drawn == (tmp_path / "b.svg").read_text()
+    assert "Parameter servers" in drawn
+    answered(f"resnet50 --limit {LIMIT} --chart {tmp_path / 'c.png'}", capsys)
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -> None:
+    words = answered("resnet50 --limit gpu=300,cpu=4000,nic=25Gbit/s --table", capsys)
+    assert len(words.splitlines()) < 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (
+            "vgg17 --limit gpu=8,cpu=x,nic=0,foo=1,gpu=2 --chart a.pdf --iterations 0",
+            [
+                "--chart: found 'a.pdf'",
+                "--iterations: found 0",
+                "model: found 'vgg17'; known are alexnet",
+                "column cpu: found 'x'; a number is needed",
+                "column nic: found '0'; with no bandwidth no gradient arrives",
+                "found 'foo=1'; NAME=QUANTITY is needed",
+                "gpu is given twice",
+            ],
+        ),
+        ("vgg16 --limit cpu=8", ["--limit: found 'cpu=8'; gpu is needed", "nic is needed"]),
+        (
+            "vgg16 --limit gpu=1,cpu=6,nic=1Gbit/s",
+            ["one worker and one server need 8 cpu, more than the limit"],
+        ),
+        ("vgg16 --limit gpu=1,nic=1Gbit/s", ["must each need some of a limited resource"]),
+        ("vgg16 --limit gpu=1,cpu=8,nic=-1", ["column nic: found '-1'"]),
+        ("vgg16 --limit gpu=nan,cpu=8,nic=1", ["the gpu of a limit must be a finite number"]),
+        (f"vgg16 --limit {LIMIT} --batch 0 --gpu-tflops 0", ["gpu_tflops: found 0"]),
+        (f"vgg16 --limit {LIMIT} --batch 0", ["batch: found 0"]),
+        (f"vgg16 --limit {LIMIT} --staleness -1", ["staleness: found -1"]),
+        (f"vgg16 --limit {LIMIT} --layers nowhere.csv", ["--profile-batch: the samples a batch"]),
+        (
+            f"vgg16 --limit {LIMIT} --layers nowhere.csv --profile-batch 8",
+            ["nowhere.csv: there is no such file"],
+        ),
+    ],
+)
+def test_mistakes_are_told_in_words(
+    arguments: str, parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = answered(arguments, capsys, BAD_INPUT)
+    for part in parts:
+        assert part in told
+    assert "Traceback" not in told

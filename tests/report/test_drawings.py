@@ -1,0 +1,161 @@
+"""What is drawn: bars of the nodes, curves, and colours that can be told apart."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.report.curves import distribution_chart
+from muster.report.drawing import PHONE
+from muster.report.gantt import bars, stretches
+from muster.report.series import GANTT_ROWS, chart_series, size_name
+from muster.report.theme import DARK, LIGHT
+from tests.report.hand_made import ORDERS, run_record, scheduled, tables
+
+
+@given(st.sets(st.integers(0, 15)))
+def test_stretches_hold_exactly_the_gpus(gpus: set[int]) -> None:
+    joined = stretches(sorted(gpus))
+    assert {gpu for low, high in joined for gpu in range(low, high)} == gpus
+    assert all(first[1] < second[0] for first, second in zip(joined, joined[1:], strict=False))
+
+
+@pytest.mark.parametrize("order", ["fifo", "las"])
+def test_bars_cover_the_gpu_seconds_and_never_each_other(order: str) -> None:
+    record = scheduled(order, jobs=40)
+    run = chart_series(record, order)
+    assert run.gantt is not None
+    drawn = bars(run.gantt, run.nodes)
+    area = sum((bar.end - bar.begin) * (bar.high - bar.low) for bar in drawn)
+    assert area == pytest.approx(record.jobs["attained_gpu_seconds"].sum())
+    for one, other in combinations(drawn, 2):
+        apart_in_time = one.end <= other.begin or other.end <= one.begin
+        assert apart_in_time or one.high <= other.low or other.high <= one.low
+
+
+def test_sharers_of_a_gpu_lie_beside_each_other_in_its_lane() -> None:
+    jobs = [{"job_id": name, "gpus": 0.5, "submit_seconds": 0.0, "finish_seconds": 10.0} for name in "abc"]
+    allocations = [
+        {
+            "job_id": name,
+            "node": "node-0",
+            "gpu_ids": [2],
+            "gpus": 0.5,
+            "from_seconds": begin,
+            "to_seconds": end,
+        }
+        for name, begin, end in (("a", 0.0, 10.0), ("b", 0.0, 5.0), ("c", 5.0, 10.0))
+    ]
+    run = chart_series(tables(jobs, allocations), "shared")
+    assert run.gantt is not None
+    drawn = {bar.job_id: (bar.low, bar.high) for bar in bars(run.gantt, run.nodes)}
+    assert drawn == {"a": (2.0, 2.5), "b": (2.5, 3.0), "c": (2.5, 3.0)}
+
+
+def test_a_large_run_is_not_drawn_bar_by_bar() -> None:
+    row = {"job_id": "a", "node": "node-0", "from_seconds": 0.0, "to_seconds": 1.0}
+    job = {"job_id": "a", "submit_seconds": 0.0, "finish_seconds": 1.0}
+    assert chart_series(tables([job], [row] * GANTT_ROWS), "few").gantt is not None
+    assert chart_series(tables([job], [row] * (GANTT_ROWS + 1)), "many").gantt is None
+    assert chart_series(tables([job], [row], run=run_record(65, 4)), "wide").gantt is None
+
+
+@pytest.mark.parametrize(
+    ("gpus", "name"),
+    [
+        (0.5, "part of a GPU"),
+        (1, "1 GPU"),
+        (2, "2 GPUs"),
+        (3, "3–4 GPUs"),
+        (8, "5–8 GPUs"),
+        (65, "over 64 GPUs"),
+    ],
+)
+def test_job_sizes(gpus: float, name: str) -> None:
+    assert size_name(gpus) == name
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_means_by_size_add_up_to_the_mean(order: str) -> None:
+    record = scheduled(order)
+    means = chart_series(record, order).jct_by_size
+    total = sum(mean.jobs * mean.mean_seconds for mean in means)
+    assert total == pytest.approx(record.jobs["jct_seconds"].sum())
+
+
+def test_long_distributions_keep_their_ends_and_quantiles() -> None:
+    random = np.random.default_rng(0)
+    waits = random.lognormal(6, 2, 20_000)
+    jobs = pl.DataFrame({"finish_seconds": waits + 1, "wait_seconds": waits}).with_row_index("job_id")
+    rows = [
+        {**job, "job_id": str(job["job_id"]), "submit_seconds": 0.0, "ideal_seconds": 1.0}
+        for job in jobs.iter_rows(named=True)
+    ]
+    curve = chart_series(tables(rows), "long").wait
+    assert (curve[0], curve[-1]) == (waits.min(), waits.max())
+    assert np.median(curve) == pytest.approx(np.median(waits), rel=0.02)
+
+
+def test_waits_of_nothing_stand_at_the_left_edge() -> None:
+    chart = distribution_chart("wait", "Waiting time", "", [("a", np.array([0.0, 0.0, 90.0, 700.0]))])
+    spec = chart.spec(PHONE)
+    rows = next(iter(spec["datasets"].values())) if "datasets" in spec else spec["data"]["values"]
+    assert min(row["seconds"] for row in rows) == 60
+    assert [row["share"] for row in rows if row["seconds"] == 60] == [0.0, 0.25, 0.5]
+    assert "≤ 1 min" in spec["encoding"]["x"]["axis"]["labelExpr"]
+
+
+def channels(colour: str) -> np.ndarray:
+    """Linear red, green and blue of `#rrggbb` (sRGB)."""
+    values = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def lab(linear: np.ndarray) -> np.ndarray:
+    """CIELAB under D65."""
+    matrix = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = matrix @ linear / np.array([0.9505, 1.0, 1.089])
+    root = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * root[1] - 16, 500 * (root[0] - root[1]), 200 * (root[1] - root[2])])
+
+
+# Full colour blindness of each kind (Machado, Oliveira and Fernandes 2009), on linear channels.
+VISIONS = {
+    "usual": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("vision", VISIONS)
+def test_colours_of_schedulers_differ_to_every_eye(theme: dict[str, str], vision: str) -> None:
+    colours = [channels(colour) for role, colour in theme.items() if role.startswith("series")]
+    seen = [lab(np.clip(VISIONS[vision] @ colour, 0, 1)) for colour in colours]
+    # A difference of 2.3 is just noticeable; lines need far more.
+    assert min(np.linalg.norm(one - other) for one, other in combinations(seen, 2)) > 12
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_lines_and_texts_stand_out_from_the_page(theme: dict[str, str]) -> None:
+    """WCAG 2.1: 3 to 1 for graphics, 4.5 to 1 for text."""
+    luminance = {role: channels(colour) @ [0.2126, 0.7152, 0.0722] for role, colour in theme.items()}
+    for role, value in luminance.items():
+        low, high = sorted((value, luminance["surface"]))
+        contrast = (high + 0.05) / (low + 0.05)
+        if role.startswith("series"):
+            assert contrast >= 3
+        elif role in ("ink", "quiet"):
+            assert contrast >= 4.5

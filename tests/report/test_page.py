@@ -1,0 +1,203 @@
+"""The page: everything in it, nothing from outside, the same bytes, every text of a user escaped."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+
+from muster.problems import BadInput
+from muster.report import Record
+from muster.report.page import write_report
+from muster.report.theme import DARK, LIGHT
+from tests.report.hand_made import run_record, scheduled, tables, write, write_comparison
+
+EVIL = "<script>alert('x')</script>&\"'"
+VOID = {"meta", "br", "wbr", "link", "img"}
+
+
+class Page(HTMLParser):
+    """What stands in a page: tags in their nesting, ids, attributes, text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = [scheduled(order, jobs=60, tenants=["vision", "speech"]) for order in ("fifo", "las")]
+    return write_comparison(runs, tmp_path_factory.mktemp("comparison"))
+
+
+@pytest.fixture(scope="module")
+def page(comparison: Path) -> str:
+    return write_report(comparison).read_text(encoding="utf-8")
+
+
+def test_the_page_is_whole_and_needs_nothing_else(page: str) -> None:
+    parsed = Page(page)
+    assert parsed.open == []
+    assert "://" not in page
+    assert not {"link", "script", "img", "iframe"} & set(parsed.tags)
+    assert not {"src", "href", "xlink:href"} & {name for name, _ in parsed.attributes}
+    assert "@import" not in page
+    assert set(re.findall(r"url\((.)", page)) <= {"#"}
+
+
+def test_ids_are_unique_and_every_reference_meets_one(page: str) -> None:
+    ids = Counter(value for name, value in Page(page).attributes if name == "id")
+    assert max(ids.values(), default=1) == 1
+    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= set(ids)
+
+
+def test_charts_take_their_colours_from_the_page(page: str) -> None:
+    """A colour left as a number would not follow the reader's dark setting."""
+    drawings = "".join(re.findall(r"<svg.*?</svg>", page, flags=re.S))
+    assert not re.findall(r'(?:fill|stroke)="#\w+"', drawings)
+    roles = set(re.findall(r"var\(--([\w-]+)\)", page))
+    assert roles <= set(LIGHT)
+    assert set(LIGHT) == set(DARK)
+    for role in roles:
+        assert page.count(f"--{role}: ") == 2
+
+
+def test_the_table_comes_first_and_says_what_is_best(page: str) -> None:
+    assert page.index("<table") < page.index("<svg")
+    text = Page(page).text
+    for word in (
+        "Completion time",
+        "Wait",
+        "Makespan",
+        "fifo",
+        "las",
+        "+proportional+pack",
+        "oracle",
+        "exact",
+    ):
+        assert word in text
+    assert re.search(r"<b>[\d.]+ \w+</b><small>0\.\d\d×</small>", page)
+
+
+def test_charts_lie_beside_the_page(comparison: Path, page: str) -> None:
+    names = {path.name for path in (comparison / "charts").iterdir()}
+    charts = ["jct", "wait", "gpu-use", "queue", "jct-by-size", "wait-by-tenant", "nodes-1", "nodes-2"]
+    assert names == {f"{chart}.{kind}" for chart in charts for kind in ("svg", "png")}
+    for chart in charts:
+        root = ElementTree.parse(comparison / "charts" / f"{chart}.svg").getroot()
+        assert root.tag.endswith("svg")
+        assert (comparison / "charts" / f"{chart}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_records_give_the_same_bytes(comparison: Path, page: str) -> None:
+    before = {path.name: path.read_bytes() for path in (comparison / "charts").iterdir()}
+    assert write_report(comparison).read_text(encoding="utf-8") == page
+    assert {path.name: path.read_bytes() for path in (comparison / "charts").iterdir()} == before
+
+
+def hostile() -> Record:
+    """A run whose every name tries to be HTML."""
+    run = run_record(1, 4, name=f"fifo+{EVIL}")
+    run["trace"]["source"] = f"{EVIL}.csv"
+    run["trace"]["notes"] = [f"dropped {EVIL}"]
+    run["cluster"]["name"] = EVIL
+    run["cluster"]["nodes"][0]["name"] = EVIL
+    run["settings"][EVIL] = EVIL
+    run["scheduler"]["settings"] = {EVIL: EVIL}
+    run["rules"]["queue"] = EVIL
+    run["knowledge"] = EVIL
+    jobs: list[dict[str, Any]] = [
+        {"job_id": f"{EVIL}{index}", "tenant": f"{EVIL}{index}", "model": EVIL, "submit_seconds": 0.0,
+         "start_seconds": 5.0, "finish_seconds": 60.0, "wait_seconds": 5.0, "ideal_seconds": 55.0}
+        for index in range(2)
+    ]  # fmt: skip
+    allocations = [
+        {
+            "job_id": f"{EVIL}{index}",
+            "node": EVIL,
+            "gpu_ids": [index],
+            "from_seconds": 5.0,
+            "to_seconds": 60.0,
+        }
+        for index in range(2)
+    ]
+    reasons = [
+        {"job_id": f"{EVIL}0", "reason": EVIL, "parameters": "{}", "from_seconds": 0.0, "to_seconds": 5.0}
+    ]
+    return tables(jobs, allocations, reasons=reasons, run=run)
+
+
+def test_texts_of_users_are_escaped_everywhere(tmp_path: Path) -> None:
+    page = write_report(write(hostile(), tmp_path)).read_text(encoding="utf-8")
+    parsed = Page(page)
+    assert parsed.open == []
+    assert "script" not in parsed.tags
+    assert parsed.text.count("<script>alert(") > 10
+    for chart in (tmp_path / "charts").glob("*.svg"):
+        assert not [node for node in ElementTree.parse(chart).iter() if node.tag.endswith("script")]
+
+
+def test_jobs_left_out_and_cleaned_rows_are_told(tmp_path: Path) -> None:
+    record = scheduled("fifo", jobs=40)
+    late = pl.col("job_id").is_in(["job-38", "job-39"])
+    jobs = record.jobs.with_columns(
+        pl.when(~late).then("finish_seconds").alias("finish_seconds"),
+        pl.when(~late).then("jct_seconds").alias("jct_seconds"),
+        pl.when(late).then(pl.lit("unfinished")).otherwise("outcome").alias("outcome"),
+        (pl.col("job_id") != "job-0").alias("measured"),
+    )
+    run = {**record.run, "trace": {**record.run["trace"], "notes": ["3 rows without an end were dropped"]}}
+    cut = Record(jobs, record.allocations, record.decisions, record.reasons, run)
+    text = Page(write_report(write(cut, tmp_path)).read_text(encoding="utf-8")).text
+    assert "2 of 39 jobs did not finish" in text
+    assert "the 39 measured of 40 jobs" in text
+    assert "3 rows without an end were dropped" in text
+
+
+def test_classes_of_knowledge_are_told_apart(tmp_path: Path) -> None:
+    one, other = scheduled("fifo", jobs=20), scheduled("sjf", jobs=20)
+    blind = Record(one.jobs, one.allocations, one.decisions, one.reasons, {**one.run, "knowledge": "none"})
+    text = Page(write_report(write_comparison([blind, other], tmp_path)).read_text(encoding="utf-8")).text
+    assert "compare within a class" in text
+
+
+def test_a_run_in_which_nothing_happened_has_a_page(tmp_path: Path) -> None:
+    page = write_report(write(tables(jobs=[]), tmp_path)).read_text(encoding="utf-8")
+    assert Page(page).open == []
+
+
+def test_all_that_is_missing_in_a_comparison_is_told_at_once(tmp_path: Path) -> None:
+    folder = write_comparison([scheduled("fifo", jobs=5), scheduled("las", jobs=5)], tmp_path)
+    (folder / "fifo+proportional+pack" / "jobs.parquet").unlink()
+    (folder / "las+proportional+pack" / "run.json").unlink()
+    with pytest.raises(BadInput) as bad:
+        write_report(folder)
+    assert [Path(problem.where).name for problem in bad.value.problems] == ["jobs.parquet", "run.json"]
+    assert not (folder / "report.html").exists()

@@ -1,0 +1,92 @@
+"""Reading records back: what was written comes out, and what is wrong is said in words, all of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from muster.problems import BadInput
+from muster.report import read_record, record_folders, summarise
+from tests.report.hand_made import scheduled, write, write_comparison
+
+
+def problems_of(folder: Path) -> list[str]:
+    with pytest.raises(BadInput) as bad:
+        read_record(folder)
+    return [str(problem).replace(str(folder), "DIR") for problem in bad.value.problems]
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    record = scheduled("las", jobs=20)
+    back = read_record(write(record, tmp_path))
+    for name in ("jobs", "allocations", "decisions", "reasons"):
+        assert_frame_equal(getattr(back, name), getattr(record, name))
+    assert back.run == record.run
+    assert summarise(back) == summarise(record)
+
+
+def test_no_such_folder(tmp_path: Path) -> None:
+    assert "no such folder" in problems_of(tmp_path / "absent")[0]
+
+
+def test_every_missing_file_is_told(tmp_path: Path) -> None:
+    names = ["jobs.parquet", "allocations.parquet", "decisions.parquet", "reasons.parquet", "run.json"]
+    told = problems_of(tmp_path)
+    assert [name in line for name, line in zip(names, told, strict=True)] == [True] * 5
+
+
+def test_wrong_tables_and_wrong_run_are_told_together(tmp_path: Path) -> None:
+    folder = write(scheduled("fifo", jobs=5), tmp_path)
+    pl.read_parquet(folder / "jobs.parquet").drop("tenant").with_columns(
+        pl.col("gpus").cast(pl.String)
+    ).write_parquet(folder / "jobs.parquet")
+    (folder / "reasons.parquet").write_bytes(b"not a table")
+    run = json.loads((folder / "run.json").read_text())
+    run["cluster"]["nodes"][1]["gpus"] = -1
+    del run["cluster"]["nodes"][2]["name"], run["scheduler"]["name"]
+    (folder / "run.json").write_text(json.dumps(run))
+    told = problems_of(folder)
+    assert told[0] == "DIR/jobs.parquet, column tenant: this column of String values is missing"
+    assert told[1] == "DIR/jobs.parquet, column gpus: found 'String'; Float64 values are needed"
+    assert told[2].startswith("DIR/reasons.parquet: not a readable Parquet file")
+    assert (
+        told[3] == "DIR/run.json, column scheduler.name: found None; a text is needed"
+        or "scheduler" in told[3]
+    )
+    assert any("cluster.nodes[1].gpus: found -1" in line for line in told)
+    assert any("cluster.nodes[2]" in line for line in told)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"run"', "\x00"])
+def test_a_run_that_is_no_object_is_told(tmp_path: Path, text: str) -> None:
+    folder = write(scheduled("fifo", jobs=5), tmp_path)
+    (folder / "run.json").write_text(text)
+    assert problems_of(folder)[0].startswith("DIR/run.json")
+
+
+def test_a_column_of_nulls_is_any_kind(tmp_path: Path) -> None:
+    folder = write(scheduled("fifo", jobs=5), tmp_path)
+    jobs = pl.read_parquet(folder / "jobs.parquet").with_columns(pl.lit(None).alias("user"))
+    jobs.write_parquet(folder / "jobs.parquet")
+    assert read_record(folder).jobs["user"].dtype == pl.String()
+
+
+def test_a_comparison_names_its_runs_in_order(tmp_path: Path) -> None:
+    folder = write_comparison([scheduled("sjf", jobs=5), scheduled("fifo", jobs=5)], tmp_path)
+    assert [path.name for path in record_folders(folder)] == [
+        "sjf+proportional+pack",
+        "fifo+proportional+pack",
+    ]
+    assert "comparison of several runs" in problems_of(folder)[0]
+    assert record_folders(folder / "sjf+proportional+pack") == (folder / "sjf+proportional+pack",)
+
+
+@pytest.mark.parametrize("runs", ['{"runs": []}', '{"runs": 3}', "{}", "[]"])
+def test_a_comparison_without_runs_is_told(tmp_path: Path, runs: str) -> None:
+    (tmp_path / "comparison.json").write_text(runs)
+    with pytest.raises(BadInput, match="a list of folder names"):
+        record_folders(tmp_path)

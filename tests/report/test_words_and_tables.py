@@ -1,0 +1,95 @@
+"""Figures in words, and the table of the terminal."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from muster.report import summarise
+from muster.report.terminal import comparison_table
+from muster.report.words import duration, number, percent, ratio, short_names
+from tests.report.hand_made import ORDERS, scheduled
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (0.25, "0.250 s"),
+        (59.4, "59.4 s"),
+        (60, "1.00 min"),
+        (3599, "60.0 min"),
+        (78_900, "21.9 h"),
+        (172_799, "48.0 h"),
+        (172_800, "2.00 d"),
+        (86_400 * 1234, "1,234 d"),
+    ],
+)
+def test_durations(seconds: float | None, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_shares_ratios_and_numbers() -> None:
+    assert percent(0.8434) == "84.3 %"
+    assert percent(None) == "–"
+    assert ratio(62.0, 100.0) == "0.62×"
+    assert ratio(1.0, 0.0) == "–"
+    assert ratio(None, 1.0) == "–"
+    assert number(12_000) == "12,000"
+    assert number(1.336) == "1.34"
+
+
+@given(st.lists(st.text("ab+", min_size=1, max_size=8), min_size=1, max_size=6, unique=True))
+def test_short_names_with_what_all_share_are_the_names(names: list[str]) -> None:
+    short, common = short_names(names)
+    assert [one + common for one in short] == names
+    assert len(set(short)) == len(names)
+
+
+def test_short_names_drop_what_says_nothing() -> None:
+    assert short_names(["fifo+proportional+pack", "las+proportional+pack"]) == (
+        ["fifo", "las"],
+        "+proportional+pack",
+    )
+    assert short_names(["fifo+proportional+pack"]) == (["fifo+proportional+pack"], "")
+    assert short_names(["dally", "las+pack"]) == (["dally", "las+pack"], "")
+
+
+def printed(names: list[str], width: int = 80) -> str:
+    summaries = [
+        summarise(scheduled(order, jobs=40, name=name)) for order, name in zip(ORDERS, names, strict=False)
+    ]
+    out = StringIO()
+    Console(file=out, width=width, force_terminal=True, color_system=None).print(comparison_table(summaries))
+    return out.getvalue()
+
+
+def test_ten_long_names_fit_in_80_columns() -> None:
+    names = [f"{order}-with-a-long-name+proportional+x{index}" for index, order in enumerate(ORDERS)]
+    plain = re.sub(r"\x1b\[[\d;]*m", "", printed(names))
+    assert max(map(len, plain.splitlines())) <= 80
+    assert "…" not in plain
+    for name in names:
+        assert all(part in plain for part in name.split("+"))
+
+
+def test_best_is_bold_and_the_first_has_no_ratio() -> None:
+    text = printed(["fifo+proportional+pack", "sjf+proportional+pack"])
+    fifo, sjf, ratios = [line for line in text.splitlines() if re.search(r"\d", line)][-3:]
+    means = [summarise(scheduled(order, jobs=40))["jct_seconds"]["mean"] for order in ("fifo", "sjf")]
+    assert means[1] < means[0]
+    assert re.search(rf"\x1b\[1m *{re.escape(duration(means[1]))}", sjf)
+    assert not re.search(rf"\x1b\[1m *{re.escape(duration(means[0]))}", fifo)
+    assert "×" not in fifo
+    assert f"{means[1] / means[0]:.2f}×" in ratios
+
+
+def test_a_single_run_has_nothing_to_be_best_of() -> None:
+    rows = printed(["fifo+proportional+pack"]).split("─")[-1]
+    assert "\x1b[1m" not in rows

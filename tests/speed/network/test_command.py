@@ -1,0 +1,103 @@
+"""`muster network`, called as the command line calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.cli.network import network
+from muster.problems import BadInput
+
+LAYERS = "model,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes\nmine,1000000,2000000,1000000,400000000\n"
+
+
+def answer(capsys: pytest.CaptureFixture[str], model: str, **options: Any) -> dict[str, Any]:
+    network(model, as_json=True, **options)
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def test_lists_each_placement_that_the_cluster_has_once(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = answer(capsys, "bert-large", cluster="dally-2x8x8", gpus=16)["placements"]
+    found = [row["placement"] for row in rows]
+    assert len(set(found)) == len(found)
+    assert {"1", "4", "8", "4,4", "1,1,1,1", "1/1", "8,8", "8/8", "1,1,1,1/1,1,1,1"} <= set(found)
+    by_place = {row["placement"]: row["efficiency"] for row in rows}
+    assert by_place["1"] == 1.0
+    assert by_place["4"] > by_place["4,4"] > by_place["8/8"]
+    one_machine = answer(capsys, "bert-large", cluster="1x8gpu", gpus=8)["placements"]
+    assert [row["placement"] for row in one_machine] == ["1", "2", "4", "8"]
+
+
+def test_one_placement_and_congestion(capsys: pytest.CaptureFixture[str]) -> None:
+    (free,) = answer(capsys, "VGG", placement="4,4")["placements"]
+    (half,) = answer(capsys, "VGG", placement="4,4", congestion=0.5)["placements"]
+    assert (free["gpus"], free["placement"]) == (8, "4,4")
+    assert half["iteration_seconds"] > free["iteration_seconds"]
+    (astra,) = answer(capsys, "VGG", placement="4,4", flavour="astra")["placements"]
+    assert astra["efficiency"] == pytest.approx(0.997, abs=0.005)  # papers' table: 2 machines x 4
+
+
+def test_own_layers_and_own_model_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text(LAYERS)
+    (row,) = answer(capsys, "mine", layers=tmp_path / "l.csv", placement="1,1")["placements"]
+    # One layer, no input gradient: 2 ms of compute, then 0.4 GB over 200 GB/s and two hops of 5 us.
+    assert row["iteration_seconds"] == pytest.approx(0.002 + 0.4 / 200 + 10e-6)
+    assert row["all_reduce_seconds"] == pytest.approx(row["exposed_seconds"])
+
+
+def test_the_table_names_where_the_numbers_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+    network("ncf", cluster="2x4gpu")
+    printed = capsys.readouterr().out
+    assert "2 machines" in printed
+    assert "Pollux" in printed
+
+
+def test_a_model_without_layers_is_insensitive_and_that_is_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    network("gnmt", cluster="2x4gpu")
+    printed = capsys.readouterr().out
+    assert printed.count("insensitive") == 1
+    assert "100.0 %" in printed
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_draws_the_same_chart_twice(tmp_path: Path, suffix: str) -> None:
+    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    for path in (first, second):
+        network("resnet18", cluster="dally-2x8x8", chart=path)
+    assert first.read_bytes() == second.read_bytes()
+    assert len(first.read_bytes()) > 1000
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "expected"),
+    [
+        ("bert-lrge", {}, "MODEL: found 'bert-lrge'; no such network model; known are bert-large"),
+        ("vgg11", {"placement": "4,x"}, "--placement: found '4,x'"),
+        ("vgg11", {"placement": "9"}, "--placement: found '9'; dally-2x8x8 has no room"),
+        ("vgg11", {"placement": "0,4"}, "--placement: found '0,4'"),
+        ("vgg11", {"congestion": 1.0}, "--congestion: found 1.0"),
+        ("vgg11", {"congestion": float("nan")}, "--congestion: found nan"),
+        ("vgg11", {"flavour": "fast"}, "--flavour: found 'fast'; physical or astra is needed"),
+        ("vgg11", {"gpus": 0}, "--gpus: found 0"),
+        ("vgg11", {"gpus": 129}, "--gpus: found 129; a whole number from 1 to the 128 GPUs"),
+        ("vgg11", {"chart": Path("a.pdf")}, "--chart: found 'a.pdf'"),
+        ("none.toml", {}, "none.toml"),
+        ("vgg11", {"layers": Path("none.csv")}, "none.csv"),
+    ],
+)
+def test_refuses_in_words(model: str, options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        network(model, **options)
+    assert expected in str(refused.value)
+
+
+def test_a_model_that_the_layer_file_does_not_have(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text(LAYERS)
+    with pytest.raises(BadInput, match="has mine"):
+        network("yours", layers=tmp_path / "l.csv")
