@@ -13,7 +13,7 @@ from rich.text import Text
 from muster.report.figures import FIGURES, TERMINAL_PATHS, column
 from muster.report.words import short_names
 
-NAME_COLUMNS = 22
+NAME_COLUMNS = 18
 """What the figures leave of 80 columns."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import resource
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numba.core.event import TimingListener, install_listener
 
 import muster
 from muster.cluster import Cluster
@@ -24,6 +26,7 @@ from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table
 from muster.workload.models import Model, shipped_models
 from muster.workload.trace import Trace
+from muster.workload.traces.columns import NAMES
 from muster.world.record import Record, allocations_frame, decisions_frame, jobs_frame, reasons_frame
 
 _NOISE_STREAM = 0xBE11EF
@@ -37,7 +40,9 @@ class Cost:
     """mean, p99, max"""
     wall_seconds: float
     cpu_seconds: float
-    """User and system time of this process from the first event to the last."""
+    """User and system time of this process from the first event to the finished tables, less the compiling."""
+    compile_seconds: float
+    """Spent compiling kernels: some seconds the first time after an installation, then nothing."""
     jobs_per_second: float
     """Jobs of the trace over CPU seconds."""
     peak_memory_mb: float
@@ -73,9 +78,11 @@ def simulate(
     table, truth = _prepared(trace, cluster, known, options)
     refused = _refuse_impossible(table, cluster, trace, options)
     measured = _measured(table, options)
+    compiling = TimingListener()  # type: ignore[no-untyped-call]
     began, began_cpu = time.perf_counter(), time.process_time()
-    engine = Engine(table, cluster, truth, scheduler, options, measured)
-    engine.run(progress)
+    with install_listener("numba:compile", compiling):
+        engine = Engine(table, cluster, truth, scheduler, options, measured)
+        engine.run(progress)
     record = Record(
         jobs=jobs_frame(table, measured),
         allocations=allocations_frame(engine.held(), table, cluster),
@@ -83,7 +90,8 @@ def simulate(
         reasons=reasons_frame(engine.explained(), table),
         run=_described(trace, cluster, scheduler, options),
     )
-    cpu = time.process_time() - began_cpu
+    compile_seconds = compiling.duration if compiling.done else 0.0
+    cpu = time.process_time() - began_cpu - compile_seconds
     if progress is not None:
         progress(engine.progress())
     decisions = np.array(engine.decision_seconds or [0.0])
@@ -95,6 +103,7 @@ def simulate(
         },
         wall_seconds=time.perf_counter() - began,
         cpu_seconds=cpu,
+        compile_seconds=compile_seconds,
         jobs_per_second=len(table) / max(cpu, 1e-9),
         peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     )
@@ -175,7 +184,12 @@ def _described(trace: Trace, cluster: Cluster, scheduler: Scheduler, options: Op
     placement = described.get("parts", {}).get("placement", "its own")
     return {
         "muster_version": muster.__version__,
-        "trace": {"source": trace.source, "jobs": len(trace.jobs), "notes": list(trace.notes)},
+        "trace": {
+            "source": trace.source,
+            "jobs": len(trace.jobs),
+            "sha256": hashlib.sha256(trace.jobs.select(NAMES).write_csv().encode()).hexdigest(),
+            "notes": list(trace.notes),
+        },
         "cluster": cluster.to_dict(),
         "scheduler": described,
         "settings": {

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 import numpy as np
@@ -41,7 +40,7 @@ def smd_jobs(jobs: int, most: int, seed: int = 7) -> tuple[StepTime, Demands]:
     worker = np.column_stack([rng.integers(1, 5, jobs), rng.integers(1, 11, jobs), rng.uniform(2, 32, jobs)])
     server = np.column_stack([np.zeros(jobs), rng.integers(1, 11, jobs), rng.uniform(2, 32, jobs)])
     limit = (worker + server) * rng.integers(1, most + 1, (jobs, 1))
-    return stack(steps), Demands(worker.astype(np.float64), server, limit)
+    return stack(steps), Demands(worker.astype(np.float64), server, limit.astype(np.float64))
 
 
 def smd_columns(steps: StepTime, demands: Demands, share: float = 0.5) -> tuple[Columns, np.ndarray]:
@@ -76,13 +75,14 @@ def main() -> None:
                 print(
                     f"| {shape} | {jobs} | {columns.group.size} | {name} | {seconds:.3f} | {selection.gap:.4%} |"
                 )
-    steps, demands = smd_jobs(1000, most=30)
+    steps, demands = smd_jobs(1000, most=60)
     for search in (exact, frontier):
         start = time.perf_counter()
         search(steps, demands)
         seconds = time.perf_counter() - start
-        print(f"\n{search.__name__}, pairs up to 60 + 60: {seconds:.3f} ms a job (1,000 jobs at once)")
+        # Seconds for 1,000 jobs are milliseconds for one.
+        print(f"\n{search.__name__}, limits that allow 60 + 60 at once: {seconds:.3f} ms a job")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -42,7 +42,7 @@ ODD_WORDS = """0 -1 NaN inf 1e308 1e12 999999999999999999999999999999 None null 
 2017-10-03T14:05:02 0000-00-00 9999-12-31T23:59:59 1-02:03:04 gres/gpu:v=99999999999999999999,mem=1.2.3G ٣ 𝔘"""
 ODD_CELLS = st.sampled_from(["", "\n", "\x00", "\ufeff", "2017-10-03 14:05:02", *ODD_WORDS.split()])
 ANY_SETTINGS = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

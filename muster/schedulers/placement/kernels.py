@@ -92,6 +92,26 @@ def _fuller(books: Books, node: int, other: int) -> bool:
 
 
 @njit(cache=True)
+def fewest_nodes(books: Books, allowed: Bools, gpus: int, need: Ints) -> int:
+    """On how few nodes the gang would sit if the cluster were empty; one more than there are if on none."""
+    nodes = len(books.nodes)
+    most = np.zeros(nodes, np.int64)
+    for node in range(nodes):
+        if allowed[node]:
+            most[node] = books.nodes[node]["gpus"]
+            for resource in range(1, 4):
+                amount = need_on(books, node, resource, need)
+                if amount > 0:
+                    most[node] = min(most[node], books.nodes[node]["capacity"][resource] // amount)
+    most = np.sort(most)
+    fewest = 0
+    while gpus > 0 and fewest < nodes:
+        fewest += 1
+        gpus -= most[nodes - fewest]
+    return fewest if gpus <= 0 else nodes + 1
+
+
+@njit(cache=True)
 def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, fit: Ints, take: Ints) -> bool:
     """Choose nodes for a gang by a rule; `take` gets the GPUs on each. Whether there is a place.
 
@@ -110,11 +130,9 @@ def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, f
             take[best] = gpus
             return True
     total = 0
-    largest = 1
     for node in range(nodes):
         fit[node] = 0
         if allowed[node]:
-            largest = max(largest, books.nodes[node]["gpus"])
             if books.nodes[node]["free_gpus"] > 0:
                 fit[node] = gpus_that_fit(books, node, need)
                 total += fit[node]
@@ -134,10 +152,10 @@ def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, f
             take[most] += 1
             gpus -= 1
         return True
-    fewest = (gpus + largest - 1) // largest
+    fewest = fewest_nodes(books, allowed, gpus, need) if rule == CONSOLIDATE else nodes
     used = 0
     while gpus > 0:
-        if rule == CONSOLIDATE and used == fewest:
+        if used == fewest:
             return False
         most = -1
         best = -1

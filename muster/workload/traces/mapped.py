@@ -103,9 +103,7 @@ def _clean_zeros(reading: Reading) -> None:
             continue
         zero = cells.cast(pl.Float64, strict=False) == 0
         if name == "gpus":
-            reading.frame = reading.frame.with_columns(zero.alias("no gpu"))
-            reading.drop(pl.col("no gpu"), "no GPU asked for")
-            reading.frame = reading.frame.drop("no gpu")
+            reading.drop(pl.lit(zero), "no GPU asked for")
         elif count := int(zero.sum()):
             one = pl.Series(name, ["1" if cells.dtype == pl.String else 1]).cast(cells.dtype)
             reading.frame = reading.frame.with_columns(cells.zip_with(~zero.fill_null(value=False), one))

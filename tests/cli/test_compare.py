@@ -1,0 +1,98 @@
+"""`muster compare`: every run beside the others, the same as alone; one failure fails all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import TRACE, Outcome, muster_process
+from .test_simulate import BROKEN
+
+Muster = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A folder in which two schedulers were compared, and what the command answered."""
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "trace.csv").write_text(TRACE)
+    flags = (
+        "--cluster",
+        "1x8gpu",
+        "--scheduler",
+        "las+proportional",
+        "--scheduler",
+        "fifo",
+        "--workers",
+        "2",
+    )
+    return folder, muster_process("compare", "trace.csv", *flags, "--out", "both", "--json", folder=folder)
+
+
+def test_runs_stand_in_the_order_asked_for(compared: tuple[Path, Outcome]) -> None:
+    folder, done = compared
+    assert (done.status, done.err) == (0, "")
+    answer = json.loads(done.out)
+    assert answer["runs"] == ["las+proportional", "fifo"]
+    assert [summary["scheduler"] for summary in answer["summaries"]] == [
+        "las+proportional+pack",
+        "fifo+proportional+pack",
+    ]
+    assert json.loads((folder / "both" / "comparison.json").read_text()) == {"runs": answer["runs"]}
+    assert (folder / "both" / "report.html").stat().st_size > 10_000
+
+
+def test_a_run_in_company_is_the_run_alone(
+    muster: Muster, compared: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = compared
+    monkeypatch.chdir(folder)
+    flags = ("--cluster", "1x8gpu", "--scheduler", "las+proportional", "--out", tmp_path / "alone")
+    assert muster("simulate", "trace.csv", *flags).status == 0
+    for path in (tmp_path / "alone").glob("*.parquet"):
+        assert path.read_bytes() == (folder / "both" / "las+proportional" / path.name).read_bytes()
+    assert (tmp_path / "alone" / "run.json").read_text() == (
+        folder / "both" / "las+proportional" / "run.json"
+    ).read_text()
+
+
+def test_one_failing_run_fails_all_and_leaves_nothing(muster: Muster, trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    schedulers = ("--scheduler", "fifo", "--scheduler", f"{tmp_path / 'mine.py'}:Broken")
+    failed = muster("compare", trace, "--cluster", "1x8gpu", *schedulers, "--out", tmp_path / "out")
+    assert failed.status == 1
+    assert "ZeroDivisionError: on purpose" in failed.err
+    assert "Traceback" not in failed.err
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["mine.py", "trace.csv"]
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".muster*"))
+
+
+def test_a_refusal_inside_a_run_is_a_refusal(muster: Muster, trace: Path, tmp_path: Path) -> None:
+    refused = muster(
+        "compare", trace, "--cluster", "1x4gpu", "--scheduler", "fifo", "--out", tmp_path / "out"
+    )
+    assert refused.status == 2
+    assert "job 1 can never run" in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_scheduler_named_twice_is_refused(muster: Muster, trace: Path) -> None:
+    refused = muster("compare", trace, "--cluster", "1x8gpu", "--scheduler", "las", "--scheduler", "las")
+    assert refused.status == 2
+    assert "--scheduler: found 'las'; is named twice" in refused.err
+
+
+def test_a_page_is_made_again(muster: Muster, compared: tuple[Path, Outcome]) -> None:
+    folder, _ = compared
+    page = folder / "both" / "report.html"
+    page.unlink()
+    done = muster("report", folder / "both", "--json")
+    assert json.loads(done.out) == {"report": str(page)}
+    assert page.exists()
+    absent = muster("report", folder / "absent")
+    assert absent.status == 2
+    assert "no such folder" in absent.err

@@ -1,0 +1,95 @@
+"""Help: every command tells what it does, with an example, on a screen; at once, for nothing heavy is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from muster.cli.app import COMMANDS
+
+from .conftest import MUSTER, Outcome, muster_process
+
+Muster = Callable[..., Outcome]
+GENERATORS = ("synergy", "philly-like", "mixed")
+
+
+def test_the_commands_fit_a_small_screen_with_their_whole_sentences(muster: Muster) -> None:
+    shown = muster("--help")
+    assert shown.status == 0
+    lines = shown.out.splitlines()
+    assert len(lines) <= 24 + len(COMMANDS) - 8
+    assert max(map(len, lines)) <= 80
+    for name, sentence in COMMANDS.items():
+        assert any(line.split() == [name, *sentence.split()] for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words", [*((name,) for name in COMMANDS), *(("generate", kind) for kind in GENERATORS)]
+)
+def test_each_command_fits_a_screen_and_shows_an_example(muster: Muster, words: tuple[str, ...]) -> None:
+    shown = muster(*words, "--help")
+    assert (shown.status, shown.err) == (0, "")
+    lines = shown.out.splitlines()
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= 80
+    assert any(line.strip().startswith("Example: muster ") for line in lines)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = ("numpy", "polars", "pydantic", "scipy", "numba", "altair", "highspy", "muster.simulation")
+    code = (
+        f"import sys; from muster.cli.app import run; run(['--help']); print({{*{heavy}}} & {{*sys.modules}})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_version_and_nothing(muster: Muster) -> None:
+    assert muster("--version").out.startswith("muster 0.")
+    nothing = muster()
+    assert nothing.status == 2
+    assert "Commands:" in nothing.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("simulat",), "Did you mean 'simulate'"),
+        (("simulate",), "Missing argument 'TRACE'"),
+        (("simulate", "x.csv"), "Missing option '--cluster'"),
+        (("compare", "x.csv", "--cluster", "y", "--bogus"), "No such option: --bogus"),
+        (("simulate", "x.csv", "--cluster", "y", "--seed", "many"), "--seed"),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_words(muster: Muster, words: tuple[str, ...], said: str) -> None:
+    refused = muster(*words)
+    assert refused.status == 2
+    assert said in refused.err
+    assert "Traceback" not in refused.err
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("muster sim", "simulate"),
+        ("muster compare --work", "--workers"),
+        ("muster generate phil", "philly-like"),
+    ],
+)
+def test_a_shell_completes_commands_and_flags(line: str, offered: str) -> None:
+    asked = {
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+        "_MUSTER_COMPLETE": "complete_bash",
+    }
+    done = subprocess.run(MUSTER, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [offered]
+
+
+def test_the_completion_script_is_shown() -> None:
+    shown = muster_process("--show-completion", "bash")
+    assert "complete -o default -F _muster_completion muster" in shown.out

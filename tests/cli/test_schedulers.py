@@ -1,0 +1,43 @@
+"""`muster schedulers`: what there is, with its settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from muster.schedulers.catalogue import parts, presets
+
+from .conftest import Outcome
+
+Muster = Callable[..., Outcome]
+
+
+def test_every_part_and_preset_is_listed_with_its_sentence(muster: Muster) -> None:
+    listed = json.loads(muster("schedulers", "--json").out)
+    assert [(part["name"], part["sentence"]) for part in listed["parts"]] == [
+        (part.name, part.sentence) for part in parts()
+    ]
+    assert [preset["name"] for preset in listed["presets"]] == [preset.name for preset in presets()]
+    table = muster("schedulers").out
+    assert all(part.name in table for part in parts())
+
+
+def test_one_is_shown_with_its_settings_and_defaults(muster: Muster) -> None:
+    shown = muster("schedulers", "las+spread")
+    assert shown.status == 0
+    assert "las (order)" in shown.out
+    assert "spread (placement)" in shown.out
+    assert "quantum_seconds=300.0 (float): " in shown.out
+    assert "promote_after_seconds=inf (float): " in shown.out
+
+
+def test_a_preset_is_shown_with_its_parts(muster: Muster) -> None:
+    preset = presets()[0]
+    shown = muster("schedulers", preset.name)
+    assert f"{preset.name} = {preset.parts}\n" in shown.out
+
+
+def test_an_unknown_name_is_told_the_nearest(muster: Muster) -> None:
+    refused = muster("schedulers", "lass")
+    assert refused.status == 2
+    assert "found 'lass'; no such part or preset; did you mean las" in refused.err

@@ -1,0 +1,172 @@
+"""`muster simulate`: what it writes, what it says, and that a wrong input writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from .conftest import Outcome, muster_process
+
+Muster = Callable[..., Outcome]
+
+BROKEN = """\
+from muster.schedulers.parts import Order
+
+class Broken(Order):
+    name = "broken"
+
+    def key(self, jobs):
+        raise ZeroDivisionError("on purpose")
+"""
+
+
+def test_the_record_is_whole_and_the_figures_are_those_of_hand(
+    muster: Muster, trace: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "run"
+    done = muster("simulate", trace, "--cluster", "1x8gpu", "--scheduler", "fifo", "--out", out, "--json")
+    assert (done.status, done.err) == (0, "")
+    assert {path.name for path in out.iterdir()} == {
+        *("summary.json", "run.json", "jobs.parquet", "allocations.parquet"),
+        *("decisions.parquet", "reasons.parquet"),
+    }
+    summary = json.loads((out / "summary.json").read_text())
+    assert json.loads(done.out) == {"out": str(out), "summary": summary}
+    # One server of 8: job 1 to 600; 2 and 3 side by side, 600 to 900 and 1500; 4 in 2's place; 5 at once.
+    finish = dict(pl.read_parquet(out / "jobs.parquet").select("job_id", "finish_seconds").iter_rows())
+    assert finish == {"1": 600.0, "2": 900.0, "3": 1500.0, "4": 960.0, "5": 4100.0}
+    waits = [0.0, 590.0, 580.0, 870.0, 0.0]
+    assert summary["wait_seconds"]["mean"] == pytest.approx(sum(waits) / 5)
+    assert summary["completed"] == 5
+
+
+def test_the_same_input_gives_the_same_bytes(muster: Muster, trace: Path, tmp_path: Path) -> None:
+    flags = (
+        "--cluster",
+        "1x8gpu",
+        "--scheduler",
+        "las",
+        "--round",
+        "5min",
+        "--seed",
+        "3",
+        "--knowledge",
+        "noisy:1",
+    )
+    for name in ("a", "b"):
+        assert muster("simulate", trace, *flags, "--out", tmp_path / name).status == 0
+    for path in (tmp_path / "a").iterdir():
+        one, other = path.read_bytes(), (tmp_path / "b" / path.name).read_bytes()
+        if path.name == "summary.json":
+            one, other = (
+                json.dumps({**json.loads(text), "measured": None}).encode() for text in (one, other)
+            )
+        assert one == other, path.name
+
+
+def test_every_problem_of_every_input_is_told_and_nothing_is_written(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("job_id,submit_seconds,gpus,duration_seconds\n1,0,-1,5\n2,x,1,5\n")
+    refused = muster(
+        *("simulate", tmp_path / "bad.csv", "--cluster", "philli", "--scheduler", "laz", "--round", "-3"),
+        *("--measure", "5", "--knowledge", "some", "--failures", "3", "--rules", "mine", "--set", "a"),
+        *("--restart-cost", "much", "--round-origin", "noon", "--out", tmp_path / "out"),
+    )
+    assert (refused.status, refused.out) == (2, "")
+    for said in (
+        *("line 2, column gpus: found '-1'", "line 3, column submit_seconds: found 'x'"),
+        *("found 'philli'; did you mean philly?", "found 'laz'; no such part or preset; did you mean las"),
+        *(
+            "--round: found '-3'",
+            "--measure: found '5'",
+            "--knowledge: found 'some'",
+            "--failures: found '3'",
+        ),
+        *("--rules: found 'mine'", "--set: found 'a'", "--restart-cost: found 'much'"),
+        "--round-origin: found 'noon'",
+    ):
+        assert said in refused.err
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
+
+
+def test_with_json_a_refusal_is_an_object(muster: Muster, tmp_path: Path) -> None:
+    refused = muster("simulate", tmp_path / "absent.csv", "--cluster", "1x8gpu", "--json")
+    assert (refused.status, refused.err) == (2, "")
+    error = json.loads(refused.out)["error"]
+    assert error["status"] == 2
+    assert error["problems"][0]["what"] == "there is no such file"
+    usage = muster("simulate", "--json")
+    assert "Missing argument" in json.loads(usage.out)["error"]["message"]
+
+
+def test_a_folder_with_something_in_it_is_left_alone_unless_said(
+    muster: Muster, trace: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("keep")
+    flags = ("simulate", trace, "--cluster", "1x8gpu", "--out", out)
+    refused = muster(*flags)
+    assert refused.status == 2
+    assert "--overwrite" in refused.err
+    assert [path.name for path in out.iterdir()] == ["mine.txt"]
+    assert muster(*flags, "--overwrite").status == 0
+    assert (out / "summary.json").exists()
+    assert not (out / "mine.txt").exists()
+
+
+def test_a_job_that_can_never_run_is_named_or_left_out(muster: Muster, trace: Path, tmp_path: Path) -> None:
+    flags = ("simulate", trace, "--cluster", "1x4gpu", "--out", tmp_path / "out")
+    refused = muster(*flags)
+    assert refused.status == 2
+    assert "job 1 can never run" in refused.err
+    assert "job 5 can never run" in refused.err
+    assert not (tmp_path / "out").exists()
+    done = muster(*flags, "--skip-impossible", "--json")
+    assert json.loads(done.out)["summary"]["completed"] == 3
+
+
+def test_only_the_measured_jobs_count(muster: Muster, trace: Path, tmp_path: Path) -> None:
+    flags = ("simulate", trace, "--cluster", "1x8gpu", "--json")
+    done = muster(*flags, "--measure", "2:3", "--out", tmp_path / "out")
+    assert json.loads(done.out)["summary"]["jobs"] == 2
+    nobody = muster(*flags, "--measure", "70:80", "--out", tmp_path / "other")
+    assert nobody.status == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_error_of_a_scheduler_ends_with_1_and_leaves_nothing(
+    muster: Muster, trace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    scheduler = f"{tmp_path / 'mine.py'}:Broken"
+    flags = ("simulate", trace, "--cluster", "1x8gpu", "--scheduler", scheduler, "--out", tmp_path / "out")
+    failed = muster(*flags)
+    assert failed.status == 1
+    assert failed.err == "ZeroDivisionError: on purpose\nMUSTER_DEBUG=1 shows where it happened.\n"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["mine.py", "trace.csv"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failure_is_shown_in_full_where_asked_for(
+    muster: Muster, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    monkeypatch.setenv("MUSTER_DEBUG", "1")
+    scheduler = f"{tmp_path / 'mine.py'}:Broken"
+    failed = muster(
+        "simulate", trace, "--cluster", "1x8gpu", "--scheduler", scheduler, "--out", tmp_path / "out"
+    )
+    assert "mine.py" in failed.err
+    assert "Traceback" in failed.err
+
+
+def test_a_table_without_a_bar_goes_into_a_pipe(trace: Path, tmp_path: Path) -> None:
+    done = muster_process("simulate", trace, "--cluster", "1x8gpu", folder=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert "fifo" in done.out
+    assert "\x1b" not in done.out
+    assert (tmp_path / "muster-run" / "summary.json").exists()

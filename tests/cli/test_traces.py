@@ -1,0 +1,84 @@
+"""`muster generate` and `muster convert`: files that Muster reads again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.shipped import parse_cluster
+from muster.workload.trace import read_trace
+
+from .conftest import Outcome
+
+Muster = Callable[..., Outcome]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("synergy", "--jobs", "50", "--load", "9", "--split", "20,70,10", "--multi-gpu"),
+        ("philly-like", "--jobs", "50", "--per-hour", "20"),
+        ("mixed", "--jobs", "50", "--gpus", "64", "--load", "0.8"),
+    ],
+)
+def test_a_generated_trace_reads_back_and_its_seed_decides_it(
+    muster: Muster, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    paths = [tmp_path / f"{name}.csv" for name in ("one", "same", "other")]
+    for path, seed in zip(paths, ("42", "42", "43"), strict=True):
+        done = muster("generate", *words, "--seed", seed, "-o", path, "--json")
+        assert done.status == 0
+        assert json.loads(done.out)["jobs"] == 50
+    assert len(read_trace(paths[0]).jobs) == 50
+    assert paths[0].read_bytes() == paths[1].read_bytes() != paths[2].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("synergy", "--jobs", "0", "-o", "t.csv"), "--jobs"),
+        (("synergy", "--jobs", "5", "--split", "a,b", "-o", "t.csv"), "--split: found 'a,b'"),
+        (("synergy", "--jobs", "5", "-o", "t.xlsx"), ".csv"),
+        (("mixed", "--jobs", "5", "--gpus", "8", "--load", "-1", "-o", "t.csv"), "--load"),
+    ],
+)
+def test_a_trace_that_cannot_be_made_is_not(
+    muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = muster("generate", *words)
+    assert refused.status == 2
+    assert said in refused.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_any_table_is_converted_by_naming_its_columns(muster: Muster, tmp_path: Path) -> None:
+    source = tmp_path / "theirs.csv"
+    source.write_text("arrival_s,num_gpu,run_s,colour\n5,2,100,red\n7,1,50,blue\n")
+    output = tmp_path / "ours.parquet"
+    mapping = "submit=arrival_s,gpus=num_gpu,duration=run_s"
+    done = muster("convert", source, "-o", output, "--map", mapping)
+    assert (done.status, done.out) == (0, f"2 jobs in {output}\n")
+    assert "colour" in done.err
+    jobs = read_trace(output).jobs
+    assert jobs["duration_seconds"].to_list() == [100.0, 50.0]
+
+
+def test_what_is_no_trace_is_not_converted(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "theirs.csv").write_text("a,b\n1,2\n")
+    refused = muster("convert", tmp_path / "theirs.csv", "-o", tmp_path / "ours.csv")
+    assert refused.status == 2
+    assert "--map" in refused.err
+    assert not (tmp_path / "ours.csv").exists()
+
+
+def test_a_list_of_nodes_becomes_a_cluster_file(muster: Muster, reference: Path, tmp_path: Path) -> None:
+    source = reference / "data/clusters/alibaba_openb_gpu_nodes.csv.xz"
+    output = tmp_path / "openb.toml"
+    done = muster("convert", source, "-o", output, "--json")
+    answer = json.loads(done.out)
+    cluster = parse_cluster(str(output))
+    assert (answer["nodes"], answer["gpus"]) == (len(cluster.nodes), cluster.total_gpus)
