@@ -23,18 +23,19 @@ def fragmentation(record: Record) -> float | None:
     nodes = record.nodes().with_row_index("code")
     rows = (
         held(record)
-        .join(nodes.select("node", "code"), on="node")
+        .join(nodes.select("node", "code"), on="node", maintain_order="left")
         .select("code", "from_seconds", "to_seconds", "gpus")
     )
-    begins = rows.select("code", pl.col("from_seconds").alias("time"), "gpus")
-    ends = rows.select("code", pl.col("to_seconds").alias("time"), -pl.col("gpus"))
-    empty = nodes.select("code", pl.lit(start).alias("time"), pl.lit(0.0).alias("gpus"))
-    changes = pl.concat([empty, begins, ends]).sort("code", "time", maintain_order=True)
-
-    code = changes["code"].to_numpy()
-    time = changes["time"].to_numpy()
+    codes, gpus = rows["code"].to_numpy(), rows["gpus"].to_numpy()
+    code = np.concatenate((nodes["code"].to_numpy(), codes, codes))
+    time = np.concatenate((np.full(nodes.height, start), rows["from_seconds"], rows["to_seconds"]))
+    change = np.concatenate((np.zeros(nodes.height), gpus, -gpus))
+    order = np.argsort(time, kind="stable")
+    # A stable sort of small whole numbers is a radix sort, many times faster than one by two columns.
+    order = order[np.argsort(code[order].astype(np.min_scalar_type(nodes.height)), kind="stable")]
+    code, time, change = code[order], time[order], change[order]
     # Every node ends with nothing held, so one running sum serves all nodes.
-    used = np.round(np.cumsum(changes["gpus"].to_numpy()), DECIMALS)
+    used = np.round(np.cumsum(change), DECIMALS)
     until = np.where(np.append(np.diff(code) == 0, False), np.append(time[1:], end), end)
     capacity = nodes["gpus"].to_numpy()[code]
     free = np.clip(capacity - used, 0.0, capacity)

@@ -92,12 +92,12 @@ class Composed:
         return {"order": self.order.initial(cluster), "promoted": ()}
 
     def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """Rank, select, choose, place; with nobody waiting everything stays as it is."""
+        """Rank, select, choose, place; with nobody waiting everything stays, unless the allotment never rests."""
         codes = np.zeros(len(view.jobs), np.int64)
         a, b = np.zeros(len(view.jobs)), np.zeros(len(view.jobs))
         plan = Plan(view.draft(), codes, a, b, stable_until=inf, wake_on=Trigger.ALL & ~Trigger.COMPLETION)
         waiting = view.jobs.waiting
-        if not waiting.any():
+        if self.allotment.rests and not waiting.any():
             return plan, state
         candidates = None if self.preemptive else np.flatnonzero(waiting)
         if candidates is not None and type(self.order).keys is Order.keys:
@@ -117,7 +117,7 @@ class Composed:
             promoted = tuple(sorted({*promoted, *view.jobs.index[overdue].tolist()}))
         self._serve(view, plan, ranked)
         still_waiting = np.flatnonzero(codes != PLACED)
-        if len(still_waiting):
+        if len(still_waiting) or not self.allotment.rests:
             plan.wake_on = Trigger.ALL
             self._promise(view, plan, np.asarray(keys, np.float64), still_waiting)
         return plan, {"order": memory, "promoted": promoted}
@@ -125,7 +125,7 @@ class Composed:
     def _serve(self, view: View, plan: Plan, ranked: Ints) -> None:
         """Write the draft and the reasons."""
         jobs, codes = view.jobs, plan.reasons
-        pinned = _pinned(view)
+        pinned = jobs.pinned
         for selection in self.selections:
             ranking = selection.select(view, ranked, pinned)
             ranked = ranking.ranked
@@ -155,21 +155,13 @@ class Composed:
                 may_stop = (started + jobs.min_runtime)[running]
                 timers = min(timers, float(may_stop[may_stop > now].min(initial=inf)))
             overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
+            if self.allotment.by_order and not self.order.steady:
+                overtaken = -inf
             quantum = self.order.quantum()
             if isfinite(quantum) and overtaken < inf:
                 next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
         plan.stable_until = min(overtaken, timers)
         plan.next_wake = min(next_quantum, timers)
-
-
-def _pinned(view: View) -> Bools:
-    """Running jobs that may not be stopped now: their owner forbids it, or they have not run their minimum."""
-    jobs = view.jobs
-    if not view.table.some_pinned:
-        return np.zeros(len(jobs), np.bool_)
-    young = view.now - jobs.last_start < jobs.min_runtime
-    pinned: Bools = jobs.running & (young | ~jobs.preemptible)
-    return pinned
 
 
 def _ranked(keys: Floats | Ints, index: Ints, promoted: tuple[int, ...]) -> Ints:

@@ -15,6 +15,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import WHOLE, Bools, Floats, Ints, Rows
 from muster.cluster.ledger import Draft, Ledger
+from muster.speed.demands import DemandBook
 from muster.workload.jobs import RUNNING, WAITING, JobTable, left_now, service_now, work_now
 
 State = Any
@@ -177,6 +178,15 @@ class Jobs:
         return work_now(self._table.facts, self.index, self._now)
 
     @property
+    def pinned(self) -> Bools:
+        """Running jobs that may not be stopped now: their owner forbids it, or they have not run their minimum."""
+        if not self._table.some_pinned:
+            return np.zeros(len(self.index), np.bool_)
+        young = self._now - self.last_start < self.min_runtime
+        pinned: Bools = self.running & (young | ~self.preemptible)
+        return pinned
+
+    @property
     def last_start(self) -> Floats:
         """Seconds; NaN for a job that never ran."""
         return self._table.facts["last_start"][self.index]
@@ -220,6 +230,8 @@ class View:
     jobs: Jobs
     table: JobTable
     ledger: Ledger
+    wants: DemandBook
+    """What jobs are believed to want of CPU, memory and storage, and the models behind it."""
 
     @property
     def cluster(self) -> Cluster:

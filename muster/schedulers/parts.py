@@ -133,6 +133,10 @@ class Allotment(Part):
     """How much each job gets and where it sits, decided together (Synergy's tune, opt)."""
 
     slots: ClassVar[tuple[str, ...]] = ("allocation", "placement")
+    rests: ClassVar[bool] = True
+    """Whether nothing is to be gained while nobody waits, whoever leaves."""
+    by_order: ClassVar[bool] = False
+    """Whether the order of those served matters to who gets what, and not only who they are."""
 
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats

@@ -22,6 +22,7 @@ from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Plan, Rows, Sc
 from muster.schedulers.reasons import NOT_CONSIDERED
 from muster.simulation.failures import FailureClock
 from muster.simulation.options import FIRST_ARRIVAL, Options
+from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import ModelTable
 from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, WAITING, JobTable
 from muster.world import bookkeeping as keep
@@ -67,6 +68,7 @@ class Engine:
         self.decision_seconds: list[float] = []
         self._asked, self._facts = table.asked, table.facts
         self._models = models
+        self._wants = DemandBook(models, self.ledger.books.nodes)
         self._scheduler = scheduler
         self._options = options
         self._measured = measured
@@ -252,7 +254,8 @@ class Engine:
 
     def _decide(self, now: float) -> None:
         index = self._active[: self._active_count].copy()
-        view = View(now, self._pending, Jobs(self.table, index, now), self.table, self.ledger)
+        jobs = Jobs(self.table, index, now)
+        view = View(now, self._pending, jobs, self.table, self.ledger, self._wants)
         self._pending = 0
         began = time.perf_counter()
         try:

@@ -16,6 +16,8 @@ class Rules:
     sentence: str
     whole_iterations: bool = False
     """Progress in whole iterations a round, what is left of the round is lost, completion at the round's end."""
+    published_speeds: bool = False
+    """Nothing gained short of a job's whole best-case demand, and the authors' formula for gangs cut to a machine."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings that the rules impose on a composed scheduler."""
 
@@ -25,8 +27,9 @@ EXACT = Rules("exact", "Continuous progress, completion at its true time.")
 SYNERGY_PUBLISHED = Rules(
     "synergy-published",
     "As the Synergy authors' simulator: whole iterations a round, completion at the round's end, everybody "
-    "competes anew each round, a job that has not run for 1000 hours goes first.",
+    "competes anew each round, a job that has not run for 1000 hours goes first, speeds are all or nothing.",
     whole_iterations=True,
+    published_speeds=True,
     settings={"preemptive": "true", "promote_after_seconds": "3600000"},
 )
 

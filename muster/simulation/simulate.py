@@ -22,6 +22,7 @@ from muster.schedulers.contract import Scheduler
 from muster.simulation.engine import Engine, Progress
 from muster.simulation.options import Options
 from muster.speed.input_pipeline import ModelTable, model_table
+from muster.speed.published import with_published_speeds
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table
 from muster.workload.models import Model, shipped_models
@@ -128,6 +129,8 @@ def _prepared(
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
         raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
     table = job_table(trace, cluster, profiled, seconds)
+    if options.rules.published_speeds:
+        table = with_published_speeds(table, cluster)
     noise = options.noise
     assert noise is not None
     if np.isnan(noise):

@@ -1,6 +1,8 @@
 """How fast a job goes on what it holds: the stages composed, for the worlds and for whoever plans with them.
 
-A pipelined loader hides the shorter of input and computation: an iteration takes max(input, compute).
+A pipelined loader hides the shorter of input and the rest: an iteration takes max(input, compute +
+communication). Communication is what the network leaves exposed (`speed.network`), told as seconds for each
+second of compute, because that ratio carries over to GPUs that compute at another speed.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from muster.speed.input_pipeline import ModelTable, input_stage_seconds
 
 @njit(cache=True)
 def stage_seconds(
-    books: Books, chain: int, models: ModelTable, model: int
-) -> tuple[float, float, float, int]:
-    """Input and compute seconds an iteration of a gang, the GPUs it holds, and how many take turns on them.
+    books: Books, chain: int, models: ModelTable, model: int, exposed: float
+) -> tuple[float, float, float, float, int]:
+    """Input, compute and communication seconds an iteration, the GPUs held, and how many take turns on them.
 
     The slowest node's input stage holds the gang up. Rows without a GPU (parameter servers) do not count.
+    `exposed` is the communication that nothing hides, in seconds for each second of compute.
     """
     slowest = 0.0
     gpus = 0.0
@@ -41,17 +44,18 @@ def stage_seconds(
                     if record["mask"] >> gpu & 1:
                         turns = max(turns, books.devices[record["node"], gpu]["holders"])
         row = record["next"]
-    return slowest, models[model]["compute_seconds"], gpus, turns
+    compute = models[model]["compute_seconds"]
+    return slowest, compute, compute * exposed, gpus, turns
 
 
 @njit(cache=True)
-def iteration_seconds(input_seconds: float, compute_seconds: float) -> float:
+def iteration_seconds(input_seconds: float, compute_seconds: float, communication_seconds: float) -> float:
     """Seconds an iteration of a gang that holds the GPUs it asked for."""
-    return max(input_seconds, compute_seconds)
+    return max(input_seconds, compute_seconds + communication_seconds)
 
 
 def reference_seconds(models: ModelTable, model: int, share: Floats) -> float:
     """Seconds an iteration with this share (cores, GB, GB/s) a GPU."""
     cpus, memory_gb, storage_gb_per_s = (float(amount) for amount in share)
     seconds = input_stage_seconds(models, model, cpus, memory_gb, storage_gb_per_s)
-    return float(iteration_seconds(seconds, models[model]["compute_seconds"]))
+    return float(iteration_seconds(seconds, models[model]["compute_seconds"], 0.0))

@@ -52,6 +52,7 @@ FACTS = np.dtype(
         ("held", np.float64),  # GPUs held now
         ("done", np.float64),  # iterations, as of `settled`
         ("rate", np.float64),  # iterations a second, while productive
+        ("exposed", np.float64),  # communication that nothing hides, a second of compute, where it sits now
         ("settled", np.float64),
         ("resumes", np.float64),  # restarting until then, productive after
         ("finish", np.float64),  # when the work will be done at this rate; when it was done
@@ -211,7 +212,8 @@ def _allowed(constraint: str, cluster: Cluster, trace: Trace) -> Sequence[bool]:
         case "":
             return [True] * len(cluster.nodes)
         case "gpu_type":
-            allowed = [node.gpu_type.casefold() == value.casefold() for node in cluster.nodes]
+            wanted = value.casefold().split("|")
+            allowed = [node.gpu_type.casefold() in wanted for node in cluster.nodes]
             known = ", ".join(cluster.gpu_types)
         case _:
             allowed = [value in node.labels for node in cluster.nodes]

@@ -100,15 +100,19 @@ def set_rate(
 ) -> None:
     """Work out a job's speed on what it holds, and when it will be done at that speed."""
     ask, fact = asked[job], facts[job]
-    input_seconds, compute, gpus, turns = stage_seconds(books, books.heads[job], models, ask["model"])
-    seconds = iteration_seconds(input_seconds, compute)
+    input_seconds, compute, communication, gpus, turns = stage_seconds(
+        books, books.heads[job], models, ask["model"], fact["exposed"]
+    )
+    seconds = iteration_seconds(input_seconds, compute, communication)
     fact["held"] = gpus
     if gpus > 0 and seconds > 0 and seconds < np.inf:
         fact["rate"] = gpus / (ask["gpus"] * ask["milli"] / 1000) / (seconds * turns)
-        fact["input_share"] = max(seconds - compute, 0.0) / seconds
+        fact["input_share"] = max(seconds - compute - communication, 0.0) / seconds
+        fact["communication_share"] = communication / seconds
     else:
         fact["rate"] = 0.0
         fact["input_share"] = 1.0
+        fact["communication_share"] = 0.0
     begins = max(now, fact["resumes"])
     left = ask["iterations"] - fact["done"]
     whole_round = laws[0]["whole_round"]
@@ -250,6 +254,26 @@ def refresh_turns(
         head = books.heads[job]
         if head >= 0 and books.rows[head]["group"] >= 0:
             settle(facts, job, now, laws)
+            set_rate(books, asked, facts, job, models, now, laws)
+
+
+@njit(cache=True)
+def expose(
+    books: Books,
+    asked: Rows,
+    facts: Rows,
+    jobs: Ints,
+    exposed: Floats,
+    models: ModelTable,
+    now: float,
+    laws: Rows,
+) -> None:
+    """Settle and re-rate the jobs whose communication has changed because their neighbours did."""
+    for at in range(len(jobs)):
+        job = jobs[at]
+        if facts[job]["exposed"] != exposed[at]:
+            settle(facts, job, now, laws)
+            facts[job]["exposed"] = exposed[at]
             set_rate(books, asked, facts, job, models, now, laws)
 
 

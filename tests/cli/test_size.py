@@ -101,6 +101,7 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
             ["one worker and one server need 8 cpu, more than the limit"],
         ),
         ("vgg16 --limit gpu=1,nic=1Gbit/s", ["must each need some of a limited resource"]),
+        ("vgg16 --limit gpu=1000000,cpu=8000000,nic=1Gbit/s", ["more than 10,000,000 pairs"]),
         ("vgg16 --limit gpu=1,cpu=8,nic=-1", ["column nic: found '-1'"]),
         ("vgg16 --limit gpu=nan,cpu=8,nic=1", ["the gpu of a limit must be a finite number"]),
         (f"vgg16 --limit {LIMIT} --batch 0 --gpu-tflops 0", ["gpu_tflops: found 0"]),

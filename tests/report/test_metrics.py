@@ -177,7 +177,8 @@ def small_runs(draw: st.DrawFn) -> Record:
                     {**row, "job_id": f"{index}b", "from_seconds": begin + 0.5, "to_seconds": end - 0.25}
                 )
             wait, ran, now = wait + begin - now, ran + end - begin, end
-        jobs.append({"job_id": str(index), "gpus": float(gang), "submit_seconds": float(submit),
+        asked = draw(st.sampled_from([float(gang), 2.0 * GPUS]))
+        jobs.append({"job_id": str(index), "gpus": asked, "submit_seconds": float(submit),
                      "finish_seconds": float(now), "wait_seconds": float(wait),
                      "ideal_seconds": float(ran)})  # fmt: skip
     return tables(jobs, rows, run=run_record(NODES, GPUS))

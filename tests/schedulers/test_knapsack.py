@@ -185,6 +185,14 @@ def test_a_thousand_jobs_are_within_the_gap(case: str) -> None:
     assert fast.gap <= 2e-3
 
 
+def test_out_of_time_leaves_a_choice_with_its_gap() -> None:
+    columns, capacity = synergy_shape(60, must_choose=False)
+    selection = choose(columns, capacity, Effort(gap=0.0, seconds=0.0))
+    assert_sound(selection, columns, capacity)
+    assert selection.value >= choose(columns, capacity, FAST).value
+    assert selection.gap == pytest.approx(selection.bound / selection.value - 1)
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     columns, capacity = synergy_shape(128, False)
     first, second = (choose(columns, capacity) for _ in range(2))

@@ -66,60 +66,49 @@ def expected(jobs: list[SlowJob]) -> list[float]:
     return [float(job.finish or -1) for job in sorted(jobs, key=lambda job: job.number)]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=queues(), placement=placements, restart=st.sampled_from([0, 1, 4]))
 @example(case=([8, 2, 2], [SlowJob(0, Fraction(0), 12, Fraction(5))]), placement="consolidate", restart=0)
-def test_rounds(order: str, case: tuple[list[int], list[SlowJob]], placement: str, restart: int) -> None:
+def test_rounds(case: tuple[list[int], list[SlowJob]], placement: str, restart: int) -> None:
     sizes, jobs = case
-    trace = trace_of_slow(jobs, "duration_seconds")
-    name = f"{order}+proportional+{placement}"
-    result = run(trace, one_island_each(sizes), name, round_seconds=10.0, restart_cost_seconds=float(restart))
-    slow = Slow(fresh(jobs), sizes, order, gathered=placement == "consolidate", restart=restart)
-    assert finishes(result) == pytest.approx(expected(slow.by_rounds(10)), abs=1e-6)
+    trace, cluster = trace_of_slow(jobs, "duration_seconds"), one_island_each(sizes)
+    for order in ORDERS:
+        name = f"{order}+proportional+{placement}"
+        result = run(trace, cluster, name, round_seconds=10.0, restart_cost_seconds=float(restart))
+        slow = Slow(fresh(jobs), sizes, order, gathered=placement == "consolidate", restart=restart)
+        assert finishes(result) == pytest.approx(expected(slow.by_rounds(10)), abs=1e-6), order
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=queues(), placement=placements, restart=st.sampled_from([0, 1, 4]))
-def test_events(order: str, case: tuple[list[int], list[SlowJob]], placement: str, restart: int) -> None:
+def test_events(case: tuple[list[int], list[SlowJob]], placement: str, restart: int) -> None:
     sizes, jobs = case
-    trace = trace_of_slow(jobs, "duration_seconds")
-    quantum = 9 if order == "las" else None
-    result = run(
-        trace,
-        one_island_each(sizes),
-        f"{order}+proportional+{placement}",
-        {"quantum_seconds": "9"} if quantum else None,
-        restart_cost_seconds=float(restart),
-    )
-    slow = Slow(fresh(jobs), sizes, order, gathered=placement == "consolidate", restart=restart)
-    assert finishes(result) == pytest.approx(expected(slow.by_events(quantum)), abs=1e-6)
+    trace, cluster = trace_of_slow(jobs, "duration_seconds"), one_island_each(sizes)
+    for order in ORDERS:
+        name = f"{order}+proportional+{placement}"
+        quantum = 9 if order == "las" else None
+        settings = {"quantum_seconds": "9"} if quantum else None
+        result = run(trace, cluster, name, settings, restart_cost_seconds=float(restart))
+        slow = Slow(fresh(jobs), sizes, order, gathered=placement == "consolidate", restart=restart)
+        assert finishes(result) == pytest.approx(expected(slow.by_events(quantum)), abs=1e-6), order
 
 
-@pytest.mark.parametrize("order", ["fifo", "srtf", "srsf", "las", "priority"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=queues(), placement=placements)
-def test_whole_iterations_a_round(
-    order: str, case: tuple[list[int], list[SlowJob]], placement: str
-) -> None:
+def test_whole_iterations_a_round(case: tuple[list[int], list[SlowJob]], placement: str) -> None:
     """Synergy's counting: floor(10 / 0.7) = 14 iterations a round, done at the round's end, all compete."""
     sizes, jobs = case
     model = Model("slow", "image", 1, float(PACE), 3.0, 62.5, (3.0,), (62.5,), ((1.0,),), "made up", "CC0-1.0")
+    trace, cluster = trace_of_slow(jobs, "iterations", model), one_island_each(sizes)
     rules = rules_named("synergy-published")
-    name = f"{order}+proportional+{placement}"
-    result = run(
-        trace_of_slow(jobs, "iterations", model),
-        one_island_each(sizes),
-        name,
-        rules.settings,
-        {"slow": model},
-        round_seconds=10.0,
-        rules=rules,
-    )
-    slow = Slow(fresh(jobs, PACE), sizes, order, gathered=placement == "consolidate")
-    slow.preemptive = True
-    assert finishes(result) == pytest.approx(expected(slow.by_rounds(10, whole=True)), abs=1e-6)
+    for order in ("fifo", "srtf", "srsf", "las", "priority"):
+        name = f"{order}+proportional+{placement}"
+        result = run(
+            trace, cluster, name, rules.settings, {model.name: model}, round_seconds=10.0, rules=rules
+        )
+        slow = Slow(fresh(jobs, PACE), sizes, order, gathered=placement == "consolidate")
+        slow.preemptive = True
+        assert finishes(result) == pytest.approx(expected(slow.by_rounds(10, whole=True)), abs=1e-6), order
 
 
 def fresh(jobs: list[SlowJob], pace: Fraction = Fraction(1)) -> list[SlowJob]:

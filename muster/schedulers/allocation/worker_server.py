@@ -21,6 +21,8 @@ IntArray = NDArray[np.int64]
 
 ROUNDING = 1e-9
 """Of a limit: 3 x 0.1 fits in 0.3."""
+MOST_PAIRS = 10_000_000
+"""Of one job; a larger limit is a slip of the pen."""
 CELLS_AT_ONCE = 1 << 16
 """Pairs looked at together: they stay in the processor's cache."""
 
@@ -68,6 +70,15 @@ class Demands:
         ]
         if problems:
             raise BadInput(*problems)
+        pairs = demands.most(demands.worker, demands.server) * demands.most(demands.server, demands.worker)
+        too_many = [
+            Problem(
+                jobs[i], f"the limit leaves more than {MOST_PAIRS:,} pairs of workers and servers; lower it"
+            )
+            for i in np.flatnonzero(pairs > MOST_PAIRS)
+        ]
+        if too_many:
+            raise BadInput(*too_many)
         return demands
 
     def __len__(self) -> int:

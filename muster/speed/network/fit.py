@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from muster.files import write_folder_aside
 from muster.problems import BadInput, Problem
@@ -33,19 +33,24 @@ def fit_folder(data: Path, nic_gb_per_s: float) -> tuple[Table, list[ModelFile]]
     folders = sorted({path.parent for path in data.glob("*/placements.csv*")})
     if not folders:
         raise BadInput(Problem(str(data), "holds no folder with a placements.csv or placements.csv.xz"))
-    table = Table("application", "rows", "median", "mean", "90 %", "worst", "k", "other machines: median")
+    table = Table(
+        Column("application", no_wrap=True),
+        *("rows", "median", "mean", "90 %", "worst", "k", "2 machines, signed", "unseen machines"),
+    )
     files = []
     for folder in folders:
         times = read_placements(folder)
         fit = fit_measured(times)
         off = fit.errors(times)
         shown = [f"{100.0 * value:.1f} %" for value in (*_quantiles(off), off.max())]
-        unseen = np.median(fit.errors(read_scalability(folder)))
-        table.add_row(
-            folder.name, str(off.size), *shown, f"{fit.overlap:.2f}", f"{100.0 * float(unseen):.1f} %"
-        )
+        pairs = times.machines == 2
+        on_pairs = 100.0 * np.median(fit.step_seconds(times)[pairs] / times.seconds[pairs] - 1.0)
+        unseen = 100.0 * np.median(fit.errors(read_scalability(folder)))
+        last = [f"{fit.overlap:.2f}", f"{on_pairs:+.1f} %", f"{unseen:.1f} %"]
+        table.add_row(folder.name, str(off.size), *shown, *last)
         batch = _smallest_validated_batch(folder, int(times.batch.min()))
         error = f"step seconds on {off.size} rows of several GPUs: median {shown[0]}, worst {shown[3]}"
+        error += f", on 2 machines {on_pairs:+.0f} % in the median"
         source = f"fit of {folder.name}/placements.csv at batch size {batch} a GPU"
         files.append(ModelFile(fit.model(folder.name, batch, nic_gb_per_s), (), source, OWN_LICENCE, error))
     return table, files

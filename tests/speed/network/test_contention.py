@@ -80,7 +80,7 @@ def _highest(
     return float(answer.x[-1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems())
 def test_is_the_water_filling_of_a_linear_program(problem: Problem) -> None:
     assert rates(*problem) == pytest.approx(water_filling(*problem), abs=1e-5)

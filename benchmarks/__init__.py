@@ -1,0 +1,1 @@
+"""How fast Muster is: `make bench`, or `python -m benchmarks [NAME ...]` for some of the cases."""

@@ -1,0 +1,73 @@
+"""The cases that are timed: a workload, a cluster, a scheduler, and what is asked of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.workload.generators import mixed, philly_like, synergy
+from muster.workload.trace import Trace, read_trace
+
+REFERENCE = Path(os.environ.get("MUSTER_REFERENCE", "../shared"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One timed run."""
+
+    name: str
+    trace: Callable[[], Trace]
+    cluster: str
+    scheduler: str
+    goal: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    published_rules: bool = False
+
+
+def synergy_trace() -> Trace:
+    """The 12,000-job list of the published run, or one like it where the reference data is absent."""
+    published = REFERENCE / "parity/synergy/single_9perhour_20-70-10_12000.csv"
+    return (
+        read_trace(published) if published.is_file() else synergy.generate(12_000, load_per_hour=9, seed=42)
+    )
+
+
+def philly_trace() -> Trace:
+    """Philly as it was, or one like it where the reference data is absent."""
+    real = REFERENCE / "data/traces/philly.csv.xz"
+    return read_trace(real) if real.is_file() else philly_like.generate(111_549, seed=1)
+
+
+def mixed_trace(jobs: int, gpus: int, load: float) -> Callable[[], Trace]:
+    """The mixed kind: 1, 2, 4, 8 GPUs, two duration laws."""
+    return lambda: mixed.generate(jobs, gpus=gpus, load=load, seed=1)
+
+
+_MEASURED = {"round_seconds": 300.0, "measure": (4000, 4999)}
+_ROUNDS = {"round_seconds": 300.0}
+
+CASES = [
+    *(
+        Case(f"synergy-12000-{order}{'-published' if published else ''}", synergy_trace, "synergy-16", order,
+             f"<= {goal} s", _MEASURED, published)
+        for published in (False, True)
+        for order, goal in (("fifo", 1.5), ("srtf", 1.5), ("las", 3))
+    ),
+    Case("philly-fifo", philly_trace, "philly", "fifo", "<= 5 s, 1.5 GB"),
+    Case("philly-las", philly_trace, "philly", "las", "<= 30 s, 1.5 GB", _ROUNDS),
+    Case("philly-srtf", philly_trace, "philly", "srtf", "<= 30 s, 1.5 GB", _ROUNDS),
+    *(
+        Case(f"mixed-20000-load{load}-{order}", mixed_trace(20_000, 512, load), "64x8gpu", order,
+             f">= {jobs:,.0f} jobs/s")
+        for load, share in ((0.8, 1), (1.2, 3))
+        for order, jobs in (("fifo", 20_000 / share), ("srtf", 5_000 / share), ("las", 5_000 / share))
+    ),
+    *(
+        Case(f"scaling-{order}-{jobs}", mixed_trace(jobs, 512, 0.8), "64x8gpu", order, "n log n")
+        for order in ("fifo", "srtf", "las")
+        for jobs in (1_000, 3_000, 10_000, 30_000, 100_000)
+    ),
+]  # fmt: skip

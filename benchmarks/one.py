@@ -1,0 +1,59 @@
+"""Times one case in this process and prints its figures as JSON: `python -m benchmarks.one NAME`."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.cases import CASES, Case
+from muster.cli.runs import write_run
+from muster.cluster.shipped import parse_cluster
+from muster.schedulers.catalogue import build
+from muster.simulation import EXACT, RULES, Options, simulate
+from muster.workload.generators import mixed
+from muster.workload.trace import Trace
+
+
+def run(case: Case, trace: Trace, folder: Path) -> int:
+    """Simulate and write everything; how many decisions changed something."""
+    rules = RULES["synergy-published"] if case.published_rules else EXACT
+    scheduler = build(case.scheduler, rules.settings)
+    result = simulate(trace, parse_cluster(case.cluster), scheduler, Options(rules=rules, **case.options))
+    write_run(result, folder)
+    return len(result.record.decisions)
+
+
+def main(name: str) -> None:
+    """Warm up, so that imports and compiling are shown apart; then time one whole run, records included."""
+    case = next(case for case in CASES if case.name == name)
+    warm = Case(
+        "warm", lambda: mixed.generate(300, gpus=128, load=1.2, seed=0), "16x8gpu", case.scheduler, ""
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run(warm, warm.trace(), Path(folder))
+    imports_and_compiling = time.process_time()
+    trace = case.trace()
+    with tempfile.TemporaryDirectory() as folder:
+        began, began_wall = time.process_time(), time.perf_counter()
+        decisions = run(case, trace, Path(folder))
+        cpu, wall = time.process_time() - began, time.perf_counter() - began_wall
+    figures = {
+        "case": case.name,
+        "goal": case.goal,
+        "jobs": len(trace.jobs),
+        "decisions": decisions,
+        "cpu_seconds": cpu,
+        "wall_seconds": wall,
+        "jobs_per_cpu_second": len(trace.jobs) / cpu,
+        "imports_and_compiling_cpu_seconds": imports_and_compiling,
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
+    }
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,324 @@
+"""A plan in the making, by machine: who sits where with how many GPUs and how much beside them.
+
+A seat is what one job has on one machine. Seats are cheap to make and to change; which GPUs of a machine they
+are is decided at the end, when `write_seats` brings the ledger to the plan and leaves alone what stays.
+
+A job of the view is in one of three conditions: MOVABLE (waiting, or running and free to be placed anew),
+SETTLED (runs and keeps its GPUs, but its CPUs, memory and storage may change) or APART (not touched here:
+shares of a GPU, time-slices, parameter servers, whatever runs while what is given back stays unusable).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import (
+    DELAYED,
+    NONE,
+    SERVER,
+    WHOLE,
+    Books,
+    Bools,
+    Floats,
+    Ints,
+    Rows,
+    count_bits,
+    new_row,
+    put_chain,
+    release_job,
+)
+from muster.cluster.ledger import Draft
+from muster.schedulers.contract import View
+from muster.schedulers.placement.kernels import PACK, PROPORTIONAL, pick_gpus, place_job
+from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+
+MOVABLE, SETTLED, APART = 0, 1, 2
+
+SEAT = np.dtype(
+    [
+        ("at", np.int64),  # position of the job
+        ("node", np.int64),
+        ("gpus", np.int64),
+        ("amount", np.int64, (4,)),  # held here in all; the GPUs' own entry is not used
+        ("next", np.int64),  # of the job
+        ("next_here", np.int64),  # of the machine
+    ]
+)
+
+
+class Seats(NamedTuple):
+    """The plan so far."""
+
+    free: Ints
+    """By machine: whole GPUs, then millionths of CPU, memory and storage."""
+    seats: Rows
+    first: Ints
+    """By position: the job's first seat, NONE without one."""
+    first_here: Ints
+    """By machine: its first seat."""
+    last_here: Ints
+    used: Ints
+    """One number: how many seats there are."""
+    condition: Ints
+    """By position."""
+    home: Ints
+    """By position: the machine on which all of the job's GPUs are now; NONE."""
+
+
+def open_seats(view: View, ranked: Ints) -> Seats:
+    """An empty plan over what the ranked jobs may use; settled jobs sit, with nothing beside their GPUs yet."""
+    jobs, books = view.jobs, view.ledger.books
+    condition = np.full(len(jobs), SETTLED)
+    condition[ranked] = MOVABLE
+    condition[jobs.pinned] = SETTLED
+    condition[jobs.gpu_milli < WHOLE] = APART
+    nodes = len(books.nodes)
+    seats = Seats(
+        free=books.nodes["free"].copy(),
+        seats=np.zeros(view.cluster.total_gpus + 1, SEAT),
+        first=np.full(len(jobs), NONE),
+        first_here=np.full(nodes, NONE),
+        last_here=np.full(nodes, NONE),
+        used=np.zeros(1, np.int64),
+        condition=condition,
+        home=np.full(len(jobs), NONE),
+    )
+    _open(books, jobs.index, seats)
+    return seats
+
+
+@njit(cache=True)
+def _open(books: Books, index: Ints, seats: Seats) -> None:
+    for node in range(len(books.nodes)):
+        seats.free[node, 0] = books.nodes[node]["free_gpus"]
+    for at in range(len(index)):
+        head = books.heads[index[at]]
+        if head < 0:
+            if seats.condition[at] == SETTLED:
+                seats.condition[at] = APART
+            continue
+        if books.totals[DELAYED] or not _plain(books, head):
+            seats.condition[at] = APART
+            continue
+        seats.home[at] = books.rows[head]["node"] if books.rows[head]["next"] < 0 else NONE
+        row = head
+        while row >= 0:
+            held = books.rows[row]
+            node = held["node"]
+            gpus = count_bits(held["mask"])
+            for resource in range(1, 4):
+                seats.free[node, resource] += held["amount"][resource]
+            if seats.condition[at] == MOVABLE:
+                seats.free[node, 0] += gpus
+            else:
+                seats.free[node, 0] += gpus
+                sit(seats, at, node, gpus)
+            row = held["next"]
+
+
+@njit(cache=True)
+def _plain(books: Books, row: int) -> bool:
+    """Whether a chain is workers on whole GPUs of their own."""
+    while row >= 0:
+        held = books.rows[row]
+        if held["milli"] != 1000 or held["group"] >= 0 or held["role"] == SERVER or held["mask"] == 0:
+            return False
+        row = held["next"]
+    return True
+
+
+@njit(cache=True)
+def sit(seats: Seats, at: int, node: int, gpus: int) -> int:
+    """Give a job GPUs of a machine, with nothing beside them yet; the seat. A job's seats: machines ascending."""
+    number = seats.used[0]
+    seats.used[0] += 1
+    seat = seats.seats[number]
+    seat["at"] = at
+    seat["node"] = node
+    seat["gpus"] = gpus
+    for resource in range(4):
+        seat["amount"][resource] = 0
+    seat["next"] = -1
+    seat["next_here"] = -1
+    seats.free[node, 0] -= gpus
+    if seats.first[at] < 0:
+        seats.first[at] = number
+    else:
+        last = seats.first[at]
+        while seats.seats[last]["next"] >= 0:
+            last = seats.seats[last]["next"]
+        seats.seats[last]["next"] = number
+    if seats.first_here[node] < 0:
+        seats.first_here[node] = number
+    else:
+        seats.seats[seats.last_here[node]]["next_here"] = number
+    seats.last_here[node] = number
+    return number
+
+
+@njit(cache=True)
+def furnish(seats: Seats, number: int, per_gpu: Ints) -> None:
+    """Set what a seat has beside each of its GPUs; the machine's free amounts follow."""
+    seat = seats.seats[number]
+    for resource in range(1, 4):
+        amount = seat["gpus"] * per_gpu[resource]
+        seats.free[seat["node"], resource] += seat["amount"][resource] - amount
+        seat["amount"][resource] = amount
+
+
+@njit(cache=True)
+def fits(seats: Seats, node: int, gpus: int, per_gpu: Ints) -> bool:
+    """Whether a machine has this free for so many GPUs; the GPUs themselves are not asked for."""
+    for resource in range(1, 4):
+        if seats.free[node, resource] < gpus * per_gpu[resource]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def gpus_that_fit(seats: Seats, node: int, per_gpu: Ints) -> int:
+    """How many free GPUs of a machine can have this beside them."""
+    fit: int = seats.free[node, 0]
+    for resource in range(1, 4):
+        if per_gpu[resource] > 0:
+            fit = min(fit, seats.free[node, resource] // per_gpu[resource])
+    return fit
+
+
+@njit(cache=True)
+def copy_seats(source: Seats, target: Seats) -> None:
+    """Make a plan a copy of another over the same jobs and machines."""
+    target.free[:] = source.free
+    target.first[:] = source.first
+    target.first_here[:] = source.first_here
+    target.last_here[:] = source.last_here
+    target.used[:] = source.used
+    for number in range(source.used[0]):
+        target.seats[number] = source.seats[number]
+
+
+def write_seats(
+    view: View, draft: Draft, seats: Seats, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+) -> None:
+    """Bring the draft to the plan, with a reason for every ranked job; then serve the shares of a GPU.
+
+    Those get their node's proportional share by best fit, the chosen first, from what the plan leaves.
+    """
+    jobs = view.jobs
+    rows = 2 * int(seats.used[0]) + len(view.cluster.nodes)
+    books = draft.ledger.reserve(rows + view.cluster.total_gpus, 3 * len(jobs))
+    shared = ranked[seats.condition[ranked] == APART]
+    shared = shared[jobs.gpu_milli[shared] < WHOLE]
+    _write(books, jobs.index, seats, ranked, chosen)
+    if len(shared):
+        _serve_shares(books, jobs.index, jobs.gpu_milli, jobs.constraint, view.table.node_allowed, shared, chosen)
+    _explain(books, jobs.index, jobs.gpus * jobs.gpu_milli, ranked, jobs.running, codes, a, b)
+
+
+@njit(cache=True)
+def _write(books: Books, index: Ints, seats: Seats, ranked: Ints, chosen: Bools) -> None:
+    """Release what changes or is not chosen, put resized jobs back on their GPUs, then place the others."""
+    old = np.full(len(index), NONE)
+    changed = np.zeros(len(index), np.bool_)
+    for at in ranked:
+        if seats.condition[at] == APART and not chosen[at]:
+            release_job(books, index[at])
+    for at in range(len(index)):
+        if seats.condition[at] == APART:
+            continue
+        head = books.heads[index[at]]
+        if not _same(books, head, seats, seats.first[at]):
+            changed[at] = True
+            old[at] = head
+            release_job(books, index[at])
+    for stays in (True, False):
+        for at in range(len(index)):
+            if changed[at] and seats.first[at] >= 0 and _stays(books, old[at], seats, seats.first[at]) == stays:
+                put_chain(books, index[at], _chain(books, old[at] if stays else NONE, seats, seats.first[at]))
+
+
+@njit(cache=True)
+def _stays(books: Books, row: int, seats: Seats, number: int) -> bool:
+    """Whether the seats are on the machines, with as many GPUs, as the rows."""
+    while row >= 0 and number >= 0:
+        held, seat = books.rows[row], seats.seats[number]
+        if held["node"] != seat["node"] or count_bits(held["mask"]) != seat["gpus"]:
+            return False
+        row, number = held["next"], seat["next"]
+    return row < 0 and number < 0
+
+
+@njit(cache=True)
+def _same(books: Books, row: int, seats: Seats, number: int) -> bool:
+    """Whether the seats are what the rows hold already."""
+    if not _stays(books, row, seats, number):
+        return False
+    while row >= 0:
+        held, seat = books.rows[row], seats.seats[number]
+        for resource in range(1, 4):
+            if held["amount"][resource] != seat["amount"][resource]:
+                return False
+        row, number = held["next"], seat["next"]
+    return True
+
+
+@njit(cache=True)
+def _chain(books: Books, old: int, seats: Seats, number: int) -> int:
+    """Rows for a job's seats, on the GPUs of its old rows where there are some."""
+    first = -1
+    last = -1
+    while number >= 0:
+        seat = seats.seats[number]
+        row = new_row(books)
+        record = books.rows[row]
+        record["node"] = seat["node"]
+        if old >= 0:
+            record["mask"] = books.rows[old]["mask"]
+            old = books.rows[old]["next"]
+        else:
+            record["mask"] = pick_gpus(books, seat["node"], seat["gpus"])
+        record["amount"][0] = seat["gpus"] * 1_000_000
+        for resource in range(1, 4):
+            record["amount"][resource] = seat["amount"][resource]
+        if last < 0:
+            first = row
+        else:
+            books.rows[last]["next"] = row
+        last = row
+        number = seat["next"]
+    return first
+
+
+@njit(cache=True)
+def _serve_shares(
+    books: Books, index: Ints, milli: Ints, constraint: Ints, node_allowed: Bools, shared: Ints, chosen: Bools
+) -> None:
+    nodes = len(books.nodes)
+    fit = np.zeros(nodes, np.int64)
+    take = np.zeros(nodes, np.int64)
+    need = np.full(4, PROPORTIONAL)
+    for the_chosen in (True, False):
+        for at in shared:
+            if chosen[at] == the_chosen and books.heads[index[at]] < 0:
+                place_job(
+                    books, index[at], 1, milli[at], node_allowed[constraint[at]], need, PACK, fit, take
+                )
+
+
+@njit(cache=True)
+def _explain(
+    books: Books, index: Ints, milli: Ints, ranked: Ints, running: Bools, codes: Ints, a: Floats, b: Floats
+) -> None:
+    free = books.totals[0] // 1000
+    for at in ranked:
+        if books.heads[index[at]] >= 0:
+            codes[at] = PLACED
+            continue
+        codes[at] = NO_PLACE
+        if milli[at] > free:
+            codes[at] = OUTRANKED if running[at] else NO_GPUS
+        a[at] = milli[at] / 1000
+        b[at] = free / 1000

@@ -1,0 +1,198 @@
+"""Synergy's tune as its authors' simulator has it, for comparison on the same input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import Bools, Floats, Ints, Rows
+from muster.cluster.ledger import Draft
+from muster.schedulers.allocation.greedy import keep_settled, seat_gang
+from muster.schedulers.allocation.pickers import GpuChoice, pick
+from muster.schedulers.allocation.seats import MOVABLE, Seats, furnish, open_seats, write_seats
+from muster.schedulers.contract import View
+from muster.schedulers.parts import Allotment, setting
+
+
+@dataclass(frozen=True)
+class TunePublished(Allotment):
+    """Tune as published: placed anew in policy order, all of the demand or the share, neighbours cut to theirs."""
+
+    name: ClassVar[str] = "tune-published"
+    rests: ClassVar[bool] = False
+    by_order: ClassVar[bool] = True
+
+    gpu_choice: GpuChoice = setting("first-fit", "how servers are chosen: first-fit or consolidating")
+    listed: bool = setting(
+        False, "only jobs whose GPUs fit by the walk in order are tried, most GPUs first, as the published LAS"
+    )
+
+    def allot(
+        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+    ) -> None:
+        """Demand, else share, else take from neighbours; running jobs that may not move keep what they have."""
+        jobs, wants = view.jobs, view.wants
+        gpus = jobs.gpus
+        tried = ranked
+        if self.listed:
+            tried = ranked[chosen[ranked]]
+            tried = tried[np.argsort(-gpus[tried], kind="stable")]
+        classes = wants.classes(jobs.model, gpus)
+        seats = open_seats(view, ranked)
+        _place(
+            seats,
+            tried,
+            gpus,
+            classes,
+            wants.demands.published,
+            wants.kinds,
+            wants.kind_of_node,
+            view.table.node_allowed,
+            jobs.constraint,
+            self.gpu_choice == "consolidating",
+        )
+        write_seats(view, draft, seats, ranked, chosen, codes, a, b)
+
+
+@njit(cache=True)
+def _place(
+    seats: Seats,
+    tried: Ints,
+    gpus: Ints,
+    classes: Ints,
+    demand: Ints,
+    kinds: Rows,
+    kind_of_node: Ints,
+    node_allowed: Bools,
+    constraint: Ints,
+    consolidating: bool,
+) -> None:
+    keep_settled(seats, classes, demand, kind_of_node)
+    take = np.zeros(len(kind_of_node), np.int64)
+    budget = seats.free[:, 0].sum()
+    for at in tried:
+        if budget == 0:
+            break
+        if seats.condition[at] != MOVABLE or gpus[at] > budget:
+            continue
+        allowed = node_allowed[constraint[at]]
+        need = demand[classes[at]]
+        placed = pick(seats, allowed, gpus[at], need, kind_of_node, consolidating, take)
+        if not placed:
+            need = _share_if_above(need, kinds)
+            placed = pick(seats, allowed, gpus[at], need, kind_of_node, consolidating, take)
+        if not placed:
+            _reclaim(seats, allowed, gpus[at], need, kinds, kind_of_node)
+            placed = pick(seats, allowed, gpus[at], need, kind_of_node, consolidating, take)
+        if placed:
+            budget -= gpus[at]
+            seat_gang(seats, at, need, kind_of_node, take)
+
+
+@njit(cache=True)
+def _share_if_above(need: Ints, kinds: Rows) -> Ints:
+    """By kind of machine: the whole share where any part of the need is above it."""
+    lowered = need.copy()
+    for kind in range(len(kinds)):
+        share = kinds[kind]["share"]
+        above = False
+        for resource in range(1, 4):
+            above = above or need[kind, resource] > share[resource]
+        if above:
+            for resource in range(1, 4):
+                lowered[kind, resource] = share[resource]
+    return lowered
+
+
+@njit(cache=True)
+def _reclaim(seats: Seats, allowed: Bools, gpus: int, need: Ints, kinds: Rows, kind_of_node: Ints) -> None:
+    """Cut neighbours to their share on the servers that have the GPUs: one for a gang, else the fullest first."""
+    nodes = len(kind_of_node)
+    if gpus > 1:
+        for node in range(nodes):
+            if allowed[node] and seats.free[node, 0] >= gpus:
+                _reclaim_on(seats, node, gpus, need[kind_of_node[node]], kinds, kind_of_node)
+                return
+    used = np.zeros(nodes, np.bool_)
+    while gpus > 0:
+        best = -1
+        for node in range(nodes):
+            if allowed[node] and not used[node] and seats.free[node, 0] > 0:
+                if best < 0 or seats.free[node, 0] < seats.free[best, 0]:
+                    best = node
+        if best < 0:
+            return
+        used[best] = True
+        part = min(gpus, seats.free[best, 0])
+        _reclaim_on(seats, best, part, need[kind_of_node[best]], kinds, kind_of_node)
+        gpus -= part
+
+
+@njit(cache=True)
+def _reclaim_on(seats: Seats, node: int, gpus: int, need: Ints, kinds: Rows, kind_of_node: Ints) -> None:
+    """Walk the jobs of a server, fewest servers, most CPUs, most memory a GPU first, until enough is free."""
+    short = np.zeros(4, np.int64)
+    for resource in range(1, 4):
+        short[resource] = max(0, gpus * need[resource] - seats.free[node, resource])
+    share = kinds[kind_of_node[node]]["share"]
+    walked = np.zeros(seats.used[0], np.bool_)
+    while short.max() > 0:
+        victim = _next_victim(seats, node, walked)
+        if victim < 0:
+            return
+        walked[victim] = True
+        seat = seats.seats[victim]
+        excess = False
+        for resource in range(1, 4):
+            above = seat["amount"][resource] - seat["gpus"] * share[resource]
+            excess = excess or above > 0
+            short[resource] = max(0, short[resource] - max(0, above))
+        if excess:
+            number = seats.first[seat["at"]]
+            while number >= 0:
+                _cut(seats, number, kinds[kind_of_node[seats.seats[number]["node"]]]["share"])
+                number = seats.seats[number]["next"]
+
+
+@njit(cache=True)
+def _cut(seats: Seats, number: int, share: Ints) -> None:
+    """Lower what a seat has above its share; nobody is raised at a neighbour's cost."""
+    seat = seats.seats[number]
+    lowered = share.copy()
+    for resource in range(1, 4):
+        lowered[resource] = min(share[resource], seat["amount"][resource] // seat["gpus"])
+    furnish(seats, number, lowered)
+
+
+@njit(cache=True)
+def _next_victim(seats: Seats, node: int, walked: Bools) -> int:
+    """The first seat of a server, in the published order, that has not been walked; -1: none."""
+    best = -1
+    best_servers = 0
+    number = seats.first_here[node]
+    while number >= 0:
+        seat = seats.seats[number]
+        if not walked[number]:
+            servers = 0
+            other = seats.first[seat["at"]]
+            while other >= 0:
+                servers += 1
+                other = seats.seats[other]["next"]
+            if best < 0 or _sooner(seat, servers, seats.seats[best], best_servers):
+                best, best_servers = number, servers
+        number = seat["next_here"]
+    return best
+
+
+@njit(cache=True)
+def _sooner(one: Rows, servers: int, other: Rows, other_servers: int) -> bool:
+    if servers != other_servers:
+        return servers < other_servers
+    for resource in range(1, 3):
+        mine, theirs = one["amount"][resource] // one["gpus"], other["amount"][resource] // other["gpus"]
+        if mine != theirs:
+            return bool(mine > theirs)
+    return False

@@ -1,0 +1,161 @@
+"""The network of one run: how much communication each job's place leaves exposed, alone or among neighbours.
+
+A job's speed needs one number of the network, seconds of exposed communication for each second of compute;
+it is written into the job's facts before the world works out its rate. Jobs on one GPU, of a model without
+a network profile, or with parameter servers (whose traffic is not an all-reduce) have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numba import njit
+
+from muster.cluster import Cluster
+from muster.cluster.books import ENTRIES, PUT, SERVER, Books, Bools, Floats, Ints, Rows
+from muster.speed.network.model_file import network_models
+from muster.speed.network.models import NetworkModel
+from muster.speed.network.placement import Placements, place, shapes_of
+from muster.speed.network.speed import NetworkSpeed
+
+AUTO, NONE = "auto", "none"
+
+
+def network_of_run(
+    names: Sequence[str],
+    cluster: Cluster,
+    *,
+    flavour: str,
+    congestion: float,
+    profiles: Mapping[str, NetworkModel] | None,
+) -> NetworkSpeed | None:
+    """The network's speeds by the trace's model names; None where it does not count for any of them.
+
+    `auto`: the physical network where the cluster tells more of it than one rack. `profiles` go before the
+    shipped network models of the same name.
+    """
+    if flavour == NONE or (flavour == AUTO and len(cluster.racks) < 2):
+        return None
+    own = {name.lower(): model for name, model in (profiles or {}).items()}
+    shipped, _ = network_models(names)
+    models = [own.get(name.lower(), model) for name, model in zip(names, shipped, strict=True)]
+    if not any(models):
+        return None
+    return NetworkSpeed(
+        models, cluster, flavour="physical" if flavour == AUTO else flavour, congestion=congestion
+    )
+
+
+class NetworkOfRun:
+    """Keeps `exposed` in the facts true while jobs come, move and go."""
+
+    def __init__(self, speed: NetworkSpeed, cluster: Cluster, *, contention: bool) -> None:
+        self.contention = contention
+        self._speed = speed
+        self._cluster = cluster
+        self._compute = speed.compute_seconds
+        self._sensitive = self._compute > 0.0
+        rows = cluster.total_gpus
+        self._first = np.zeros(rows + 1, np.int64)
+        self._nodes = np.zeros(rows, np.int64)
+        self._bits = np.zeros(rows, np.int64)
+        self._jobs = np.zeros(rows, np.int64)
+
+    def best_exposed(self, model: int, gpus: int) -> float:
+        """Of a gang that is alone in the cluster on as few machines of one rack as there can be."""
+        if gpus < 2 or not self._sensitive[model]:
+            return 0.0
+        largest = self._cluster.most_gpus_per_node
+        full, rest = divmod(gpus, largest)
+        machines = [largest] * full + [rest] * (rest > 0)
+        racks = len(self._cluster.racks)
+        for used in range(1, racks + 1):
+            placements = place([machines[first::used] for first in range(used)], self._cluster)
+            if placements is not None:
+                return float(self._alone(np.array([model]), placements)[0])
+        return 0.0
+
+    def expose_draft(self, books: Books, asked: Rows, facts: Rows) -> None:
+        """Write the exposed communication of every job that a draft puts somewhere, as if it were alone."""
+        count, rows = _put_by_draft(
+            books, asked, facts, self._sensitive, self._first, self._nodes, self._bits, self._jobs
+        )
+        if count:
+            jobs = self._jobs[:count]
+            facts["exposed"][jobs] = self._alone(asked["model"][jobs], self._placements(count, rows))
+
+    def among_neighbours(self, books: Books, asked: Rows, active: Ints) -> tuple[Ints, Floats]:
+        """The running jobs that talk to each other's machines, and what each has exposed side by side."""
+        count, rows = _talking(
+            books, asked, active, self._sensitive, self._first, self._nodes, self._bits, self._jobs
+        )
+        jobs = self._jobs[:count]
+        models = asked["model"][jobs]
+        seconds = self._speed.contended_seconds(models, self._placements(count, rows))
+        return jobs, seconds / self._compute[models]
+
+    def _alone(self, models: Ints, placements: Placements) -> Floats:
+        shapes = shapes_of(placements, self._speed.tree)
+        exposed: Floats = self._speed.exposed_seconds(models, shapes) / self._compute[models]
+        return exposed
+
+    def _placements(self, jobs: int, rows: int) -> Placements:
+        return Placements(self._first[: jobs + 1], self._nodes[:rows], self._bits[:rows])
+
+
+@njit(cache=True)
+def _write_rows(books: Books, job: int, at: int, nodes: Ints, bits: Ints) -> int:
+    """Append a job's rows; where the next one goes, or `at` if it has servers or sits on one GPU."""
+    to = at
+    gpus = 0.0
+    row = books.heads[job]
+    while row >= 0:
+        if books.rows[row]["role"] == SERVER:
+            return at
+        if books.rows[row]["mask"]:
+            nodes[to] = books.rows[row]["node"]
+            bits[to] = books.rows[row]["mask"]
+            gpus += books.rows[row]["amount"][0]
+            to += 1
+        row = books.rows[row]["next"]
+    return to if gpus > 1e6 else at
+
+
+@njit(cache=True)
+def _put_by_draft(
+    books: Books, asked: Rows, facts: Rows, sensitive: Bools, first: Ints, nodes: Ints, bits: Ints, jobs: Ints
+) -> tuple[int, int]:
+    """Gather the sensitive gangs that a draft puts; the others it puts have nothing exposed."""
+    count = rows = 0
+    for at in range(books.totals[ENTRIES]):
+        entry = books.journal[at]
+        job = entry["job"]
+        if entry["kind"] != PUT or books.heads[job] != entry["chain"]:
+            continue
+        facts[job]["exposed"] = 0.0
+        if sensitive[asked[job]["model"]]:
+            after = _write_rows(books, job, rows, nodes, bits)
+            if after > rows:
+                rows = after
+                jobs[count] = job
+                count += 1
+                first[count] = rows
+    return count, rows
+
+
+@njit(cache=True)
+def _talking(
+    books: Books, asked: Rows, active: Ints, sensitive: Bools, first: Ints, nodes: Ints, bits: Ints, jobs: Ints
+) -> tuple[int, int]:
+    """Gather the sensitive gangs on more than one machine."""
+    count = rows = 0
+    for job in active:
+        if books.heads[job] >= 0 and sensitive[asked[job]["model"]]:
+            after = _write_rows(books, job, rows, nodes, bits)
+            if after > rows + 1:
+                rows = after
+                jobs[count] = job
+                count += 1
+                first[count] = rows
+    return count, rows

@@ -1,0 +1,1 @@
+"""What is asked: jobs, what each model is sensitive to, traces in, traces made."""
