@@ -1,7 +1,7 @@
 # The commands of the house. The first of them works on a machine with nothing but Python 3.11 or later, make and git.
 
-PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3.14 python3 python,$(shell \
-	$(name) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+# The first of these that is 3.11 or later and has its venv module; make install PYTHON=... says which.
+PYTHONS = $(or $(PYTHON),python3.13 python3.12 python3.11 python3.14 python3 python)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.built-from-lock
@@ -19,8 +19,10 @@ help:
 install: $(STAMP)
 
 $(STAMP): requirements.lock requirements-dev.lock pyproject.toml
-	@test -n '$(PYTHON)' || { echo 'Python 3.11 or later, with its venv module, is needed' >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || { for python in $(PYTHONS); do \
+			$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+			echo "$$python -m venv $(VENV)"; exec $$python -m venv $(VENV); \
+		done; echo 'Python 3.11 or later, with its venv module, is needed' >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	$(BIN)/python -m pip check
@@ -61,10 +63,9 @@ wheel: install
 		&& venv/bin/muster compare trace.csv --cluster 2x8gpu --out result
 
 # Newest versions that pyproject.toml allows, taken on the oldest Python that Muster runs on, so that they exist for
-# all: make lock PYTHON=python3.11. What is needed on some Pythons only carries its mark from pyproject.toml.
+# all. What is needed on some Pythons only carries its mark from pyproject.toml.
 lock:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "make lock needs PYTHON=python3.11")'
-	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	rm -rf build/lock && python3.11 -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check .
 	{ echo '# What Muster runs on, made by make lock.'; $(FREEZE); } > requirements.lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock '.[dev]'

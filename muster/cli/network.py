@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from muster.cli.flags import ClusterName, Json
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
@@ -24,22 +25,29 @@ CHART_SUFFIXES = (".svg", ".png")
 
 def network(
     model: Annotated[
-        str, typer.Argument(help="Shipped network model, model file (.toml), or one of --layers.")
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Shipped network model, model file (.toml), or one of --layers."
+        ),
     ],
-    cluster: Annotated[str, typer.Option(help="Shipped name, one-line form or file.")] = "dally-2x8x8",
+    cluster: ClusterName = "dally-2x8x8",
     placement: Annotated[
-        str, typer.Option(help="Only this one: GPUs of each machine, racks parted by a slash (4,4/8).")
-    ] = "",
+        str | None,
+        typer.Option(metavar="GPUS", help="Only this one: GPUs of each machine, racks parted by / (4,4/8)."),
+    ] = None,
     congestion: Annotated[
-        float, typer.Option(help="Fraction that other traffic takes of every link above the machines.")
+        float, typer.Option(metavar="F", help="Part that others take of all links above the machines.")
     ] = 0.0,
-    layers: Annotated[Path | None, typer.Option(help="CSV of layer profiles.")] = None,
-    gpus: Annotated[int | None, typer.Option(help=f"Most GPUs to look at; default {MOST_GPUS}.")] = None,
+    layers: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV of layer profiles.")] = None,
+    gpus: Annotated[
+        int | None, typer.Option(metavar="N", help=f"Most GPUs to look at; {MOST_GPUS} if left out.")
+    ] = None,
     flavour: Annotated[
-        str, typer.Option(help="physical, or astra: as the backend of Dally's simulator counts links.")
+        str,
+        typer.Option(metavar="NAME", help="physical, or astra: links as Dally's simulator counts them."),
     ] = "physical",
-    chart: Annotated[Path | None, typer.Option(help="Draw into this .svg or .png file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw into this .svg or .png.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Show how fast a model runs on each kind of placement.
 
@@ -56,13 +64,15 @@ def network(
     if chart is not None and chart.suffix.lower() not in CHART_SUFFIXES:
         allowed = f"a file that ends in {' or '.join(CHART_SUFFIXES)} is needed"
         problems.append(Problem("--chart", allowed, found=str(chart)))
+    if placement is not None and gpus is not None:
+        problems.append(Problem("--gpus", "goes without --placement, which says them already", found=gpus))
     if problems:
         raise BadInput(*problems)
 
     what_there_is = parse_cluster(cluster)
     known, origin = _model(model, layers)
     speed = NetworkSpeed([known], what_there_is, flavour=flavour, congestion=congestion)
-    if placement:
+    if placement is not None:
         rows = [look_at(speed, *_placed(placement, what_there_is))]
     else:
         rows = survey(speed, what_there_is, _most_gpus(gpus, what_there_is))

@@ -21,6 +21,7 @@ from muster.cluster.ledger import Ledger
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Plan, Rows, Scheduler, Trigger, View
 from muster.schedulers.reasons import NOT_CONSIDERED
 from muster.simulation.failures import FailureClock
+from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
 from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import ModelTable
@@ -59,6 +60,7 @@ class Engine:
         options: Options,
         measured: Bools,
         *,
+        network: NetworkOfRun | None = None,
         ask_every_round: bool = False,
     ) -> None:
         self.table = table
@@ -69,6 +71,7 @@ class Engine:
         self._asked, self._facts = table.asked, table.facts
         self._models = models
         self._wants = DemandBook(models, self.ledger.books.nodes)
+        self._network = network
         self._scheduler = scheduler
         self._options = options
         self._measured = measured
@@ -148,9 +151,12 @@ class Engine:
         arrival = self._arrival_times[self._arrived] if self._arrived < len(self._arrival_times) else inf
         release = self._releases[0][0] if self._releases else inf
         change = self._failures.next_time() if self._active_count or arrival < inf else inf
-        if self._round is None:
-            return max(self.now, min(arrival, finish, lease_end, release, change, self._next_wake))
         wake_on = self._wake_on
+        # A completion that neither a neighbour nor the scheduler feels is caught up with later, at its own time.
+        felt = finish if self._turns or (self._network is not None and self._network.contention) else inf
+        if self._round is None:
+            felt = finish if wake_on & Trigger.COMPLETION else felt
+            return max(self.now, min(arrival, felt, lease_end, release, change, self._next_wake))
         ask = -inf if self._pending & wake_on else min(self._stable_until, self._next_wake)
         if self._ask_every_round and (self._active_count or self._arrived):
             ask = -inf
@@ -162,7 +168,7 @@ class Engine:
             ask = min(ask, lease_end)
         if ask < inf:
             ask = self._tick(max(ask, self.now, arrival if not self._active_count else -inf))
-        return max(self.now, min(ask, release, change))
+        return max(self.now, min(ask, felt, release, change))
 
     def _tick(self, moment: float) -> float:
         """The first tick from a moment on that no decision has been taken at."""
@@ -238,6 +244,7 @@ class Engine:
         self._filled(counts, releases, now)
         if self._turns:
             self._refresh_turns(now)
+        self._refresh_neighbours(now)
 
     def _change_node(self, node: int, repaired: bool, now: float) -> None:
         books = self.ledger.books
@@ -249,6 +256,7 @@ class Engine:
         keep.lose_node(books, self._facts, active, node, now, self._laws, self._held, counts)
         b.take_down(books, node)
         self._filled(counts, releases, now)
+        self._refresh_neighbours(now)
 
     # Decisions
 
@@ -282,6 +290,8 @@ class Engine:
                     f"{self._scheduler.name}: job {self.table.ids[broken]} would hold {held:g} GPUs; a gang is "
                     f"whole or absent"
                 )
+            if self._network is not None:
+                self._network.expose_draft(books, self._asked, self._facts)
             counts, releases = self._room()
             keep.apply_draft(
                 books,
@@ -298,6 +308,7 @@ class Engine:
             self._filled(counts, releases, now)
             if self._turns or counts[keep.IN_TURNS]:
                 self._refresh_turns(now)
+            self._refresh_neighbours(now)
             started, stopped, changed = counts[:3].tolist()
             if started or stopped or changed:
                 waiting = int(np.count_nonzero(plan.reasons))
@@ -331,6 +342,15 @@ class Engine:
         active = self._active[: self._active_count]
         keep.refresh_turns(self.ledger.books, self._asked, self._facts, active, self._models, now, self._laws)
         self._turns = bool((self.ledger.books.devices["group"] >= 0).any())
+
+    def _refresh_neighbours(self, now: float) -> None:
+        """Whoever came or left, the others on the same uplinks go slower or faster."""
+        if self._network is None or not self._network.contention:
+            return
+        books = self.ledger.books
+        active = self._active[: self._active_count]
+        jobs, exposed = self._network.among_neighbours(books, self._asked, active)
+        keep.expose(books, self._asked, self._facts, jobs, exposed, self._models, now, self._laws)
 
     # Writing down
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from muster.cluster import Cluster
-from muster.cluster.books import ENTRIES, PUT, SERVER, Books, Bools, Floats, Ints, Rows
+from muster.cluster.books import ENTRIES, PUT, ROWS_USED, SERVER, Books, Bools, Floats, Ints, Rows
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import NetworkModel
 from muster.speed.network.placement import Placements, place, shapes_of
@@ -56,11 +56,7 @@ class NetworkOfRun:
         self._cluster = cluster
         self._compute = speed.compute_seconds
         self._sensitive = self._compute > 0.0
-        rows = cluster.total_gpus
-        self._first = np.zeros(rows + 1, np.int64)
-        self._nodes = np.zeros(rows, np.int64)
-        self._bits = np.zeros(rows, np.int64)
-        self._jobs = np.zeros(rows, np.int64)
+        self._gathered = np.zeros((4, 0), np.int64)
 
     def best_exposed(self, model: int, gpus: int) -> float:
         """Of a gang that is alone in the cluster on as few machines of one rack as there can be."""
@@ -78,21 +74,19 @@ class NetworkOfRun:
 
     def expose_draft(self, books: Books, asked: Rows, facts: Rows) -> None:
         """Write the exposed communication of every job that a draft puts somewhere, as if it were alone."""
-        count, rows = _put_by_draft(
-            books, asked, facts, self._sensitive, self._first, self._nodes, self._bits, self._jobs
-        )
+        gathered = self._room(books)
+        count, rows = _put_by_draft(books, asked, facts, self._sensitive, *gathered)
         if count:
-            jobs = self._jobs[:count]
-            facts["exposed"][jobs] = self._alone(asked["model"][jobs], self._placements(count, rows))
+            jobs = gathered[0, :count]
+            facts["exposed"][jobs] = self._alone(asked["model"][jobs], _placements(gathered, count, rows))
 
     def among_neighbours(self, books: Books, asked: Rows, active: Ints) -> tuple[Ints, Floats]:
         """The running jobs that talk to each other's machines, and what each has exposed side by side."""
-        count, rows = _talking(
-            books, asked, active, self._sensitive, self._first, self._nodes, self._bits, self._jobs
-        )
-        jobs = self._jobs[:count]
+        gathered = self._room(books)
+        count, rows = _talking(books, asked, active, self._sensitive, *gathered)
+        jobs = gathered[0, :count]
         models = asked["model"][jobs]
-        seconds = self._speed.contended_seconds(models, self._placements(count, rows))
+        seconds = self._speed.contended_seconds(models, _placements(gathered, count, rows))
         return jobs, seconds / self._compute[models]
 
     def _alone(self, models: Ints, placements: Placements) -> Floats:
@@ -100,8 +94,16 @@ class NetworkOfRun:
         exposed: Floats = self._speed.exposed_seconds(models, shapes) / self._compute[models]
         return exposed
 
-    def _placements(self, jobs: int, rows: int) -> Placements:
-        return Placements(self._first[: jobs + 1], self._nodes[:rows], self._bits[:rows])
+    def _room(self, books: Books) -> Ints:
+        """Scratch for jobs, where their rows begin, and the rows' nodes and GPUs."""
+        needed = int(books.totals[ROWS_USED]) + 2
+        if needed > self._gathered.shape[1]:
+            self._gathered = np.zeros((4, 2 * needed), np.int64)
+        return self._gathered
+
+
+def _placements(gathered: Ints, jobs: int, rows: int) -> Placements:
+    return Placements(gathered[1, : jobs + 1], gathered[2, :rows], gathered[3, :rows])
 
 
 @njit(cache=True)
@@ -124,7 +126,7 @@ def _write_rows(books: Books, job: int, at: int, nodes: Ints, bits: Ints) -> int
 
 @njit(cache=True)
 def _put_by_draft(
-    books: Books, asked: Rows, facts: Rows, sensitive: Bools, first: Ints, nodes: Ints, bits: Ints, jobs: Ints
+    books: Books, asked: Rows, facts: Rows, sensitive: Bools, jobs: Ints, first: Ints, nodes: Ints, bits: Ints
 ) -> tuple[int, int]:
     """Gather the sensitive gangs that a draft puts; the others it puts have nothing exposed."""
     count = rows = 0
@@ -146,7 +148,14 @@ def _put_by_draft(
 
 @njit(cache=True)
 def _talking(
-    books: Books, asked: Rows, active: Ints, sensitive: Bools, first: Ints, nodes: Ints, bits: Ints, jobs: Ints
+    books: Books,
+    asked: Rows,
+    active: Ints,
+    sensitive: Bools,
+    jobs: Ints,
+    first: Ints,
+    nodes: Ints,
+    bits: Ints,
 ) -> tuple[int, int]:
     """Gather the sensitive gangs on more than one machine."""
     count = rows = 0

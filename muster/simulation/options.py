@@ -7,7 +7,9 @@ from math import inf, isfinite
 
 from muster.problems import BadInput, Problem
 from muster.simulation.failures import Failures
+from muster.simulation.network import AUTO, NONE
 from muster.simulation.rules import EXACT, Rules
+from muster.speed.network.dimensions import FLAVOURS
 
 FIRST_ARRIVAL = "first-arrival"
 
@@ -32,6 +34,13 @@ class Options:
     knowledge: str = "oracle"
     """What schedulers know of durations: `oracle`, `noisy:SIGMA` or `none`."""
     failures: Failures | None = None
+    network: str = AUTO
+    """`physical` or `astra`: how the links between GPUs slow jobs down; `none`: not at all; `auto`: physical where
+    the cluster has several racks."""
+    congestion: float = 0.0
+    """Fraction that other traffic takes of every link above the machines."""
+    contention: bool = False
+    """Whether jobs on the same uplinks slow each other down."""
     checkpoint_seconds: float = 3600.0
     """Productive time between checkpoints, to which a job falls back when its node fails."""
     skip_impossible: bool = False
@@ -69,6 +78,12 @@ class Options:
                 problems.append(Problem("--round-origin", what, found=self.round_origin))
         elif not isfinite(self.round_origin):
             problems.append(Problem("--round-origin", not_negative, found=self.round_origin))
+        if self.network not in (AUTO, NONE, *FLAVOURS):
+            what = f"{AUTO}, {NONE}, {' or '.join(FLAVOURS)} is needed"
+            problems.append(Problem("--network", what, found=self.network))
+        if not 0 <= self.congestion < 1:
+            what = "a fraction from 0 to below 1 is needed"
+            problems.append(Problem("--congestion", what, found=self.congestion))
         if self.noise is None:
             what = "oracle, none or noisy:SIGMA with a SIGMA from 0 on is needed, for example noisy:0.5"
             problems.append(Problem("--knowledge", what, found=self.knowledge))

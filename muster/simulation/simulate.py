@@ -20,8 +20,10 @@ from muster.cluster.books import Bools
 from muster.problems import BadInput, Problem
 from muster.schedulers.contract import Scheduler
 from muster.simulation.engine import Engine, Progress
+from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import Options
 from muster.speed.input_pipeline import ModelTable, model_table
+from muster.speed.network.models import NetworkModel
 from muster.speed.published import with_published_speeds
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table
@@ -72,17 +74,19 @@ def simulate(
     options: Options | None = None,
     progress: Callable[[Progress], None] | None = None,
     models: Mapping[str, Model] | None = None,
+    layers: Mapping[str, NetworkModel] | None = None,
 ) -> Run:
-    """Replay a trace on a cluster under a scheduler."""
+    """Replay a trace on a cluster under a scheduler; `layers` are network profiles beside the shipped ones."""
     options = options or Options()
     known = shipped_models() if models is None else models
     table, truth = _prepared(trace, cluster, known, options)
+    network = _network(table, trace, cluster, options, layers)
     refused = _refuse_impossible(table, cluster, trace, options)
     measured = _measured(table, options)
     compiling = TimingListener()  # type: ignore[no-untyped-call]
     began, began_cpu = time.perf_counter(), time.process_time()
     with install_listener("numba:compile", compiling):
-        engine = Engine(table, cluster, truth, scheduler, options, measured)
+        engine = Engine(table, cluster, truth, scheduler, options, measured, network=network)
         engine.run(progress)
     record = Record(
         jobs=jobs_frame(table, measured),
@@ -139,6 +143,41 @@ def _prepared(
         draws = np.random.default_rng([options.seed, _NOISE_STREAM]).normal(0.0, noise, len(table))
         table.asked["believed"] *= np.exp(draws)
     return table, model_table(table.models)
+
+
+def _network(
+    table: JobTable,
+    trace: Trace,
+    cluster: Cluster,
+    options: Options,
+    layers: Mapping[str, NetworkModel] | None,
+) -> NetworkOfRun | None:
+    """The network of the run; a job's reference is its best place, and the best place communicates too.
+
+    Work given as a duration is what the gang did in that time there; work given as iterations takes that
+    much longer; work given as single-GPU seconds is compute alone, and so is its ideal (Dally "Job").
+    """
+    speed = network_of_run(
+        table.model_names,
+        cluster,
+        flavour=options.network,
+        congestion=options.congestion,
+        profiles=layers,
+    )
+    if speed is None:
+        return None
+    network = NetworkOfRun(speed, cluster, contention=options.contention)
+    asked = table.asked
+    kinds, kind = np.unique(np.stack([asked["model"], asked["gpus"]]), axis=1, return_inverse=True)
+    best = np.array([network.best_exposed(model, gpus) for model, gpus in kinds.T.tolist()])
+    longer = 1.0 + best[kind.reshape(-1)]
+    work = trace.jobs.sort("submit_seconds", maintain_order=True)
+    timed = work["duration_seconds"].is_not_null().to_numpy()
+    counted = work["iterations"].is_not_null().to_numpy()
+    for field in ("iterations", "believed"):
+        asked[field][timed] /= longer[timed]
+    asked["ideal"][counted] *= longer[counted]
+    return network
 
 
 def _refuse_impossible(table: JobTable, cluster: Cluster, trace: Trace, options: Options) -> tuple[str, ...]:
@@ -205,6 +244,9 @@ def _described(trace: Trace, cluster: Cluster, scheduler: Scheduler, options: Op
             "failures": vars(options.failures) if options.failures else None,
             "checkpoint_seconds": options.checkpoint_seconds,
             "skip_impossible": options.skip_impossible,
+            "network": options.network,
+            "congestion": options.congestion,
+            "contention": options.contention,
         },
         "rules": {
             "name": rules.name,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from muster.cluster.books import Floats, Ints, Rows
+from muster.cluster.books import Books, Floats, Ints, Rows
 from muster.speed.input_pipeline import ModelTable, relative_speed, storage_needed_gb_per_s
 
 ROUNDING = 1e-9
@@ -50,8 +50,11 @@ class DemandBook:
         self._members: list[tuple[int, int]] = []
         self._demands = self._empty(0)
 
-    def classes(self, model: Ints, gpus: Ints) -> Ints:
-        """The class of each job. Gangs larger than any machine are of one class with each other, by model."""
+    def of(self, model: Ints, gpus: Ints) -> tuple[Ints, Demands]:
+        """The class of each job, and the demands by class.
+
+        Of a model, all gangs larger than any machine are of one class.
+        """
         capped = np.minimum(gpus, self._most_gpus)
         numbers: Ints = self._number[model, capped]
         if (numbers == _UNKNOWN).any():
@@ -61,12 +64,7 @@ class DemandBook:
                     self._members.append(pair)
             self._fill()
             numbers = self._number[model, capped]
-        return numbers
-
-    @property
-    def demands(self) -> Demands:
-        """Of all classes met so far."""
-        return self._demands
+        return numbers, self._demands
 
     def _empty(self, classes: int) -> Demands:
         amounts = [np.zeros((classes, len(self.kinds), 4), np.int64) for _ in range(3)]
@@ -185,3 +183,18 @@ def published_demand(models: ModelTable, model: int, gpus: int, machine: Rows, d
 def _micro(amount: float) -> int:
     """Millionths, rounded up, but not because of a rounding error."""
     return int(np.ceil(amount * 1e6 - 1e-3))
+
+
+@njit(cache=True)
+def held_speed(books: Books, row: int, models: ModelTable, model: int) -> float:
+    """Speed of a job on what it holds, relative to the reference on the same GPUs; the slowest machine counts."""
+    slowest = np.inf
+    per_gpu = np.zeros(4, np.int64)
+    while row >= 0:
+        held = books.rows[row]
+        if held["amount"][0] > 0:
+            for resource in range(1, 4):
+                per_gpu[resource] = held["amount"][resource] * 1_000_000 // held["amount"][0]
+            slowest = min(slowest, speed_at(models, model, per_gpu))
+        row = held["next"]
+    return slowest if slowest < np.inf else 0.0

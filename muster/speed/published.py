@@ -32,11 +32,11 @@ def with_published_speeds(table: JobTable, cluster: Cluster) -> JobTable:
         model = table.models[number]
         if model is None:
             continue
-        class_number = int(book.classes(np.array([number]), np.array([gpus]))[0])
-        demand = book.demands.published[class_number, 0]
-        speed = float(book.demands.published_speed[class_number, 0])
+        (of_these,), demands = book.of(np.array([number]), np.array([gpus]))
+        demand = demands.published[of_these, 0]
+        speed = float(demands.published_speed[of_these, 0])
         if abs(speed_at(models, number, demand) - speed) > 1e-9:
-            at_share = float(book.demands.fair_speed[class_number, 0])
+            at_share = float(demands.fair_speed[of_these, 0])
             asked["model"][(asked["model"] == number) & (asked["gpus"] == gpus)] = len(models) + len(added)
             added[number, gpus] = _two_levels(model, share, demand, at_share, speed)
     return replace(

@@ -18,7 +18,7 @@ from tests.simulation.cases import AskedEveryRound, Case, allowed, cases, free_g
 CLOSE = 1e-6
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases())
 def test_nothing_is_held_twice_and_gangs_are_whole(case: Case) -> None:
     rows = tables(simulated(case))["allocations"]
@@ -48,7 +48,7 @@ def test_nothing_is_held_twice_and_gangs_are_whole(case: Case) -> None:
         assert row["from_seconds"] >= by_id[row["job_id"]]["submit_seconds"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases())
 def test_work_is_conserved(case: Case) -> None:
     found = tables(simulated(case))
@@ -76,7 +76,7 @@ def test_work_is_conserved(case: Case) -> None:
         assert job["restart_seconds"] <= restarts * case.options.restart_cost_seconds + CLOSE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases(failing=False))
 def test_owners_are_heard(case: Case) -> None:
     """Who may not be stopped is not; a start is left alone for the least run time."""
@@ -92,7 +92,7 @@ def test_owners_are_heard(case: Case) -> None:
             assert end - begin >= asked["min_runtime_seconds"] - CLOSE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases())
 def test_decisions_and_reasons_tell_what_happened(case: Case) -> None:
     result = simulated(case)
@@ -116,13 +116,13 @@ def test_decisions_and_reasons_tell_what_happened(case: Case) -> None:
         assert explained[job["job_id"]] == pytest.approx(job["wait_seconds"], abs=CLOSE)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases(rounds=st.sampled_from([5.0, 7.5])))
 def test_skipping_rounds_changes_nothing(case: Case) -> None:
     assert outcome(simulated(case)) == outcome(simulated(case, AskedEveryRound))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases(), order=st.randoms(use_true_random=False))
 def test_order_of_the_files_rows_does_not_matter(case: Case, order: Any) -> None:
     for number, row in enumerate(case.rows):
@@ -134,7 +134,7 @@ def test_order_of_the_files_rows_does_not_matter(case: Case, order: Any) -> None
     assert outcome(simulated(same)) == outcome(simulated(other))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases(failing=False))
 def test_a_longer_trace_leaves_its_beginning_alone(case: Case) -> None:
     """Strict FIFO: who comes later never changes what happens to those before."""
@@ -147,7 +147,7 @@ def test_a_longer_trace_leaves_its_beginning_alone(case: Case) -> None:
 
 
 def test_same_input_and_seed_give_the_same_bytes(tmp_path: Path) -> None:
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(case=cases())
     def check(case: Case) -> None:
         folders = [tmp_path / "one", tmp_path / "two"]

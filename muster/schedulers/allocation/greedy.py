@@ -34,14 +34,14 @@ class Greedy(Allotment):
     ) -> None:
         """First fit in order; running jobs that may not move keep what they have."""
         jobs, wants = view.jobs, view.wants
-        classes = wants.classes(jobs.model, jobs.gpus)
+        classes, demands = wants.of(jobs.model, jobs.gpus)
         seats = open_seats(view, ranked)
         _place(
             seats,
             ranked[chosen[ranked]] if self.listed else ranked,
             jobs.gpus,
             classes,
-            wants.demands.published,
+            demands.published,
             wants.kind_of_node,
             view.table.node_allowed,
             jobs.constraint,

@@ -40,14 +40,14 @@ class TunePublished(Allotment):
         if self.listed:
             tried = ranked[chosen[ranked]]
             tried = tried[np.argsort(-gpus[tried], kind="stable")]
-        classes = wants.classes(jobs.model, gpus)
+        classes, demands = wants.of(jobs.model, gpus)
         seats = open_seats(view, ranked)
         _place(
             seats,
             tried,
             gpus,
             classes,
-            wants.demands.published,
+            demands.published,
             wants.kinds,
             wants.kind_of_node,
             view.table.node_allowed,

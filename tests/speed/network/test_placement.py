@@ -121,6 +121,7 @@ DALLY = cluster_of(2, 8, 8, 4, nics=(200.0,))
         ([[1], [1]], [(2, 200.0)]),  # the machine's uplink is narrower than the 400 between racks
         ([[4, 4], [4, 4]], [(4, 600.0), (2, 50.0), (2, 2 * 200.0 / 8)]),  # two uplinks, eight GPUs
         ([[4, 2], [2]], [(8, 200.0)]),
+        ([[2, 2], [4]], [(8, 200.0)]),  # as many GPUs in each rack, but not as many machines
     ],
 )
 def test_physical_dimensions_by_hand(

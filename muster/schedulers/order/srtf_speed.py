@@ -1,0 +1,56 @@
+"""Shortest remaining time where speed depends on what a job is given (Synergy §5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import Books, Floats, Ints
+from muster.schedulers.contract import State, View
+from muster.schedulers.parts import DURATIONS, Order
+from muster.speed.demands import held_speed
+from muster.speed.input_pipeline import ModelTable
+
+
+@dataclass(frozen=True)
+class SrtfSpeed(Order):
+    """Shortest remaining time first at the speed it runs at, or at its best while it waits; preemptive."""
+
+    name: ClassVar[str] = "srtf-speed"
+    needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
+
+    def keys(self, view: View, state: State) -> tuple[Floats, State]:
+        """Remaining seconds; where durations are unknown, attained service."""
+        remaining = remaining_at_speed(view)
+        if view.jobs.durations_known:
+            return remaining, state
+        return np.where(np.isnan(remaining), view.jobs.attained_service, remaining), state
+
+    def quantum(self) -> float:
+        """A job that is slowed down may fall behind, so it is asked again and again."""
+        return 300.0
+
+
+def remaining_at_speed(view: View) -> Floats:
+    """Believed seconds left at the present speed of those that run and the best speed of those that wait."""
+    jobs, wants = view.jobs, view.wants
+    classes, demands = wants.of(jobs.model, jobs.gpus)
+    best = demands.best_speed.max(axis=1)[classes]
+    seconds = np.empty(len(jobs))
+    _seconds_now(view.ledger.books, jobs.index, jobs.model, wants.models, best, seconds)
+    work_left: Floats = np.maximum(view.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
+    return work_left * seconds
+
+
+@njit(cache=True)
+def _seconds_now(
+    books: Books, index: Ints, model: Ints, models: ModelTable, best: Floats, seconds: Floats
+) -> None:
+    """Seconds an iteration on the GPUs asked for, by position."""
+    for at in range(len(index)):
+        head = books.heads[index[at]]
+        speed = best[at] if head < 0 else held_speed(books, head, models, model[at])
+        seconds[at] = models[model[at]]["reference_seconds"] / speed if speed > 0 else np.inf

@@ -1,0 +1,64 @@
+"""Tetris (SIGCOMM'14): pack well and finish short work first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster.books import CPU, GPU, MEMORY
+from muster.schedulers.contract import Floats, State, View
+from muster.schedulers.order.srtf_speed import remaining_at_speed
+from muster.schedulers.parts import DURATIONS, Order, setting
+
+
+@dataclass(frozen=True)
+class Tetris(Order):
+    """Least remaining work over all resources first, less a bonus for demands like what is free; preemptive."""
+
+    name: ClassVar[str] = "tetris"
+    needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
+
+    alignment: float = setting(
+        1.0, "weight of the likeness of demand and free resources; 0: remaining work alone, as Synergy's program"
+    )
+
+    def keys(self, view: View, state: State) -> tuple[Floats, State]:
+        """Remaining work less alignment, each over its mean, so that the weight has no unit.
+
+        Where durations are unknown, attained service stands for the time that is left.
+        """
+        jobs = view.jobs
+        demand = demand_over_cluster(view)
+        remaining = remaining_at_speed(view)
+        if not jobs.durations_known:
+            remaining = np.where(np.isnan(remaining), jobs.attained_service, remaining)
+        work = demand.sum(axis=1) * remaining
+        if not self.alignment:
+            return work, state
+        capacity = view.ledger.books.nodes["capacity"].sum(axis=0)[[GPU, CPU, MEMORY]]
+        free = view.ledger.books.totals[[GPU, CPU, MEMORY]] / np.maximum(capacity, 1)
+        alike = demand @ free
+        return _over_mean(work) - self.alignment * _over_mean(alike), state
+
+    def quantum(self) -> float:
+        """What is free changes all the time."""
+        return 300.0
+
+
+def demand_over_cluster(view: View) -> Floats:
+    """The best-case demand of each job in parts of the cluster's GPUs, CPUs and memory."""
+    jobs, wants = view.jobs, view.wants
+    resources = [GPU, CPU, MEMORY]
+    capacity = np.maximum(view.ledger.books.nodes["capacity"].sum(axis=0)[resources], 1)
+    classes, demands = wants.of(jobs.model, jobs.gpus)
+    per_gpu = demands.published[classes].max(axis=1)[:, resources]
+    demand: Floats = per_gpu * jobs.requested_gpus[:, None] / capacity
+    return demand
+
+
+def _over_mean(values: Floats) -> Floats:
+    """In units of their mean; as they are where that is 0."""
+    mean = values.mean() if len(values) else 0.0
+    return values / mean if mean > 0 else values
