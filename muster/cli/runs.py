@@ -22,10 +22,10 @@ def known_models(folder: Path | None) -> Mapping[str, Model]:
 
 def write_run(run: Run, folder: Path) -> dict[str, Any]:
     """Writes the record and `summary.json` into an existing folder; the summary."""
-    from muster.report import Record, summarise
+    from muster.report import summarise
 
-    summary = summarise(Record(**vars(run.record)), asdict(run.cost))
-    run.write(folder)
+    summary = summarise(run.record, asdict(run.cost))
+    run.record.write(folder)
     (folder / "summary.json").write_text(as_json_text(summary), encoding="utf-8")
     return summary
 

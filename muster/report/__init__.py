@@ -5,6 +5,6 @@ The same for simulated and real runs. `summarise` makes `summary.json`; `muster.
 """
 
 from muster.report.metrics import summarise
-from muster.report.record import Record, read_record, record_folders
+from muster.report.record import read_record, record_folders
 
-__all__ = ["Record", "read_record", "record_folders", "summarise"]
+__all__ = ["read_record", "record_folders", "summarise"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from muster.report.record import Record
 from muster.report.timeline import FloatArray, held, window
+from muster.world.records import Record
 
 DECIMALS = 6
 """Of a GPU: shares come in thousandths, what is finer is the rounding of sums."""

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from muster.report.fragmentation import fragmentation
-from muster.report.record import Record
 from muster.report.timeline import FloatArray, held, jobs_in_system, window
+from muster.world.records import Record
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 RESOURCES = {"gpu": "gpus", "cpu": "cpus", "memory": "memory_gb", "storage": "storage_gb_per_s"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,8 @@ import polars as pl
 
 from muster.files import read_text
 from muster.problems import BadInput, Problem
-from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
+from muster.world.records import NODE_QUANTITIES, TABLES, Record
 
-TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
-    "jobs": JOBS,
-    "allocations": ALLOCATIONS,
-    "decisions": DECISIONS,
-    "reasons": REASONS,
-}
-NODE_QUANTITIES = ("gpus", "cpus", "memory_gb", "storage_gb_per_s")
 # What the report reads of run.json, as path and kind; more may stand there.
 RUN_FIELDS: Sequence[tuple[str, type]] = (
     ("trace", dict),
@@ -34,32 +26,6 @@ RUN_FIELDS: Sequence[tuple[str, type]] = (
     ("knowledge", str),
 )
 KIND_WORDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
-
-
-@dataclass(frozen=True)
-class Record:
-    """What happened in one run; the columns are those of `muster.world.records`."""
-
-    jobs: pl.DataFrame
-    allocations: pl.DataFrame
-    decisions: pl.DataFrame
-    reasons: pl.DataFrame
-    run: Mapping[str, Any]
-    """Inputs, settings, versions and seed, as `run.json` has them."""
-
-    @property
-    def scheduler(self) -> str:
-        """The scheduler's full name, as `las+proportional+pack`."""
-        return str(self.run["scheduler"]["name"])
-
-    def nodes(self) -> pl.DataFrame:
-        """Name and capacity of every node; an unstated capacity is 0."""
-        rows = [
-            (str(node["name"]), *(float(node.get(quantity) or 0) for quantity in NODE_QUANTITIES))
-            for node in self.run["cluster"]["nodes"]
-        ]
-        quantities = {quantity: pl.Float64() for quantity in NODE_QUANTITIES}
-        return pl.DataFrame(rows, schema={"node": pl.String(), **quantities}, orient="row")
 
 
 def record_folders(folder: Path) -> tuple[Path, ...]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from muster.report.record import Record
 from muster.report.timeline import FloatArray, Steps, gpus_in_use, held, jobs_waiting, window
+from muster.world.records import Record
 
 TIMELINE_POINTS = 300
 CDF_POINTS = 300

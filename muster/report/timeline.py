@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from muster.report.record import Record
+from muster.world.records import Record
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,7 +7,6 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,8 @@ from muster.workload.jobs import REFUSED, JobTable, job_table
 from muster.workload.models import Model, shipped_models
 from muster.workload.trace import Trace
 from muster.workload.traces.columns import NAMES
-from muster.world.record import Record, allocations_frame, decisions_frame, jobs_frame, reasons_frame
+from muster.world.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
+from muster.world.records import Record
 
 _NOISE_STREAM = 0xBE11EF
 
@@ -61,10 +61,6 @@ class Run:
     """Measured jobs that could not be completed."""
     refused: tuple[str, ...]
     """Ids of the jobs that no empty cluster could hold."""
-
-    def write(self, folder: Path) -> None:
-        """Write the record into an existing folder."""
-        self.record.write(folder)
 
 
 def simulate(

@@ -6,6 +6,12 @@ A record is a folder: `jobs.parquet`, `allocations.parquet`, `decisions.parquet`
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 import polars as pl
 
 JOBS: dict[str, pl.DataType] = {
@@ -69,3 +75,45 @@ REASONS: dict[str, pl.DataType] = {
     "from_seconds": pl.Float64(),
     "to_seconds": pl.Float64(),
 }
+
+TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
+    "jobs": JOBS,
+    "allocations": ALLOCATIONS,
+    "decisions": DECISIONS,
+    "reasons": REASONS,
+}
+NODE_QUANTITIES = ("gpus", "cpus", "memory_gb", "storage_gb_per_s")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What happened in one run."""
+
+    jobs: pl.DataFrame
+    allocations: pl.DataFrame
+    decisions: pl.DataFrame
+    reasons: pl.DataFrame
+    run: Mapping[str, Any]
+    """Inputs, settings, versions and seed: enough to run it again."""
+
+    @property
+    def scheduler(self) -> str:
+        """The scheduler's full name, as `las+proportional+pack`."""
+        return str(self.run["scheduler"]["name"])
+
+    def nodes(self) -> pl.DataFrame:
+        """Name and capacity of every node; an unstated capacity is 0."""
+        rows = [
+            (str(node["name"]), *(float(node.get(quantity) or 0) for quantity in NODE_QUANTITIES))
+            for node in self.run["cluster"]["nodes"]
+        ]
+        quantities = {quantity: pl.Float64() for quantity in NODE_QUANTITIES}
+        return pl.DataFrame(rows, schema={"node": pl.String(), **quantities}, orient="row")
+
+    def write(self, folder: Path) -> None:
+        """Write the tables and `run.json` into an existing folder."""
+        for name in TABLES:
+            table: pl.DataFrame = getattr(self, name)
+            table.write_parquet(folder / f"{name}.parquet", compression="zstd", compression_level=1)
+        text = json.dumps(self.run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        (folder / "run.json").write_text(text, encoding="utf-8")

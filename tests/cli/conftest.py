@@ -46,9 +46,15 @@ def muster(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 
 def muster_process(*arguments: str | Path, folder: Path | None = None) -> Outcome:
-    """Runs a command line in a process of its own, its output into pipes."""
+    """Runs a command line in a process and a group of its own, as a terminal does, its output into pipes."""
     done = subprocess.run(
-        [*MUSTER, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [*MUSTER, *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        start_new_session=True,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 

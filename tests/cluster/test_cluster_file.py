@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Link, Links, Node
 from muster.cluster.cluster_file import cluster_from_toml, read_cluster_file, write_cluster_file
+from muster.cluster.shipped import parse_cluster
 from muster.problems import BadInput
 
 WHOLE = """\
@@ -164,6 +165,15 @@ def nameless(cluster: Cluster) -> Cluster:
     """Kinds of machines that share a type name are numbered in the file; the rest must come back as it is."""
     nodes = tuple(Node(**{**vars(node), "type_name": ""}) for node in cluster.nodes)
     return Cluster(cluster.name, nodes, cluster.racks, cluster.links)
+
+
+def test_machines_with_plain_names_are_written_as_a_count(tmp_path: Path) -> None:
+    path = tmp_path / "philly.toml"
+    write_cluster_file(parse_cluster("philly"), path)
+    text = path.read_text()
+    assert "count = 264\n" in text
+    assert "count = 271\n" in text
+    assert "names" not in text
 
 
 @settings(max_examples=40, deadline=None)

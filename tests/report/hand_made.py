@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from muster.report.record import Record
-from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
+from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 
 CPUS_PER_GPU, MEMORY_PER_GPU = 3.0, 60.0
 Job = dict[str, Any]

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.report import Record, summarise
+from muster.report import summarise
 from muster.report.metrics import distribution, jain
 from muster.report.timeline import Steps, jobs_waiting, window
+from muster.world.records import Record
 from tests.report.hand_made import ORDERS, run_record, scheduled, tables
 
 

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from muster.problems import BadInput
-from muster.report import Record
 from muster.report.page import write_report
 from muster.report.theme import DARK, LIGHT
+from muster.world.records import Record
 from tests.report.hand_made import run_record, scheduled, tables, write, write_comparison
 
 EVIL = "<script>alert('x')</script>&\"'"

@@ -73,8 +73,8 @@ class WatchedEngine(Engine):
 class AskedEveryRound(WatchedEngine):
     """Skips no round."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments, ask_every_round=True)
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more, ask_every_round=True)
 
 
 def simulated(case: Case, engine: type[Engine] = WatchedEngine) -> Run:

@@ -7,17 +7,18 @@ from typing import Literal
 from numba import njit
 
 from muster.cluster.books import Bools, Ints
+from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.seats import Seats, fits, gpus_that_fit
 
 GpuChoice = Literal["first-fit", "consolidating"]
 
 
 @njit(cache=True)
-def pick(
-    seats: Seats, allowed: Bools, gpus: int, need: Ints, kind_of_node: Ints, consolidating: bool, take: Ints
-) -> bool:
-    """Choose servers for a gang; `take` gets the GPUs on each. `need` is by kind of machine and resource."""
+def pick(seats: Seats, gangs: Gangs, at: int, need: Ints, consolidating: bool, take: Ints) -> bool:
+    """Choose servers for a job; `take` gets the GPUs on each. `need` is by kind of machine and resource."""
     nodes = len(take)
+    gpus, kind_of_node = gangs.gpus[at], gangs.kind_of_node
+    allowed = gangs.node_allowed[gangs.constraint[at]]
     if not consolidating:
         left = gpus
         for node in range(nodes):

@@ -214,7 +214,9 @@ def write_seats(
     shared = shared[jobs.gpu_milli[shared] < WHOLE]
     _write(books, jobs.index, seats, ranked, chosen)
     if len(shared):
-        _serve_shares(books, jobs.index, jobs.gpu_milli, jobs.constraint, view.table.node_allowed, shared, chosen)
+        _serve_shares(
+            books, jobs.index, jobs.gpu_milli, jobs.constraint, view.table.node_allowed, shared, chosen
+        )
     _explain(books, jobs.index, jobs.gpus * jobs.gpu_milli, ranked, jobs.running, codes, a, b)
 
 
@@ -236,7 +238,11 @@ def _write(books: Books, index: Ints, seats: Seats, ranked: Ints, chosen: Bools)
             release_job(books, index[at])
     for stays in (True, False):
         for at in range(len(index)):
-            if changed[at] and seats.first[at] >= 0 and _stays(books, old[at], seats, seats.first[at]) == stays:
+            if (
+                changed[at]
+                and seats.first[at] >= 0
+                and _stays(books, old[at], seats, seats.first[at]) == stays
+            ):
                 put_chain(books, index[at], _chain(books, old[at] if stays else NONE, seats, seats.first[at]))
 
 
@@ -303,9 +309,7 @@ def _serve_shares(
     for the_chosen in (True, False):
         for at in shared:
             if chosen[at] == the_chosen and books.heads[index[at]] < 0:
-                place_job(
-                    books, index[at], 1, milli[at], node_allowed[constraint[at]], need, PACK, fit, take
-                )
+                place_job(books, index[at], 1, milli[at], node_allowed[constraint[at]], need, PACK, fit, take)
 
 
 @njit(cache=True)

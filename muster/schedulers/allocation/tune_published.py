@@ -10,7 +10,8 @@ from numba import njit
 
 from muster.cluster.books import Bools, Floats, Ints, Rows
 from muster.cluster.ledger import Draft
-from muster.schedulers.allocation.greedy import keep_settled, seat_gang
+from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
+from muster.schedulers.allocation.greedy import keep_settled
 from muster.schedulers.allocation.pickers import GpuChoice, pick
 from muster.schedulers.allocation.seats import MOVABLE, Seats, furnish, open_seats, write_seats
 from muster.schedulers.contract import View
@@ -27,69 +28,44 @@ class TunePublished(Allotment):
 
     gpu_choice: GpuChoice = setting("first-fit", "how servers are chosen: first-fit or consolidating")
     listed: bool = setting(
-        False, "only jobs whose GPUs fit by the walk in order are tried, most GPUs first, as the published LAS"
+        False,
+        "only jobs whose GPUs fit by the walk in order are tried, most GPUs first, as the published LAS",
     )
 
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
         """Demand, else share, else take from neighbours; running jobs that may not move keep what they have."""
-        jobs, wants = view.jobs, view.wants
-        gpus = jobs.gpus
+        gangs, seats = gangs_of(view), open_seats(view, ranked)
         tried = ranked
         if self.listed:
             tried = ranked[chosen[ranked]]
-            tried = tried[np.argsort(-gpus[tried], kind="stable")]
-        classes, demands = wants.of(jobs.model, gpus)
-        seats = open_seats(view, ranked)
-        _place(
-            seats,
-            tried,
-            gpus,
-            classes,
-            demands.published,
-            wants.kinds,
-            wants.kind_of_node,
-            view.table.node_allowed,
-            jobs.constraint,
-            self.gpu_choice == "consolidating",
-        )
+            tried = tried[np.argsort(-gangs.gpus[tried], kind="stable")]
+        _place(seats, gangs, tried, self.gpu_choice == "consolidating")
         write_seats(view, draft, seats, ranked, chosen, codes, a, b)
 
 
 @njit(cache=True)
-def _place(
-    seats: Seats,
-    tried: Ints,
-    gpus: Ints,
-    classes: Ints,
-    demand: Ints,
-    kinds: Rows,
-    kind_of_node: Ints,
-    node_allowed: Bools,
-    constraint: Ints,
-    consolidating: bool,
-) -> None:
-    keep_settled(seats, classes, demand, kind_of_node)
-    take = np.zeros(len(kind_of_node), np.int64)
+def _place(seats: Seats, gangs: Gangs, tried: Ints, consolidating: bool) -> None:
+    keep_settled(seats, gangs)
+    take = np.zeros(len(gangs.kind_of_node), np.int64)
     budget = seats.free[:, 0].sum()
     for at in tried:
         if budget == 0:
             break
-        if seats.condition[at] != MOVABLE or gpus[at] > budget:
+        if seats.condition[at] != MOVABLE or gangs.gpus[at] > budget:
             continue
-        allowed = node_allowed[constraint[at]]
-        need = demand[classes[at]]
-        placed = pick(seats, allowed, gpus[at], need, kind_of_node, consolidating, take)
+        need = gangs.demands.published[gangs.classes[at]]
+        placed = pick(seats, gangs, at, need, consolidating, take)
         if not placed:
-            need = _share_if_above(need, kinds)
-            placed = pick(seats, allowed, gpus[at], need, kind_of_node, consolidating, take)
+            need = _share_if_above(need, gangs.kinds)
+            placed = pick(seats, gangs, at, need, consolidating, take)
         if not placed:
-            _reclaim(seats, allowed, gpus[at], need, kinds, kind_of_node)
-            placed = pick(seats, allowed, gpus[at], need, kind_of_node, consolidating, take)
+            _reclaim(seats, gangs, at, need)
+            placed = pick(seats, gangs, at, need, consolidating, take)
         if placed:
-            budget -= gpus[at]
-            seat_gang(seats, at, need, kind_of_node, take)
+            budget -= gangs.gpus[at]
+            seat_gang(seats, gangs, at, need, take)
 
 
 @njit(cache=True)
@@ -108,13 +84,15 @@ def _share_if_above(need: Ints, kinds: Rows) -> Ints:
 
 
 @njit(cache=True)
-def _reclaim(seats: Seats, allowed: Bools, gpus: int, need: Ints, kinds: Rows, kind_of_node: Ints) -> None:
+def _reclaim(seats: Seats, gangs: Gangs, at: int, need: Ints) -> None:
     """Cut neighbours to their share on the servers that have the GPUs: one for a gang, else the fullest first."""
+    gpus, kind_of_node = gangs.gpus[at], gangs.kind_of_node
+    allowed = gangs.node_allowed[gangs.constraint[at]]
     nodes = len(kind_of_node)
     if gpus > 1:
         for node in range(nodes):
             if allowed[node] and seats.free[node, 0] >= gpus:
-                _reclaim_on(seats, node, gpus, need[kind_of_node[node]], kinds, kind_of_node)
+                _reclaim_on(seats, gangs, node, gpus, need[kind_of_node[node]])
                 return
     used = np.zeros(nodes, np.bool_)
     while gpus > 0:
@@ -127,17 +105,17 @@ def _reclaim(seats: Seats, allowed: Bools, gpus: int, need: Ints, kinds: Rows, k
             return
         used[best] = True
         part = min(gpus, seats.free[best, 0])
-        _reclaim_on(seats, best, part, need[kind_of_node[best]], kinds, kind_of_node)
+        _reclaim_on(seats, gangs, best, part, need[kind_of_node[best]])
         gpus -= part
 
 
 @njit(cache=True)
-def _reclaim_on(seats: Seats, node: int, gpus: int, need: Ints, kinds: Rows, kind_of_node: Ints) -> None:
+def _reclaim_on(seats: Seats, gangs: Gangs, node: int, gpus: int, need: Ints) -> None:
     """Walk the jobs of a server, fewest servers, most CPUs, most memory a GPU first, until enough is free."""
     short = np.zeros(4, np.int64)
     for resource in range(1, 4):
         short[resource] = max(0, gpus * need[resource] - seats.free[node, resource])
-    share = kinds[kind_of_node[node]]["share"]
+    share = gangs.kinds[gangs.kind_of_node[node]]["share"]
     walked = np.zeros(seats.used[0], np.bool_)
     while short.max() > 0:
         victim = _next_victim(seats, node, walked)
@@ -153,7 +131,8 @@ def _reclaim_on(seats: Seats, node: int, gpus: int, need: Ints, kinds: Rows, kin
         if excess:
             number = seats.first[seat["at"]]
             while number >= 0:
-                _cut(seats, number, kinds[kind_of_node[seats.seats[number]["node"]]]["share"])
+                kind = gangs.kind_of_node[seats.seats[number]["node"]]
+                _cut(seats, number, gangs.kinds[kind]["share"])
                 number = seats.seats[number]["next"]
 
 

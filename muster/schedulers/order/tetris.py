@@ -21,7 +21,8 @@ class Tetris(Order):
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
 
     alignment: float = setting(
-        1.0, "weight of the likeness of demand and free resources; 0: remaining work alone, as Synergy's program"
+        1.0,
+        "weight of the likeness of demand and free resources; 0: remaining work alone, as Synergy's program",
     )
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:

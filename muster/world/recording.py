@@ -1,12 +1,8 @@
-"""Turns what a world wrote down into the record's tables, and writes them to a folder."""
+"""Turns what a world wrote down into the record's tables."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,24 +14,6 @@ from muster.cluster.ledger import gpu_ids
 from muster.schedulers.reasons import reason
 from muster.workload.jobs import COMPLETED, REFUSED, JobTable, requested_gpus
 from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
-
-
-@dataclass(frozen=True)
-class Record:
-    """What happened, as tables (`world.records` has their columns), and how it came about."""
-
-    jobs: pl.DataFrame
-    allocations: pl.DataFrame
-    decisions: pl.DataFrame
-    reasons: pl.DataFrame
-    run: dict[str, Any]
-
-    def write(self, folder: Path) -> None:
-        """Write the tables and `run.json` into an existing folder."""
-        for name in ("jobs", "allocations", "decisions", "reasons"):
-            table: pl.DataFrame = getattr(self, name)
-            table.write_parquet(folder / f"{name}.parquet", compression="zstd", compression_level=1)
-        (folder / "run.json").write_text(json.dumps(self.run, indent=2, ensure_ascii=False) + "\n")
 
 
 def jobs_frame(table: JobTable, measured: NDArray[np.bool_]) -> pl.DataFrame:

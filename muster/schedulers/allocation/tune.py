@@ -1,0 +1,194 @@
+"""Synergy's tune (§4.2): best-case demands packed by best fit, lowered to the fair share where they clash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger import Draft
+from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
+from muster.schedulers.allocation.seats import (
+    APART,
+    MOVABLE,
+    SETTLED,
+    Seats,
+    fits,
+    furnish,
+    gpus_that_fit,
+    open_seats,
+    write_seats,
+)
+from muster.schedulers.contract import View
+from muster.schedulers.parts import Allotment
+
+
+@dataclass(frozen=True)
+class Tune(Allotment):
+    """Best-case demand where it fits, else the fair share, neighbours lowered to theirs; never below fair (Synergy)."""
+
+    name: ClassVar[str] = "tune"
+    rests: ClassVar[bool] = False
+
+    def allot(
+        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+    ) -> None:
+        """Everybody anew, but a job keeps its GPUs where the plan gives it the same machines."""
+        gangs, seats = gangs_of(view), open_seats(view, ranked)
+        tune(seats, gangs, hungriest_first(seats, gangs, chosen), ranked)
+        write_seats(view, draft, seats, ranked, chosen, codes, a, b)
+
+
+def hungriest_first(seats: Seats, gangs: Gangs, chosen: Bools) -> Ints:
+    """Step 1: chosen and settled jobs by GPUs, then CPUs, then memory demanded, descending."""
+    served = np.flatnonzero((chosen | (seats.condition == SETTLED)) & (seats.condition != APART))
+    per_gpu = gangs.demands.best.max(axis=1)[gangs.classes[served]]
+    gpus = gangs.gpus[served]
+    return served[np.lexsort((-gpus * per_gpu[:, 2], -gpus * per_gpu[:, 1], -gpus))]
+
+
+@njit(cache=True)
+def tune(seats: Seats, gangs: Gangs, served: Ints, ranked: Ints) -> None:
+    """Steps 2 to 5 for the served, then for whoever else finds free GPUs, in the order of their rank."""
+    take = np.zeros(len(gangs.kind_of_node), np.int64)
+    for at in served:
+        if seats.condition[at] == SETTLED:
+            _furnish_settled(seats, gangs, at)
+        else:
+            _place(seats, gangs, at, take)
+    for at in ranked:
+        if seats.condition[at] == MOVABLE and seats.first[at] < 0:
+            _place(seats, gangs, at, take)
+
+
+@njit(cache=True)
+def _furnish_settled(seats: Seats, gangs: Gangs, at: int) -> None:
+    """A job that keeps its GPUs: its demand, else its fair share, taken back from neighbours if need be."""
+    best, fair = gangs.demands.best[gangs.classes[at]], gangs.demands.fair[gangs.classes[at]]
+    for need in (best, fair, fair):
+        enough = True
+        number = seats.first[at]
+        while number >= 0:
+            seat = seats.seats[number]
+            enough = enough and fits(
+                seats, seat["node"], seat["gpus"], need[gangs.kind_of_node[seat["node"]]]
+            )
+            number = seat["next"]
+        if enough:
+            set_level(seats, gangs, at, need)
+            return
+        if need is fair:
+            number = seats.first[at]
+            while number >= 0:
+                seat = seats.seats[number]
+                reclaim(seats, gangs, seat["node"], seat["gpus"], need[gangs.kind_of_node[seat["node"]]])
+                number = seat["next"]
+
+
+@njit(cache=True)
+def set_level(seats: Seats, gangs: Gangs, at: int, need: Ints) -> None:
+    """Furnish all seats of a job alike; `need` is by kind of machine and resource."""
+    number = seats.first[at]
+    while number >= 0:
+        furnish(seats, number, need[gangs.kind_of_node[seats.seats[number]["node"]]])
+        number = seats.seats[number]["next"]
+
+
+@njit(cache=True)
+def _place(seats: Seats, gangs: Gangs, at: int, take: Ints) -> bool:
+    """Steps 2 to 5 for one job; whether it has a place."""
+    best, fair = gangs.demands.best[gangs.classes[at]], gangs.demands.fair[gangs.classes[at]]
+    nothing = np.zeros_like(fair)
+    room = fewest_servers(seats, gangs, at, nothing, take)
+    if room == 0:
+        return False
+    for need in (best, fair):
+        if fewest_servers(seats, gangs, at, need, take) == room:
+            seat_gang(seats, gangs, at, need, take)
+            return True
+    fewest_servers(seats, gangs, at, nothing, take)
+    for node in range(len(take)):
+        if take[node] > 0:
+            need_here = fair[gangs.kind_of_node[node]]
+            reclaim(seats, gangs, node, take[node], need_here)
+            if not fits(seats, node, take[node], need_here):
+                return False
+    seat_gang(seats, gangs, at, fair, take)
+    return True
+
+
+@njit(cache=True)
+def fewest_servers(seats: Seats, gangs: Gangs, at: int, need: Ints, take: Ints) -> int:
+    """Choose as few servers as possible for a need, the last by best fit; how many, 0 without a place.
+
+    Best fit is the server with the fewest free GPUs, then CPUs, then memory; of equals the job's own, then the
+    first. `take` gets the GPUs on each.
+    """
+    nodes = len(take)
+    allowed = gangs.node_allowed[gangs.constraint[at]]
+    take[:] = 0
+    fit = np.zeros(nodes, np.int64)
+    total = 0
+    for node in range(nodes):
+        if allowed[node] and seats.free[node, 0] > 0:
+            fit[node] = gpus_that_fit(seats, node, need[gangs.kind_of_node[node]])
+            total += fit[node]
+    left = gangs.gpus[at]
+    if total < left:
+        return 0
+    servers = 0
+    while left > 0:
+        most, tightest = -1, -1
+        for node in range(nodes):
+            if fit[node] > 0 and take[node] == 0:
+                if most < 0 or fit[node] > fit[most]:
+                    most = node
+                if fit[node] >= left and (tightest < 0 or _tighter(seats, node, tightest, seats.home[at])):
+                    tightest = node
+        chosen = tightest if tightest >= 0 else most
+        take[chosen] = min(fit[chosen], left)
+        left -= take[chosen]
+        servers += 1
+    return servers
+
+
+@njit(cache=True)
+def _tighter(seats: Seats, node: int, other: int, home: int) -> bool:
+    for resource in range(3):
+        if seats.free[node, resource] != seats.free[other, resource]:
+            return bool(seats.free[node, resource] < seats.free[other, resource])
+    return node == home
+
+
+@njit(cache=True)
+def reclaim(seats: Seats, gangs: Gangs, node: int, gpus: int, need: Ints) -> None:
+    """Step 4: lower jobs here that hold more than their fair share, most above first, while it is needed."""
+    while not fits(seats, node, gpus, need):
+        victim, most = -1, 0.0
+        number = seats.first_here[node]
+        while number >= 0:
+            above = _above_fair(seats, gangs, number, gpus, need)
+            if above > most:
+                victim, most = number, above
+            number = seats.seats[number]["next_here"]
+        if victim < 0:
+            return
+        at = seats.seats[victim]["at"]
+        set_level(seats, gangs, at, gangs.demands.fair[gangs.classes[at]])
+
+
+@njit(cache=True)
+def _above_fair(seats: Seats, gangs: Gangs, number: int, gpus: int, need: Ints) -> float:
+    """What a seat holds above its fair share of what is short, in GPUs' shares."""
+    seat = seats.seats[number]
+    kind = gangs.kind_of_node[seat["node"]]
+    fair = gangs.demands.fair[gangs.classes[seat["at"]], kind]
+    above = 0.0
+    for resource in range(1, 4):
+        if seats.free[seat["node"], resource] < gpus * need[resource]:
+            excess = seat["amount"][resource] - seat["gpus"] * fair[resource]
+            above += max(excess, 0) / max(gangs.kinds[kind]["share"][resource], 1)
+    return above
