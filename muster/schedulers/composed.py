@@ -93,13 +93,14 @@ class Composed:
 
     def decide(self, view: View, state: State) -> tuple[Plan, State]:
         """Rank, select, choose, place; with nobody waiting everything stays, unless the allotment never rests."""
-        codes = np.zeros(len(view.jobs), np.int64)
-        a, b = np.zeros(len(view.jobs)), np.zeros(len(view.jobs))
+        count = len(view.jobs)
+        codes, a, b = np.zeros(count, np.int64), np.zeros(count), np.zeros(count)
         plan = Plan(view.draft(), codes, a, b, stable_until=inf, wake_on=Trigger.ALL & ~Trigger.COMPLETION)
         waiting = view.jobs.waiting
-        if self.allotment.rests and not waiting.any():
+        (who_waits,) = waiting.nonzero()
+        if self.allotment.rests and not len(who_waits):
             return plan, state
-        candidates = None if self.preemptive else np.flatnonzero(waiting)
+        candidates = None if self.preemptive else who_waits
         if candidates is not None and type(self.order).keys is Order.keys:
             # A key goes by the job's own columns: those of running jobs are of no use here.
             keys, memory = self.order.key(view.jobs.at(candidates)), state["order"]
@@ -116,7 +117,7 @@ class Composed:
             overdue = waiting & (view.now - view.jobs.last_stop > self.promote_after_seconds)
             promoted = tuple(sorted({*promoted, *view.jobs.index[overdue].tolist()}))
         self._serve(view, plan, ranked)
-        still_waiting = np.flatnonzero(codes != PLACED)
+        (still_waiting,) = codes.nonzero()
         if len(still_waiting) or not self.allotment.rests:
             plan.wake_on = Trigger.ALL
             self._promise(view, plan, np.asarray(keys, np.float64), still_waiting)

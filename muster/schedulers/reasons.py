@@ -54,12 +54,14 @@ _KINDS = (
         "waited",
         "limit",
     ),
+    Reason("node_failed", "its machine failed and the next decision has not come yet"),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
 """Code by name."""
 
 PLACED = REASONS["placed"]
+"""0: whoever has any other code holds nothing."""
 NOT_CONSIDERED = REASONS["not_considered"]
 NO_GPUS = REASONS["no_gpus"]
 OUTRANKED = REASONS["outranked"]
@@ -69,6 +71,7 @@ OVER_LIMIT = REASONS["over_limit"]
 NOT_SELECTED = REASONS["not_selected"]
 WAITS_ITS_TURN = REASONS["waits_its_turn"]
 DELAY_TIMER = REASONS["delay_timer"]
+NODE_FAILED = REASONS["node_failed"]
 
 
 def reason(code: int) -> Reason:

@@ -23,6 +23,7 @@ from muster.cluster.books import (
     release_job,
     same_chain,
 )
+from muster.schedulers.reasons import NODE_FAILED
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.rates import iteration_seconds, stage_seconds
 from muster.workload.jobs import COMPLETED, RUNNING, WAITING
@@ -361,6 +362,8 @@ def lose_node(
             facts[job]["preemptions"] += 1
             counts[STOPPED] += 1
             _stop(facts, job, now, WAITING)
+            facts[job]["reason"] = NODE_FAILED
+            facts[job]["reason_since"] = now
 
 
 @njit(cache=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,15 @@ class Dying:
 
 
 @dataclass(frozen=True)
+class Interrupted:
+    """Gets the interrupt that a terminal sends to the whole group."""
+
+    def __call__(self, report: Callable[[Any], None]) -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        return 7
+
+
+@dataclass(frozen=True)
 class Refusing:
     """Finds its input wrong."""
 
@@ -53,6 +63,10 @@ def test_results_do_not_depend_on_how_many_run_at_once(at_once: int) -> None:
 def test_a_process_that_dies_is_told() -> None:
     with pytest.raises(RunFailedError, match="sick ended with status 9"):
         run_all({"well": Counting(2), "sick": Dying()}, 2, lambda name, value: None)
+
+
+def test_an_interrupt_is_left_to_the_parent() -> None:
+    assert run_all({"only": Interrupted()}, 1, lambda name, value: None) == {"only": 7}
 
 
 def test_a_refusal_keeps_its_problems() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from .conftest import Outcome, muster_process
+from .conftest import MUSTER, Outcome, muster_process
 
 Muster = Callable[..., Outcome]
 
@@ -170,3 +172,15 @@ def test_a_table_without_a_bar_goes_into_a_pipe(trace: Path, tmp_path: Path) -> 
     assert "fifo" in done.out
     assert "\x1b" not in done.out
     assert (tmp_path / "muster-run" / "summary.json").exists()
+
+
+def test_a_bar_with_what_is_left_is_shown_on_a_terminal(trace: Path, tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [*MUSTER, "simulate", str(trace), "--cluster", "1x8gpu"]
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, text=True, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "fifo+proportional+pack" in shown
+    assert "5/5" in shown
+    assert "\x1b" not in done.stdout

@@ -172,10 +172,10 @@ def furnish(seats: Seats, number: int, per_gpu: Ints) -> None:
 @njit(cache=True)
 def fits(seats: Seats, node: int, gpus: int, per_gpu: Ints) -> bool:
     """Whether a machine has this free for so many GPUs; the GPUs themselves are not asked for."""
+    short = 0
     for resource in range(1, 4):
-        if seats.free[node, resource] < gpus * per_gpu[resource]:
-            return False
-    return True
+        short += seats.free[node, resource] < gpus * per_gpu[resource]
+    return short == 0
 
 
 @njit(cache=True)

@@ -98,9 +98,9 @@ def _reclaim(seats: Seats, gangs: Gangs, at: int, need: Ints) -> None:
     while gpus > 0:
         best = -1
         for node in range(nodes):
-            if allowed[node] and not used[node] and seats.free[node, 0] > 0:
-                if best < 0 or seats.free[node, 0] < seats.free[best, 0]:
-                    best = node
+            open_to_it = allowed[node] and not used[node] and seats.free[node, 0] > 0
+            if open_to_it and (best < 0 or seats.free[node, 0] < seats.free[best, 0]):
+                best = node
         if best < 0:
             return
         used[best] = True

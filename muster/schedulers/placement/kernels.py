@@ -328,7 +328,7 @@ def serve(
                     codes[at] = OUTRANKED
                 blocked = strict
                 continue
-            if stopped_at[at] >= 0 and _put_back(books, job, stopped_at[at]):
+            if stopped_at[at] >= 0 and put_back(books, job, stopped_at[at]):
                 codes[at] = PLACED
                 continue
             alike = shared_ladder and constraint == 0 and milli == 1000 and gpus < 64
@@ -352,7 +352,7 @@ def serve(
 
 
 @njit(cache=True)
-def _put_back(books: Books, job: int, chain: int) -> bool:
+def put_back(books: Books, job: int, chain: int) -> bool:
     """Give a stopped job the rows it had, if all of it is still free."""
     copy = -1
     last = -1

@@ -1,0 +1,284 @@
+"""Offers by level of the tree, compiled: NVLink island, machine, rack, anywhere; and a queue of jobs that bids.
+
+Every job of the queue is tried on what the ones before it left. What an island or a machine holds is taken
+at any time; a wider place only once the job has waited for the narrower ones as long as its timers say.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import GPU, Books, Bools, Floats, Ints, Rows, count_bits, put_chain
+from muster.schedulers.placement.kernels import (
+    FIRST_FIT,
+    PACK,
+    find_nodes,
+    gpus_that_fit,
+    holds_gang,
+    need_on,
+    pick_gpus,
+    place_job,
+    put_back,
+    put_share,
+)
+from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLACE, PLACED
+
+NOWHERE, ISLAND, MACHINE, RACK, NETWORK = -1, 0, 1, 2, 3
+"""Levels of a placement, best first."""
+
+
+@njit(cache=True)
+def level_of(books: Books, chain: int) -> int:
+    """How far apart the GPUs of a chain of rows are."""
+    if chain < 0:
+        return NOWHERE
+    first = books.rows[chain]
+    node = first["node"]
+    island = max(books.nodes[node]["island"], 1)
+    level = NETWORK
+    for gpu in range(0, books.nodes[node]["gpus"], island):
+        if first["mask"] & ~(((1 << island) - 1) << gpu) == 0:
+            level = ISLAND
+    if level != ISLAND:
+        level = MACHINE
+    row = first["next"]
+    while row >= 0:
+        other = books.rows[row]["node"]
+        if books.nodes[other]["rack"] != books.nodes[node]["rack"]:
+            return NETWORK
+        if other != node:
+            level = RACK
+        row = books.rows[row]["next"]
+    return level
+
+
+@njit(cache=True)
+def _smallest_island(books: Books, node: int, gpus: int) -> int:
+    """Free GPUs of the fullest island of a node that holds the gang; a number above all if none does."""
+    free = books.nodes[node]["free_mask"]
+    island = max(books.nodes[node]["island"], 1)
+    smallest = 1 << 20
+    for first in range(0, books.nodes[node]["gpus"], island):
+        here = count_bits(free >> first & ((1 << island) - 1))
+        if gpus <= here < smallest:
+            smallest = here
+    return smallest
+
+
+@njit(cache=True)
+def find_machine(books: Books, allowed: Bools, gpus: int, need: Ints, first_fit: bool) -> int:
+    """The node for a whole gang, in one island if any has room; best fit, or the first in order; or -1."""
+    best = -1
+    best_island = 0
+    for node in range(len(books.nodes)):
+        if not allowed[node] or not holds_gang(books, node, gpus, need):
+            continue
+        island = _smallest_island(books, node, gpus)
+        if best >= 0:
+            if first_fit:
+                if (best_island == 1 << 20) == (island == 1 << 20) or best_island < island:
+                    continue
+            elif island > best_island:
+                continue
+            elif island == best_island and books.nodes[node]["free_gpus"] >= books.nodes[best]["free_gpus"]:
+                continue
+        best, best_island = node, island
+    return best
+
+
+@njit(cache=True)
+def _fit_by_rack(books: Books, allowed: Bools, need: Ints, racks: Ints) -> None:
+    """Free GPUs that come with what they need, by rack."""
+    racks[:] = 0
+    for node in range(len(books.nodes)):
+        if allowed[node] and books.nodes[node]["free_gpus"] > 0:
+            racks[books.nodes[node]["rack"]] += gpus_that_fit(books, node, need)
+
+
+@njit(cache=True)
+def find_rack(racks: Ints, gpus: int, first_fit: bool) -> int:
+    """The fullest rack that still has so many GPUs free, or the first one; or -1."""
+    best = -1
+    for rack in range(len(racks)):
+        if racks[rack] >= gpus and (best < 0 or (not first_fit and racks[rack] < racks[best])):
+            best = rack
+    return best
+
+
+@njit(cache=True)
+def place_in_racks(
+    books: Books,
+    job: int,
+    gpus: int,
+    allowed: Bools,
+    need: Ints,
+    racks: Ints,
+    first_fit: bool,
+    fit: Ints,
+    take: Ints,
+) -> bool:
+    """Put a gang on as few racks as possible, on as few machines of each; first fit: on nodes in order."""
+    if first_fit:
+        return place_job(books, job, gpus, 1000, allowed, need, FIRST_FIT, fit, take)
+    chain = -1
+    left = gpus
+    inside = np.zeros(len(books.nodes), np.bool_)
+    while left > 0:
+        rack = find_rack(racks, left, False)
+        if rack < 0:
+            rack = int(np.argmax(racks))
+        here = min(left, racks[rack])
+        for node in range(len(books.nodes)):
+            inside[node] = allowed[node] and books.nodes[node]["rack"] == rack
+        if here == 0 or not find_nodes(books, inside, here, need, PACK, fit, take):
+            return False
+        for node in range(len(books.nodes) - 1, -1, -1):
+            if take[node] > 0:
+                chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), 1000, need)
+        racks[rack] = 0
+        left -= here
+    return put_chain(books, job, chain) == 0
+
+
+@njit(cache=True)
+def largest_units(books: Books, allowed: Bools, need: Ints, racks: Ints) -> tuple[int, int]:
+    """How many GPUs of a gang the largest machine and the largest rack could hold if they were empty."""
+    racks[:] = 0
+    machine = 0
+    for node in range(len(books.nodes)):
+        if allowed[node]:
+            most = books.nodes[node]["gpus"]
+            for resource in range(1, 4):
+                amount = need_on(books, node, resource, need)
+                if amount > 0:
+                    most = min(most, books.nodes[node]["capacity"][resource] // amount)
+            machine = max(machine, most)
+            racks[books.nodes[node]["rack"]] += most
+    return machine, int(racks.max())
+
+
+@njit(cache=True)
+def bid(
+    books: Books,
+    asked: Rows,
+    jobs: Ints,
+    node_allowed: Bools,
+    ranked: Ints,
+    begin: int,
+    released: Ints,
+    urgent: Bools,
+    since: Floats,
+    machine_seconds: Floats,
+    rack_seconds: Floats,
+    now: float,
+    ladder: Ints,
+    first_fit: bool,
+    pause: Floats,
+    lease: float,
+    levels: Ints,
+    codes: Ints,
+    a: Floats,
+    b: Floats,
+) -> tuple[int, float]:
+    """Serve the queue from `begin` on; how far it got, and when the next timer runs out.
+
+    By position in the view: `released` the chain that a job gave back just now, or -1; `urgent` jobs take
+    anything and let nobody pass; `since` is when the wait began, `machine_seconds` and `rack_seconds` how
+    long narrower places are waited for. It pauses behind a job that waited at least `pause` seconds for a
+    machine or a rack and got it, because timers may be learned from that. `levels` gets what was accepted.
+    """
+    nodes = len(books.nodes)
+    fit = np.zeros(nodes, np.int64)
+    take = np.zeros(nodes, np.int64)
+    racks = np.zeros(books.nodes["rack"].max() + 1, np.int64)
+    shared_ladder = len(ladder) == 1
+    no_machine = 1 << 40  # the smallest gangs of common needs that found no machine, no rack
+    no_rack = 1 << 40
+    largest = largest_units(books, node_allowed[0], ladder[0, 0], racks)
+    wake = np.inf
+    blocked = False
+    for turn in range(begin, len(ranked)):
+        at = ranked[turn]
+        job = jobs[at]
+        gpus = asked[job]["gpus"]
+        milli = asked[job]["milli"]
+        constraint = asked[job]["constraint"]
+        if blocked:
+            codes[at] = BEHIND_HEAD
+            continue
+        if gpus * milli * 1000 > books.totals[GPU]:
+            codes[at] = NO_GPUS
+            a[at] = gpus * milli / 1000
+            b[at] = books.totals[GPU] / 1e6
+            blocked = urgent[at]
+            continue
+        allowed = node_allowed[constraint]
+        common = shared_ladder and constraint == 0 and milli == 1000
+        machine_due = since[at] + machine_seconds[at]
+        rack_due = since[at] + rack_seconds[at]
+        level = NOWHERE
+        waits_until = np.inf
+        for rung in range(len(ladder[0])):
+            need = ladder[0 if shared_ladder else at, rung]
+            machine = -1
+            if milli < 1000:
+                if place_job(books, job, 1, milli, allowed, need, PACK, fit, take):
+                    level = ISLAND
+                    break
+                continue
+            if not (common and gpus >= no_machine):
+                machine = find_machine(books, allowed, gpus, need, first_fit)
+                if machine < 0 and common:
+                    no_machine = gpus
+            if machine >= 0:
+                mask = pick_gpus(books, machine, gpus)
+                level = ISLAND if _smallest_island(books, machine, gpus) < 1 << 20 else MACHINE
+                if not _kept(books, job, released[at], level):
+                    put_chain(books, job, put_share(books, -1, machine, mask, 1000, need))
+                break
+            biggest = largest if common else largest_units(books, allowed, need, racks)
+            if not (urgent[at] or now >= machine_due or gpus > biggest[0]):
+                waits_until = machine_due
+                continue
+            _fit_by_rack(books, allowed, need, racks)
+            rack = -1 if common and gpus >= no_rack else find_rack(racks, gpus, first_fit)
+            if rack >= 0:
+                level = RACK
+                if not _kept(books, job, released[at], level):
+                    there = allowed & (books.nodes["rack"] == rack)
+                    place_job(books, job, gpus, 1000, there, need, FIRST_FIT if first_fit else PACK, fit, take)
+                break
+            if common:
+                no_rack = min(no_rack, gpus)
+            if not (urgent[at] or now >= rack_due or gpus > biggest[1]):
+                waits_until = rack_due
+                continue
+            if racks.sum() >= gpus:
+                level = NETWORK
+                if not _kept(books, job, released[at], level):
+                    place_in_racks(books, job, gpus, allowed, need, racks, first_fit, fit, take)
+                break
+        if level != NOWHERE:
+            levels[at] = level
+            codes[at] = PLACED
+            if level <= RACK and now - since[at] >= pause[at]:
+                return turn + 1, wake
+        elif waits_until < np.inf or machine_seconds[at] == np.inf or rack_seconds[at] == np.inf:
+            codes[at] = DELAY_TIMER
+            a[at] = (now - since[at]) / lease
+            b[at] = (machine_seconds[at] if now < machine_due else rack_seconds[at]) / lease
+            if waits_until > now:
+                wake = min(wake, waits_until)
+        else:
+            codes[at] = NO_PLACE
+            a[at] = gpus * milli / 1000
+            b[at] = books.totals[GPU] / 1e6
+            blocked = urgent[at]
+    return len(ranked), wake
+
+
+@njit(cache=True)
+def _kept(books: Books, job: int, chain: int, level: int) -> bool:
+    """Let a job that is offered nothing better than what it just gave back have that again, if it is free."""
+    return chain >= 0 and level >= level_of(books, chain) and put_back(books, job, chain)

@@ -1,0 +1,126 @@
+"""One round of an allotment, outside any simulation: a view of waiting jobs, and what a plan makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from muster.cluster import Cluster
+from muster.cluster.ledger import Ledger
+from muster.schedulers.contract import Jobs, Plan, Trigger, View
+from muster.schedulers.parts import Allotment
+from muster.speed.demands import DemandBook, held_speed, speed_at
+from muster.speed.input_pipeline import model_table
+from muster.workload.generators.synergy import models_in_turn
+from muster.workload.jobs import WAITING, job_table
+from muster.workload.models import Model, shipped_models
+from tests.building import cluster_of, job, jobs_of
+from tests.speed.random_models import datasets, monotone_models
+
+
+@dataclass(frozen=True)
+class Round:
+    """A view whose jobs all wait, and who of them may be served."""
+
+    view: View
+    ranked: np.ndarray
+    chosen: np.ndarray
+
+
+def round_of(
+    cluster: Cluster, jobs: Sequence[tuple[str, int]], models: Mapping[str, Model] | None = None
+) -> Round:
+    """All jobs (model, GPUs) at once, in this order; chosen are those whose GPUs fit by the walk."""
+    known = shipped_models() if models is None else models
+    trace = jobs_of(*(job(0.0, 3600.0, gpus=gpus, model=model) for model, gpus in jobs))
+    table = job_table(trace, cluster, known, {})
+    table.facts["state"] = WAITING
+    ledger = Ledger(cluster, len(table))
+    wants = DemandBook(model_table(table.models), ledger.books.nodes)
+    everybody = np.arange(len(table))
+    view = View(0.0, Trigger.ROUND, Jobs(table, everybody, 0.0), table, ledger, wants)
+    chosen = np.zeros(len(table), np.bool_)
+    budget = cluster.total_gpus
+    for at, (_, gpus) in enumerate(jobs):
+        if gpus <= budget:
+            chosen[at] = True
+            budget -= gpus
+    return Round(view, everybody, chosen)
+
+
+def allot(allotment: Allotment, given: Round) -> Plan:
+    """The plan of one round, left in the draft."""
+    count = len(given.view.jobs)
+    plan = Plan(given.view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
+    allotment.allot(
+        given.view, plan.draft, given.ranked, given.chosen, plan.reasons, plan.reason_a, plan.reason_b
+    )
+    return plan
+
+
+def speeds(given: Round) -> np.ndarray:
+    """Speed of each job on what it holds, relative to the reference; 0 for those that hold nothing."""
+    books, models = given.view.ledger.books, given.view.wants.models
+    return np.array(
+        [held_speed(books, books.heads[at], models, model) for at, model in enumerate(given.view.jobs.model)]
+    )
+
+
+def total_speed(given: Round) -> float:
+    """GPUs times speed, summed: the goal of opt and tune-plus."""
+    return float((speeds(given) * given.view.jobs.gpus).sum())
+
+
+def fair_speeds(given: Round) -> np.ndarray:
+    """Speed that each job would have with the GPU-proportional share of the machines it sits on."""
+    books, models = given.view.ledger.books, given.view.wants.models
+    fair = np.zeros(len(given.view.jobs))
+    for at, model in enumerate(given.view.jobs.model):
+        nodes = [share.node for share in given.view.ledger.holding(at)]
+        fair[at] = min((speed_at(models, model, books.nodes[node]["share"]) for node in nodes), default=0.0)
+    return fair
+
+
+def synergy_jobs(
+    split: tuple[int, int, int], count: int, gpus: int = 1, skip: int = 0
+) -> list[tuple[str, int]]:
+    """The next jobs of Synergy's generator."""
+    names = models_in_turn(split)
+    for _ in range(skip):
+        next(names)
+    return [(next(names), gpus) for _ in range(count)]
+
+
+def servers(count: int) -> Cluster:
+    """Synergy's servers."""
+    return cluster_of(*[8] * count)
+
+
+@st.composite
+def random_round(draw: st.DrawFn, most_nodes: int = 4, most_jobs: int = 14, most_gpus: int = 64) -> Round:
+    """Machines of one to three kinds, models with any matrix, gangs up to 64 GPUs."""
+    nodes = draw(st.lists(st.sampled_from([1, 2, 4, 8, 8, 8, 16]), min_size=1, max_size=most_nodes))
+    cluster = cluster_of(
+        *nodes,
+        cpus_per_gpu=draw(st.sampled_from([1.0, 2.5, 3.0, 6.0])),
+        memory_gb_per_gpu=draw(st.sampled_from([15.0, 62.5, 100.0])),
+    )
+    some = st.tuples(monotone_models(), st.none() | datasets())
+    models = {
+        name: replace(model, name=name, dataset=dataset)
+        for name, (model, dataset) in zip(
+            ("one", "two", "three"), draw(st.tuples(some, some, some)), strict=True
+        )
+    }
+    sizes = st.sampled_from([gpus for gpus in (1, 1, 1, 2, 3, 4, 5, 8, 16, 33, 64) if gpus <= most_gpus])
+    jobs = draw(
+        st.lists(
+            st.tuples(st.sampled_from(["one", "two", "three", "unknown"]), sizes),
+            min_size=1,
+            max_size=most_jobs,
+        )
+    )
+    return round_of(cluster, jobs, models)
