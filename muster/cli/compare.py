@@ -17,6 +17,7 @@ from muster.cli import flags
 if TYPE_CHECKING:
     from muster.cluster import Cluster
     from muster.simulation import Options
+    from muster.speed.network.models import NetworkModel
     from muster.workload.models import Model
     from muster.workload.trace import Trace
 
@@ -28,7 +29,7 @@ def compare(
     trace: flags.TraceFile,
     cluster: flags.ClusterName,
     scheduler: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Once for each; else fifo, srtf and las.")
+        list[str] | None, typer.Option(metavar="NAME", help="Once each; else fifo, srtf, las.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where all is written.")] = Path(
         "muster-comparison"
@@ -47,6 +48,10 @@ def compare(
     knowledge: flags.Knowledge = "oracle",
     failures: flags.NodeFailures = None,
     checkpoint: flags.Checkpoint = "3600",
+    network: flags.Network = "auto",
+    congestion: flags.Congestion = 0.0,
+    contention: flags.Contention = False,
+    layers: flags.LayerFile = None,
     skip_impossible: flags.SkipImpossible = False,
     settings: flags.Settings = None,
     models: flags.ModelFolder = None,
@@ -57,9 +62,9 @@ def compare(
 
     Example: muster compare trace.csv --cluster philly --scheduler las
     """
-    from muster.cli.parallel import run_all
+    from muster.parallel import run_all
     from muster.cli.progress import progress_bars
-    from muster.cli.runs import as_json_text, known_models
+    from muster.cli.runs import as_json_text, known_layers, known_models
     from muster.cluster.shipped import parse_cluster
     from muster.files import write_folder_aside
     from muster.report.page import write_report
@@ -78,12 +83,16 @@ def compare(
         knowledge=knowledge,
         failures=failures,
         checkpoint=checkpoint,
+        network=network,
+        congestion=congestion,
+        contention=contention,
         skip_impossible=skip_impossible,
         seed=seed,
     )
     machines = told.of(parse_cluster, cluster)
     chosen = told.of(flags.parse_settings, settings or [])
     known = told.of(known_models, models)
+    profiles = told.of(known_layers, layers)
     jobs = told.of(read_trace, trace, models=known)
     names = scheduler or list(DEFAULT_SCHEDULERS)
     folders = told.of(_folder_names, names)
@@ -94,7 +103,7 @@ def compare(
         print(f"{trace}: {note}", file=sys.stderr)
     with write_folder_aside(out, overwrite=overwrite) as folder:
         works = {
-            own: _Work(name, folder / own, jobs, machines, options, chosen, known)
+            own: _Work(name, folder / own, jobs, machines, options, chosen, known, profiles)
             for name, own in zip(names, folders, strict=True)
         }
         with progress_bars(folders, len(jobs.jobs)) as show:
@@ -123,13 +132,14 @@ class _Work:
     options: Options
     settings: Mapping[str, str]
     models: Mapping[str, Model]
+    layers: Mapping[str, NetworkModel] | None
 
     def __call__(self, report: Callable[[Any], None]) -> dict[str, Any]:
         from muster.cli.runs import write_run
         from muster.simulation import simulate
 
         policy = flags.scheduler_named(self.scheduler, self.options, self.settings)
-        run = simulate(self.trace, self.cluster, policy, self.options, report, self.models)
+        run = simulate(self.trace, self.cluster, policy, self.options, report, self.models, self.layers)
         self.folder.mkdir()
         return write_run(run, self.folder)
 

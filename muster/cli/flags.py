@@ -16,55 +16,57 @@ if TYPE_CHECKING:
 
 TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="CSV or Parquet; plain, gzip, xz or zst.")]
 ClusterName = Annotated[
-    str,
-    typer.Option(
-        "--cluster", metavar="CLUSTER", help="synergy-16, philly, ..., 16x8gpu,24cpu,500gb, or a file."
-    ),
+    str, typer.Option("--cluster", metavar="CLUSTER", help="philly, 16x8gpu,24cpu,500gb or a file.")
 ]
 Round = Annotated[
-    str | None,
-    typer.Option("--round", metavar="SECONDS", help="Decide at multiples of this; else at events."),
+    str | None, typer.Option("--round", metavar="SECONDS", help="Decide at multiples; else at events.")
 ]
 RoundOrigin = Annotated[
-    str,
-    typer.Option("--round-origin", metavar="ORIGIN", help="Where rounds start: first-arrival or SECONDS."),
+    str, typer.Option("--round-origin", metavar="SECONDS", help="Where rounds start; or first-arrival.")
 ]
 RestartCost = Annotated[
     str, typer.Option("--restart-cost", metavar="SECONDS", help="Lost by a job at a stop, move or resize.")
 ]
 ResizeRestarts = Annotated[
-    bool, typer.Option("--resize-restarts", help="A change of CPU, memory or storage alone costs it too.")
+    bool, typer.Option("--resize-restarts", help="A change of CPU or memory costs it too.")
 ]
 ReleaseSeconds = Annotated[
     str,
-    typer.Option(
-        "--release-seconds-per-gpu", metavar="SECONDS", help="GPUs of a stopped job stay taken so long."
-    ),
+    typer.Option("--release-seconds-per-gpu", metavar="SECONDS", help="How long freed GPUs stay unusable."),
 ]
 Measure = Annotated[
     str | None,
-    typer.Option("--measure", metavar="FIRST:LAST", help="Only these job ids count; run until done."),
+    typer.Option("--measure", metavar="FIRST:LAST", help="Only these job ids count; ends with them."),
 ]
-RulesName = Annotated[str, typer.Option("--rules", metavar="NAME", help="exact or synergy-published.")]
+RulesName = Annotated[
+    str, typer.Option("--rules", metavar="NAME", help="How time is counted; or synergy-published.")
+]
 Knowledge = Annotated[
-    str, typer.Option("--knowledge", metavar="CLASS", help="Of durations: oracle, noisy:SIGMA or none.")
+    str, typer.Option("--knowledge", metavar="CLASS", help="Of durations; or noisy:SIGMA, none.")
 ]
 NodeFailures = Annotated[
     str | None,
-    typer.Option("--failures", metavar="BETWEEN:REPAIR", help="A node's mean time to fail, and to repair."),
+    typer.Option("--failures", metavar="BETWEEN:REPAIR", help="Of nodes, in the mean; as 30d:2h."),
 ]
 Checkpoint = Annotated[
-    str, typer.Option("--checkpoint", metavar="SECONDS", help="A failed job falls back to its last multiple.")
+    str, typer.Option("--checkpoint", metavar="SECONDS", help="A failed job loses at most so much.")
 ]
-SkipImpossible = Annotated[
-    bool, typer.Option("--skip-impossible", help="Leave out jobs that can never fit, and say so.")
+Network = Annotated[
+    str, typer.Option("--network", metavar="MODEL", help="How links slow jobs; or physical, astra, none.")
 ]
+Congestion = Annotated[
+    float, typer.Option("--congestion", metavar="SHARE", help="Share of uplinks that others take.")
+]
+Contention = Annotated[bool, typer.Option("--contention", help="Jobs on the same uplinks slow each other.")]
+LayerFile = Annotated[
+    Path | None, typer.Option("--layers", metavar="FILE", help="CSV of layer profiles, for the network.")
+]
+SkipImpossible = Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never fit.")]
 Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting of the scheduler; may be repeated."),
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of the scheduler; repeatable.")
 ]
 ModelFolder = Annotated[
-    Path | None, typer.Option("--models", metavar="DIR", help="Model files of your own, beside the shipped.")
+    Path | None, typer.Option("--models", metavar="DIR", help="Models of your own, as TOML files.")
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of all that is random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
@@ -106,6 +108,9 @@ def simulation_options(
     knowledge: str,
     failures: str | None,
     checkpoint: str,
+    network: str,
+    congestion: float,
+    contention: bool,
     skip_impossible: bool,
     seed: int,
 ) -> Options:
@@ -130,6 +135,9 @@ def simulation_options(
         **understood,
         resize_restarts=resize_restarts,
         knowledge=knowledge,
+        network=network,
+        congestion=congestion,
+        contention=contention,
         skip_impossible=skip_impossible,
         seed=seed,
     )

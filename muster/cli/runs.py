@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from muster.simulation import Run
+    from muster.speed.network.models import NetworkModel
     from muster.workload.models import Model
 
 
@@ -18,6 +19,13 @@ def known_models(folder: Path | None) -> Mapping[str, Model]:
     from muster.workload.models import read_models, shipped_models
 
     return {**shipped_models(), **(read_models(folder) if folder else {})}
+
+
+def known_layers(file: Path | None) -> Mapping[str, NetworkModel] | None:
+    """The layer profiles of a file, for models that the shipped network models do not know."""
+    from muster.speed.network.layers import read_layers
+
+    return read_layers(file) if file else None
 
 
 def write_run(run: Run, folder: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def simulate(
     trace: flags.TraceFile,
     cluster: flags.ClusterName,
     scheduler: Annotated[
-        str, typer.Option(metavar="NAME", help="ORDER+ALLOCATION+PLACEMENT, a preset, or file.py:Class.")
+        str, typer.Option(metavar="NAME", help="ORDER+ALLOCATION+PLACEMENT, a preset, file.py:Class.")
     ] = "fifo",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the record is written.")] = Path(
         "muster-run"
@@ -31,6 +31,10 @@ def simulate(
     knowledge: flags.Knowledge = "oracle",
     failures: flags.NodeFailures = None,
     checkpoint: flags.Checkpoint = "3600",
+    network: flags.Network = "auto",
+    congestion: flags.Congestion = 0.0,
+    contention: flags.Contention = False,
+    layers: flags.LayerFile = None,
     skip_impossible: flags.SkipImpossible = False,
     settings: flags.Settings = None,
     models: flags.ModelFolder = None,
@@ -42,7 +46,7 @@ def simulate(
     Example: muster simulate trace.csv --cluster 16x8gpu --scheduler las
     """
     from muster.cli.progress import progress_bars
-    from muster.cli.runs import as_json_text, known_models, write_run
+    from muster.cli.runs import as_json_text, known_layers, known_models, write_run
     from muster.cluster.shipped import parse_cluster
     from muster.files import write_folder_aside
     from muster.simulation import simulate as run_simulation
@@ -61,12 +65,16 @@ def simulate(
         knowledge=knowledge,
         failures=failures,
         checkpoint=checkpoint,
+        network=network,
+        congestion=congestion,
+        contention=contention,
         skip_impossible=skip_impossible,
         seed=seed,
     )
     machines = told.of(parse_cluster, cluster)
     chosen = told.of(flags.parse_settings, settings or [])
     known = told.of(known_models, models)
+    profiles = told.of(known_layers, layers)
     jobs = told.of(read_trace, trace, models=known)
     policy = told.of(flags.scheduler_named, scheduler, options, chosen)
     told.settle()
@@ -75,7 +83,7 @@ def simulate(
     with write_folder_aside(out, overwrite=overwrite) as folder:
         with progress_bars([policy.name], len(jobs.jobs)) as show:
             run = run_simulation(
-                jobs, machines, policy, options, lambda progress: show(policy.name, progress), known
+                jobs, machines, policy, options, lambda progress: show(policy.name, progress), known, profiles
             )
         summary = write_run(run, folder)
     if as_json:

@@ -24,7 +24,9 @@ import muster.schedulers
 from muster.problems import BadInput, Problem
 from muster.schedulers.composed import Composed, RungsAndRule
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.leased import Leased
 from muster.schedulers.parts import Part, Selection
+from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.presets import PRESETS, Preset
 
 SLOTS = ("selection", "order", "allocation", "placement")
@@ -43,6 +45,9 @@ _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
         "a job that has waited so long since it last ran goes first from then on",
     ),
 }
+
+_LEASED_SETTINGS = ("promote_after_seconds",)
+"""Those of them that a scheduler has which leases: a lease is never broken, and whoever waits lets others pass."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
                 Problem(_FLAG, f"{whole[0].__name__} is a whole scheduler and takes no parts", found=name)
             )
         scheduler = _made(whole[0], settings)
-        _refuse_unknown(settings, name, kinds)
+        _refuse_unknown(settings, name, kinds, ())
         return typing.cast(Scheduler, scheduler)
     chosen = _by_slot(kinds, name)
     order = _made(chosen["order"], settings)
@@ -119,21 +124,22 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
             chosen[slot] = _shipped()[default]
             kinds.append(chosen[slot])
     made = {kind: order if kind is chosen["order"] else _made(kind, settings) for kind in kinds}
-    own = {
-        key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key)
-        for key in list(settings)
-        if key in _OWN_SETTINGS
-    }
-    _refuse_unknown(settings, name, kinds)
-    habits = {"preemptive": order.preemptive, "strict": order.strict} | own
     allocation, placement = made[chosen["allocation"]], made[chosen["placement"]]
+    leased = isinstance(placement, Timers)
+    common = _LEASED_SETTINGS if leased else tuple(_OWN_SETTINGS)
+    own = {key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key) for key in common if key in settings}
+    _refuse_unknown(settings, name, kinds, common)
+    selections = tuple(part for part in made.values() if isinstance(part, Selection))
+    if leased:
+        return Leased(order, allocation, placement, tuple(made.values()), selections, **own)
+    habits = {"preemptive": order.preemptive, "strict": order.strict} | own
     return Composed(
         order=order,
         parts=tuple(made.values()),
         allotment=allocation
         if allocation is placement
         else RungsAndRule(allocation, placement, strict=habits["strict"]),
-        selections=tuple(part for part in made.values() if isinstance(part, Selection)),
+        selections=selections,
         **habits,
     )
 
@@ -302,10 +308,12 @@ def _parsed(kind: Any, text: str, key: str) -> Any:
     return text
 
 
-def _refuse_unknown(settings: Mapping[str, str], name: str, kinds: Iterable[type[Any]]) -> None:
+def _refuse_unknown(
+    settings: Mapping[str, str], name: str, kinds: Iterable[type[Any]], common: Iterable[str]
+) -> None:
     if not settings:
         return
-    known = sorted({field for kind in kinds for field, *_ in _fields(kind)} | set(_OWN_SETTINGS))
+    known = sorted({field for kind in kinds for field, *_ in _fields(kind)} | set(common))
     problems = [
         Problem("--set", f"{name} has no such setting; it has: {', '.join(known)}", found=key)
         for key in settings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.cli.parallel import RunFailedError, run_all
+from muster.parallel import RunFailedError, run_all
 from muster.problems import BadInput, Problem
 
 

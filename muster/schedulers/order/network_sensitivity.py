@@ -8,6 +8,9 @@ import numpy as np
 from muster.schedulers.contract import Floats, State, View
 from muster.schedulers.parts import Order
 
+_DIGITS = 9
+"""Of the sensitivity, so that jobs that lost nothing are equal and not ordered by rounding."""
+
 
 @dataclass(frozen=True)
 class NetworkSensitivity(Order):
@@ -21,7 +24,8 @@ class NetworkSensitivity(Order):
         asked = view.table.asked
         ideal = jobs.work_done * (asked["ideal"] / asked["iterations"])[jobs.index]
         ran = jobs.run_seconds
-        sensitivity = np.divide(ideal, ran, out=np.zeros_like(ran), where=ran > 0)
+        sensitivity = np.round(np.divide(ideal, ran, out=np.zeros_like(ran), where=ran > 0), _DIGITS)
+        without_gpus_since = np.where(jobs.running, view.now, jobs.last_stop)
         ranks = np.empty(len(jobs))
-        ranks[np.lexsort((jobs.last_stop, sensitivity))] = np.arange(len(jobs))
+        ranks[np.lexsort((without_gpus_since, sensitivity))] = np.arange(len(jobs))
         return ranks, state

@@ -264,12 +264,11 @@ def bid(
             codes[at] = PLACED
             if level <= RACK and now - since[at] >= pause[at]:
                 return turn + 1, wake
-        elif waits_until < np.inf or machine_seconds[at] == np.inf or rack_seconds[at] == np.inf:
+        elif waits_until < np.inf:
             codes[at] = DELAY_TIMER
             a[at] = (now - since[at]) / lease
-            b[at] = (machine_seconds[at] if now < machine_due else rack_seconds[at]) / lease
-            if waits_until > now:
-                wake = min(wake, waits_until)
+            b[at] = (waits_until - since[at]) / lease
+            wake = min(wake, waits_until)
         else:
             codes[at] = NO_PLACE
             a[at] = gpus * milli / 1000

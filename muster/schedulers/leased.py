@@ -1,0 +1,149 @@
+"""A scheduler that leases: GPUs are held for a lease, then given back and bid for again (Dally, "Offers").
+
+Whenever GPUs may be free, waiting jobs and those whose lease has just ended bid in the order's order. What
+each accepts is the timers' matter. A lease that has not ended is not broken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.cluster.books import GPU, Floats, Ints
+from muster.cluster.books import release_job as release
+from muster.schedulers.contract import Bools, Plan, State, View
+from muster.schedulers.parts import Allocation, Order, Part, Selection, settings_of
+from muster.schedulers.placement.delay_timers import Timers
+from muster.schedulers.placement.offers import NOWHERE, bid
+from muster.schedulers.reasons import NO_GPUS, PLACED
+
+
+@dataclass(frozen=True)
+class Leased:
+    """`ORDER+ALLOCATION+TIMERS` with any selection parts in front."""
+
+    order: Order
+    allocation: Allocation
+    timers: Timers
+    parts: tuple[Part, ...]
+    """All of its parts as they are named."""
+    selections: tuple[Selection, ...] = ()
+    promote_after_seconds: float = inf
+    """Against starvation: a job that has waited so long takes any place, and nobody is served before it."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line, every part spelled out."""
+        return "+".join(part.name for part in self.parts)
+
+    def describe(self) -> dict[str, Any]:
+        """Parts, settings and rules, for the record."""
+        promote = self.promote_after_seconds
+        return {
+            "name": self.name,
+            "parts": {slot: part.name for part in self.parts for slot in part.slots},
+            "settings": {part.name: settings_of(part) for part in self.parts if settings_of(part)}
+            | {"promote_after_seconds": promote if isfinite(promote) else None},
+            "needs": sorted({need for part in self.parts for need in part.needs}),
+        }
+
+    def initial(self, cluster: Cluster) -> State:
+        """What its order and its timers remember."""
+        return {"order": self.order.initial(cluster), "timers": self.timers.nothing_learned()}
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        """End leases, rank the bidders, let them bid."""
+        jobs, now, lease = view.jobs, view.now, self.timers.lease_seconds
+        count = len(jobs)
+        plan = Plan(
+            view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count), stable_until=inf
+        )
+        ended = jobs.running & (jobs.lease_end <= now)
+        if view.table.some_pinned:
+            pinned = ended & jobs.pinned
+            plan.lease_ends = dict.fromkeys(jobs.index[pinned].tolist(), now + lease)
+            ended &= ~pinned
+        waiting = jobs.waiting
+        bidders = np.flatnonzero(waiting | ended)
+        if not len(bidders):
+            return plan, state
+        free = int(view.ledger.books.totals[GPU])
+        if not ended.any() and free < jobs.gpu_milli[bidders].min() * 1000:
+            plan.reasons[bidders] = NO_GPUS
+            plan.reason_a[bidders] = jobs.requested_gpus[bidders]
+            plan.reason_b[bidders] = free / 1e6
+            return plan, state
+        keys, memory = self.order.keys(view, state["order"])
+        since = np.where(ended, now, jobs.last_stop)
+        urgent = waiting & (now - since >= self.promote_after_seconds)
+        ranked = bidders[np.lexsort((keys[bidders], ~urgent[bidders]))]
+        released = np.full(count, -1)
+        books = view.ledger.reserve(view.cluster.total_gpus + count, 3 * count)
+        for at in np.flatnonzero(ended).tolist():
+            released[at] = books.heads[jobs.index[at]]
+            release(books, jobs.index[at])
+        for selection in self.selections:
+            ranking = selection.select(view, ranked, jobs.pinned)
+            ranked = ranking.ranked
+            plan.reasons[ranking.excluded] = ranking.code
+            plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
+        known = self._serve(view, plan, ranked, released, urgent, since, state["timers"])
+        held = ranked[plan.reasons[ranked] == PLACED]
+        plan.lease_ends |= dict.fromkeys(jobs.index[held].tolist(), now + lease)
+        if isfinite(self.promote_after_seconds):
+            overdue = since[bidders] + self.promote_after_seconds
+            plan.next_wake = min(plan.next_wake, float(overdue[overdue > now].min(initial=inf)))
+        plan.stable_until = plan.next_wake
+        return plan, {"order": memory, "timers": known}
+
+    def _serve(
+        self,
+        view: View,
+        plan: Plan,
+        ranked: Ints,
+        released: Ints,
+        urgent: Bools,
+        since: Floats,
+        known: State,
+    ) -> State:
+        """Walk down the queue, and learn from the waits that were worth it before going on."""
+        jobs, lease, timers = view.jobs, self.timers.lease_seconds, self.timers
+        gpus = jobs.gpus
+        ladder = self.allocation.ladder(view, jobs)
+        levels = np.full(len(jobs), NOWHERE)
+        pause = np.full(len(jobs), lease if timers.learns else inf)
+        done = 0
+        while done < len(ranked):
+            for_machine, for_rack = timers.limits_of(gpus, known)
+            done, wake = bid(
+                view.ledger.books,
+                view.table.asked,
+                jobs.index,
+                view.table.node_allowed,
+                ranked,
+                done,
+                released,
+                urgent,
+                since,
+                for_machine * lease,
+                for_rack * lease,
+                view.now,
+                ladder,
+                timers.fit == "first",
+                pause,
+                lease,
+                levels,
+                plan.reasons,
+                plan.reason_a,
+                plan.reason_b,
+            )
+            plan.next_wake = min(plan.next_wake, wake)
+            at = ranked[done - 1]
+            waited = (view.now - since[at]) / lease
+            if timers.learns and levels[at] != NOWHERE:
+                known = timers.learned(known, int(gpus[at]), int(levels[at]), view.now, waited)
+        return known

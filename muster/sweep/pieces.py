@@ -1,0 +1,110 @@
+"""Pieces of work that are done once: each leaves its result in a file named after all that it depends on.
+
+Whatever ends the process, at whatever moment, loses only the pieces that were running: a result appears whole
+or not at all, and the next start finds it. The name covers the inputs and the program itself, so that results
+of another version are never taken for this one's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import muster
+from muster.files import write_aside
+from muster.parallel import run_all
+
+FOLDER = "cells"
+BATCHES_A_WORKER = 4
+"""So many at least, where there are pieces enough: the last worker is not long alone."""
+LARGEST_BATCH = 8
+"""Pieces that share one start of a process, some 0.7 s."""
+
+_NOT_IN_A_RESULT = ("cli", "reproduce")
+"""Rooms that only ask for pieces or show them."""
+
+
+class Piece(Protocol):
+    """Something to compute; it must be picklable, and the same inputs must give the same result."""
+
+    def inputs(self) -> Mapping[str, Any]:
+        """All that the result depends on, ready for JSON."""
+        ...
+
+    def run(self) -> Mapping[str, Any]:
+        """The result, ready for JSON."""
+        ...
+
+
+def name_of(piece: Piece) -> str:
+    """The piece's name: a hash of its kind, its inputs and the program."""
+    kind = f"{type(piece).__module__}.{type(piece).__qualname__}"
+    inputs = {"kind": kind, "program": program_digest(), "inputs": piece.inputs()}
+    return hashlib.sha256(_json(inputs).encode()).hexdigest()[:24]
+
+
+@cache
+def program_digest() -> str:
+    """A hash of everything in the package that can change a result."""
+    package = Path(muster.__file__).parent
+    digest = hashlib.sha256(muster.__version__.encode())
+    for path in sorted(package.rglob("*")):
+        way = path.relative_to(package)
+        if path.suffix in (".py", ".toml") and way.parts[0] not in _NOT_IN_A_RESULT:
+            digest.update(f"{way.as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def find_done(pieces: Sequence[Piece], folder: Path) -> dict[str, Mapping[str, Any]]:
+    """The results that lie in a folder, by name; a damaged file counts as none."""
+    found = {}
+    for name in map(name_of, pieces):
+        try:
+            content = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(content, dict) and "result" in content:
+            found[name] = content["result"]
+    return found
+
+
+def run_pieces(
+    pieces: Sequence[Piece], folder: Path, workers: int, on_done: Callable[[int], None]
+) -> list[Mapping[str, Any]]:
+    """The results in the order of the pieces; `on_done` hears how many more are finished, those found included."""
+    done = find_done(pieces, folder)
+    names = [name_of(piece) for piece in pieces]
+    missing = {name: piece for name, piece in zip(names, pieces, strict=True) if name not in done}
+    on_done(len(names) - sum(name in missing for name in names))
+    waiting = list(missing.items())
+    size = min(LARGEST_BATCH, math.ceil(len(waiting) / (BATCHES_A_WORKER * workers)) or 1)
+    batches = {str(at): Batch(tuple(waiting[at : at + size]), folder) for at in range(0, len(waiting), size)}
+    run_all(batches, workers, lambda _, name: on_done(names.count(name)))
+    done = find_done(pieces, folder)
+    return [done[name] for name in names]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pieces for one process, each with its name."""
+
+    pieces: Sequence[tuple[str, Piece]]
+    folder: Path
+
+    def __call__(self, report: Callable[[Any], None]) -> None:
+        """Runs them, each result on the disk before the next begins."""
+        for name, piece in self.pieces:
+            content = {"inputs": piece.inputs(), "result": piece.run()}
+            with write_aside(self.folder / f"{name}.json") as aside:
+                aside.write_text(_json(content), encoding="utf-8")
+            report(name)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)

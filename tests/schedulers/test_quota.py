@@ -1,0 +1,70 @@
+"""Tenants: limits hold at all times, guarantees come back, borrowing follows the weights."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.simulation import Run
+from tests.building import cluster_of, column, finishes, job, jobs_of, run
+
+
+def most_held(result: Run, tenant: str) -> float:
+    """The most GPUs that a tenant held at once."""
+    owners = result.record.jobs.select("job_id", "tenant")
+    held = result.record.allocations.join(owners, on="job_id").filter(pl.col("tenant") == tenant)
+    steps = pl.concat(
+        [
+            held.select(at="from_seconds", gpus="gpus", order=pl.lit(1)),
+            held.select(at="to_seconds", gpus=-pl.col("gpus"), order=pl.lit(0)),
+        ]
+    ).sort("at", "order")
+    return max(steps["gpus"].cum_sum().to_list(), default=0.0)
+
+
+def test_a_limit_holds_and_smaller_jobs_pass() -> None:
+    trace = jobs_of(*(job(n, 100, gpus=gpus, tenant="a") for n, gpus in enumerate((2, 2, 1))))
+    result = run(trace, cluster_of(8), "quota+fifo", {"limits": "a:3"})
+    assert column(result, "start_seconds") == [0, 100, 2]
+    reasons = result.record.reasons
+    assert reasons["reason"].to_list() == ["over_limit"]
+    assert reasons["parameters"].to_list() == ['{"limit": 3.0, "needs": 2.0}']
+
+
+def test_guaranteed_gpus_are_taken_back_from_a_borrower() -> None:
+    trace = jobs_of(job(0, 100, gpus=4, tenant="borrower"), job(10, 50, gpus=2, tenant="owner"))
+    kept = run(trace, cluster_of(4), "quota+fifo", {"guaranteed": "owner:2"})
+    assert finishes(kept) == pytest.approx([100, 150])
+    reclaimed = run(trace, cluster_of(4), "quota+fifo", {"guaranteed": "owner:2", "preemptive": "true"})
+    assert finishes(reclaimed) == pytest.approx([150, 60])
+
+
+def test_borrowing_follows_the_weights() -> None:
+    jobs = [job(0, 100, tenant=tenant) for tenant in ("a", "b") for _ in range(6)]
+    result = run(jobs_of(*jobs), cluster_of(6), "quota+fifo", {"weights": "a:2,b:1"})
+    started_at_once = [start == 0 for start in column(result, "start_seconds")]
+    assert sum(started_at_once[:6]) == 4
+    assert sum(started_at_once[6:]) == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 50), st.integers(1, 40), st.integers(1, 4), st.sampled_from("abc")),
+        min_size=1,
+        max_size=15,
+    ),
+    st.sampled_from(["fifo", "srtf", "las", "fifo-strict"]),
+    st.booleans(),
+)
+def test_no_tenant_ever_holds_more_than_its_limit(
+    rows: list[tuple[int, int, int, str]], order: str, preemptive: bool
+) -> None:
+    trace = jobs_of(*(job(at, length, gpus=gpus, tenant=tenant) for at, length, gpus, tenant in rows))
+    chosen = {"limits": "a:4,b:5", "guaranteed": "a:2,b:2", "preemptive": str(preemptive).lower()}
+    result = run(trace, cluster_of(4, 3), f"quota+{order}", chosen)
+    assert most_held(result, "a") <= 4
+    assert most_held(result, "b") <= 5
+    assert result.unfinished == 0

@@ -1,0 +1,85 @@
+"""Schedulers from outside: the documented example, a module, an entry point; and what is refused in words."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.problems import BadInput
+from muster.schedulers import catalogue
+from muster.schedulers.catalogue import build
+from tests.building import cluster_of, column, job, jobs_of, run
+
+DOC = Path(__file__).parents[2] / "docs" / "writing-a-policy.md"
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The first Python block of the documentation, as a file."""
+    code = re.search(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None
+    path = tmp_path / "smallest.py"
+    path.write_text(code.group(1), encoding="utf-8")
+    return path
+
+
+def test_the_documented_example_runs_as_it_says(example: Path) -> None:
+    trace = jobs_of(job(0, 100, gpus=4), job(10, 100, gpus=2), job(10, 100, gpus=1))
+    result = run(trace, cluster_of(4), f"{example}:SmallestGang")
+    assert result.record.scheduler == "smallest+proportional+pack"
+    assert column(result, "start_seconds") == [0, 10, 10]
+    assert column(result, "finish_seconds") == pytest.approx([200, 110, 110])
+    assert column(result, "preemptions") == [1, 0, 0]
+
+
+def test_it_combines_with_shipped_parts(example: Path) -> None:
+    scheduler = build(f"{example}:SmallestGang+requested+spread")
+    assert scheduler.name == "smallest+requested+spread"
+
+
+def test_an_installed_package_is_found_by_its_entry_point(
+    example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = example.parent / "smallest_scheduler-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: smallest-scheduler\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[muster.schedulers]\nsmallest = smallest:SmallestGang\n")
+    monkeypatch.syspath_prepend(str(example.parent))
+    catalogue._installed.cache_clear()
+    try:
+        assert build("smallest").name == "smallest+proportional+pack"
+        assert "smallest" in {info.name for info in catalogue.parts()}
+    finally:
+        catalogue._installed.cache_clear()
+        sys.modules.pop("smallest", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("fif", {}, "did you mean fifo"),
+        ("las+srtf", {}, "las and srtf both say the order"),
+        ("proportional", {}, "an order is missing"),
+        ("las", {"quantum": "300"}, "it has: preemptive, promote_after_seconds, quantum_seconds, queues, strict"),
+        ("las", {"quantum_seconds": "soon"}, "quantum_seconds takes a number"),
+        ("las", {"queues": "1,x"}, "queues takes"),
+        ("quota+fifo", {"limits": "a=3"}, "names with numbers, as a:1,b:2"),
+        ("fifo", {"strict": "maybe"}, "strict takes true or false"),
+        ("nowhere.py:X", {}, "cannot be loaded"),
+        ("json:JSONDecoder", {}, "a class is needed that is a part"),
+        ("json:Nothing", {}, "json has no Nothing"),
+    ],
+)
+def test_what_is_refused_is_told_in_words(name: str, settings: dict[str, str], words: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(words)):
+        build(name, settings)
+
+
+def test_a_broken_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("class Oops(:\n")
+    with pytest.raises(BadInput, match="line 1"):
+        build(f"{broken}:Oops")
