@@ -30,8 +30,8 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml
 
 demo: install
 	mkdir -p demo
-	$(BIN)/muster generate philly-like --jobs 2000 --seed 1 -o demo/trace.csv
-	$(BIN)/muster compare demo/trace.csv --cluster 32x8gpu --scheduler fifo --scheduler srtf --scheduler las \
+	$(BIN)/muster generate philly-like --jobs 8000 --per-hour 20 --seed 1 -o demo/trace.csv
+	$(BIN)/muster compare demo/trace.csv --cluster 64x8gpu --scheduler fifo --scheduler srtf --scheduler las \
 		--out demo/result --overwrite
 
 test: install
