@@ -11,7 +11,7 @@ STAMP := $(VENV)/.built-from-lock
 help:
 	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
 	@echo 'make demo       three schedulers on a generated Philly-like trace, with a page of charts'
-	@echo 'make test       the tests; test-all: and those that need a browser, and the wheel in a fresh venv'
+	@echo 'make test       the tests; test-all: and those that need PyTorch or a browser, and the wheel in a fresh venv'
 	@echo 'make lint       ruff, mypy, and who may import whom'
 	@echo 'make bench      speed, as docs/performance.md tells it'
 	@echo 'make lock       new versions into requirements.lock and requirements-dev.lock'
@@ -35,11 +35,12 @@ demo: install
 		--out demo/result --overwrite
 
 test: install
-	$(BIN)/python -m pytest -q -m 'not needs_browser'
+	$(BIN)/python -m pytest -q -n auto -m 'not needs_browser and not needs_torch'
 
 # pytest ends with 5 where no test carries the mark.
 test-rest: install wheel
-	$(BIN)/python -m pytest -q -m needs_browser || test $$? -eq 5
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0'
+	$(BIN)/python -m pytest -q -m 'needs_browser or needs_torch' || test $$? -eq 5
 
 test-all: test test-rest
 
