@@ -24,6 +24,8 @@ COMMANDS = {
     "compare": "Replay a trace under several schedulers, side by side.",
     "generate": "Make a trace: Synergy's, one like Philly, a mixed one.",
     "convert": "Read a trace of Philly, Helios, Alibaba, Slurm; write ours.",
+    "sweep": "Replay many workloads under many schedulers; can be resumed.",
+    "reproduce": "Repeat a paper's experiments; set the results beside it.",
     "schedulers": "List the parts and presets that schedulers are made of.",
     "report": "Make a page with charts of what simulate or compare wrote.",
     "network": "Show how fast a model runs on each kind of placement.",
@@ -31,6 +33,10 @@ COMMANDS = {
 }
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class Interrupted(Exception):
+    """A command that was interrupted and has something to say about what is left of it."""
 
 
 def main() -> None:
@@ -48,6 +54,8 @@ def run(arguments: Sequence[str]) -> int:
         return _told(as_json, BAD_INPUT, str(bad), problems=[vars(problem) for problem in bad.problems])
     except typer.TyperException as error:
         return _told(as_json, BAD_INPUT, _usage(error))
+    except Interrupted as stop:
+        return _told(as_json, INTERRUPTED, str(stop))
     except (KeyboardInterrupt, typer.Abort):
         return _told(as_json, INTERRUPTED, "interrupted; nothing was written")
     except Exception as error:

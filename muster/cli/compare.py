@@ -62,11 +62,11 @@ def compare(
 
     Example: muster compare trace.csv --cluster philly --scheduler las
     """
-    from muster.parallel import run_all
     from muster.cli.progress import progress_bars
     from muster.cli.runs import as_json_text, known_layers, known_models
     from muster.cluster.shipped import parse_cluster
     from muster.files import write_folder_aside
+    from muster.parallel import run_all
     from muster.report.page import write_report
     from muster.workload.trace import read_trace
 

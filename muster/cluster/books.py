@@ -99,6 +99,8 @@ def _take_devices(books: Books, row: int) -> int:
     mask = books.rows[row]["mask"]
     milli = books.rows[row]["milli"]
     group = books.rows[row]["group"]
+    if mask >> books.nodes[node]["gpus"]:
+        return UNFIT_GPU
     for gpu in range(books.nodes[node]["gpus"]):
         if mask >> gpu & 1:
             device = books.devices[node, gpu]

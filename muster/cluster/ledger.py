@@ -17,7 +17,7 @@ from muster.cluster.description import Cluster
 
 _REFUSALS = {
     b.UNFIT_NODE: "the node is down or does not exist",
-    b.UNFIT_GPU: "a GPU is taken",
+    b.UNFIT_GPU: "a GPU is taken or does not exist",
     b.UNFIT_AMOUNT: "CPUs, memory or storage bandwidth are short",
 }
 

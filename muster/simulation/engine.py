@@ -372,7 +372,10 @@ class Engine:
             return
         for chain in releases[: counts[keep.RELEASES]].tolist():
             gpus = sum(share.gpus for share in self.ledger.shares(chain))
-            heapq.heappush(self._releases, (now + gpus * self._options.release_seconds_per_gpu, chain))
+            fact = self._facts[self.ledger.books.rows[chain]["job"]]
+            # With rounds a completion is noticed at the tick after it.
+            stopped = float(fact["finish"]) if fact["state"] == COMPLETED else now
+            heapq.heappush(self._releases, (stopped + gpus * self._options.release_seconds_per_gpu, chain))
 
     def _close(self) -> None:
         """Settle what still runs and write down what is still held or explained."""

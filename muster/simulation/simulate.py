@@ -21,12 +21,14 @@ from muster.schedulers.contract import Scheduler
 from muster.simulation.engine import Engine, Progress
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import Options
+from muster.simulation.sizes import with_sizes
 from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.network.models import NetworkModel
 from muster.speed.published import with_published_speeds
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table
 from muster.workload.models import Model, shipped_models
+from muster.workload.sized import RIGID
 from muster.workload.trace import Trace
 from muster.workload.traces.columns import NAMES
 from muster.world.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
@@ -129,6 +131,7 @@ def _prepared(
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
         raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
     table = job_table(trace, cluster, profiled, seconds)
+    table = with_sizes(table, cluster, trace.source)
     if options.rules.published_speeds:
         table = with_published_speeds(table, cluster)
     noise = options.noise
@@ -169,7 +172,7 @@ def _network(
     longer = 1.0 + best[kind.reshape(-1)]
     work = trace.jobs.sort("submit_seconds", maintain_order=True)
     timed = work["duration_seconds"].is_not_null().to_numpy()
-    counted = work["iterations"].is_not_null().to_numpy()
+    counted = work["iterations"].is_not_null().to_numpy() & (asked["sync"] == RIGID)
     for field in ("iterations", "believed"):
         asked[field][timed] /= longer[timed]
     asked["ideal"][counted] *= longer[counted]

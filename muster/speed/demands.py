@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from muster.cluster.books import Books, Floats, Ints, Rows
-from muster.speed.input_pipeline import ModelTable, relative_speed, storage_needed_gb_per_s
+from muster.cluster.books import Floats, Ints, Rows
+from muster.speed.input_pipeline import ModelTable
+from muster.speed.points import choices, knee, speed_at
 
-ROUNDING = 1e-9
-"""Speeds this close, relatively, are the same."""
 _UNKNOWN = -1
 
 
@@ -32,6 +31,13 @@ class Demands(NamedTuple):
     fair_speed: Floats
     published_speed: Floats
     """The authors' law for a job that holds its whole published demand."""
+    limit: Ints
+    """The most that one machine can give each GPU of a gang that it holds; the share to a larger gang."""
+    first_choice: Ints
+    """By class and kind: where its choices begin; they end where the next pair's begin."""
+    choice: Ints
+    """Points worth choosing, by speed, the fair one first; by choice and resource."""
+    choice_speed: Floats
 
 
 class DemandBook:
@@ -47,8 +53,8 @@ class DemandBook:
         self.kinds: Rows = nodes[np.sort(first)]
         self._most_gpus = int(nodes["gpus"].max()) + 1
         self._number = np.full((len(models), self._most_gpus + 1), _UNKNOWN)
-        self._members: list[tuple[int, int]] = []
-        self._demands = self._empty(0)
+        self._known: list[_Entry] = []
+        self._demands = self._stack()
 
     def of(self, model: Ints, gpus: Ints) -> tuple[Ints, Demands]:
         """The class of each job, and the demands by class.
@@ -60,97 +66,63 @@ class DemandBook:
         if (numbers == _UNKNOWN).any():
             for pair in sorted(set(zip(model.tolist(), capped.tolist(), strict=True))):
                 if self._number[pair] == _UNKNOWN:
-                    self._number[pair] = len(self._members)
-                    self._members.append(pair)
-            self._fill()
+                    self._number[pair] = len(self._known) // len(self.kinds)
+                    self._known += [_entry(self.models, *pair, machine) for machine in self.kinds]
+            self._demands = self._stack()
             numbers = self._number[model, capped]
         return numbers, self._demands
 
-    def _empty(self, classes: int) -> Demands:
-        amounts = [np.zeros((classes, len(self.kinds), 4), np.int64) for _ in range(3)]
-        speeds = [np.zeros((classes, len(self.kinds))) for _ in range(3)]
-        return Demands(*amounts, *speeds)
-
-    def _fill(self) -> None:
-        known, demands = len(self._demands.best), self._empty(len(self._members))
-        for new, old in zip(demands, self._demands, strict=True):
-            new[:known] = old
-        for number in range(known, len(self._members)):
-            model, gpus = self._members[number]
-            for kind in range(len(self.kinds)):
-                if self.kinds[kind]["gpus"]:
-                    _fill_class(demands, number, kind, self.models, model, gpus, self.kinds[kind])
-        self._demands = demands
-
-
-@njit(cache=True)
-def _fill_class(
-    demands: Demands, number: int, kind: int, models: ModelTable, model: int, gpus: int, machine: Rows
-) -> None:
-    share = machine["share"]
-    limit = share.copy()
-    fair_speed = speed_at(models, model, share)
-    if models[model]["n_cpus"] == 0:
-        # Nothing is known of it, so nothing is taken away from it.
-        for table in (demands.best, demands.fair, demands.published):
-            table[number, kind] = share
-    else:
-        knee(models, model, limit, share, demands.fair[number, kind])
-        if gpus <= machine["gpus"]:
-            limit = machine["capacity"] // gpus
-        knee(models, model, limit, share, demands.best[number, kind])
-    demands.fair_speed[number, kind] = fair_speed
-    demands.best_speed[number, kind] = speed_at(models, model, demands.best[number, kind])
-    demands.published_speed[number, kind] = fair_speed
-    if models[model]["n_cpus"] > 0:
-        demands.published_speed[number, kind] = published_demand(
-            models, model, gpus, machine, demands.published[number, kind]
+    def _stack(self) -> Demands:
+        """The demands of all classes so far, side by side."""
+        classes, kinds = len(self._known) // len(self.kinds), len(self.kinds)
+        amounts = [np.zeros((classes * kinds, 4), np.int64) for _ in range(4)]
+        speeds = [np.zeros(classes * kinds) for _ in range(3)]
+        for row, entry in enumerate(self._known):
+            for table, amount in zip(amounts, entry.amounts, strict=True):
+                table[row] = amount
+            for column, speed in zip(speeds, entry.speeds, strict=True):
+                column[row] = speed
+        best, fair, published, limit = (table.reshape(classes, kinds, 4) for table in amounts)
+        best_speed, fair_speed, published_speed = (column.reshape(classes, kinds) for column in speeds)
+        first = np.cumsum([0, *(len(entry.choice) for entry in self._known)])
+        return Demands(
+            best,
+            fair,
+            published,
+            best_speed,
+            fair_speed,
+            published_speed,
+            limit,
+            first,
+            np.concatenate([np.zeros((0, 4), np.int64), *(entry.choice for entry in self._known)]),
+            np.concatenate([np.zeros(0), *(entry.choice_speed for entry in self._known)]),
         )
-    for table in (demands.best, demands.fair, demands.published):
-        table[number, kind, 0] = 1_000_000
 
 
-@njit(cache=True)
-def speed_at(models: ModelTable, model: int, amounts: Ints) -> float:
-    """Speed with these amounts a GPU, relative to the model's reference (Synergy's W)."""
-    speed: float = relative_speed(models, model, amounts[1] / 1e6, amounts[2] / 1e6, amounts[3] / 1e6)
-    return speed
+class _Entry(NamedTuple):
+    """Of one class on one kind of machine, in the order of `Demands`."""
+
+    amounts: tuple[Ints, ...]
+    speeds: tuple[float, ...]
+    choice: Ints
+    choice_speed: Floats
 
 
-@njit(cache=True)
-def knee(models: ModelTable, model: int, limit: Ints, share: Ints, demand: Ints) -> float:
-    """The cheapest demand within the limit that is as fast as the limit; its speed.
-
-    Measured points and the limit's own lines are tried. Cost: the sum of the parts of one GPU's share; of equal
-    costs the one with fewer CPUs. Storage is what these CPUs and memory can use.
-    """
-    entry = models[model]
-    wanted = speed_at(models, model, limit) * (1 - ROUNDING)
-    cheapest = np.inf
-    candidate = limit.copy()
-    for resource in range(1, 4):
-        demand[resource] = limit[resource]
-    for row in range(entry["n_cpus"]):
-        candidate[1] = min(_micro(entry["cpus"][row]), limit[1])
-        for column in range(entry["n_memory"]):
-            candidate[2] = min(_micro(entry["memory"][column]), limit[2])
-            candidate[3] = storage_wanted(models, model, candidate[1], candidate[2], limit[3])
-            if speed_at(models, model, candidate) >= wanted:
-                cost = 0.0
-                for resource in range(1, 4):
-                    cost += candidate[resource] / max(share[resource], 1)
-                if cost < cheapest - ROUNDING:
-                    cheapest = cost
-                    for resource in range(1, 4):
-                        demand[resource] = candidate[resource]
-    return speed_at(models, model, demand)
-
-
-@njit(cache=True)
-def storage_wanted(models: ModelTable, model: int, cpus: int, memory: int, limit: int) -> int:
-    """The storage bandwidth that these CPUs and memory can use, at most the limit; all in millionths."""
-    needed = storage_needed_gb_per_s(models, model, cpus / 1e6, memory / 1e6)
-    return limit if needed * 1e6 >= limit else _micro(needed)
+def _entry(models: ModelTable, model: int, gpus: int, machine: Rows) -> _Entry:
+    share = machine["share"].copy()
+    best, fair, published, limit = (share.copy() for _ in range(4))
+    if models[model]["n_cpus"] == 0 or machine["gpus"] == 0:
+        # Nothing is known of it, so nothing is taken away from it.
+        speed = speed_at(models, model, share)
+        return _Entry((best, fair, published, limit), (speed, speed, speed), share[None], np.array([speed]))
+    if gpus <= machine["gpus"]:
+        limit = machine["capacity"] // gpus
+    fair_speed = knee(models, model, share, share, fair)
+    best_speed = knee(models, model, limit, share, best)
+    published_speed = published_demand(models, model, gpus, machine, published)
+    choice, choice_speed = choices(models, model, limit, share, fair)
+    speeds = (best_speed, fair_speed, published_speed)
+    return _Entry((best, fair, published, limit), speeds, choice, choice_speed)
 
 
 @njit(cache=True)
@@ -177,24 +149,3 @@ def published_demand(models: ModelTable, model: int, gpus: int, machine: Rows, d
         return fair_speed
     part = (demand[1] - share[1]) / (ideal[1] - share[1])
     return fair_speed + (best_speed - fair_speed) * part
-
-
-@njit(cache=True)
-def _micro(amount: float) -> int:
-    """Millionths, rounded up, but not because of a rounding error."""
-    return int(np.ceil(amount * 1e6 - 1e-3))
-
-
-@njit(cache=True)
-def held_speed(books: Books, row: int, models: ModelTable, model: int) -> float:
-    """Speed of a job on what it holds, relative to the reference on the same GPUs; the slowest machine counts."""
-    slowest = np.inf
-    per_gpu = np.zeros(4, np.int64)
-    while row >= 0:
-        held = books.rows[row]
-        if held["amount"][0] > 0:
-            for resource in range(1, 4):
-                per_gpu[resource] = held["amount"][resource] * 1_000_000 // held["amount"][0]
-            slowest = min(slowest, speed_at(models, model, per_gpu))
-        row = held["next"]
-    return slowest if slowest < np.inf else 0.0

@@ -14,8 +14,9 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import MICRO, Ints
 from muster.cluster.ledger import Ledger
-from muster.speed.demands import DemandBook, speed_at
+from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import model_table
+from muster.speed.points import speed_at
 from muster.workload.jobs import JobTable
 from muster.workload.models import Model
 

@@ -3,27 +3,36 @@
 A pipelined loader hides the shorter of input and the rest: an iteration takes max(input, compute +
 communication). Communication is what the network leaves exposed (`speed.network`), told as seconds for each
 second of compute, because that ratio carries over to GPUs that compute at another speed.
+
+A job whose workers and servers are counted (`sync`) goes by the layered step of its own record instead; what it
+reads is not looked at. Without servers of its own it keeps its parameters on its workers: as many servers as those.
 """
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
-from muster.cluster.books import Books, Floats
+from muster.cluster.books import SERVER, Books, Floats, Rows
 from muster.speed.input_pipeline import ModelTable, input_stage_seconds
+from muster.speed.parameter_server.compiled import sized_step
+from muster.workload.sized import RIGID
 
 
 @njit(cache=True)
 def stage_seconds(
-    books: Books, chain: int, models: ModelTable, model: int, exposed: float
-) -> tuple[float, float, float, float, int]:
-    """Input, compute and communication seconds an iteration, the GPUs held, and how many take turns on them.
+    books: Books, chain: int, models: ModelTable, asked: Rows, job: int, exposed: float
+) -> tuple[float, float, float, float, float]:
+    """Input, compute and communication seconds of a step, the GPUs held, and iterations made in a step.
 
-    The slowest node's input stage holds the gang up. Rows without a GPU (parameter servers) do not count.
+    These are as many as the gang holds of what it asked for, over those who take turns on its GPUs. The slowest node's input stage holds the gang up. Rows without a GPU (parameter servers) do not count.
     `exposed` is the communication that nothing hides, in seconds for each second of compute.
     """
+    ask = asked[job]
+    rigid = ask["sync"] == RIGID
     slowest = 0.0
     gpus = 0.0
+    server_cpus = 0.0
     turns = 1
     row = chain
     while row >= 0:
@@ -31,21 +40,30 @@ def stage_seconds(
         here = record["amount"][0] / 1e6
         if here > 0:
             gpus += here
-            seconds = input_stage_seconds(
-                models,
-                model,
-                record["amount"][1] / 1e6 / here,
-                record["amount"][2] / 1e6 / here,
-                record["amount"][3] / 1e6 / here,
-            )
-            slowest = max(slowest, seconds)
+            if rigid:
+                seconds = input_stage_seconds(
+                    models,
+                    ask["model"],
+                    record["amount"][1] / 1e6 / here,
+                    record["amount"][2] / 1e6 / here,
+                    record["amount"][3] / 1e6 / here,
+                )
+                slowest = max(slowest, seconds)
             if record["group"] >= 0:
                 for gpu in range(books.nodes[record["node"]]["gpus"]):
                     if record["mask"] >> gpu & 1:
                         turns = max(turns, books.devices[record["node"], gpu]["holders"])
+        if record["role"] == SERVER:
+            server_cpus += record["amount"][1]
         row = record["next"]
-    compute = models[model]["compute_seconds"]
-    return slowest, compute, compute * exposed, gpus, turns
+    if rigid:
+        compute = models[ask["model"]]["compute_seconds"]
+        whole = ask["gpus"] * ask["milli"] / 1000
+        return slowest, compute, compute * exposed, gpus, gpus / whole / turns
+    workers = np.rint(gpus * 1e6 / ask["worker_gpus"])
+    servers = np.rint(server_cpus / ask["server_cpu"]) if server_cpus > 0 else workers
+    compute, communication = sized_step(ask["terms"], ask["sync"], workers, servers)
+    return 0.0, compute, communication, gpus, 1.0 / turns
 
 
 @njit(cache=True)

@@ -15,9 +15,10 @@ import polars as pl
 from numba import njit
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, WHOLE, Bools, Floats, Ints, Rows
+from muster.cluster.books import CPU, GPU, MICRO, WHOLE, Bools, Floats, Ints, Rows
 from muster.problems import BadInput, Problem
 from muster.workload.models import Model
+from muster.workload.sized import MOST_TERMS, RIGID, SYNCS, sized_columns
 from muster.workload.trace import Trace
 
 ASKED = np.dtype(
@@ -40,6 +41,10 @@ ASKED = np.dtype(
         ("iterations", np.float64),  # the truth; schedulers see `believed`
         ("believed", np.float64),  # iterations, as far as schedulers know; NaN: unknown
         ("ideal", np.float64),  # seconds for all the work at the reference
+        ("sync", np.int64),  # RIGID, or PS or RING: how many workers and servers is the scheduler's to say
+        ("worker_gpus", np.int64),  # of one worker, in millionths
+        ("server_cpu", np.int64),  # of one parameter server, in millionths
+        ("terms", np.float64, (MOST_TERMS, 3)),  # of a step (`speed.parameter_server`), for PS and RING
     ]
 )
 
@@ -85,6 +90,8 @@ class JobTable:
 
     asked: Rows
     facts: Rows
+    sized: Rows
+    """What jobs that a scheduler sizes need and are worth (`sized.SIZED`)."""
     ids: pl.Series
     model_names: tuple[str, ...]
     """By `asked.model`."""
@@ -125,6 +132,13 @@ def job_table(
     asked["cpu"] = (jobs["cpus"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
     asked["memory"] = (jobs["memory_gb"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
     asked["deadline"] = jobs["deadline_seconds"].fill_null(np.inf).to_numpy()
+    sized = sized_columns(jobs)
+    asked["sync"] = jobs["sync"].replace_strict(SYNCS, range(len(SYNCS)), return_dtype=pl.Int64).to_numpy()
+    asked["worker_gpus"] = np.rint(sized["worker"][:, GPU] * MICRO)
+    asked["server_cpu"] = np.rint(sized["server"][:, CPU] * MICRO)
+    for field in ("min", "max"):
+        gpus = sized[f"{field}_workers"] * jobs["worker_gpus"].fill_null(0).to_numpy()
+        asked[f"{field}_gpus"] = np.where(asked["sync"] == RIGID, asked[f"{field}_gpus"], gpus)
     models, asked["model"] = _numbered(jobs["model"])
     tenants, asked["tenant"] = _numbered(jobs["tenant"])
     users, asked["user"] = _numbered(jobs["user"])
@@ -146,6 +160,7 @@ def job_table(
     return JobTable(
         asked=asked,
         facts=facts,
+        sized=sized,
         ids=jobs["job_id"],
         model_names=tuple(models),
         models=tuple(profiled.get(name) for name in models),

@@ -13,6 +13,7 @@ from muster.cluster.books import (
     DELAYED,
     ENTRIES,
     PUT,
+    SERVER,
     Books,
     Bools,
     Floats,
@@ -101,13 +102,13 @@ def set_rate(
 ) -> None:
     """Work out a job's speed on what it holds, and when it will be done at that speed."""
     ask, fact = asked[job], facts[job]
-    input_seconds, compute, communication, gpus, turns = stage_seconds(
-        books, books.heads[job], models, ask["model"], fact["exposed"]
+    input_seconds, compute, communication, gpus, iterations = stage_seconds(
+        books, books.heads[job], models, asked, job, fact["exposed"]
     )
     seconds = iteration_seconds(input_seconds, compute, communication)
     fact["held"] = gpus
     if gpus > 0 and seconds > 0 and seconds < np.inf:
-        fact["rate"] = gpus / (ask["gpus"] * ask["milli"] / 1000) / (seconds * turns)
+        fact["rate"] = iterations / seconds
         fact["input_share"] = max(seconds - compute - communication, 0.0) / seconds
         fact["communication_share"] = communication / seconds
     else:
@@ -148,12 +149,12 @@ def _close_rows(books: Books, chain: int, now: float, held: Rows, counts: Ints) 
 
 @njit(cache=True)
 def _moved(books: Books, one: int, other: int) -> bool:
-    """Whether two chains differ in their GPUs, and not only in CPU, memory or storage."""
+    """Whether two chains differ in their GPUs or their servers, and not only in CPU, memory or storage."""
     while one >= 0 and other >= 0:
         a, b = books.rows[one], books.rows[other]
         if a["node"] != b["node"] or a["mask"] != b["mask"] or a["milli"] != b["milli"]:
             return True
-        if a["role"] != b["role"]:
+        if a["role"] != b["role"] or (a["role"] == SERVER and a["amount"][1] != b["amount"][1]):
             return True
         one, other = a["next"], b["next"]
     return one >= 0 or other >= 0

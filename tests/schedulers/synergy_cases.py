@@ -12,8 +12,9 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.schedulers.contract import Jobs, Plan, Trigger, View
 from muster.schedulers.parts import Allotment
-from muster.speed.demands import DemandBook, held_speed, speed_at
+from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import model_table
+from muster.speed.points import held_speed, speed_at
 from muster.workload.generators.synergy import models_in_turn
 from muster.workload.jobs import WAITING, job_table
 from muster.workload.models import Model, shipped_models

@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
 from muster.schedulers import catalogue
+from muster.schedulers.composed import Composed
 from muster.simulation import Failures, Options, Run, simulate
 from muster.simulation.engine import Engine
 from muster.workload.trace import Trace, trace_of
 
 MODELS = ("", "resnet18", "gnmt", "m5")
 """Insensitive, and sensitive in different ways."""
+
+
+HURRY = {"quantum_seconds": "7", "lease_seconds": "9"}
+"""Settings in the measure of these small runs."""
 
 
 @dataclass(frozen=True)
@@ -159,22 +164,26 @@ def allowed(node: Node, constraint: str) -> bool:
 
 
 @st.composite
-def schedulers(draw: st.DrawFn, orders: list[str] | None = None) -> tuple[str, dict[str, str]]:
-    """Any order with any allocation and placement that ship, sometimes behind quotas."""
-    order = draw(st.sampled_from(orders or shipped("order")))
-    pieces = [order, draw(st.sampled_from(shipped("allocation"))), draw(st.sampled_from(shipped("placement")))]
+def schedulers(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
+    """Any order with any allocation and placement that ship, sometimes behind quotas, in a hurry."""
+    order = draw(st.sampled_from(shipped("order")))
+    apart = [f"{a}+{p}" for p in shipped("placement") for a in shipped("allocation")]
+    name = f"{order}+{draw(st.sampled_from([*apart, *shipped('allocation+placement')]))}"
     settings: dict[str, str] = {}
-    if order == "las":
-        settings["quantum_seconds"] = "7"
-        settings["queues"] = draw(st.sampled_from(["", "20,60"]))
     if draw(st.integers(0, 3)) == 3:
-        pieces.insert(0, "quota")
+        name = f"quota+{name}"
         settings["guaranteed"] = draw(st.sampled_from(["", "a:2"]))
         settings["weights"] = draw(st.sampled_from(["", "a:2,b:1"]))
-    for key, values in (("strict", ["true"]), ("preemptive", ["true", "false"]), ("promote_after_seconds", ["20"])):
+    known = {setting.name for info in catalogue.parts() if info.name in name.split("+") for setting in info.settings}
+    settings |= {key: value for key, value in HURRY.items() if key in known}
+    if draw(st.integers(0, 3)) == 3:
+        settings["promote_after_seconds"] = "20"
+    if isinstance(catalogue.build(name), Composed):
         if draw(st.integers(0, 3)) == 3:
-            settings[key] = draw(st.sampled_from(values))
-    return "+".join(pieces), settings
+            settings["strict"] = "true"
+        if draw(st.integers(0, 3)) == 3:
+            settings["preemptive"] = draw(st.sampled_from(["true", "false"]))
+    return name, settings
 
 
 @st.composite

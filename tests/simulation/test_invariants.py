@@ -153,7 +153,7 @@ def test_same_input_and_seed_give_the_same_bytes(tmp_path: Path) -> None:
         folders = [tmp_path / "one", tmp_path / "two"]
         for folder in folders:
             folder.mkdir(exist_ok=True)
-            simulated(case).write(folder)
+            simulated(case).record.write(folder)
         one, two = ({file.name: file.read_bytes() for file in folder.iterdir()} for folder in folders)
         assert one == two
         assert len(one) == 5

@@ -188,16 +188,21 @@ def gpus_that_fit(seats: Seats, node: int, per_gpu: Ints) -> int:
     return fit
 
 
+def empty_copy(opened: Seats) -> Seats:
+    """Another plan over the same jobs and machines, as it was when it was opened."""
+    copied = (opened.free, opened.seats, opened.first, opened.first_here, opened.last_here, opened.used)
+    return Seats(*(array.copy() for array in copied), opened.condition, opened.home)
+
+
 @njit(cache=True)
-def copy_seats(source: Seats, target: Seats) -> None:
-    """Make a plan a copy of another over the same jobs and machines."""
-    target.free[:] = source.free
-    target.first[:] = source.first
-    target.first_here[:] = source.first_here
-    target.last_here[:] = source.last_here
-    target.used[:] = source.used
-    for number in range(source.used[0]):
-        target.seats[number] = source.seats[number]
+def sit_at_home(books: Books, index: Ints, seats: Seats, chosen: Bools) -> None:
+    """Seat the chosen jobs that run where they run."""
+    for at in range(len(index)):
+        if chosen[at] and seats.condition[at] == MOVABLE:
+            row = books.heads[index[at]]
+            while row >= 0:
+                sit(seats, at, books.rows[row]["node"], count_bits(books.rows[row]["mask"]))
+                row = books.rows[row]["next"]
 
 
 def write_seats(
@@ -241,13 +246,13 @@ def _write(books: Books, index: Ints, seats: Seats, ranked: Ints, chosen: Bools)
             if (
                 changed[at]
                 and seats.first[at] >= 0
-                and _stays(books, old[at], seats, seats.first[at]) == stays
+                and stays_put(books, old[at], seats, seats.first[at]) == stays
             ):
                 put_chain(books, index[at], _chain(books, old[at] if stays else NONE, seats, seats.first[at]))
 
 
 @njit(cache=True)
-def _stays(books: Books, row: int, seats: Seats, number: int) -> bool:
+def stays_put(books: Books, row: int, seats: Seats, number: int) -> bool:
     """Whether the seats are on the machines, with as many GPUs, as the rows."""
     while row >= 0 and number >= 0:
         held, seat = books.rows[row], seats.seats[number]
@@ -260,7 +265,7 @@ def _stays(books: Books, row: int, seats: Seats, number: int) -> bool:
 @njit(cache=True)
 def _same(books: Books, row: int, seats: Seats, number: int) -> bool:
     """Whether the seats are what the rows hold already."""
-    if not _stays(books, row, seats, number):
+    if not stays_put(books, row, seats, number):
         return False
     while row >= 0:
         held, seat = books.rows[row], seats.seats[number]

@@ -11,8 +11,8 @@ from numba import njit
 from muster.cluster.books import Books, Floats, Ints
 from muster.schedulers.contract import State, View
 from muster.schedulers.parts import DURATIONS, Order
-from muster.speed.demands import held_speed
 from muster.speed.input_pipeline import ModelTable
+from muster.speed.points import held_speed
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ class Timers(Placement):
     """What all timers share; each kind says how long a gang waits for what."""
 
     lease_seconds: float = setting(3600.0, "seconds after which a job gives its GPUs back and bids again")
-    fit: Literal["best", "first"] = setting("best", "which of the places on one level: the fullest, or the first")
+    fit: Literal["best", "first"] = setting(
+        "best", "which of the places on one level: the fullest, or the first"
+    )
 
     learns: ClassVar[bool] = False
     """Whether the timers go by waits that succeeded."""
@@ -99,20 +101,27 @@ class DelayTimers(Timers):
     name: ClassVar[str] = "delay-timers"
     learns: ClassVar[bool] = True
 
-    history_leases: float = setting(24.0, "H: waits of so many leases ago are forgotten, timers never exceed it")
+    history_leases: float = setting(
+        24.0, "H: waits of so many leases ago are forgotten, timers never exceed it"
+    )
     least_machine_leases: float = setting(6.0, "the machine timer is at least so long, as far as H allows")
     least_rack_leases: float = setting(12.0, "the rack timer is at least so long, as far as H allows")
 
     def limits(self, gpus: int, memory: State) -> tuple[float, float]:
+        """As learned for this size."""
+        limits: tuple[float, float] = memory["limits"].get(gpus) or self._tuned((), ())
+        return limits
+
+    def _tuned(self, for_machine: Waits, for_rack: Waits) -> tuple[float, float]:
         """Mean and two standard deviations of the waits that succeeded, within bounds (Dally §Auto-tuner)."""
-        machine = max(self.least_machine_leases, ceil(_mean_and_two_deviations(memory["machine"].get(gpus, ()))))
-        rack = max(self.least_rack_leases, ceil(_mean_and_two_deviations(memory["rack"].get(gpus, ()))))
+        machine = max(self.least_machine_leases, ceil(_mean_and_two_deviations(for_machine)))
+        rack = max(self.least_rack_leases, ceil(_mean_and_two_deviations(for_rack)))
         most_for_a_machine = ceil(0.8 * self.history_leases) if self.history_leases < inf else inf
         return min(most_for_a_machine, machine), min(self.history_leases, rack)
 
     def nothing_learned(self) -> State:
-        """No waits, by level and gang size."""
-        return {"machine": {}, "rack": {}}
+        """No waits by level and gang size, and no timers that follow from them."""
+        return {"machine": {}, "rack": {}, "limits": {}}
 
     def learned(self, memory: State, gpus: int, level: int, now: float, waited_leases: float) -> State:
         """With this wait, if it took a lease or more, and without those that are too old."""
@@ -122,7 +131,9 @@ class DelayTimers(Timers):
         oldest = now - self.history_leases * self.lease_seconds
         waits: Waits = (*memory[kind].get(gpus, ()), (now, waited_leases))
         recent = tuple(wait for wait in waits if wait[0] >= oldest)
-        return {**memory, kind: {**memory[kind], gpus: recent}}
+        memory = {**memory, kind: {**memory[kind], gpus: recent}}
+        tuned = self._tuned(memory["machine"].get(gpus, ()), memory["rack"].get(gpus, ()))
+        return {**memory, "limits": {**memory["limits"], gpus: tuned}}
 
 
 def _mean_and_two_deviations(waits: Waits) -> float:

@@ -26,6 +26,8 @@ from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLAC
 
 NOWHERE, ISLAND, MACHINE, RACK, NETWORK = -1, 0, 1, 2, 3
 """Levels of a placement, best first."""
+SPLIT = 1 << 20
+"""More free GPUs than an island has: the gang fits in none."""
 
 
 @njit(cache=True)
@@ -55,10 +57,10 @@ def level_of(books: Books, chain: int) -> int:
 
 @njit(cache=True)
 def _smallest_island(books: Books, node: int, gpus: int) -> int:
-    """Free GPUs of the fullest island of a node that holds the gang; a number above all if none does."""
+    """Free GPUs of the fullest island of a node that holds the gang; `SPLIT` if none does."""
     free = books.nodes[node]["free_mask"]
     island = max(books.nodes[node]["island"], 1)
-    smallest = 1 << 20
+    smallest = SPLIT
     for first in range(0, books.nodes[node]["gpus"], island):
         here = count_bits(free >> first & ((1 << island) - 1))
         if gpus <= here < smallest:
@@ -70,20 +72,16 @@ def _smallest_island(books: Books, node: int, gpus: int) -> int:
 def find_machine(books: Books, allowed: Bools, gpus: int, need: Ints, first_fit: bool) -> int:
     """The node for a whole gang, in one island if any has room; best fit, or the first in order; or -1."""
     best = -1
-    best_island = 0
+    best_score = 1 << 40
     for node in range(len(books.nodes)):
-        if not allowed[node] or not holds_gang(books, node, gpus, need):
-            continue
-        island = _smallest_island(books, node, gpus)
-        if best >= 0:
+        if allowed[node] and holds_gang(books, node, gpus, need):
+            score = _smallest_island(books, node, gpus)
             if first_fit:
-                if (best_island == 1 << 20) == (island == 1 << 20) or best_island < island:
-                    continue
-            elif island > best_island:
-                continue
-            elif island == best_island and books.nodes[node]["free_gpus"] >= books.nodes[best]["free_gpus"]:
-                continue
-        best, best_island = node, island
+                score = 1 if score == SPLIT else 0
+            else:
+                score = score * SPLIT + books.nodes[node]["free_gpus"]
+            if score < best_score:
+                best, best_score = node, score
     return best
 
 
@@ -233,7 +231,7 @@ def bid(
                     no_machine = gpus
             if machine >= 0:
                 mask = pick_gpus(books, machine, gpus)
-                level = ISLAND if _smallest_island(books, machine, gpus) < 1 << 20 else MACHINE
+                level = ISLAND if _smallest_island(books, machine, gpus) < SPLIT else MACHINE
                 if not _kept(books, job, released[at], level):
                     put_chain(books, job, put_share(books, -1, machine, mask, 1000, need))
                 break
@@ -247,7 +245,9 @@ def bid(
                 level = RACK
                 if not _kept(books, job, released[at], level):
                     there = allowed & (books.nodes["rack"] == rack)
-                    place_job(books, job, gpus, 1000, there, need, FIRST_FIT if first_fit else PACK, fit, take)
+                    place_job(
+                        books, job, gpus, 1000, there, need, FIRST_FIT if first_fit else PACK, fit, take
+                    )
                 break
             if common:
                 no_rack = min(no_rack, gpus)

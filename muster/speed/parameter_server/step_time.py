@@ -4,6 +4,8 @@ Every model of this room is the same small form (seconds):
 
     step(w, p) = max over terms of (a/w + b + c w/p)  +  d w  +  e p
 
+where a ring of workers without servers has (w - 1)/w in place of w/p.
+
 - lumped (M0, Optimus' synchronous form): one term, nothing overlaps.
 - layered (M1, wait-free back-propagation): one term a layer; the gradient of a layer travels while the layers
   before it are still computing backward.
@@ -14,7 +16,7 @@ Every model of this room is the same small form (seconds):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -40,12 +42,15 @@ class StepTime:
     """e: what each further server adds to a step."""
     asynchronous: NDArray[np.bool_]
     """Whether the step of one worker counts as an iteration of the job."""
+    ring: NDArray[np.bool_] = field(default_factory=lambda: np.asarray(False))
+    """Whether workers reduce in a ring: each sends and gets (w - 1) / w of the bytes, and there are no servers."""
 
     def step_seconds(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
         """Seconds of one step; where the coefficients have an axis of jobs, the arguments start with it."""
         w, p = np.asarray(workers, dtype=np.float64), np.asarray(servers, dtype=np.float64)
         axes = max(w.ndim, p.ndim)
-        load = w / p
+        ring = _trailing(self.ring, axes)
+        load = np.where(ring, (w - 1) / w, w / p)
         longest = np.full(np.broadcast_shapes(w.shape, p.shape), -np.inf)
         for term in range(self.terms.shape[-2]):
             a, b, c = (_trailing(self.terms[..., term, part], axes) for part in range(3))
@@ -77,6 +82,7 @@ class StepTime:
             self.per_worker_seconds[jobs],
             self.per_server_seconds[jobs],
             self.asynchronous[jobs],
+            self.ring[jobs],
         )
 
     def _update_seconds(self, w: FloatArray, p: FloatArray, axes: int) -> FloatArray:
@@ -160,6 +166,7 @@ def stack(steps: Sequence[StepTime]) -> StepTime:
         np.stack([step.per_worker_seconds for step in steps]),
         np.stack([step.per_server_seconds for step in steps]),
         np.stack([step.asynchronous for step in steps]),
+        np.stack([step.ring for step in steps]),
     )
 
 

@@ -60,6 +60,7 @@ Column = Number | Text | Truth
 
 _SECONDS = "a number of seconds from 0 to 1e12"
 _WHOLE_GPUS = "a whole number of GPUs from 1 to 1,000,000"
+_WHOLE_COUNT = "a whole number from 1 to 1,000,000"
 
 
 def _work(name: str, unit: str) -> Number:
@@ -87,11 +88,31 @@ COLUMNS: tuple[Column, ...] = (
     Text("constraint", r"^(gpu_type|label)=\S+$", "gpu_type=NAME or label=NAME (several: NAME|NAME)"),
     Number("deadline_seconds", 0, LARGEST_SECONDS, _SECONDS),
     Text("status"),
+    Text("sync", r"^(ps|ring)$", "ps (parameter servers) or ring (all-reduce)"),
+    Number("min_workers", 1, MOST_GPUS, _WHOLE_COUNT, whole=True),
+    Number("max_workers", 1, MOST_GPUS, _WHOLE_COUNT, whole=True),
+    Number("servers", 1, MOST_GPUS, _WHOLE_COUNT, whole=True),
+    Number("worker_gpus", 1, MOST_GPUS, _WHOLE_GPUS, whole=True),
+    Number("worker_cpus", 0, 1e9, "a number of CPU cores from 0 on"),
+    Number("worker_memory_gb", 0, 1e9, "a number of GB from 0 on"),
+    Number("server_cpus", 0, 1e9, "a number of CPU cores above 0", above_low=True),
+    Number("server_memory_gb", 0, 1e9, "a number of GB from 0 on"),
+    Number("nic_gb_per_s", 0, 1e9, "a bandwidth in GB/s above 0", above_low=True),
+    Number("batch", 1, 1e9, "a whole number of samples from 1 to 1e9", whole=True),
+    Number("utility_priority", 0, LARGEST_SECONDS, "a number from 0 to 1e12"),
+    Number("utility_urgency_per_hour", 0, LARGEST_SECONDS, "a number from 0 to 1e12", 0),
+    Number("utility_target_seconds", 0, LARGEST_SECONDS, _SECONDS),
 )
 """All native columns in their order; this table is what `docs/traces.md` explains."""
 
 WORK = ("iterations", "duration_seconds", "gpu_work_seconds")
 """What a job has left to do, said in exactly one of three ways."""
+
+SIZED_NEEDS = {
+    "ps": ("worker_gpus", "servers", "server_cpus", "nic_gb_per_s", "batch", "model"),
+    "ring": ("worker_gpus", "nic_gb_per_s", "batch", "model"),
+}
+"""Without which nobody can say how fast a job of this `sync` goes with so many workers and servers."""
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
 
@@ -253,7 +274,9 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
     checks.refuse(most < gpus, "max_gpus", most, "is below gpus; at least as many are needed")
     late = native["deadline_seconds"] < native["submit_seconds"]
     checks.refuse(late, "deadline_seconds", native["deadline_seconds"], "lies before submit_seconds")
-    unknown = native["iterations"].is_not_null() & ~native["model"].str.to_lowercase().is_in(models)
+    _check_sized(native, checks)
+    rigid = native["sync"] == ""
+    unknown = rigid & native["iterations"].is_not_null() & ~native["model"].str.to_lowercase().is_in(models)
     known = ", ".join(models) or "none"
     checks.refuse(
         unknown,
@@ -261,6 +284,34 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
         native["model"],
         "iterations need a model whose seconds an iteration are known; "
         f"known: {known}; describe yours as docs/models.md tells, or give duration_seconds",
+    )
+
+
+def _check_sized(native: pl.DataFrame, checks: Checks) -> None:
+    """What jobs with parameter servers or a ring must say besides, and what the others cannot mean."""
+    sync, gpus, each = native["sync"], native["gpus"], native["worker_gpus"]
+    for kind, needs in SIZED_NEEDS.items():
+        for name in needs:
+            missing = (sync == kind) & (native[name].is_null() | (native[name].cast(pl.String) == ""))
+            checks.refuse(missing, name, None, f"is empty; a job with sync = {kind} needs it")
+    sized = sync != ""
+    checks.refuse(
+        sized & native["iterations"].is_null(), "iterations", None, "a job with sync says its work in iterations"
+    )
+    for name in ("min_gpus", "max_gpus"):
+        what = "a job with sync says min_workers and max_workers instead"
+        checks.refuse(sized & native[name].is_not_null(), name, native[name], what)
+    checks.refuse(sized & (gpus % each != 0), "gpus", gpus, "whole workers of worker_gpus each are needed")
+    workers = gpus // each
+    least, most = native["min_workers"], native["max_workers"]
+    checks.refuse(sized & (least > workers), "min_workers", least, "is above the workers that gpus are")
+    checks.refuse(sized & (most < workers), "max_workers", most, "is below the workers that gpus are")
+    rated = native["utility_priority"].is_not_null()
+    checks.refuse(
+        rated & native["utility_target_seconds"].is_null(),
+        "utility_target_seconds",
+        None,
+        "is empty; a utility needs its target",
     )
 
 

@@ -1,0 +1,79 @@
+"""tune-plus: tune's guarantee, with hungry jobs dealt over the machines and every machine given out to the last core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import NONE, Books, Bools, Floats, Ints
+from muster.cluster.ledger import Draft
+from muster.schedulers.allocation.dealing import deal, share_out, targets
+from muster.schedulers.allocation.furnishing import furnish_node, gang_speed, raise_gang
+from muster.schedulers.allocation.gangs import Gangs, gangs_of
+from muster.schedulers.allocation.seats import (
+    Seats,
+    empty_copy,
+    open_seats,
+    sit_at_home,
+    stays_put,
+    write_seats,
+)
+from muster.schedulers.allocation.tune import hungriest_first, tune
+from muster.schedulers.contract import View
+from muster.schedulers.parts import Allotment, setting
+
+
+@dataclass(frozen=True)
+class TunePlus(Allotment):
+    """Never slower in all than tune: hungry jobs spread over machines, each machine given to those that gain most."""
+
+    name: ClassVar[str] = "tune-plus"
+    rests: ClassVar[bool] = False
+
+    move_seconds: float = setting(0.0, "what a move costs a job; it moves only where that is repaid")
+    horizon_seconds: float = setting(3600.0, "the time within which a move must have repaid itself")
+
+    def allot(
+        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+    ) -> None:
+        """The best of three plans: nobody moves, tune's, everybody dealt anew."""
+        gangs, seats = gangs_of(view), open_seats(view, ranked)
+        best = self.best_plan(view, gangs, seats, ranked, chosen)
+        write_seats(view, draft, best, ranked, chosen, codes, a, b)
+
+    def best_plan(self, view: View, gangs: Gangs, opened: Seats, ranked: Ints, chosen: Bools) -> Seats:
+        """The plan that is worth most: the speed of all, less what its moves cost; of equals the one that stays."""
+        served = hungriest_first(opened, gangs, chosen)
+        kind = int(np.bincount(gangs.kind_of_node, opened.free[:, 0]).argmax())
+        wanted = targets(opened, gangs, served, kind)
+        hungry = np.lexsort((-wanted[:, 2], -wanted[:, 1], -gangs.gpus[served]))
+        books, index = view.ledger.books, view.jobs.index
+        stays, tuned, dealt = (empty_copy(opened) for _ in range(3))
+        sit_at_home(books, index, stays, chosen)
+        tune(tuned, gangs, served, ranked)
+        for plan in (stays, dealt):
+            share_out(plan, gangs)
+            deal(plan, gangs, served[hungry], wanted[hungry])
+            rest = ranked[plan.first[ranked] == NONE]
+            deal(plan, gangs, rest, gangs.demands.fair[gangs.classes[rest], kind])
+        cost = self.move_seconds / self.horizon_seconds
+        worth = [_furnished(books, index, gangs, plan, cost) for plan in (stays, tuned, dealt)]
+        return (stays, tuned, dealt)[int(np.argmax(np.round(worth, 9)))]
+
+
+@njit(cache=True)
+def _furnished(books: Books, index: Ints, gangs: Gangs, plan: Seats, move_cost: float) -> float:
+    """Give every machine out, then what is left to gangs on several machines; what the plan is worth."""
+    for node in range(len(plan.free)):
+        furnish_node(plan, gangs, node)
+    worth = 0.0
+    for at in range(len(index)):
+        if plan.first[at] >= 0:
+            raise_gang(plan, gangs, at)
+            head = books.heads[index[at]]
+            moves = head >= 0 and not stays_put(books, head, plan, plan.first[at])
+            worth += gangs.gpus[at] * gang_speed(plan, gangs, at) * (1 - move_cost * moves)
+    return worth

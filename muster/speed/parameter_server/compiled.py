@@ -1,0 +1,22 @@
+"""The step of one job from the terms in its record, compiled for the worlds and for whoever plans with it."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from muster.cluster.books import Floats
+from muster.workload.sized import RING
+
+
+@njit(cache=True)
+def sized_step(terms: Floats, sync: int, workers: float, servers: float) -> tuple[float, float]:
+    """Compute seconds of a step, and the communication that it does not hide (SMD's layered model).
+
+    The first term is the input layer's: its a and b are all of forward and backward.
+    """
+    load = (workers - 1) / workers if sync == RING else workers / servers
+    longest = 0.0
+    for term in range(len(terms)):
+        longest = max(longest, terms[term, 0] / workers + terms[term, 1] + terms[term, 2] * load)
+    compute = terms[0, 0] / workers + terms[0, 1]
+    return compute, longest - compute

@@ -1,0 +1,138 @@
+"""What a sweep found: a row a cell, and over the seeds the mean of every figure with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from muster.sweep.grid import Point
+from muster.sweep.pieces import name_of
+from muster.sweep.statistics import Estimate, estimate, relative_difference
+
+FIGURES = {
+    "jct_mean_seconds": "jct_seconds.mean",
+    "jct_p50_seconds": "jct_seconds.p50",
+    "jct_p90_seconds": "jct_seconds.p90",
+    "jct_p99_seconds": "jct_seconds.p99",
+    "wait_mean_seconds": "wait_seconds.mean",
+    "wait_p99_seconds": "wait_seconds.p99",
+    "makespan_seconds": "makespan_seconds",
+    "slowdown_mean": "slowdown.mean",
+    "rho_mean": "fairness.rho_mean",
+    "gpu_use": "utilization.gpu",
+    "cpu_use": "utilization.cpu",
+    "memory_use": "utilization.memory",
+    "fragmentation": "fragmentation",
+    "preemptions": "preemptions",
+}
+"""Column, and where the figure stands in `summary.json`."""
+
+COUNTS = ("jobs", "completed", "unfinished", "refused")
+PLACE = ("workload", "load", "load_unit", "cluster", "options", "scheduler")
+"""What tells a mean over seeds from the others."""
+
+SCHEMA: Mapping[str, pl.DataType] = {
+    "cell": pl.String(),
+    **dict.fromkeys(PLACE, pl.String()),
+    "load": pl.Float64(),
+    "seed": pl.Int64(),
+    **dict.fromkeys(COUNTS, pl.Int64()),
+    **dict.fromkeys(FIGURES, pl.Float64()),
+}
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One scheduler at one load of one setting, over all seeds."""
+
+    workload: str
+    load: float | None
+    load_unit: str
+    cluster: str
+    options: str
+    scheduler: str
+    figures: Mapping[str, Estimate | None]
+    """By column; None where a seed has no such figure."""
+    against_first: Mapping[str, Estimate | None]
+    """The relative difference to the first scheduler on the same seeds; None where it says nothing."""
+    unfinished: int
+    """Jobs of all seeds that are not in the figures."""
+
+    @property
+    def setting(self) -> tuple[str, str, str]:
+        """What one panel of a chart shows."""
+        return self.workload, self.cluster, self.options
+
+
+def cells_frame(points: Sequence[Point], summaries: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """A row a cell, in the order of the sweep."""
+    rows = [
+        {
+            "cell": name_of(point.cell),
+            **{name: getattr(point, name) for name in PLACE},
+            "seed": point.seed,
+            **{name: summary[name] for name in COUNTS},
+            **{name: _at(summary, path) for name, path in FIGURES.items()},
+        }
+        for point, summary in zip(points, summaries, strict=True)
+    ]
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def means_of(cells: pl.DataFrame) -> list[Mean]:
+    """The means over seeds, by setting, load and scheduler, in the order of the sweep."""
+    columns: dict[tuple[Any, ...], pl.DataFrame] = dict(cells.group_by(*PLACE, maintain_order=True))
+    first_scheduler = cells["scheduler"][0]
+    found = []
+    for place, rows in columns.items():
+        first = columns[(*place[:-1], first_scheduler)]
+        found.append(
+            Mean(
+                *place,
+                figures={name: _estimate(rows[name]) for name in FIGURES},
+                against_first={
+                    name: None if rows is first else _difference(rows[name], first[name]) for name in FIGURES
+                },
+                unfinished=int((rows["unfinished"] + rows["refused"]).sum()),
+            )
+        )
+    return found
+
+
+def as_rows(means: Sequence[Mean]) -> list[dict[str, Any]]:
+    """The means as flat rows: of every figure its mean, half width, difference to the first, half width."""
+    rows = []
+    for mean in means:
+        row: dict[str, Any] = {name: getattr(mean, name) for name in PLACE}
+        row["seeds"] = next((entry.seeds for entry in mean.figures.values() if entry), 0)
+        for name in FIGURES:
+            for suffix, entry in (("", mean.figures[name]), ("_vs_first", mean.against_first[name])):
+                row[f"{name}{suffix}"] = entry and entry.mean
+                row[f"{name}{suffix}_half_width"] = entry and entry.half_width
+        rows.append(row)
+    return rows
+
+
+def as_json(means: Sequence[Mean]) -> list[dict[str, Any]]:
+    """The means as they stand in `sweep.json`."""
+    return [asdict(mean) for mean in means]
+
+
+def _at(summary: Mapping[str, Any], path: str) -> float | None:
+    value: Any = summary
+    for part in path.split("."):
+        value = value[part]
+    return None if value is None else float(value)
+
+
+def _estimate(values: pl.Series) -> Estimate | None:
+    return None if values.null_count() else estimate(values.to_list())
+
+
+def _difference(values: pl.Series, first: pl.Series) -> Estimate | None:
+    if values.null_count() or first.null_count():
+        return None
+    return relative_difference(values.to_list(), first.to_list())

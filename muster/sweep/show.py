@@ -1,0 +1,203 @@
+"""A sweep for the eye: tables and charts of its means, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table as TerminalTable
+
+from muster.report import words
+from muster.report.drawing import Chart, time_unit
+from muster.sweep.charts import Spot, load_chart, point_chart
+from muster.sweep.page import Section, Table
+from muster.sweep.results import Mean
+from muster.sweep.statistics import Estimate
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure that has a chart and a table of its own."""
+
+    column: str
+    name: str
+    """Of the chart's file."""
+    title: str
+
+
+SHOWN = (
+    Shown("jct_mean_seconds", "mean-jct", "Mean completion time"),
+    Shown("jct_p99_seconds", "p99-jct", "99th percentile of completion time"),
+    Shown("makespan_seconds", "makespan", "Makespan"),
+    Shown("wait_mean_seconds", "mean-wait", "Mean waiting time"),
+)
+DIFFERENCE = Shown(
+    "jct_mean_seconds", "mean-jct-vs-first", "Mean completion time against the first scheduler"
+)
+
+Of = Callable[[Mean], Estimate | None]
+
+
+def terminal_tables(means: Sequence[Mean]) -> list[TerminalTable]:
+    """A table a setting: a row a load, a column a scheduler, the mean completion time with its interval."""
+    schedulers = list(dict.fromkeys(mean.scheduler for mean in means))
+    names, common = words.short_names(schedulers)
+    tables = []
+    for setting, here in _by_setting(means).items():
+        table = TerminalTable(
+            title=_title(setting),
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+        )
+        table.add_column("load", justify="right")
+        for name in names:
+            table.add_column(name, justify="right", overflow="fold")
+        for load, cells in _grid(here, schedulers, lambda mean: mean.figures["jct_mean_seconds"]).items():
+            table.add_row(_load(load), *(_time(cell) for cell in cells))
+        note = "Mean completion time; ± the 95 % interval over seeds."
+        table.caption = f"{note} All {common}." if common else note
+        table.caption_justify = "left"
+        tables.append(table)
+    return tables
+
+
+def sections_of(means: Sequence[Mean]) -> list[Section]:
+    """What the page shows: a section a figure, charts before tables."""
+    first = means[0].scheduler
+    difference = Section(
+        f"{DIFFERENCE.title}: {first}",
+        [
+            "Differences are taken on the same seed, so that what a seed does to both is out; below 0 is shorter."
+        ],
+        _tables(means, lambda mean: mean.against_first[DIFFERENCE.column], _percent),
+        _difference_charts(means),
+    )
+    seeds = max((entry.seeds for mean in means for entry in mean.figures.values() if entry), default=0)
+    interval = f"Mean over {seeds} seeds with its 95 % interval (Student's t)." if seeds > 1 else "One seed."
+    sections = [
+        Section(
+            shown.title,
+            [interval],
+            _tables(means, lambda mean, column=shown.column: mean.figures[column], _time),  # type: ignore[misc]
+            _time_charts(means, shown),
+        )
+        for shown in SHOWN
+    ]
+    unfinished = sum(mean.unfinished for mean in means)
+    notes = (
+        [f"{unfinished:,} jobs did not finish or were refused; they are not in the figures."]
+        if unfinished
+        else []
+    )
+    several = len({mean.scheduler for mean in means}) > 1
+    return [
+        Section(sections[0].title, [*sections[0].paragraphs, *notes], sections[0].tables, sections[0].charts),
+        *([difference] if several else []),
+        *sections[1:],
+    ]
+
+
+def _time_charts(means: Sequence[Mean], shown: Shown) -> list[Chart]:
+    known = [(mean, mean.figures[shown.column]) for mean in means]
+    seconds, unit = time_unit(max((entry.mean for _, entry in known if entry), default=0.0))
+    spots = [
+        Spot(
+            _title(mean.setting),
+            mean.scheduler,
+            mean.load,
+            entry.mean / seconds,
+            None if entry.half_width is None else entry.half_width / seconds,
+        )
+        for mean, entry in known
+        if entry
+    ]
+    return _charts(means, spots, shown.name, shown.title, unit)
+
+
+def _difference_charts(means: Sequence[Mean]) -> list[Chart]:
+    known = [(mean, mean.against_first[DIFFERENCE.column]) for mean in means]
+    spots = [
+        Spot(
+            _title(mean.setting),
+            mean.scheduler,
+            mean.load,
+            100 * entry.mean,
+            None if entry.half_width is None else 100 * entry.half_width,
+        )
+        for mean, entry in known
+        if entry
+    ]
+    return _charts(means, spots, DIFFERENCE.name, DIFFERENCE.title, "Per cent")
+
+
+def _charts(means: Sequence[Mean], spots: Sequence[Spot], name: str, title: str, unit: str) -> list[Chart]:
+    """Settings with several loads as lines, the others as points."""
+    loads: dict[str, set[float | None]] = {}
+    for mean in means:
+        loads.setdefault(_title(mean.setting), set()).add(mean.load)
+    lined = [spot for spot in spots if len(loads[spot.panel]) > 1]
+    alone = [spot for spot in spots if len(loads[spot.panel]) == 1]
+    note = "Bars: 95 % interval over seeds." if any(spot.half_width is not None for spot in spots) else ""
+    charts = []
+    for load_unit in dict.fromkeys(mean.load_unit for mean in means):
+        here = {_title(mean.setting) for mean in means if mean.load_unit == load_unit}
+        of_unit = [spot for spot in lined if spot.panel in here]
+        if of_unit:
+            own = name if not charts else f"{name}-{len(charts) + 1}"
+            charts.append(load_chart(own, title, note, of_unit, f"Load, {load_unit}", unit))
+    if alone:
+        charts.append(point_chart(f"{name}-points" if charts else name, title, note, alone, unit))
+    return charts
+
+
+def _tables(means: Sequence[Mean], of: Of, show: Callable[[Estimate | None], str]) -> list[Table]:
+    schedulers = list(dict.fromkeys(mean.scheduler for mean in means))
+    return [
+        Table(
+            _title(setting),
+            ["Load", *schedulers],
+            [[_load(load), *map(show, cells)] for load, cells in _grid(here, schedulers, of).items()],
+        )
+        for setting, here in _by_setting(means).items()
+    ]
+
+
+def _by_setting(means: Sequence[Mean]) -> Mapping[tuple[str, str, str], list[Mean]]:
+    settings: dict[tuple[str, str, str], list[Mean]] = {}
+    for mean in means:
+        settings.setdefault(mean.setting, []).append(mean)
+    return settings
+
+
+def _grid(
+    means: Sequence[Mean], schedulers: Sequence[str], of: Of
+) -> Mapping[float | None, list[Estimate | None]]:
+    """By load, an estimate a scheduler."""
+    cells = {(mean.load, mean.scheduler): of(mean) for mean in means}
+    loads = dict.fromkeys(mean.load for mean in means)
+    return {load: [cells.get((load, scheduler)) for scheduler in schedulers] for load in loads}
+
+
+def _title(setting: tuple[str, str, str]) -> str:
+    return " · ".join(word for word in setting if word)
+
+
+def _load(load: float | None) -> str:
+    return words.UNKNOWN if load is None else f"{load:g}"
+
+
+def _time(entry: Estimate | None) -> str:
+    if entry is None:
+        return words.UNKNOWN
+    width = "" if entry.half_width is None else f" ± {words.duration(entry.half_width)}"
+    return words.duration(entry.mean) + width
+
+
+def _percent(entry: Estimate | None) -> str:
+    if entry is None:
+        return words.UNKNOWN
+    width = "" if entry.half_width is None else f" ± {100 * entry.half_width:.1f}"
+    return f"{100 * entry.mean:+.1f}{width} %"

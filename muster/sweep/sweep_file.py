@@ -1,0 +1,270 @@
+"""The sweep file: TOML in, every field checked; what is wrong is told in words, all of it at once.
+
+    schedulers = ["fifo+proportional", "fifo+tune"]   # the first is what the others are compared with
+    clusters = "synergy-16"
+    seeds = 5
+
+    [[synergy]]
+    jobs = 1000
+    loads = [2, 4, 6, 8]
+
+Every list is an axis; the sweep is all combinations (`docs/sweep.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from muster.checked_toml import Way, field_problem, parse_toml
+from muster.cluster.shipped import parse_cluster
+from muster.files import read_text
+from muster.problems import BadInput, Problem
+from muster.schedulers.catalogue import build
+from muster.simulation import Failures, Options, rules_named
+from muster.simulation.options import FIRST_ARRIVAL
+from muster.units import parse_seconds
+from muster.workload.generators.draws import LARGEST_COUNT
+from muster.workload.trace import read_trace
+
+LARGEST_SEED = 2**32
+
+T = TypeVar("T")
+
+
+def _listed(value: object) -> object:
+    """One value stands for a list of it; a value may not stand twice."""
+    values = value if isinstance(value, list) else [value]
+    twice = [entry for at, entry in enumerate(values) if entry in values[:at]]
+    if twice:
+        raise ValueError(f"{twice[0]!r} stands twice; each value once")
+    return values
+
+
+def _seeds(value: object) -> object:
+    """A number says how many seeds, from 0 on."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= 10_000:
+            raise ValueError("how many seeds, from 1 to 10,000, or a list of seeds is needed")
+        return list(range(value))
+    return _listed(value)
+
+
+def _split(text: str) -> str:
+    words = text.split(",")
+    if len(words) != 3 or not all(word.strip().isdecimal() for word in words) or not any(map(int, words)):
+        raise ValueError(
+            "three whole numbers (image, language, speech), not all 0, are needed, as '20,70,10'"
+        )
+    return ",".join(str(int(word)) for word in words)
+
+
+def _range(text: str) -> str:
+    first, colon, last = text.partition(":")
+    if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
+        raise ValueError("two job ids, as '4000:4999', are needed")
+    return text
+
+
+def _between_and_repair(text: str) -> str:
+    between, _, repair = text.partition(":")
+    parse_seconds(between), parse_seconds(repair)
+    return text
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError("a text, a number, true or false is needed")
+
+
+Axis = Annotated[list[T], BeforeValidator(_listed), Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
+Rate = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, strict=True)]
+Seconds = Annotated[float, BeforeValidator(parse_seconds)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SchedulerTable(_Table):
+    """A scheduler: its name alone, or a table with settings."""
+
+    name: Name
+    label: Name | None = None
+    """What tables and charts call it; left out: its name and settings."""
+    settings: dict[Name, Annotated[str, BeforeValidator(_setting)]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    def called(self) -> str:
+        """The label, made up where none is given."""
+        settings = ", ".join(f"{key}={value}" for key, value in self.settings.items())
+        return self.label or (f"{self.name} ({settings})" if settings else self.name)
+
+
+class SynergyTable(_Table):
+    """Synergy's generator."""
+
+    jobs: Count
+    loads: Axis[Rate] = [9.0]
+    """Jobs an hour."""
+    splits: Axis[Annotated[str, AfterValidator(_split)]] = ["20,70,10"]
+    multi_gpu: Axis[Annotated[bool, Field(strict=True)]] = [False]
+    static: bool = Field(default=False, strict=True)
+
+
+class PhillyTable(_Table):
+    """The generator of workloads like Philly."""
+
+    jobs: Count
+    loads: Axis[Rate] = [56.5]
+    """Jobs an hour."""
+    tenants: Axis[Count] = [15]
+
+
+class MixedTable(_Table):
+    """The mixed generator."""
+
+    jobs: Count
+    gpus: Count
+    loads: Axis[Rate] = [0.8]
+    """Part of the GPUs' time."""
+
+
+class OptionsTable(_Table):
+    """One way to simulate; as the flags of `muster simulate`."""
+
+    name: Name | None = None
+    round_seconds: Seconds | None = None
+    round_origin: float | str = 0.0
+    restart_cost_seconds: Seconds = 0.0
+    resize_restarts: bool = Field(default=False, strict=True)
+    release_seconds_per_gpu: Seconds = 0.0
+    measure: Annotated[str, AfterValidator(_range)] | None = None
+    rules: str = "exact"
+    knowledge: str = "oracle"
+    failures: Annotated[str, AfterValidator(_between_and_repair)] | None = None
+    checkpoint_seconds: Seconds = 3600.0
+    skip_impossible: bool = Field(default=False, strict=True)
+    network: str = "auto"
+    congestion: float = 0.0
+    contention: bool = Field(default=False, strict=True)
+
+    def options(self, seed: int) -> Options:
+        """The options of a run."""
+        given = self.model_dump(exclude={"name", "measure", "rules", "failures"})
+        if self.measure:
+            first, _, last = self.measure.partition(":")
+            given["measure"] = int(first), int(last)
+        if self.failures:
+            between, _, repair = self.failures.partition(":")
+            given["failures"] = Failures(parse_seconds(between), parse_seconds(repair))
+        return Options(**given, rules=rules_named(self.rules), seed=seed)
+
+
+class SweepFile(_Table):
+    """The whole file."""
+
+    title: Name | None = None
+    schedulers: list[SchedulerTable] = Field(min_length=1)
+    clusters: Axis[Name]
+    seeds: Annotated[
+        list[Annotated[int, Field(ge=0, lt=LARGEST_SEED, strict=True)]],
+        BeforeValidator(_seeds),
+        Field(min_length=1),
+    ] = [0]
+    traces: Annotated[list[Name], BeforeValidator(_listed)] = []
+    synergy: list[SynergyTable] = []
+    philly_like: list[PhillyTable] = []
+    mixed: list[MixedTable] = []
+    options: list[OptionsTable] = Field(default=[OptionsTable()], min_length=1)
+
+
+def read_sweep_file(path: Path) -> SweepFile:
+    """The file, checked as far as it can be without simulating."""
+    text, where = read_text(path), str(path)
+    file = parse_toml(text, where, SweepFile)
+    problems = list(_problems(file, text, where))
+    if problems:
+        raise BadInput(*problems)
+    return file
+
+
+_FIELD_OF_FLAG = {
+    "--round": "round_seconds",
+    "--round-origin": "round_origin",
+    "--restart-cost": "restart_cost_seconds",
+    "--release-seconds-per-gpu": "release_seconds_per_gpu",
+    "--measure": "measure",
+    "--rules": "rules",
+    "--knowledge": "knowledge",
+    "--failures": "failures",
+    "--checkpoint": "checkpoint_seconds",
+    "--network": "network",
+    "--congestion": "congestion",
+    "--cluster": "",
+    "--scheduler": "name",
+    "--set": "settings",
+}
+"""Where the checks of the command line's flags stand in a sweep file, within their table."""
+
+
+def _problems(file: SweepFile, text: str, where: str) -> Iterator[Problem]:
+    """What is wrong although each field alone is well formed."""
+    if not (file.traces or file.synergy or file.philly_like or file.mixed):
+        what = "a workload is missing: traces, [[synergy]], [[philly_like]] or [[mixed]]"
+        yield Problem(where, what)
+    labels = [scheduler.called() for scheduler in file.schedulers]
+    names = [table.name for table in file.options]
+    for kind, called in (("schedulers", labels), ("options", names)):
+        for at, label in enumerate(called):
+            if label in called[:at]:
+                what = (
+                    "another one is called the same; give each a label"
+                    if kind == "schedulers"
+                    else ("another one is called the same or has no name either; give each a name")
+                )
+                yield field_problem(text, where, (kind, at), what, label)
+
+    def told(way: Way, call: Callable[..., object], *arguments: object) -> Iterator[Problem]:
+        try:
+            call(*arguments)
+        except BadInput as bad:
+            for problem in bad.problems:
+                field = _FIELD_OF_FLAG.get(problem.where)
+                if field is None:
+                    yield problem
+                else:
+                    yield field_problem(
+                        text, where, (*way, field) if field else way, problem.what, problem.found
+                    )
+
+    for at, trace in enumerate(file.traces):
+        yield from told(("traces", at), read_trace, Path(trace))
+    for at, cluster in enumerate(file.clusters):
+        yield from told(("clusters", at), parse_cluster, cluster)
+    for at, table in enumerate(file.options):
+        origin = table.round_origin
+        if isinstance(origin, str) and origin != FIRST_ARRIVAL:
+            what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
+            yield field_problem(text, where, ("options", at, "round_origin"), what, origin)
+        else:
+            yield from told(("options", at), table.options, 0)
+    for at, scheduler in enumerate(file.schedulers):
+        yield from told(("schedulers", at), _build, scheduler)
+
+
+def _build(scheduler: SchedulerTable) -> None:
+    settings: Mapping[str, str] = scheduler.settings
+    build(scheduler.name, settings)

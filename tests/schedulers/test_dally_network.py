@@ -1,0 +1,112 @@
+"""The network inside the engine, against its closed forms and the network model asked directly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from muster.cluster import Cluster, Link, Links, Node
+from muster.cluster.shipped import parse_cluster
+from muster.problems import BadInput
+from muster.simulation import Options
+from muster.speed.network.model_file import network_models
+from muster.speed.network.models import CompactModel
+from muster.speed.network.placement import Placements, place, shapes_of
+from muster.speed.network.speed import NetworkSpeed
+from tests.building import cluster_of, column, finishes, job, jobs_of, run
+
+CHATTY = CompactModel("chatty", 1.0, 1, 1.0, 0.5, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
+"""One gradient of 1 GB at the end of 1 s of compute: nothing of its all-reduce hides."""
+LINKS = Links(Link(100.0, 0.0), Link(100.0, 0.0), Link(1.0, 0.0), Link(2.0, 0.0))
+"""1 GB/s between machines; each rack sends as much as its machines together."""
+
+
+def small_cluster(gpus: int, machines: int, racks: int = 2) -> Cluster:
+    nodes = tuple(
+        Node(f"n{at}", "t", at * racks // machines, gpus, "v100", gpus, gpus, gpus, 1.0, 1.0)
+        for at in range(machines)
+    )
+    return Cluster("small", nodes, tuple(f"r{rack}" for rack in range(racks)), LINKS)
+
+
+def gang(gpus: int, gpu_work: float, **more: object) -> dict[str, object]:
+    return {"submit_seconds": 0, "gpus": gpus, "gpu_work_seconds": gpu_work, **more}
+
+
+def test_a_ring_over_two_machines_takes_its_closed_form() -> None:
+    trace = jobs_of(gang(2, 200, model="chatty"), gang(1, 100, model="chatty"))
+    result = run(trace, small_cluster(1, 4), "fifo+spread", layers={"Chatty": CHATTY})
+    # 2 (n - 1) / n GB over 1 GB/s = 1 s exposed for each second of compute; one GPU talks to nobody.
+    assert finishes(result) == pytest.approx([200, 100])
+    assert column(result, "communication_seconds") == pytest.approx([100, 0])
+    assert column(result, "compute_seconds") == pytest.approx([100, 100])
+    assert column(result, "ideal_seconds") == pytest.approx([100, 100])
+
+
+def test_shipped_models_run_as_the_network_model_says() -> None:
+    cluster = parse_cluster("dally-2x8x8")
+    speed = NetworkSpeed(network_models(["MobileNetV3"])[0], cluster)
+    placements = place([[8, 8]], cluster)
+    assert placements is not None
+    efficiency = speed.efficiency(np.array([0]), shapes_of(placements, speed.tree))[0]
+    trace = jobs_of(gang(16, 1600, model="MobileNetV3"), gang(4, 400, model="unknown"))
+    assert finishes(run(trace, cluster, "fifo")) == pytest.approx([100 / efficiency, 100])
+    assert finishes(run(trace, cluster, "fifo", network="none")) == pytest.approx([100, 100])
+
+
+def test_a_duration_is_the_time_on_the_best_place() -> None:
+    trace = jobs_of(job(0, 100, 2, model="chatty"), {"submit_seconds": 0, "gpus": 2, "model": "chatty"})
+    trace = jobs_of(job(0, 100, 2, model="chatty"))
+    best = run(trace, small_cluster(1, 4), "fifo+pack", layers={"chatty": CHATTY})
+    assert finishes(best) == pytest.approx([100])
+    assert column(best, "communication_seconds") == pytest.approx([50])
+    assert column(best, "ideal_seconds") == pytest.approx([100])
+    narrow = run(trace, small_cluster(2, 2), "fifo+spread", layers={"chatty": CHATTY})
+    # On one machine it would take 1 + 2/2 x 1/100 s an iteration, over two of them 2 s.
+    assert finishes(narrow) == pytest.approx([100 * 2 / 1.01])
+
+
+def test_a_cluster_of_one_rack_tells_nothing_of_its_network() -> None:
+    trace = jobs_of(gang(2, 200, model="chatty"))
+    one_rack = small_cluster(1, 2, racks=1)
+    assert finishes(run(trace, one_rack, "fifo", layers={"chatty": CHATTY})) == pytest.approx([100])
+    told = run(trace, one_rack, "fifo", layers={"chatty": CHATTY}, network="physical")
+    assert finishes(told) == pytest.approx([200])
+
+
+def test_neighbours_on_an_uplink_slow_each_other_until_one_leaves() -> None:
+    cluster = small_cluster(2, 2, racks=2)
+    trace = jobs_of(gang(2, 40, model="chatty"), gang(2, 400, model="chatty"))
+    result = run(trace, cluster, "fifo+spread", layers={"chatty": CHATTY}, contention=True)
+    speed = NetworkSpeed([CHATTY], cluster)
+    first, nodes, bits = np.array([0, 2, 4]), np.array([0, 1, 0, 1]), np.array([1, 1, 2, 2])
+    both = speed.contended_efficiency(np.zeros(2, np.int64), Placements(first, nodes, bits))
+    one = Placements(first[:2], nodes[:2], bits[:2])
+    alone = speed.contended_efficiency(np.zeros(1, np.int64), one)
+    assert both[0] < alone[0] or both[0] == pytest.approx(alone[0])
+    together = 20 / both[0]
+    left = 200 - together * both[1]
+    assert finishes(result) == pytest.approx([together, together + left / alone[0]])
+
+
+def test_contention_changes_nothing_for_a_job_alone() -> None:
+    trace = jobs_of(gang(4, 100, model="chatty"), gang(2, 50, model="chatty", submit_seconds=500))
+    for contention in (False, True):
+        result = run(
+            trace, small_cluster(2, 4), "fifo+spread", layers={"chatty": CHATTY}, contention=contention
+        )
+        if not contention:
+            expected = finishes(result)
+    assert finishes(result) == pytest.approx(expected)
+
+
+def test_wrong_network_settings_are_told_together() -> None:
+    with pytest.raises(BadInput) as refused:
+        Options(network="fast", congestion=1.0)
+    assert [problem.where for problem in refused.value.problems] == ["--network", "--congestion"]
+
+
+def test_insensitive_traces_pay_nothing() -> None:
+    trace = jobs_of(job(0, 100, 4), job(0, 50, 2, model="m5"))
+    cluster = cluster_of(2, 2, 2, 2, racks=2)
+    assert finishes(run(trace, cluster, "fifo")) == finishes(run(trace, cluster, "fifo", network="none"))

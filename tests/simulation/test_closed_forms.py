@@ -1,0 +1,80 @@
+"""Queues whose answers are known without a simulator."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.building import cluster_of, column, finishes, job, jobs_of, run
+from tests.simulation.cases import shipped
+
+arrivals = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=10)
+"""Submission and duration of each job."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(queue=arrivals, order=st.sampled_from(["fifo", "fifo-strict"]))
+def test_one_gpu_is_lindleys_recursion(queue: list[tuple[int, int]], order: str) -> None:
+    """The wait of the next is the wait of this one + its service - the gap, or nothing."""
+    queue = sorted(queue, key=lambda entry: entry[0])
+    result = run(jobs_of(*(job(*entry) for entry in queue)), cluster_of(1), order)
+    waits = [0.0]
+    for (submit, duration), (following, _) in zip(queue, queue[1:], strict=False):
+        waits.append(max(0.0, waits[-1] + duration - (following - submit)))
+    assert column(result, "wait_seconds") == pytest.approx(waits, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(queue=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, max_size=5))
+def test_srtf_is_the_best_mean_on_one_gpu(queue: list[tuple[int, int]]) -> None:
+    """No preemptive schedule does better: each is some fixed priority list served at every moment."""
+    best = min(sum(by_list(queue, ranking)) for ranking in permutations(range(len(queue))))
+    result = run(jobs_of(*(job(*entry) for entry in queue)), cluster_of(1), "srtf")
+    assert sum(column(result, "jct_seconds")) == pytest.approx(best)
+
+
+def by_list(queue: list[tuple[int, int]], ranking: tuple[int, ...]) -> list[int]:
+    """JCT of each job when every second goes to the first of the ranking that is there."""
+    left = [duration for _, duration in queue]
+    done = [0] * len(queue)
+    now = 0
+    while any(left):
+        for number in ranking:
+            if left[number] and queue[number][0] <= now:
+                left[number] -= 1
+                done[number] = now + 1 - queue[number][0]
+                break
+        now += 1
+    return done
+
+
+@pytest.mark.parametrize("quantum", [8.0, 2.0, 0.5])
+def test_las_shares_the_processor_as_the_quantum_shrinks(quantum: float) -> None:
+    """Alone for 40 s; then the newcomer until it has had as much; then both at half speed; then one alone."""
+    trace = jobs_of(job(0, 100), job(40, 100))
+    result = run(trace, cluster_of(1), "las", {"quantum_seconds": str(quantum)})
+    # Processor sharing from 80 s, when each has 40 of its 100 s: both end at 200 s.
+    first, second = finishes(result)
+    assert max(first, second) == pytest.approx(200)
+    assert min(first, second) == pytest.approx(200, abs=2 * quantum)
+
+
+@settings(max_examples=40, deadline=None)
+@given(queue=arrivals, order=st.sampled_from(shipped("order")))
+def test_a_machine_never_idles_while_somebody_waits(queue: list[tuple[int, int]], order: str) -> None:
+    """Work conservation: with one-GPU jobs on one GPU the busy periods are the same for every order."""
+    result = run(jobs_of(*(job(*entry) for entry in queue)), cluster_of(1), order)
+    clear = 0.0
+    for submit, duration in sorted(queue):
+        clear = max(clear, submit) + duration
+    assert max(finishes(result)) == pytest.approx(clear)
+    assert sum(column(result, "run_seconds")) == pytest.approx(sum(duration for _, duration in queue))
+
+
+def test_gangs_of_one_size_are_a_queue_of_many_servers() -> None:
+    """2-GPU jobs on 4 GPUs are two servers; D/D/2 by hand."""
+    result = run(jobs_of(*(job(at, 30, gpus=2) for at in (0, 5, 10, 15, 100))), cluster_of(4), "fifo")
+    assert column(result, "wait_seconds") == pytest.approx([0, 0, 20, 20, 0])
