@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numba.core.event import TimingListener, install_listener
+from numba.core.event import install_listener
 
 import muster
 from muster.cluster import Cluster
 from muster.cluster.books import Bools
 from muster.problems import BadInput, Problem
 from muster.schedulers.contract import Scheduler
+from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, Progress
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import Options
@@ -81,7 +82,7 @@ def simulate(
     network = _network(table, trace, cluster, options, layers)
     refused = _refuse_impossible(table, cluster, trace, options)
     measured = _measured(table, options)
-    compiling = TimingListener()  # type: ignore[no-untyped-call]
+    compiling = CompileClock()
     began, began_cpu = time.perf_counter(), time.process_time()
     with install_listener("numba:compile", compiling):
         engine = Engine(table, cluster, truth, scheduler, options, measured, network=network)
@@ -93,8 +94,7 @@ def simulate(
         reasons=reasons_frame(engine.explained(), table),
         run=_described(trace, cluster, scheduler, options),
     )
-    compile_seconds = compiling.duration if compiling.done else 0.0
-    cpu = time.process_time() - began_cpu - compile_seconds
+    cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
         progress(engine.progress())
     decisions = np.array(engine.decision_seconds or [0.0])
@@ -106,7 +106,7 @@ def simulate(
         },
         wall_seconds=time.perf_counter() - began,
         cpu_seconds=cpu,
-        compile_seconds=compile_seconds,
+        compile_seconds=compiling.cpu_seconds,
         jobs_per_second=len(table) / max(cpu, 1e-9),
         peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     )
