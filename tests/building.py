@@ -11,6 +11,7 @@ from muster.cluster import Cluster, Node
 from muster.schedulers.catalogue import build
 from muster.schedulers.contract import Scheduler
 from muster.simulation import Options, Run, simulate
+from muster.speed.network.models import NetworkModel
 from muster.workload.models import Model
 from muster.workload.trace import Trace, trace_of
 
@@ -57,11 +58,12 @@ def run(
     scheduler: str | Scheduler,
     settings: Mapping[str, str] | None = None,
     models: Mapping[str, Model] | None = None,
+    layers: Mapping[str, NetworkModel] | None = None,
     **options: Any,
 ) -> Run:
     """A simulation by name and keyword."""
     made = build(scheduler, settings) if isinstance(scheduler, str) else scheduler
-    return simulate(trace, cluster, made, Options(**options), models=models)
+    return simulate(trace, cluster, made, Options(**options), models=models, layers=layers)
 
 
 def finishes(result: Run) -> list[float | None]:

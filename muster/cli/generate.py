@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from muster.workload.trace import Trace
 
 generate = typer.Typer(
-    help="Make a trace: Synergy's, one like Philly, a mixed one.",
+    help="Make a trace: Synergy's, SMD's, one like Philly, a mixed one.",
     rich_markup_mode=None,
     no_args_is_help=True,
     epilog="Example: muster generate philly-like --jobs 2000 --seed 1 -o trace.csv",
@@ -77,6 +77,28 @@ def mixed(
     from muster.workload.generators.mixed import generate as make
 
     _write(make(jobs, gpus, load, seed), output, as_json=as_json)
+
+
+@generate.command()
+def smd(
+    jobs: Jobs,
+    output: Output,
+    per_hour: Annotated[
+        float | None, typer.Option(metavar="N", help="Arrivals an hour; else all at time 0.")
+    ] = None,
+    ring: Annotated[
+        float, typer.Option(metavar="SHARE", min=0, max=1, help="Of jobs that reduce in a ring.")
+    ] = 0.0,
+    seed: flags.Seed = 0,
+    as_json: flags.Json = False,
+) -> None:
+    """Make a trace of jobs with parameter servers and SMD's utilities.
+
+    Example: muster generate smd --jobs 100 --seed 1 -o ps-jobs.csv
+    """
+    from muster.workload.generators.smd import generate as make
+
+    _write(make(jobs, per_hour, ring, seed), output, as_json=as_json)
 
 
 def _split(text: str) -> list[int]:

@@ -61,6 +61,11 @@ FIGURES: Sequence[Figure] = (
     Figure("fairness.rho_max", "Unfairness ρ", "worst", "ρ\nmax", words.number),
 )
 TENANT_FIGURE = Figure("fairness.jain", "Fairness", "tenants", "Jain", words.number, better=1)
+UTILITY_FIGURES: Sequence[Figure] = (
+    Figure("utility.total", "Utility", "total", "uti-\nlity", words.number, better=1, compared=True),
+    Figure("utility.on_target", "Utility", "on target", "on\ntarget", words.percent, better=1),
+)
+"""Where jobs have one."""
 TERMINAL_PATHS = (
     "jct_seconds.mean",
     "jct_seconds.p50",
@@ -70,6 +75,11 @@ TERMINAL_PATHS = (
     "utilization.gpu",
     "preemptions",
 )
+
+
+def rated(summaries: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether jobs have a utility."""
+    return any(figure.of(summary) is not None for figure in UTILITY_FIGURES for summary in summaries)
 
 
 def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[Cell]:

@@ -60,6 +60,7 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
             "rho_mean": _mean(done["rho"]),
             "rho_max": _greatest(done["rho"]),
         },
+        "utility": _utility(measured),
         "tenants": tenants,
         "reasons": _reasons(record, measured, end),
         "decisions": record.decisions.height,
@@ -133,6 +134,18 @@ def _utilization(record: Record, start: float, end: float) -> dict[str, float | 
         used = float(np.sum(rows[column].fill_null(0.0).to_numpy() * seconds))
         shares[name] = used / capacity if capacity > 0 else None
     return shares
+
+
+def _utility(measured: pl.DataFrame) -> dict[str, float | None]:
+    """SMD's utility summed over the jobs that have one, and the share of them done by their target.
+
+    A job that was not completed has none and misses its target.
+    """
+    rated = measured.filter(pl.col("utility").is_not_null())
+    if rated.is_empty():
+        return {"total": None, "on_target": None}
+    late = rated["utility_target_seconds"].to_numpy() < rated["jct_seconds"].fill_null(np.inf).to_numpy()
+    return {"total": float(np.sum(rated["utility"].to_numpy())), "on_target": 1.0 - float(np.mean(late))}
 
 
 def _tenants(measured: pl.DataFrame) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ def parts() -> list[PartInfo]:
         PartInfo("+".join(kind.slots), kind.name, _sentence(kind), tuple(_settings(kind)), kind.needs)
         for kind in _shipped().values()
     ]
-    for name, kind in _installed().items():
+    for name, kind in {**_shipped_whole(), **_installed()}.items():
         slot = "+".join(kind.slots) if issubclass(kind, Part) else "whole scheduler"
         infos.append(
             PartInfo(slot, name, _sentence(kind), tuple(_settings(kind)), getattr(kind, "needs", ()))
@@ -106,7 +106,8 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
 
     Settings are `key=value` as text, a key being the setting's name or `PART.SETTING`.
     """
-    settings = dict(settings or {})
+    preset = PRESETS.get(name.strip().partition("+")[0])
+    settings = {**(preset.settings if preset else {}), **(settings or {})}
     kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
     whole = [kind for kind in kinds if not issubclass(kind, Part)]
     if whole:
@@ -169,9 +170,12 @@ def _by_slot(kinds: Iterable[type[Part]], name: str) -> dict[str, type[Any]]:
 def _kind(piece: str, name: str) -> type[Any]:
     """The class behind one piece of a scheduler's name."""
     piece = piece.strip()
+    family = [preset for preset in PRESETS if preset.startswith(piece.partition(":")[0] + ":")]
+    if family:
+        raise BadInput(Problem(_FLAG, f"no such preset; there are: {', '.join(family)}", found=piece))
     if ":" in piece:
         return _from_code(piece)
-    known = {**_shipped(), **_installed()}
+    known = {**_shipped(), **_shipped_whole(), **_installed()}
     if piece not in known:
         close = difflib.get_close_matches(piece, [*known, *PRESETS], n=3)
         hint = f"did you mean {' or '.join(close)}?" if close else "`muster schedulers` lists what there is"
@@ -190,6 +194,20 @@ def _shipped() -> dict[str, type[Part]]:
             module = importlib.import_module(f"{package.__name__}.{module_info.name}")
             for kind in vars(module).values():
                 if _is_own_part(kind, module):
+                    found[kind.name] = kind
+    return found
+
+
+@cache
+def _shipped_whole() -> dict[str, type[Any]]:
+    """Every whole scheduler that has a file in its folder, by name."""
+    package = importlib.import_module(f"{muster.schedulers.__name__}.workers_and_servers")
+    found: dict[str, type[Any]] = {}
+    for module_info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{module_info.name}")
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and kind.__module__ == module.__name__ and hasattr(kind, "decide"):
+                if kind.name:
                     found[kind.name] = kind
     return found
 

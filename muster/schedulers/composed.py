@@ -43,7 +43,7 @@ class RungsAndRule(Allotment):
             ranked,
             chosen,
             ladder,
-            self.placement.rule,
+            self.placement.rules(view),
             self.strict,
             codes,
             a,

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar
 
+import numpy as np
+
 from muster.cluster import Cluster
 from muster.cluster.ledger import Draft
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, State, View
@@ -113,6 +115,10 @@ class Placement(Part):
     slots: ClassVar[tuple[str, ...]] = ("placement",)
     rule: ClassVar[int] = -1
     """One of the compiled rules of `placement.kernels`."""
+
+    def rules(self, view: View) -> Ints:
+        """The rule of each job of the view; one entry where all have the same."""
+        return np.array([self.rule])
 
 
 def setting(default: Any, sentence: str) -> Any:

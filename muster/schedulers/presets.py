@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,8 @@ class Preset:
     name: str
     parts: str
     sentence: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What differs from the parts' defaults."""
 
 
 PRESETS = {
@@ -46,6 +49,43 @@ PRESETS = {
             "dally-consolidated",
             "network-sensitivity+proportional+fully-consolidated",
             "Dally that always waits for one machine, or one rack where no machine is large enough.",
+        ),
+        Preset(
+            "tiresias",
+            "2d-las+proportional+skew",
+            "Tiresias (NSDI'19): queues by attained GPU time; only models with one large tensor are kept together.",
+        ),
+        Preset(
+            "tiresias-gittins",
+            "2d-gittins+proportional+skew",
+            "Tiresias with 2D-Gittins, learned from the jobs completed so far.",
+        ),
+        *(
+            Preset(f"tiresias-sim:{schedule}", parts, f"Tiresias' simulator, {what}.", settings)
+            for schedule, parts, what, settings in (
+                ("fifo", "fifo-strict+proportional+pack", "fifo by count", {}),
+                (
+                    "fifo-yarn",
+                    "fifo-strict+proportional+consolidate",
+                    "fifo on as few machines as possible",
+                    {},
+                ),
+                ("fjf", "fifo+proportional+pack", "first job first by count", {}),
+                ("fjf-yarn", "fifo+proportional+consolidate", "fjf on as few machines as possible", {}),
+                ("sjf", "smallest+proportional+pack", "smallest gang first, preemptive", {}),
+                ("shortest", "srtf+proportional+pack", "shortest remaining time first", {}),
+                ("shortest-gpu", "srsf+proportional+pack", "shortest remaining GPU time first", {}),
+                ("dlas", "2d-las+proportional+pack", "LAS in queues by seconds", {"service": "seconds"}),
+                ("dlas-gpu", "2d-las+proportional+pack", "LAS in queues by GPU-seconds", {}),
+                ("dlas-gpu-2", "2d-las+proportional+pack", "dlas-gpu with promotion", {"promote_knob": "2"}),
+                ("dlas-gpu-gittins", "2d-gittins+proportional+pack", "Gittins index in each queue", {}),
+                (
+                    "gittins",
+                    "2d-gittins+proportional+pack",
+                    "Gittins index without queues, by seconds",
+                    {"thresholds": "", "service": "seconds"},
+                ),
+            )
         ),
     )
 }

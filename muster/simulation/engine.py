@@ -31,6 +31,8 @@ from muster.world.bookkeeping import EXPLAINED, HELD, LAWS
 
 _FRUITLESS_AT_MOST = 1000
 """Decisions in a row that start nothing while nothing runs and nobody is to come, before a run is given up."""
+_REPAIRS_AT_LEAST = 100
+"""Times as long as a repair takes they last at least: machines that come back may end the waiting."""
 _PROGRESS_EVERY = 256
 """Steps between two calls of the progress function."""
 
@@ -100,7 +102,7 @@ class Engine:
         self._laws["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
         if options.rules.whole_iterations:
             self._laws["whole_round"] = options.round_seconds
-        self.ledger.books.totals[b.DELAYED] = options.release_seconds_per_gpu > 0
+        self.ledger.books.totals[b.DELAYED] = options.release_seconds > 0
         self._round = options.round_seconds
         self._origin = self._round_origin()
         self._pending = 0  # triggers since the last decision
@@ -108,6 +110,7 @@ class Engine:
         self._wake_on = Trigger.ALL
         self._last_tick = -1
         self._fruitless = 0
+        self._patient_until = 0.0
         self._turns = False
 
     def _round_origin(self) -> float:
@@ -133,7 +136,7 @@ class Engine:
                 break
             if self._happen(now, finish, lease_end) and now < last:
                 self._decide(now)
-            if self._fruitless > _FRUITLESS_AT_MOST:
+            if self._fruitless > _FRUITLESS_AT_MOST and now > self._patient_until:
                 break
             steps += 1
             if progress is not None and steps % _PROGRESS_EVERY == 0:
@@ -319,8 +322,10 @@ class Engine:
         for job, end in plan.lease_ends.items():
             self._facts["lease_end"][job] = end
         self._note_reasons(plan.reasons, plan.reason_a, plan.reason_b, index, now)
-        idle = not started and self._arrived == len(self._arrivals) and len(index) > 0
+        idle = not started and self._arrived == len(self._arrivals) and len(index) > 0 and not self._releases
         self._fruitless = self._fruitless + 1 if idle and plan.reasons.all() else 0
+        if self._fruitless == 1 and self._options.failures:
+            self._patient_until = now + _REPAIRS_AT_LEAST * self._options.failures.repair_seconds
 
     def _note_reasons(self, codes: Ints, a: Floats, b_: Floats, index: Ints, now: float) -> None:
         if self._explained_count + len(index) > len(self._explained):
@@ -362,7 +367,7 @@ class Engine:
         counts = self._counts
         counts[:] = 0
         counts[keep.HELD_ROWS] = self._held_count
-        if self._options.release_seconds_per_gpu and len(self._ending) < self._active_count:
+        if self._options.release_seconds and len(self._ending) < self._active_count:
             self._ending = np.zeros(2 * self._active_count, np.int64)
         return counts, self._ending
 
@@ -375,7 +380,7 @@ class Engine:
             fact = self._facts[self.ledger.books.rows[chain]["job"]]
             # With rounds a completion is noticed at the tick after it.
             stopped = float(fact["finish"]) if fact["state"] == COMPLETED else now
-            heapq.heappush(self._releases, (stopped + gpus * self._options.release_seconds_per_gpu, chain))
+            heapq.heappush(self._releases, (stopped + gpus * self._options.release_seconds, chain))
 
     def _close(self) -> None:
         """Settle what still runs and write down what is still held or explained."""

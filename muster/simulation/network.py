@@ -16,7 +16,7 @@ from muster.cluster import Cluster
 from muster.cluster.books import ENTRIES, PUT, ROWS_USED, SERVER, Books, Bools, Floats, Ints, Rows
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import NetworkModel
-from muster.speed.network.placement import Placements, place, shapes_of
+from muster.speed.network.placement import Placements, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 
 AUTO, NONE = "auto", "none"
@@ -59,18 +59,11 @@ class NetworkOfRun:
         self._gathered = np.zeros((4, 0), np.int64)
 
     def best_exposed(self, model: int, gpus: int) -> float:
-        """Of a gang that is alone in the cluster on as few machines of one rack as there can be."""
-        if gpus < 2 or not self._sensitive[model]:
+        """Of a gang that is alone in the cluster, as close together as it can be."""
+        if not 2 <= gpus <= self._cluster.total_gpus or not self._sensitive[model]:
             return 0.0
-        largest = self._cluster.most_gpus_per_node
-        full, rest = divmod(gpus, largest)
-        machines = [largest] * full + [rest] * (rest > 0)
-        racks = len(self._cluster.racks)
-        for used in range(1, racks + 1):
-            placements = place([machines[first::used] for first in range(used)], self._cluster)
-            if placements is not None:
-                return float(self._alone(np.array([model]), placements)[0])
-        return 0.0
+        placements = _closest(gpus, self._cluster)
+        return float(self._alone(np.array([model]), placements)[0])
 
     def expose_draft(self, books: Books, asked: Rows, facts: Rows) -> None:
         """Write the exposed communication of every job that a draft puts somewhere, as if it were alone."""
@@ -104,6 +97,29 @@ class NetworkOfRun:
 
 def _placements(gathered: Ints, jobs: int, rows: int) -> Placements:
     return Placements(gathered[1, : jobs + 1], gathered[2, :rows], gathered[3, :rows])
+
+
+def _closest(gpus: int, cluster: Cluster) -> Placements:
+    """A gang on the smallest machine that holds it, else on the fewest of one rack, else on the largest racks."""
+    by_size = [
+        sorted(rack, key=lambda node: -cluster.nodes[node].gpus)
+        for rack in sorted(
+            cluster.nodes_by_rack, key=lambda rack: -sum(cluster.nodes[node].gpus for node in rack)
+        )
+    ]
+    ways = [[node] for rack in by_size for node in reversed(rack)]
+    ways += sorted(by_size, key=lambda rack: np.searchsorted(_held_by(rack, cluster), gpus))
+    ways.append([node for rack in by_size for node in rack])
+    nodes = next(way for way in ways if _held_by(way, cluster)[-1] >= gpus)
+    held = np.minimum(_held_by(nodes, cluster), gpus)
+    taken = np.diff(held, prepend=0)
+    used = np.array(nodes)[taken > 0]
+    return Placements(np.array([0, len(used)]), used, (1 << taken[taken > 0]) - 1)
+
+
+def _held_by(nodes: Sequence[int], cluster: Cluster) -> Ints:
+    """GPUs of the first one, two, ... of these machines."""
+    return np.cumsum([cluster.nodes[node].gpus for node in nodes])
 
 
 @njit(cache=True)

@@ -92,6 +92,11 @@ class Options:
         return problems
 
     @property
+    def release_seconds(self) -> float:
+        """By GPU, what the rules say included."""
+        return max(self.release_seconds_per_gpu, self.rules.release_seconds_per_gpu)
+
+    @property
     def noise(self) -> float | None:
         """Standard deviation of the logarithm of believed durations; NaN: nothing is known; None: not understood."""
         if self.knowledge == "oracle":

@@ -18,6 +18,10 @@ class Rules:
     """Progress in whole iterations a round, what is left of the round is lost, completion at the round's end."""
     published_speeds: bool = False
     """Nothing gained short of a job's whole best-case demand, and the authors' formula for gangs cut to a machine."""
+    release_seconds_per_gpu: float = 0.0
+    """GPUs of a job that stopped stay unusable at least so long, for each GPU that it held."""
+    network: str = ""
+    """The flavour of the network model, whatever the options say; empty: theirs."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings that the rules impose on a composed scheduler."""
 
@@ -33,7 +37,16 @@ SYNERGY_PUBLISHED = Rules(
     settings={"preemptive": "true", "promote_after_seconds": "3600000"},
 )
 
-RULES = {rules.name: rules for rules in (EXACT, SYNERGY_PUBLISHED)}
+DALLY_PUBLISHED = Rules(
+    "dally-published",
+    "As the program of Dally's authors without its leak: GPUs are free a second for each GPU of their job after it "
+    "stopped, the first place of a level is taken, links are counted as by their backend.",
+    release_seconds_per_gpu=1.0,
+    network="astra",
+    settings={"fit": "first"},
+)
+
+RULES = {rules.name: rules for rules in (EXACT, SYNERGY_PUBLISHED, DALLY_PUBLISHED)}
 
 
 def rules_named(name: str) -> Rules:

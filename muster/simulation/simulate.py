@@ -159,7 +159,7 @@ def _network(
     speed = network_of_run(
         table.model_names,
         cluster,
-        flavour=options.network,
+        flavour=options.rules.network or options.network,
         congestion=options.congestion,
         profiles=layers,
     )
@@ -238,12 +238,12 @@ def _described(trace: Trace, cluster: Cluster, scheduler: Scheduler, options: Op
             "round_origin": options.round_origin,
             "restart_cost_seconds": options.restart_cost_seconds,
             "resize_restarts": options.resize_restarts,
-            "release_seconds_per_gpu": options.release_seconds_per_gpu,
+            "release_seconds_per_gpu": options.release_seconds,
             "measure": list(options.measure) if options.measure else None,
             "failures": vars(options.failures) if options.failures else None,
             "checkpoint_seconds": options.checkpoint_seconds,
             "skip_impossible": options.skip_impossible,
-            "network": options.network,
+            "network": options.rules.network or options.network,
             "congestion": options.congestion,
             "contention": options.contention,
         },

@@ -25,7 +25,8 @@ def stage_seconds(
 ) -> tuple[float, float, float, float, float]:
     """Input, compute and communication seconds of a step, the GPUs held, and iterations made in a step.
 
-    These are as many as the gang holds of what it asked for, over those who take turns on its GPUs. The slowest node's input stage holds the gang up. Rows without a GPU (parameter servers) do not count.
+    Those are as many as the gang holds of what it asked for, over those who take turns on its GPUs. The slowest
+    node's input stage holds the gang up. Rows without a GPU (parameter servers) do not count there.
     `exposed` is the communication that nothing hides, in seconds for each second of compute.
     """
     ask = asked[job]

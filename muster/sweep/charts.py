@@ -51,7 +51,7 @@ def load_chart(name: str, title: str, note: str, spots: Sequence[Spot], x_title:
         base = alt.Chart().encode(
             x=alt.X(
                 "load:Q",
-                axis=alt.Axis(title=x_title, grid=False, tickCount=6),
+                axis=alt.Axis(title=x_title, grid=False, tickCount=6, format="~g"),
                 scale=alt.Scale(zero=False, padding=10),
             ),
             color=colour_of_run(runs, legend),

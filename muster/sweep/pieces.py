@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +28,7 @@ LARGEST_BATCH = 8
 """Pieces that share one start of a process, some 0.7 s."""
 
 _NOT_IN_A_RESULT = ("cli", "reproduce")
-"""Rooms that only ask for pieces or show them."""
+"""Rooms that ask for pieces or show them; a kind of piece that is defined there is covered by its own file."""
 
 
 class Piece(Protocol):
@@ -43,9 +44,14 @@ class Piece(Protocol):
 
 
 def name_of(piece: Piece) -> str:
-    """The piece's name: a hash of its kind, its inputs and the program."""
-    kind = f"{type(piece).__module__}.{type(piece).__qualname__}"
-    inputs = {"kind": kind, "program": program_digest(), "inputs": piece.inputs()}
+    """The piece's name: a hash of its kind with the file that defines it, its inputs and the program."""
+    kind = type(piece)
+    inputs = {
+        "kind": f"{kind.__module__}.{kind.__qualname__}",
+        "defined": _source_digest(kind.__module__),
+        "program": program_digest(),
+        "inputs": piece.inputs(),
+    }
     return hashlib.sha256(_json(inputs).encode()).hexdigest()[:24]
 
 
@@ -59,6 +65,12 @@ def program_digest() -> str:
         if path.suffix in (".py", ".toml") and way.parts[0] not in _NOT_IN_A_RESULT:
             digest.update(f"{way.as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def _source_digest(module: str) -> str:
+    """A hash of the file of a module."""
+    return hashlib.sha256(Path(str(sys.modules[module].__file__)).read_bytes()).hexdigest()
 
 
 def find_done(pieces: Sequence[Piece], folder: Path) -> dict[str, Mapping[str, Any]]:

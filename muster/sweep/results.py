@@ -88,10 +88,16 @@ def means_of(cells: pl.DataFrame) -> list[Mean]:
     first_scheduler = cells["scheduler"][0]
     found = []
     for place, rows in columns.items():
+        workload, load, load_unit, cluster, options, scheduler = place
         first = columns[(*place[:-1], first_scheduler)]
         found.append(
             Mean(
-                *place,
+                workload,
+                load,
+                load_unit,
+                cluster,
+                options,
+                scheduler,
                 figures={name: _estimate(rows[name]) for name in FIGURES},
                 against_first={
                     name: None if rows is first else _difference(rows[name], first[name]) for name in FIGURES

@@ -118,7 +118,12 @@ def _time_charts(means: Sequence[Mean], shown: Shown) -> list[Chart]:
 
 
 def _difference_charts(means: Sequence[Mean]) -> list[Chart]:
-    known = [(mean, mean.against_first[DIFFERENCE.column]) for mean in means]
+    # The first scheduler is drawn too, on 0, and so every scheduler keeps its colour from chart to chart.
+    zero = Estimate(0.0, None, 0)
+    first = means[0].scheduler
+    known = [
+        (mean, zero if mean.scheduler == first else mean.against_first[DIFFERENCE.column]) for mean in means
+    ]
     spots = [
         Spot(
             _title(mean.setting),
@@ -141,7 +146,7 @@ def _charts(means: Sequence[Mean], spots: Sequence[Spot], name: str, title: str,
     lined = [spot for spot in spots if len(loads[spot.panel]) > 1]
     alone = [spot for spot in spots if len(loads[spot.panel]) == 1]
     note = "Bars: 95 % interval over seeds." if any(spot.half_width is not None for spot in spots) else ""
-    charts = []
+    charts: list[Chart] = []
     for load_unit in dict.fromkeys(mean.load_unit for mean in means):
         here = {_title(mean.setting) for mean in means if mean.load_unit == load_unit}
         of_unit = [spot for spot in lined if spot.panel in here]

@@ -21,6 +21,7 @@ from muster.cluster.books import (
     Rows,
     discharge,
     drop_rows,
+    end_release,
     release_job,
     same_chain,
 )
@@ -161,6 +162,15 @@ def _moved(books: Books, one: int, other: int) -> bool:
 
 
 @njit(cache=True)
+def _forget(books: Books, chain: int) -> None:
+    """Drop a chain that a draft released and that nobody really gave up: nothing of it goes on releasing."""
+    if books.totals[DELAYED]:
+        end_release(books, chain)
+    else:
+        drop_rows(books, chain)
+
+
+@njit(cache=True)
 def apply_draft(
     books: Books,
     asked: Rows,
@@ -188,7 +198,7 @@ def apply_draft(
         elif before[job] == -2:
             before[job] = entry["chain"]
         else:
-            drop_rows(books, entry["chain"])
+            _forget(books, entry["chain"])
     for at in range(entries):
         job = books.journal[at]["job"]
         old = before[job]
@@ -201,7 +211,7 @@ def apply_draft(
             while row >= 0:
                 books.rows[row]["since"] = books.rows[kept]["since"]
                 row, kept = books.rows[row]["next"], books.rows[kept]["next"]
-            drop_rows(books, old)
+            _forget(books, old)
             continue
         fact = facts[job]
         if old >= 0:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from muster.cluster import Cluster
 from muster.cluster.books import CPU, MEMORY, MICRO, ROLES, STORAGE, WHOLE
 from muster.cluster.ledger import gpu_ids
+from muster.schedulers.allocation.worker_server import utility
 from muster.schedulers.reasons import reason
 from muster.workload.jobs import COMPLETED, REFUSED, JobTable, requested_gpus
 from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
@@ -22,6 +23,8 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_]) -> pl.DataFrame:
     completed = facts["state"] == COMPLETED
     in_system = np.where(completed, facts["finish"] - asked["submit"], np.nan)
     outcome = np.where(completed, "completed", np.where(facts["state"] == REFUSED, "refused", "unfinished"))
+    worth = [table.sized[field] for field in ("priority", "urgency", "target")]
+    rated = ~np.isnan(table.sized["priority"])
     frame = pl.DataFrame(
         {
             "job_id": table.ids,
@@ -45,6 +48,8 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_]) -> pl.DataFrame:
             "compute_seconds": facts["compute"],
             "communication_seconds": facts["communication"],
             "restart_seconds": facts["restart"],
+            "utility": np.where(rated & ~completed, 0.0, utility(in_system, *worth)),
+            "utility_target_seconds": table.sized["target"],
             "outcome": outcome,
             "measured": measured,
         },

@@ -36,6 +36,8 @@ JOBS: dict[str, pl.DataType] = {
     "compute_seconds": pl.Float64(),
     "communication_seconds": pl.Float64(),
     "restart_seconds": pl.Float64(),
+    "utility": pl.Float64(),  # SMD's, of the completion time; 0: not completed; null: the owner says none
+    "utility_target_seconds": pl.Float64(),  # its target for the completion time; null: the owner says none
     "outcome": pl.String(),  # completed, unfinished, refused
     "measured": pl.Boolean(),  # counts in the statistics
 }

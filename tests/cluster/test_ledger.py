@@ -20,7 +20,18 @@ NODES = 3
 
 def cluster_of(*gpus: int) -> Cluster:
     nodes = tuple(
-        Node(f"n{at}", "plain", 0, count, "v100", max(count, 1), 3.0 * count + 4, 62.5 * count, 0.5 * count, 1.25)
+        Node(
+            f"n{at}",
+            "plain",
+            0,
+            count,
+            "v100",
+            max(count, 1),
+            3.0 * count + 4,
+            62.5 * count,
+            0.5 * count,
+            1.25,
+        )
         for at, count in enumerate(gpus)
     )
     return Cluster("ledger", nodes, ("rack",))
@@ -34,7 +45,9 @@ def snapshot(ledger: Ledger) -> list[Any]:
 
 
 def same(one: list[Any], other: list[Any]) -> bool:
-    return all(np.array_equal(a, c) if isinstance(a, np.ndarray) else a == c for a, c in zip(one, other, strict=True))
+    return all(
+        np.array_equal(a, c) if isinstance(a, np.ndarray) else a == c for a, c in zip(one, other, strict=True)
+    )
 
 
 shares = st.builds(
@@ -71,7 +84,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(job=st.integers(0, JOBS - 1), wanted=st.lists(shares, min_size=1, max_size=3))
     def put(self, job: int, wanted: list[Share]) -> None:
         before = snapshot(self.ledger)
-        outside = [share for share in wanted if share.gpu_ids and max(share.gpu_ids) >= self.gpus_of(share.node)]
+        outside = [
+            share for share in wanted if share.gpu_ids and max(share.gpu_ids) >= self.gpus_of(share.node)
+        ]
         try:
             self.draft.put(job, wanted)
         except DoesNotFit:
@@ -149,7 +164,9 @@ class LedgerMachine(RuleBasedStateMachine):
         assert (books.totals[:4] == books.nodes["free"].sum(axis=0)).all()
         for node in range(NODES):
             up = bool(books.nodes[node]["up"])
-            free = [gpu for gpu in range(self.gpus_of(node)) if books.devices[node, gpu]["holders"] == 0 and up]
+            free = [
+                gpu for gpu in range(self.gpus_of(node)) if books.devices[node, gpu]["holders"] == 0 and up
+            ]
             assert list(self.ledger.free_ids(node)) == free
             assert books.nodes[node]["free_gpus"] == len(free)
 

@@ -63,7 +63,11 @@ def test_an_installed_package_is_found_by_its_entry_point(
         ("fif", {}, "did you mean fifo"),
         ("las+srtf", {}, "las and srtf both say the order"),
         ("proportional", {}, "an order is missing"),
-        ("las", {"quantum": "300"}, "it has: preemptive, promote_after_seconds, quantum_seconds, queues, strict"),
+        (
+            "las",
+            {"quantum": "300"},
+            "it has: preemptive, promote_after_seconds, quantum_seconds, queues, strict",
+        ),
         ("las", {"quantum_seconds": "soon"}, "quantum_seconds takes a number"),
         ("las", {"queues": "1,x"}, "queues takes"),
         ("quota+fifo", {"limits": "a=3"}, "names with numbers, as a:1,b:2"),

@@ -16,14 +16,16 @@ from tests.building import finishes, run
 from tests.simulation.slow import ORDERS, Slow, SlowJob
 
 PACE = Fraction(3, 4)
-"""Seconds an iteration of the one model of these tests: it divides no round and is exact in binary, so that ties tie."""
+"""Seconds an iteration of the one model of these tests: divides no round, exact in binary (ties tie)."""
 
 small_nodes = st.lists(st.integers(1, 8), min_size=1, max_size=4)
 placements = st.sampled_from(["pack", "consolidate"])
 
 
 @st.composite
-def queues(draw: st.DrawFn, nodes: st.SearchStrategy[list[int]] = small_nodes) -> tuple[list[int], list[SlowJob]]:
+def queues(
+    draw: st.DrawFn, nodes: st.SearchStrategy[list[int]] = small_nodes
+) -> tuple[list[int], list[SlowJob]]:
     """A cluster and up to twelve jobs, tight enough to queue and round enough to tie."""
     sizes = draw(nodes)
     submit = st.integers(0, 60).map(Fraction)
@@ -66,7 +68,7 @@ def expected(jobs: list[SlowJob]) -> list[float]:
     return [float(job.finish or -1) for job in sorted(jobs, key=lambda job: job.number)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=queues(), placement=placements, restart=st.sampled_from([0, 1, 4]))
 @example(case=([8, 2, 2], [SlowJob(0, Fraction(0), 12, Fraction(5))]), placement="consolidate", restart=0)
 def test_rounds(case: tuple[list[int], list[SlowJob]], placement: str, restart: int) -> None:
@@ -79,7 +81,7 @@ def test_rounds(case: tuple[list[int], list[SlowJob]], placement: str, restart: 
         assert finishes(result) == pytest.approx(expected(slow.by_rounds(10)), abs=1e-6), order
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=queues(), placement=placements, restart=st.sampled_from([0, 1, 4]))
 def test_events(case: tuple[list[int], list[SlowJob]], placement: str, restart: int) -> None:
     sizes, jobs = case
@@ -93,12 +95,14 @@ def test_events(case: tuple[list[int], list[SlowJob]], placement: str, restart: 
         assert finishes(result) == pytest.approx(expected(slow.by_events(quantum)), abs=1e-6), order
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=queues(), placement=placements)
 def test_whole_iterations_a_round(case: tuple[list[int], list[SlowJob]], placement: str) -> None:
     """Synergy's counting: floor(10 / 0.75) = 13 iterations a round, done at the round's end, all compete."""
     sizes, jobs = case
-    model = Model("slow", "image", 1, float(PACE), 3.0, 62.5, (3.0,), (62.5,), ((1.0,),), "made up", "CC0-1.0")
+    model = Model(
+        "slow", "image", 1, float(PACE), 3.0, 62.5, (3.0,), (62.5,), ((1.0,),), "made up", "CC0-1.0"
+    )
     trace, cluster = trace_of_slow(jobs, "iterations", model), one_island_each(sizes)
     rules = rules_named("synergy-published")
     for order in ("fifo", "srtf", "srsf", "las", "priority"):

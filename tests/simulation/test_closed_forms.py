@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.building import cluster_of, column, finishes, job, jobs_of, run
+from tests.building import cluster_of, column, job, jobs_of, run
 from tests.simulation.cases import shipped
 
 arrivals = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=10)
 """Submission and duration of each job."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(queue=arrivals, order=st.sampled_from(["fifo", "fifo-strict"]))
 def test_one_gpu_is_lindleys_recursion(queue: list[tuple[int, int]], order: str) -> None:
     """The wait of the next is the wait of this one + its service - the gap, or nothing."""
     queue = sorted(queue, key=lambda entry: entry[0])
     result = run(jobs_of(*(job(*entry) for entry in queue)), cluster_of(1), order)
     waits = [0.0]
-    for (submit, duration), (following, _) in zip(queue, queue[1:], strict=False):
+    for (submit, duration), (following, _) in pairwise(queue):
         waits.append(max(0.0, waits[-1] + duration - (following - submit)))
     assert column(result, "wait_seconds") == pytest.approx(waits, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(queue=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, max_size=5))
 def test_srtf_is_the_best_mean_on_one_gpu(queue: list[tuple[int, int]]) -> None:
     """No preemptive schedule does better: each is some fixed priority list served at every moment."""
@@ -57,12 +57,12 @@ def test_las_shares_the_processor_as_the_quantum_shrinks(quantum: float) -> None
     trace = jobs_of(job(0, 100), job(40, 100))
     result = run(trace, cluster_of(1), "las", {"quantum_seconds": str(quantum)})
     # Processor sharing from 80 s, when each has 40 of its 100 s: both end at 200 s.
-    first, second = finishes(result)
+    first, second = column(result, "finish_seconds")
     assert max(first, second) == pytest.approx(200)
     assert min(first, second) == pytest.approx(200, abs=2 * quantum)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(queue=arrivals, order=st.sampled_from(shipped("order")))
 def test_a_machine_never_idles_while_somebody_waits(queue: list[tuple[int, int]], order: str) -> None:
     """Work conservation: with one-GPU jobs on one GPU the busy periods are the same for every order."""
@@ -70,7 +70,7 @@ def test_a_machine_never_idles_while_somebody_waits(queue: list[tuple[int, int]]
     clear = 0.0
     for submit, duration in sorted(queue):
         clear = max(clear, submit) + duration
-    assert max(finishes(result)) == pytest.approx(clear)
+    assert max(column(result, "finish_seconds")) == pytest.approx(clear)
     assert sum(column(result, "run_seconds")) == pytest.approx(sum(duration for _, duration in queue))
 
 

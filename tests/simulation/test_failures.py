@@ -59,9 +59,7 @@ def test_only_jobs_of_the_failed_node_are_hit() -> None:
 
 def test_same_seed_same_failures_and_another_seed_others() -> None:
     trace = jobs_of(*(job(at, 2000, gpus=2) for at in range(0, 500, 50)))
-    ends = [
-        finishes(run(trace, cluster_of(4, 4), "fifo", failures=RARE, seed=seed)) for seed in (1, 1, 2)
-    ]
+    ends = [finishes(run(trace, cluster_of(4, 4), "fifo", failures=RARE, seed=seed)) for seed in (1, 1, 2)]
     assert ends[0] == ends[1]
     assert ends[0] != ends[2]
 

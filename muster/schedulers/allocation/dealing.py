@@ -9,13 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from muster.cluster.books import Floats, Ints
+from muster.cluster.books import NONE, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs, seat_gang
 from muster.schedulers.allocation.seats import MOVABLE, Seats, fits, furnish, sit
 from muster.schedulers.allocation.tune import fewest_servers
 
-_HALVINGS = 40
-_SWEEPS = 4
+_HALVINGS = 18
+_HIGHEST_PRICE = 8.0
+_TORN = 1e-4
+"""A job is torn between two points if its choice changes with so small a part of the price."""
 
 
 @njit(cache=True)
@@ -30,23 +32,25 @@ def targets(seats: Seats, gangs: Gangs, served: Ints, kind: int) -> Ints:
         count[gangs.classes[at]] += gangs.gpus[at]
     share = np.maximum(gangs.kinds[kind]["share"], 1).astype(np.float64)
     price = np.zeros(4)
-    for _ in range(_SWEEPS):
-        for resource in range(1, 4):
-            _clear(gangs, kind, count, share, pool, price, resource)
+    _clear(gangs, kind, count, share, pool, price, 3)
     wanted = np.empty((len(served), 4), np.int64)
-    below, above = price * (1 - 1e-7), price * (1 + 1e-7)
+    below, above = price * (1 - _TORN), price * (1 + _TORN)
     for i in range(len(served)):
         modest = _worth_most(gangs, gangs.classes[served[i]], kind, share, above)
         wanted[i] = gangs.demands.choice[modest]
         for resource in range(1, 4):
             pool[resource] -= gangs.gpus[served[i]] * wanted[i, resource]
-    # At the very price some are torn between two points: the first ones have the larger while the pool lasts.
+    # At the very price some are torn between two points. While the pool lasts they have the larger, those first
+    # that want more memory for it: few do, and the CPUs left to the others are of use to many.
+    more = np.zeros((len(served), 4), np.int64)
     for i in range(len(served)):
         eager = gangs.demands.choice[_worth_most(gangs, gangs.classes[served[i]], kind, share, below)]
-        more = gangs.gpus[served[i]] * (eager - wanted[i])
-        if (more[1:] <= pool[1:]).all():
-            pool -= more
-            wanted[i] = eager
+        more[i] = eager - wanted[i]
+    for i in np.argsort(-more[:, 2], kind="mergesort"):
+        taken = gangs.gpus[served[i]] * more[i]
+        if (taken[1:] <= pool[1:]).all():
+            pool -= taken
+            wanted[i] += more[i]
     return wanted
 
 
@@ -54,18 +58,25 @@ def targets(seats: Seats, gangs: Gangs, served: Ints, kind: int) -> Ints:
 def _clear(
     gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats, resource: int
 ) -> None:
-    """Set the lowest price of one resource at which the pool is not overdrawn."""
+    """Set the lowest price of a resource at which the pool is not overdrawn; those before it are set anew for each.
+
+    Halving inside halving: CPUs at each price of memory, both at each price of storage.
+    """
+    low, high = 0.0, _HIGHEST_PRICE
     price[resource] = 0.0
-    if _demand(gangs, kind, count, share, price, resource) <= pool[resource]:
-        return
-    low, high = 0.0, 1e3
-    for _ in range(_HALVINGS):
-        price[resource] = (low + high) / 2
+    for halving in range(_HALVINGS + 1):
+        if resource > 1:
+            _clear(gangs, kind, count, share, pool, price, resource - 1)
         if _demand(gangs, kind, count, share, price, resource) <= pool[resource]:
+            if halving == 0:
+                return
             high = price[resource]
         else:
             low = price[resource]
+        price[resource] = (low + high) / 2
     price[resource] = high
+    if resource > 1:
+        _clear(gangs, kind, count, share, pool, price, resource - 1)
 
 
 @njit(cache=True)
@@ -92,8 +103,18 @@ def _worth_most(gangs: Gangs, number: int, kind: int, share: Floats, price: Floa
     return best
 
 
+def deal_all(plan: Seats, gangs: Gangs, kind: int, served: Ints, ranked: Ints, wanted: Ints) -> None:
+    """Deal the served jobs over what is free, then whoever of the ranked still finds GPUs."""
+    _share_out(plan, gangs)
+    apart = deviations(gangs, kind, served, wanted)
+    order = np.lexsort((-np.abs(apart).sum(axis=1), -gangs.gpus[served]))
+    deal(plan, gangs, served[order], apart[order])
+    rest = ranked[plan.first[ranked] == NONE]
+    deal(plan, gangs, rest, np.zeros((len(rest), 4)))
+
+
 @njit(cache=True)
-def share_out(seats: Seats, gangs: Gangs) -> None:
+def _share_out(seats: Seats, gangs: Gangs) -> None:
     """Give everybody who sits the fair share, or as much of it as jobs that are kept apart have left."""
     for number in range(seats.used[0]):
         seat = seats.seats[number]
@@ -104,22 +125,37 @@ def share_out(seats: Seats, gangs: Gangs) -> None:
 
 
 @njit(cache=True)
-def deal(seats: Seats, gangs: Gangs, served: Ints, wanted: Ints) -> None:
-    """Seat the served jobs with their fair share, each where most is left of what it wants; gangs first.
+def deviations(gangs: Gangs, kind: int, served: Ints, wanted: Ints) -> Floats:
+    """How much more or less than the average GPU each job's GPU wants, in shares; by place in `served`, resource."""
+    share = np.maximum(gangs.kinds[kind]["share"], 1)
+    apart = np.zeros((len(served), 4))
+    gpus = 0
+    for at in served:
+        gpus += gangs.gpus[at]
+    for resource in range(1, 4):
+        average = 0.0
+        for i in range(len(served)):
+            average += gangs.gpus[served[i]] * wanted[i, resource] / gpus
+        for i in range(len(served)):
+            apart[i, resource] = (wanted[i, resource] - average) / share[resource]
+    return apart
 
-    `served` is by GPUs, then hunger, descending. A gang that no machine holds goes to as few as possible. Those
-    who sit already keep their seats, and what they want counts.
+
+@njit(cache=True)
+def deal(seats: Seats, gangs: Gangs, served: Ints, apart: Floats) -> None:
+    """Seat the served jobs with their fair share: who wants more than the average where others want less.
+
+    `served` begins with the largest gangs and the strongest deviations. A gang that no machine holds goes to as
+    few as possible. Those who sit already keep their seats, and what they want counts.
     """
     nodes = len(gangs.kind_of_node)
-    room = seats.free.copy()
+    surplus = np.zeros((nodes, 4))
     for i in range(len(served)):
         number = seats.first[served[i]]
         while number >= 0:
             seat = seats.seats[number]
-            for resource in range(1, 4):
-                room[seat["node"], resource] += seat["amount"][resource] - seat["gpus"] * wanted[i, resource]
+            surplus[seat["node"]] -= seat["gpus"] * apart[i]
             number = seat["next"]
-    capacity = np.maximum(gangs.kinds["capacity"], 1)
     take = np.zeros(nodes, np.int64)
     for i in range(len(served)):
         at = served[i]
@@ -132,21 +168,15 @@ def deal(seats: Seats, gangs: Gangs, served: Ints, wanted: Ints) -> None:
         for node in range(nodes):
             if not allowed[node] or seats.free[node, 0] < gpus:
                 continue
-            kind = gangs.kind_of_node[node]
-            if not fits(seats, node, gpus, fair[kind]):
-                continue
-            left = np.inf
-            for resource in range(1, 3):
-                after = room[node, resource] - gpus * wanted[i, resource]
-                left = min(left, after / capacity[kind, resource])
-            if left > most + 1e-12:
-                best, most = node, left
+            match = 0.0
+            for resource in range(1, 4):
+                match += surplus[node, resource] * apart[i, resource]
+            if match > most + 1e-12 and fits(seats, node, gpus, fair[gangs.kind_of_node[node]]):
+                best, most = node, match
         if best >= 0:
             furnish(seats, sit(seats, at, best, gpus), fair[gangs.kind_of_node[best]])
-            for resource in range(1, 4):
-                room[best, resource] -= gpus * wanted[i, resource]
+            surplus[best] -= gpus * apart[i]
         elif fewest_servers(seats, gangs, at, fair, take) > 0:
             seat_gang(seats, gangs, at, fair, take)
             for node in range(nodes):
-                for resource in range(1, 4):
-                    room[node, resource] -= take[node] * wanted[i, resource]
+                surplus[node] -= take[node] * apart[i]

@@ -18,6 +18,13 @@ _EPSILON = 1e-9
 
 
 @njit(cache=True)
+def furnish_all(seats: Seats, gangs: Gangs) -> None:
+    """Give out every machine."""
+    for node in range(len(seats.free)):
+        furnish_node(seats, gangs, node)
+
+
+@njit(cache=True)
 def furnish_node(seats: Seats, gangs: Gangs, node: int) -> None:
     """Give the machine anew: the best rates of gain first, then exchanges, then the rest in part steps.
 

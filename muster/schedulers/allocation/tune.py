@@ -101,15 +101,28 @@ def set_level(seats: Seats, gangs: Gangs, at: int, need: Ints) -> None:
 def _place(seats: Seats, gangs: Gangs, at: int, take: Ints) -> bool:
     """Steps 2 to 5 for one job; whether it has a place."""
     best, fair = gangs.demands.best[gangs.classes[at]], gangs.demands.fair[gangs.classes[at]]
-    nothing = np.zeros_like(fair)
-    room = fewest_servers(seats, gangs, at, nothing, take)
-    if room == 0:
-        return False
-    for need in (best, fair):
-        if fewest_servers(seats, gangs, at, need, take) == room:
-            seat_gang(seats, gangs, at, need, take)
-            return True
-    fewest_servers(seats, gangs, at, nothing, take)
+    with_best, with_fair, with_gpus = _best_fits(seats, gangs, at, best, fair)
+    take[:] = 0
+    if with_best >= 0:
+        take[with_best] = gangs.gpus[at]
+        seat_gang(seats, gangs, at, best, take)
+        return True
+    if with_fair >= 0:
+        take[with_fair] = gangs.gpus[at]
+        seat_gang(seats, gangs, at, fair, take)
+        return True
+    if with_gpus >= 0:
+        take[with_gpus] = gangs.gpus[at]
+    else:
+        nothing = np.zeros_like(fair)
+        room = fewest_servers(seats, gangs, at, nothing, take)
+        if room == 0:
+            return False
+        for need in (best, fair):
+            if fewest_servers(seats, gangs, at, need, take) == room:
+                seat_gang(seats, gangs, at, need, take)
+                return True
+        fewest_servers(seats, gangs, at, nothing, take)
     for node in range(len(take)):
         if take[node] > 0:
             need_here = fair[gangs.kind_of_node[node]]
@@ -118,6 +131,28 @@ def _place(seats: Seats, gangs: Gangs, at: int, take: Ints) -> bool:
                 return False
     seat_gang(seats, gangs, at, fair, take)
     return True
+
+
+@njit(cache=True)
+def _best_fits(seats: Seats, gangs: Gangs, at: int, best: Ints, fair: Ints) -> tuple[int, int, int]:
+    """The best-fitting server for the whole job with its demand, with its fair share, with its GPUs alone."""
+    gpus = gangs.gpus[at]
+    allowed = gangs.node_allowed[gangs.constraint[at]]
+    home = seats.home[at]
+    with_best, with_fair, with_gpus = -1, -1, -1
+    for node in range(len(gangs.kind_of_node)):
+        if seats.free[node, 0] < gpus or not allowed[node]:
+            continue
+        kind = gangs.kind_of_node[node]
+        if with_best < 0 or _tighter(seats, node, with_best, home):
+            if fits(seats, node, gpus, best[kind]):
+                with_best = node
+            if with_best < 0 and (with_fair < 0 or _tighter(seats, node, with_fair, home)):
+                if fits(seats, node, gpus, fair[kind]):
+                    with_fair = node
+                if with_gpus < 0 or _tighter(seats, node, with_gpus, home):
+                    with_gpus = node
+    return with_best, with_fair, with_gpus
 
 
 @njit(cache=True)

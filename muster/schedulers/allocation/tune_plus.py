@@ -1,4 +1,4 @@
-"""tune-plus: tune's guarantee, with hungry jobs dealt over the machines and every machine given out to the last core."""
+"""tune-plus: the guarantee of tune, hungry jobs dealt over the machines, and all of each machine given out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from muster.cluster.books import NONE, Books, Bools, Floats, Ints
+from muster.cluster.books import Books, Bools, Floats, Ints
 from muster.cluster.ledger import Draft
-from muster.schedulers.allocation.dealing import deal, share_out, targets
-from muster.schedulers.allocation.furnishing import furnish_node, gang_speed, raise_gang
+from muster.schedulers.allocation.dealing import deal_all, targets
+from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.seats import (
     Seats,
@@ -21,9 +21,12 @@ from muster.schedulers.allocation.seats import (
     stays_put,
     write_seats,
 )
+from muster.schedulers.allocation.swapping import swap_jobs
 from muster.schedulers.allocation.tune import hungriest_first, tune
 from muster.schedulers.contract import View
 from muster.schedulers.parts import Allotment, setting
+
+_SWAPS_TRIED = 200
 
 
 @dataclass(frozen=True)
@@ -49,26 +52,23 @@ class TunePlus(Allotment):
         served = hungriest_first(opened, gangs, chosen)
         kind = int(np.bincount(gangs.kind_of_node, opened.free[:, 0]).argmax())
         wanted = targets(opened, gangs, served, kind)
-        hungry = np.lexsort((-wanted[:, 2], -wanted[:, 1], -gangs.gpus[served]))
         books, index = view.ledger.books, view.jobs.index
         stays, tuned, dealt = (empty_copy(opened) for _ in range(3))
         sit_at_home(books, index, stays, chosen)
         tune(tuned, gangs, served, ranked)
         for plan in (stays, dealt):
-            share_out(plan, gangs)
-            deal(plan, gangs, served[hungry], wanted[hungry])
-            rest = ranked[plan.first[ranked] == NONE]
-            deal(plan, gangs, rest, gangs.demands.fair[gangs.classes[rest], kind])
+            deal_all(plan, gangs, kind, served, ranked, wanted)
+        furnish_all(dealt, gangs)
+        swap_jobs(dealt, gangs, served, wanted, _SWAPS_TRIED)
         cost = self.move_seconds / self.horizon_seconds
-        worth = [_furnished(books, index, gangs, plan, cost) for plan in (stays, tuned, dealt)]
+        worth = [furnished(books, index, gangs, plan, cost) for plan in (stays, tuned, dealt)]
         return (stays, tuned, dealt)[int(np.argmax(np.round(worth, 9)))]
 
 
 @njit(cache=True)
-def _furnished(books: Books, index: Ints, gangs: Gangs, plan: Seats, move_cost: float) -> float:
+def furnished(books: Books, index: Ints, gangs: Gangs, plan: Seats, move_cost: float) -> float:
     """Give every machine out, then what is left to gangs on several machines; what the plan is worth."""
-    for node in range(len(plan.free)):
-        furnish_node(plan, gangs, node)
+    furnish_all(plan, gangs)
     worth = 0.0
     for at in range(len(index)):
         if plan.first[at] >= 0:

@@ -134,15 +134,20 @@ def surface(steps: StepTime, demands: Demands) -> FloatArray:
     return np.where(p <= room[:, :, None], seconds, np.inf)
 
 
-def frontier(steps: StepTime, demands: Demands) -> tuple[IntArray, Sizes]:
+def frontier(
+    steps: StepTime, demands: Demands, least_workers: IntArray | None = None
+) -> tuple[IntArray, Sizes]:
     """Job by job, every pair that is faster than all pairs with no more workers and no more servers.
 
-    What any accounting of usage could want is among them. Returns the job of each pair, ascending, and the
-    pairs.
+    What any accounting of usage could want is among them. Pairs with fewer than `least_workers` are none. Returns
+    the job of each pair, ascending, and the pairs.
     """
     found = []
     for jobs in _chunks(demands):
         grid = surface(steps[jobs], _part(demands, jobs))
+        if least_workers is not None:
+            few = np.arange(1, grid.shape[1] + 1) < least_workers[jobs, None]
+            grid[few] = np.inf
         so_far = np.minimum.accumulate(np.minimum.accumulate(grid, axis=1), axis=2)
         faster = np.isfinite(grid)
         faster[:, 1:, :] &= grid[:, 1:, :] < so_far[:, :-1, :]

@@ -283,7 +283,7 @@ def serve(
     ranked: Ints,
     chosen: Bools,
     ladder: Ints,
-    rule: int,
+    rules: Ints,
     strict: bool,
     codes: Ints,
     a: Floats,
@@ -292,8 +292,8 @@ def serve(
     """Stop the running jobs that are not chosen, then place the chosen ones in order, then whoever still fits.
 
     A running job keeps its place. A chosen job that finds no place leaves its GPUs to later ones; a job stopped
-    for it in vain gets its place back. `ladder[position or 0]` are the needs to try, best first. What comes out
-    are reason codes and their numbers, by position.
+    for it in vain gets its place back. `ladder[position or 0]` are the needs to try, best first, and
+    `rules[position or 0]` the rule of placement. What comes out are reason codes and their numbers, by position.
     """
     nodes = len(books.nodes)
     fit = np.zeros(nodes, np.int64)
@@ -331,11 +331,12 @@ def serve(
             if stopped_at[at] >= 0 and put_back(books, job, stopped_at[at]):
                 codes[at] = PLACED
                 continue
-            alike = shared_ladder and constraint == 0 and milli == 1000 and gpus < 64
+            alike = shared_ladder and len(rules) == 1 and constraint == 0 and milli == 1000 and gpus < 64
             placed = False
             if not (alike and hopeless[gpus]):
                 allowed = node_allowed[constraint]
                 rungs = ladder[0 if shared_ladder else at]
+                rule = rules[0 if len(rules) == 1 else at]
                 for rung in range(len(rungs)):
                     if place_job(books, job, gpus, milli, allowed, rungs[rung], rule, fit, take):
                         placed = True

@@ -72,14 +72,11 @@ def _smallest_island(books: Books, node: int, gpus: int) -> int:
 def find_machine(books: Books, allowed: Bools, gpus: int, need: Ints, first_fit: bool) -> int:
     """The node for a whole gang, in one island if any has room; best fit, or the first in order; or -1."""
     best = -1
-    best_score = 1 << 40
+    best_score = 1 << 62
     for node in range(len(books.nodes)):
         if allowed[node] and holds_gang(books, node, gpus, need):
-            score = _smallest_island(books, node, gpus)
-            if first_fit:
-                score = 1 if score == SPLIT else 0
-            else:
-                score = score * SPLIT + books.nodes[node]["free_gpus"]
+            island = _smallest_island(books, node, gpus)
+            score = int(island == SPLIT) if first_fit else island * SPLIT + books.nodes[node]["free_gpus"]
             if score < best_score:
                 best, best_score = node, score
     return best

@@ -296,7 +296,10 @@ def _check_sized(native: pl.DataFrame, checks: Checks) -> None:
             checks.refuse(missing, name, None, f"is empty; a job with sync = {kind} needs it")
     sized = sync != ""
     checks.refuse(
-        sized & native["iterations"].is_null(), "iterations", None, "a job with sync says its work in iterations"
+        sized & native["iterations"].is_null(),
+        "iterations",
+        None,
+        "a job with sync says its work in iterations",
     )
     for name in ("min_gpus", "max_gpus"):
         what = "a job with sync says min_workers and max_workers instead"

@@ -1,0 +1,29 @@
+"""The experiments of the papers, as data and small functions: one module a paper, each with its `PAPER`."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from muster.problems import BadInput, Problem
+
+if TYPE_CHECKING:
+    from muster.reproduce.experiment import Paper
+
+FRAME = ("experiment", "sweeps", "write")
+"""Modules of the room that are not papers."""
+
+
+def paper_names() -> list[str]:
+    """The papers whose experiments can be run."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in FRAME)
+
+
+def paper_named(name: str) -> Paper:
+    """A paper by its name."""
+    if name not in paper_names():
+        what = f"there are experiments of: {', '.join(paper_names())}"
+        raise BadInput(Problem("PAPER", what, found=name))
+    paper: Paper = import_module(f"muster.reproduce.{name}").PAPER
+    return paper

@@ -1,0 +1,102 @@
+"""The exact integral placement of a small cluster of equal machines: every job's machines and point at once."""
+
+from __future__ import annotations
+
+import highspy
+import numpy as np
+
+from muster.cluster.books import MICRO, Ints
+from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.seats import MOVABLE, Seats, empty_copy, furnish, sit
+from muster.schedulers.selection.knapsack.relaxation import quiet_solver
+
+
+def exact_plan(gangs: Gangs, opened: Seats, served: Ints, variables: int, nodes: int) -> Seats | None:
+    """The plan of most speed over the points worth choosing; None where it is too large or machines differ.
+
+    Whole numbers x[job, machine, point] count units of GPUs, y[job, point] says which point. A unit is the gang
+    where one machine holds it, a whole machine where a gang is so many of them, else a GPU.
+    """
+    machines = np.flatnonzero(opened.free[:, 0] > 0)
+    if len(gangs.kinds) > 1 or not len(machines) or (opened.condition[served] != MOVABLE).any():
+        return None
+    classes = gangs.classes[served]
+    first, last = gangs.demands.first_choice[classes], gangs.demands.first_choice[classes + 1]
+    if int((last - first).sum()) * len(machines) > variables:
+        return None
+    jobs = np.repeat(np.arange(len(served)), last - first)
+    points = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
+    solver, x_first = _program(gangs, opened, served, machines, jobs, points)
+    solver.setOptionValue("mip_rel_gap", 1e-6)
+    solver.setOptionValue("mip_max_nodes", nodes)
+    solver.run()
+    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    values = np.round(np.asarray(solver.getSolution().col_value)[x_first:]).astype(np.int64)
+    return _seated(gangs, opened, served, machines, jobs, points, values.reshape(len(points), len(machines)))
+
+
+def _program(
+    gangs: Gangs, opened: Seats, served: Ints, machines: Ints, jobs: Ints, points: Ints
+) -> tuple[highspy.Highs, int]:
+    """Rows: one point a job; GPUs of a point; GPUs, CPU, memory and storage of each machine."""
+    count, width = len(points), len(machines)
+    gpus = gangs.gpus[served][jobs]
+    demand = gangs.demands.choice[points] / MICRO
+    entries: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    y = np.arange(count)
+    x = count + np.arange(count * width).reshape(count, width)
+    entries.append((jobs, y, np.ones(count)))
+    gang_rows = len(served) + np.arange(count)
+    entries.append((gang_rows, y, -gpus.astype(np.float64)))
+    unit = _unit(gpus, int(gangs.kinds[0]["gpus"]))
+    entries.append((np.repeat(gang_rows, width), x.ravel(), np.repeat(unit.astype(np.float64), width)))
+    base = len(served) + count
+    for resource in range(4):
+        amount = unit * (np.ones(count) if resource == 0 else demand[:, resource])
+        rows = np.broadcast_to(base + resource * width + np.arange(width), (count, width))
+        entries.append((rows.ravel(), x.ravel(), np.repeat(amount, width)))
+    free = opened.free[machines].astype(np.float64) / np.array([1, MICRO, MICRO, MICRO])
+    allowed = gangs.node_allowed[gangs.constraint[served]][jobs][:, machines]
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = count * (1 + width), base + 4 * width
+    program.col_cost_ = np.concatenate([-gpus * gangs.demands.choice_speed[points], np.zeros(count * width)])
+    program.col_lower_ = np.zeros(program.num_col_)
+    program.col_upper_ = np.concatenate(
+        [np.ones(count), (allowed * gpus[:, None]).ravel().astype(np.float64)]
+    )
+    program.row_lower_ = np.concatenate(
+        [np.ones(len(served)), np.zeros(count), np.full(4 * width, -highspy.kHighsInf)]
+    )
+    program.row_upper_ = np.concatenate([np.ones(len(served)), np.zeros(count), free.T.ravel()])
+    rows, columns, values = (np.concatenate(part) for part in zip(*entries, strict=True))
+    order = np.lexsort((rows, columns))
+    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    program.a_matrix_.start_ = np.searchsorted(columns[order], np.arange(program.num_col_ + 1)).astype(
+        np.int32
+    )
+    program.a_matrix_.index_ = rows[order].astype(np.int32)
+    program.a_matrix_.value_ = values[order]
+    program.integrality_ = [highspy.HighsVarType.kInteger] * program.num_col_
+    solver = quiet_solver()
+    solver.passModel(program)
+    return solver, count
+
+
+def _seated(
+    gangs: Gangs, opened: Seats, served: Ints, machines: Ints, jobs: Ints, points: Ints, values: Ints
+) -> Seats | None:
+    """The plan that the whole numbers say; None where the solver's tolerance hid an overdraft."""
+    plan = empty_copy(opened)
+    values = values * _unit(gangs.gpus[served][jobs], int(gangs.kinds[0]["gpus"]))[:, None]
+    for column in np.flatnonzero(values.any(axis=1)).tolist():
+        for machine in np.flatnonzero(values[column]).tolist():
+            seat = sit(plan, int(served[jobs[column]]), int(machines[machine]), int(values[column, machine]))
+            furnish(plan, seat, gangs.demands.choice[points[column]])
+    return None if plan.free.min() < 0 else plan
+
+
+def _unit(gpus: Ints, of_machine: int) -> Ints:
+    """GPUs of each gang that stay together."""
+    units: Ints = np.where(gpus <= of_machine, gpus, np.where(gpus % of_machine == 0, of_machine, 1))
+    return units

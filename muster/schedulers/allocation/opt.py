@@ -1,0 +1,74 @@
+"""Synergy's opt (§4.1): the pooled optimum as bound and guide, then an honest placement of whole GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger import Draft
+from muster.schedulers.allocation.dealing import deal_all
+from muster.schedulers.allocation.exact import exact_plan
+from muster.schedulers.allocation.gangs import Gangs, gangs_of
+from muster.schedulers.allocation.pooled import Pooled, pooled
+from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
+from muster.schedulers.allocation.tune import hungriest_first
+from muster.schedulers.allocation.tune_plus import TunePlus, furnished
+from muster.schedulers.contract import View
+from muster.schedulers.parts import Allotment, setting
+
+
+@dataclass(frozen=True)
+class Opt(Allotment):
+    """The most speed in all: the pooled linear program's points dealt over machines, exact where small (Synergy)."""
+
+    name: ClassVar[str] = "opt"
+    rests: ClassVar[bool] = False
+
+    exact_variables: int = setting(
+        3000, "up to so many whole-number variables the placement is solved exactly, not dealt"
+    )
+    nodes: int = setting(2000, "branch-and-bound nodes at most for an exact placement")
+
+    def allot(
+        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+    ) -> None:
+        """The best of tune-plus, the pooled points dealt, and the exact placement of a small cluster."""
+        gangs, opened = gangs_of(view), open_seats(view, ranked)
+        served = hungriest_first(opened, gangs, chosen)
+        plans = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
+        if len(served):
+            stage1 = pooled(gangs, served, pool_of(opened, gangs))
+            plans.append(_dealt(gangs, opened, served, ranked, stage1))
+            plans.append(exact_plan(gangs, opened, served, self.exact_variables, self.nodes))
+        books, index = view.ledger.books, view.jobs.index
+        worth = [np.round(furnished(books, index, gangs, plan, 0.0), 9) for plan in plans if plan is not None]
+        best = [plan for plan in plans if plan is not None][int(np.argmax(worth))]
+        write_seats(view, draft, best, ranked, chosen, codes, a, b)
+
+
+def pool_of(opened: Seats, gangs: Gangs) -> Ints:
+    """What an empty plan may use, by kind of machine: GPUs, then millionths; seats of settled jobs included."""
+    pool = np.zeros((len(gangs.kinds), 4), np.int64)
+    np.add.at(pool, gangs.kind_of_node, opened.free)
+    taken = opened.seats[: int(opened.used[0])]
+    np.add.at(pool[:, 0], gangs.kind_of_node[taken["node"]], taken["gpus"])
+    return pool
+
+
+def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints, stage1: Pooled) -> Seats:
+    """Stage 2: deal the jobs of each class over the points that stage 1 takes, largest points first."""
+    wanted = gangs.demands.fair[gangs.classes[served], 0].copy()
+    for one in np.unique(stage1.classes):
+        members = np.flatnonzero(gangs.classes[served] == one)
+        ends = np.cumsum(gangs.gpus[served[members]])
+        points = np.flatnonzero(stage1.classes == one)
+        points = points[np.lexsort((-stage1.points[points, 2], -stage1.points[points, 1]))]
+        upto = np.cumsum(stage1.gpus[points]) + 1e-6
+        at = np.minimum(np.searchsorted(upto, ends), len(points) - 1)
+        wanted[members] = np.maximum(wanted[members], stage1.points[points[at]])
+    plan = empty_copy(opened)
+    deal_all(plan, gangs, 0, served, ranked, wanted)
+    return plan

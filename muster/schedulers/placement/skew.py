@@ -1,0 +1,36 @@
+"""Tiresias' skew rule (NSDI'19 §3.3): a gang is kept together only if one tensor dominates its model."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+
+from muster.schedulers.contract import Ints, View
+from muster.schedulers.parts import Placement, setting
+from muster.schedulers.placement.kernels import CONSOLIDATE, PACK
+from muster.speed.network.model_file import find
+from muster.speed.network.models import CompactModel
+
+
+@dataclass(frozen=True)
+class Skew(Placement):
+    """As few machines as possible for models whose largest tensor is a large share of them, anywhere for others."""
+
+    name: ClassVar[str] = "skew"
+
+    threshold: float = setting(
+        0.4, "share of the gradients in the largest one, from which on gangs stay together"
+    )
+
+    def rules(self, view: View) -> Ints:
+        """Consolidate or pack, by the job's model; a model without a network profile has no skew."""
+        skews = np.array([_skew(name) for name in view.table.model_names])
+        return np.where(skews[view.jobs.model] >= self.threshold, CONSOLIDATE, PACK)
+
+
+@cache
+def _skew(model: str) -> float:
+    """Share of the gradients in the largest one."""
+    file = find(model)
+    return file.model.largest_share if file and isinstance(file.model, CompactModel) else 0.0

@@ -1,0 +1,141 @@
+"""The frame of all schedulers that count workers and servers: a question to all jobs at every interval (Optimus)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, nan
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.cluster.books import MICRO, Ints
+from muster.problems import BadInput, Problem
+from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.schedulers.parts import DURATIONS, setting, settings_of
+from muster.schedulers.reasons import NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
+from muster.schedulers.workers_and_servers.question import Question, question_of
+from muster.schedulers.workers_and_servers.seating import seat
+from muster.workload.sized import RESOURCES, RIGID
+
+Accounting = Literal["usage", "reservation"]
+
+
+@dataclass(eq=False)
+class Answer:
+    """How many workers and servers each job of the question should hold; 0 workers: none of either."""
+
+    workers: Ints
+    servers: Ints
+    bound: float = nan
+    """On the total profit in the scheduler's own measure."""
+    memory: State = None
+
+
+@dataclass(frozen=True)
+class AtIntervals:
+    """What they have in common: when they ask, how jobs are charged, how they are seated."""
+
+    name: ClassVar[str] = ""
+    slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
+    needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
+
+    interval_seconds: float = setting(600.0, "seconds between decisions (Optimus: 10 minutes)")
+    accounting: Accounting = setting("usage", "a job is charged what it holds, or its owner's limit")
+    restart_seconds: float = setting(30.0, "what a running job is thought to lose when its size changes")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.interval_seconds < inf:
+            raise ValueError("interval_seconds is a number of seconds above 0")
+        if not 0 <= self.restart_seconds < inf:
+            raise ValueError("restart_seconds is a number of seconds from 0 on")
+
+    def answer(self, question: Question, memory: State) -> Answer:
+        """The sizes from now on; `memory` is what the last answer left."""
+        raise NotImplementedError
+
+    def layers_known(self) -> bool:
+        """Whether it knows of the layers that communication hides behind."""
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        """Name and settings, for the record."""
+        return {
+            "name": self.name,
+            "parts": {"selection": self.name, "allocation": self.name, "placement": "even on fewest nodes"},
+            "settings": {self.name: settings_of(self)},  # type: ignore[arg-type]
+            "needs": list(self.needs),
+        }
+
+    def initial(self, cluster: Cluster) -> State:
+        """Ask at once; nothing to remember."""
+        return {"next": -inf, "memory": None}
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        """At an interval's end size and seat everybody anew; in between, and without jobs, everything stays."""
+        jobs = view.jobs
+        facts = view.table.facts[jobs.index]
+        codes = np.where(jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
+        plan = Plan(
+            view.draft(),
+            codes,
+            facts["reason_a"],
+            facts["reason_b"],
+            stable_until=inf,
+            wake_on=Trigger.ARRIVAL,
+        )
+        if not len(jobs):
+            return plan, state
+        if view.now < state["next"]:
+            plan.next_wake = plan.stable_until = state["next"]
+            return plan, state
+        self._refuse_rigid(view)
+        question = question_of(
+            view, self.layers_known(), self.accounting == "reservation", self.interval_seconds
+        )
+        answer = self.answer(question, state["memory"])
+        plan.bound = answer.bound
+        self._seat(view, plan, question, answer)
+        next_time = view.now + self.interval_seconds
+        plan.next_wake = plan.stable_until = next_time
+        return plan, {"next": next_time, "memory": answer.memory}
+
+    def _seat(self, view: View, plan: Plan, question: Question, answer: Answer) -> None:
+        """Write the draft and the reasons."""
+        jobs, table = view.jobs, view.table
+        answer.workers[question.pinned] = question.workers[question.pinned]
+        answer.servers[question.pinned] = question.servers[question.pinned]
+        kept = (answer.workers == question.workers) & (answer.servers == question.servers) & jobs.running
+        usage = question.usage(np.arange(len(question)), answer.workers, answer.servers)
+        least_demand_first = np.argsort(question.shares(usage), kind="stable")
+        needs = np.stack([question.demands.worker, question.demands.server], axis=1)
+        amounts = np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64)
+        tasks = int(
+            answer.workers.sum() + answer.servers.sum() + question.workers.sum() + question.servers.sum()
+        )
+        wanted = answer.workers > 0
+        seat(
+            view.ledger.reserve(2 * tasks + len(jobs), 4 * len(jobs)),
+            table.asked,
+            jobs.index,
+            least_demand_first,
+            answer.workers,
+            answer.servers,
+            question.least_workers,
+            amounts,
+            np.array([round(node.nic_gb_per_s * MICRO) for node in view.cluster.nodes], np.int64),
+            table.node_allowed,
+            kept,
+        )
+        holds = view.ledger.books.heads[jobs.index] >= 0
+        plan.reasons[:] = np.where(holds, PLACED, np.where(wanted, NO_PLACE, NOT_SELECTED))
+        lost = ~holds & wanted
+        plan.reason_a[lost] = (question.least_workers * question.demands.worker[:, 0])[lost]
+        plan.reason_b[lost] = view.ledger.free()[0]
+
+    def _refuse_rigid(self, view: View) -> None:
+        rigid = view.jobs.index[view.table.asked["sync"][view.jobs.index] == RIGID]
+        if len(rigid):
+            what = f"{self.name} counts workers and servers; every job needs sync = ps or ring (docs/smd.md)"
+            found = [view.table.ids[job] for job in rigid[:20].tolist()]
+            raise BadInput(*(Problem("--scheduler", what, column="job", found=job) for job in found))

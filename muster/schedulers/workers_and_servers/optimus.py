@@ -1,0 +1,152 @@
+"""Optimus: one worker and one server for each job, then one more where it saves most (EuroSys 2018, §4.1)."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from muster.cluster.books import Floats, Ints
+from muster.schedulers.contract import State
+from muster.schedulers.parts import setting
+from muster.schedulers.workers_and_servers.interval import Answer, AtIntervals
+from muster.schedulers.workers_and_servers.question import Question
+from muster.speed.parameter_server.compiled import sized_step
+from muster.workload.sized import PS, RESOURCES, RING
+
+
+@dataclass(frozen=True)
+class Optimus(AtIntervals):
+    """Optimus: one more worker or server, again and again, where it cuts completion most for its share."""
+
+    name: ClassVar[str] = "optimus"
+
+    layers: bool = setting(False, "whether it knows which communication hides behind the layers")
+
+    def layers_known(self) -> bool:
+        """By its setting; Optimus itself does not."""
+        return self.layers
+
+    def answer(self, question: Question, memory: State) -> Answer:
+        """Marginal gains, until nothing fits or nothing gains."""
+        demands = question.demands
+        workers, servers = np.zeros(len(question), np.int64), np.zeros(len(question), np.int64)
+        # Reservation charges the limit with the first worker and nothing after.
+        reserved = demands.limit[:, : len(RESOURCES)] if question.reserved else np.zeros((len(question), 0))
+        marginal_gains(
+            question.steps.terms,
+            np.where(question.is_ring, RING, PS),
+            question.remaining,
+            demands.worker,
+            demands.server,
+            demands.limit * (1 + 1e-9),
+            reserved,
+            question.least_workers,
+            question.capacity,
+            workers,
+            servers,
+        )
+        return Answer(workers, servers)
+
+
+@njit(cache=True)
+def marginal_gains(
+    terms: Floats,
+    sync: Ints,
+    remaining: Floats,
+    worker: Floats,
+    server: Floats,
+    limit: Floats,
+    reserved: Floats,
+    least_workers: Ints,
+    capacity: Floats,
+    workers: Ints,
+    servers: Ints,
+) -> None:
+    """Write how many workers and servers each job gets; jobs come in order of arrival.
+
+    The gain of one more is the cut of the completion time (seconds) over its dominant share of the capacity.
+    """
+    left = capacity * (1 + 1e-9)
+    has_reserved = reserved.shape[1] > 0
+    heap = [(0.0, -1, 0)]
+    heap.pop()
+    for job in range(len(workers)):
+        servers_first = 0 if sync[job] == RING else 1
+        if has_reserved:
+            charge = reserved[job]
+        else:
+            charge = (least_workers[job] * worker[job] + servers_first * server[job])[: len(capacity)]
+        if (charge <= left).all():
+            left -= charge
+            workers[job] = least_workers[job]
+            servers[job] = servers_first
+            for role in range(2):
+                _offer(heap, job, role, terms, sync, remaining, worker, server, capacity, workers, servers)
+    while len(heap) > 0:
+        negative, job, role = heapq.heappop(heap)
+        need = worker[job] if role == 0 else server[job]
+        held = workers[job] * worker[job] + servers[job] * server[job]
+        # What was offered may have become another gain since the other role grew: offered anew with it.
+        gain = _gain(job, role, terms, sync, remaining, worker, server, capacity, workers, servers)
+        if -negative != gain or (held + need > limit[job]).any():
+            continue
+        if not has_reserved:
+            if (need[: len(capacity)] > left).any():
+                continue
+            left -= need[: len(capacity)]
+        if role == 0:
+            workers[job] += 1
+        else:
+            servers[job] += 1
+        for again in range(2):
+            _offer(heap, job, again, terms, sync, remaining, worker, server, capacity, workers, servers)
+
+
+@njit(cache=True)
+def _offer(
+    heap: list[tuple[float, int, int]],
+    job: int,
+    role: int,
+    terms: Floats,
+    sync: Ints,
+    remaining: Floats,
+    worker: Floats,
+    server: Floats,
+    capacity: Floats,
+    workers: Ints,
+    servers: Ints,
+) -> None:
+    gain = _gain(job, role, terms, sync, remaining, worker, server, capacity, workers, servers)
+    if gain > 0:
+        heapq.heappush(heap, (-gain, job, role))
+
+
+@njit(cache=True)
+def _gain(
+    job: int,
+    role: int,
+    terms: Floats,
+    sync: Ints,
+    remaining: Floats,
+    worker: Floats,
+    server: Floats,
+    capacity: Floats,
+    workers: Ints,
+    servers: Ints,
+) -> float:
+    """Seconds cut by one more worker (0) or server (1) over its dominant share; 0 for a ring's server."""
+    if role == 1 and sync[job] == RING:
+        return 0.0
+    need = worker[job] if role == 0 else server[job]
+    share = 0.0
+    for resource in range(len(capacity)):
+        if need[resource] > 0:
+            share = max(share, need[resource] / capacity[resource])
+    now = sized_step(terms[job], sync[job], workers[job], servers[job])
+    then = sized_step(terms[job], sync[job], workers[job] + (1 - role), servers[job] + role)
+    saved: float = (now[0] + now[1] - then[0] - then[1]) * remaining[job]
+    return saved / max(share, 1e-12)

@@ -1,0 +1,178 @@
+"""What is asked at an interval: the jobs present, what each size would cost and finish, what there is (SMD)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+
+from muster.cluster import Cluster
+from muster.cluster.books import SERVER, Books, Bools, Floats, Ints, Rows
+from muster.schedulers.allocation.worker_server import Demands, frontier, utility
+from muster.schedulers.contract import View
+from muster.speed.parameter_server import StepTime
+from muster.speed.parameter_server.of_jobs import steps_of
+from muster.workload.jobs import JobTable
+from muster.workload.sized import RESOURCES
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """All sizes worth considering, job after job: an entry a pair of workers and servers."""
+
+    job: Ints
+    """Position in the question, ascending."""
+    workers: Ints
+    servers: Ints
+    seconds: Floats
+    """Of an iteration."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """The jobs present, by position, and the cluster."""
+
+    now: float
+    index: Ints
+    """The jobs' numbers."""
+    arrival: Floats
+    remaining: Floats
+    """Iterations left, as believed; where nothing is known, as many as were done, and at least an interval's."""
+    workers: Ints
+    """Held now; 0: the job waits."""
+    servers: Ints
+    pinned: Bools
+    """May not be stopped or resized now."""
+    steps: StepTime
+    demands: Demands
+    """Of workers and servers by RESOURCES, then their numbers themselves, limited by the owner."""
+    least_workers: Ints
+    is_ring: Bools
+    priority: Floats
+    urgency: Floats
+    """A second."""
+    target: Floats
+    capacity: Floats
+    """Of the nodes that are up, by RESOURCES."""
+    reserved: bool
+    """Whether a job is charged its owner's limit instead of what it holds."""
+
+    def __len__(self) -> int:
+        """The number of jobs."""
+        return len(self.arrival)
+
+    @cached_property
+    def choices(self) -> Choices:
+        """Every size that is faster than all that hold no more; for a ring, workers only."""
+        job, sizes = frontier(self.steps, self.demands, self.least_workers)
+        servers = np.where(self.is_ring[job], 0, sizes.servers).astype(np.int64)
+        return Choices(job, sizes.workers.astype(np.int64), servers, sizes.seconds)
+
+    def usage(self, job: Ints, workers: Ints, servers: Ints) -> Floats:
+        """(entries, RESOURCES) charged for these sizes under the accounting."""
+        if self.reserved:
+            limit: Floats = self.demands.limit[job, : len(RESOURCES)]
+            return limit
+        count = len(RESOURCES)
+        held: Floats = (
+            workers[:, None] * self.demands.worker[job, :count]
+            + servers[:, None] * self.demands.server[job, :count]
+        )
+        return held
+
+    def shares(self, usage: Floats) -> Floats:
+        """(entries,) the dominant share of what is charged."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(usage > 0, usage / self.capacity, 0.0)
+        dominant: Floats = share.max(axis=1)
+        return dominant
+
+    def iteration_seconds(self, workers: Ints, servers: Ints) -> Floats:
+        """(jobs,) seconds of an iteration with so many, from 1 on."""
+        return self.steps.iteration_seconds(np.maximum(workers, 1), np.maximum(servers, 1))
+
+    def changes(self, job: Ints, workers: Ints, servers: Ints) -> Bools:
+        """Which of these sizes would make a running job restart."""
+        other = (workers != self.workers[job]) | (servers != self.servers[job])
+        changed: Bools = (self.workers[job] > 0) & other
+        return changed
+
+    def worth(self, job: Ints, completion: Floats) -> Floats:
+        """SMD's utility of these completion times (seconds since arrival); without one, 1 over the hours."""
+        rated = utility(completion, self.priority[job], self.urgency[job], self.target[job])
+        return np.where(np.isnan(self.priority[job]), 1.0 / (1.0 + completion / 3600.0), rated)
+
+
+def question_of(view: View, layers_known: bool, reserved: bool, least_seconds: float) -> Question:
+    """The question of a moment; `least_seconds` of work are left where nothing is known of it."""
+    jobs, table = view.jobs, view.table
+    demands = demands_of(table, jobs.index)
+    steps = steps_of(table, jobs.index, layers_known=layers_known)
+    workers, servers = held_sizes(view.ledger.books, table.asked, jobs.index)
+    sized = table.sized[jobs.index]
+    done = jobs.work_done
+    believed: Floats = table.asked["believed"][jobs.index] - done
+    slowest = steps.iteration_seconds(np.ones(len(jobs)), np.ones(len(jobs)))
+    unknown = np.maximum(done, least_seconds / slowest)
+    return Question(
+        now=view.now,
+        index=jobs.index,
+        arrival=jobs.arrival,
+        remaining=np.where(np.isnan(believed), unknown, np.maximum(believed, 0.0)),
+        workers=workers,
+        servers=servers,
+        pinned=jobs.pinned,
+        steps=steps,
+        demands=demands,
+        least_workers=sized["min_workers"],
+        is_ring=sized["servers"] == 0,
+        priority=sized["priority"],
+        urgency=sized["urgency"],
+        target=sized["target"],
+        capacity=capacity_of(view.cluster, view.ledger.books.nodes["up"] != 0),
+        reserved=reserved,
+    )
+
+
+def capacity_of(cluster: Cluster, up: Bools) -> Floats:
+    """What the nodes that are up have, by RESOURCES."""
+    amounts = [(node.gpus, node.cpus, node.memory_gb, node.nic_gb_per_s) for node in cluster.nodes]
+    total: Floats = np.array(amounts, np.float64).reshape(-1, len(RESOURCES))[up].sum(axis=0)
+    return total
+
+
+def demands_of(table: JobTable, index: Ints) -> Demands:
+    """What workers and servers of these jobs need, and what the owners allow, by RESOURCES and number."""
+    sized = table.sized[index]
+    jobs = len(sized)
+    # A ring's one server is nothing: it keeps the number of servers out of the search.
+    most_servers = np.maximum(sized["servers"], 1)
+    worker = np.hstack([sized["worker"], np.tile([1.0, 0.0], (jobs, 1))])
+    server = np.hstack([sized["server"], np.tile([0.0, 1.0], (jobs, 1))])
+    all_of_them = sized["max_workers"][:, None] * worker + most_servers[:, None] * server
+    limit = np.hstack([sized["limit"], np.full((jobs, 2), np.inf)])
+    return Demands(worker, server, np.minimum(limit, all_of_them))
+
+
+@njit(cache=True)
+def held_sizes(books: Books, asked: Rows, index: Ints) -> tuple[Ints, Ints]:
+    """How many workers and servers each job holds."""
+    workers = np.zeros(len(index), np.int64)
+    servers = np.zeros(len(index), np.int64)
+    for at in range(len(index)):
+        ask = asked[index[at]]
+        gpus = 0
+        cpus = 0
+        row = books.heads[index[at]]
+        while row >= 0:
+            gpus += books.rows[row]["amount"][0]
+            if books.rows[row]["role"] == SERVER:
+                cpus += books.rows[row]["amount"][1]
+            row = books.rows[row]["next"]
+        if gpus > 0:
+            workers[at] = gpus // ask["worker_gpus"]
+        if cpus > 0:
+            servers[at] = np.int64(np.rint(cpus / ask["server_cpu"]))
+    return workers, servers

@@ -1,0 +1,50 @@
+"""Before a run: the jobs that a scheduler sizes get the terms of their steps, and impossible ones are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.problems import BadInput, Problem
+from muster.schedulers.allocation.worker_server import Demands, frontier
+from muster.schedulers.workers_and_servers.question import demands_of
+from muster.speed.parameter_server.of_jobs import steps_of, with_terms
+from muster.workload.jobs import JobTable
+from muster.workload.sized import RESOURCES, RIGID
+
+
+def with_sizes(table: JobTable, cluster: Cluster, source: str) -> JobTable:
+    """The table with the steps of its sized jobs; their ideal is all the work at the best size of the limit."""
+    index = np.flatnonzero(table.asked["sync"] != RIGID)
+    if not len(index):
+        return table
+    table = with_terms(table, source)
+    demands = demands_of(table, index)
+    names = [f"{source}, job {job}" for job in table.ids.gather(index)]
+    Demands.checked(demands.worker, demands.server, demands.limit, [*RESOURCES, "workers", "servers"], names)
+    _refuse_without_a_node(demands, cluster, names)
+    job, sizes = frontier(steps_of(table, index), demands, table.sized["min_workers"][index])
+    impossible = np.setdiff1d(np.arange(len(index)), job)
+    if len(impossible):
+        what = "min_workers with one server need more than the limit; raise the limit or lower min_workers"
+        raise BadInput(*(Problem(names[at], what) for at in impossible.tolist()))
+    best = np.minimum.reduceat(sizes.seconds, np.flatnonzero(np.diff(job, prepend=-1)))
+    asked = table.asked
+    asked["ideal"][index] = asked["iterations"][index] * best
+    return table
+
+
+def _refuse_without_a_node(demands: Demands, cluster: Cluster, names: list[str]) -> None:
+    """Every job needs a node for a worker and one for a server."""
+    rooms = np.array([(node.gpus, node.cpus, node.memory_gb, node.nic_gb_per_s) for node in cluster.nodes])
+    problems = []
+    for what, needs in (("worker", demands.worker), ("server", demands.server)):
+        kinds, kind = np.unique(needs[:, : len(RESOURCES)], axis=0, return_inverse=True)
+        fits = np.array([bool((need <= rooms + 1e-9).all(axis=1).any()) for need in kinds])
+        for at in np.flatnonzero(~fits[kind.reshape(-1)]).tolist():
+            told = ", ".join(
+                f"{need:g} {name}" for need, name in zip(needs[at], RESOURCES, strict=False) if need
+            )
+            problems.append(Problem(names[at], f"no node of cluster {cluster.name} has a {what}'s {told}"))
+    if problems:
+        raise BadInput(*problems)

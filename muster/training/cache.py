@@ -1,0 +1,225 @@
+"""A cache that never evicts: a fixed share of the samples in memory (MinIO, Synergy "Optimistic profiling").
+
+A seeded permutation ranks the samples; the first k of them are kept, k being what the granted memory
+holds. So every epoch reads exactly n - k samples from storage, shrinking drops the samples of the highest
+ranks, growing adds the next ones, and a sample's fate never depends on the order of access.
+
+The memory is one anonymous file that belongs to no folder: the loader's workers inherit it, it counts as
+the job's memory, and it is gone with the last process, however that ends. Each sample has its own stretch
+of the sparse file, by rank, so dropping ranks is cutting the file; it costs whole pages.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.problems import BadInput, Problem
+from muster.training.environment import read_environment
+from muster.training.randomness import host_random_bytes
+
+_STRETCH_BYTES = 2**30
+"""Of the sparse file for each sample; a larger sample is never cached."""
+_MEASURED_SAMPLES = 32
+"""Read to learn what a sample takes."""
+_KEPT, _BUDGET_BYTES, _CUTS, _HITS, _MISSES, _COUNTERS = range(6)
+"""What the head of the file holds before the samples' lengths, as 64-bit whole numbers."""
+
+
+class CachedDataset:
+    """A map-style data set whose samples come from memory where they are cached.
+
+    `dataset[i]` must give the same sample every time (bytes or arrays are the quickest to keep); what is
+    drawn at random belongs into `transform`, which is applied after the cache, to every sample alike.
+    The size is what the scheduler grants this process, shared by its cached data sets by their sizes;
+    alone it is nothing, unless `resize` says otherwise.
+    """
+
+    def __init__(self, dataset: Any, *, transform: Callable[[Any], Any] | None = None, seed: int = 0) -> None:
+        self.dataset = dataset
+        self.transform = transform
+        self._seed = seed
+        self._sample_bytes = 0.0
+        self._file = os.memfd_create("muster-samples")
+        os.ftruncate(self._file, self._head_bytes)
+        self._attach()
+        _caches.add(self)
+        _share_out()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            os.close(self._file)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        index = range(len(self))[index]
+        rank = int(self._ranks[index])
+        kept = self._kept(rank)
+        if kept is None:
+            sample = self._read(index)
+            self._keep(rank, sample)
+        else:
+            sample = pickle.loads(kept)
+            with self._locked():
+                self._head[_HITS] += 1
+        return sample if self.transform is None else self.transform(sample)
+
+    @property
+    def share(self) -> float:
+        """The part of the samples that is kept once it has been read."""
+        return int(self._head[_KEPT]) / len(self) if len(self) else 0.0
+
+    @property
+    def held_gb(self) -> float:
+        """Memory in use for samples."""
+        return (os.fstat(self._file).st_blocks * 512 - self._head_bytes) / 1e9
+
+    @property
+    def reads(self) -> tuple[int, int]:
+        """Samples that came from memory and from storage so far, over all processes."""
+        return int(self._head[_HITS]), int(self._head[_MISSES])
+
+    @property
+    def size_gb(self) -> float:
+        """Memory that all samples would take; measured on the first ranks when first asked for."""
+        if not self._sample_bytes and len(self):
+            sizes = [
+                _paged(len(_pack(self._read(int(index)))))
+                for index in np.argsort(self._ranks)[:_MEASURED_SAMPLES]
+            ]
+            self._sample_bytes = sum(sizes) / len(sizes)
+        return self._sample_bytes * len(self) / 1e9
+
+    def resize(self, gigabytes: float) -> None:
+        """Gives the samples this much memory, now and in every worker; for use in the main process."""
+        size_gb = self.size_gb
+        share = 1.0 if gigabytes >= size_gb else gigabytes / size_gb
+        with self._locked():
+            self._head[_BUDGET_BYTES] = int(min(gigabytes * 1e9, 2**62))
+            self._keep_first(int(share * len(self) + 1e-9))
+
+    def _read(self, index: int) -> Any:
+        """The sample from storage; refuses a data set that draws random numbers, as a cache would freeze them."""
+        before = host_random_bytes()
+        sample = self.dataset[index]
+        if host_random_bytes() != before:
+            what = "draws random numbers when read, which a cache would freeze; do that in transform="
+            raise BadInput(Problem("CachedDataset", what, found=type(self.dataset).__name__))
+        return sample
+
+    def _kept(self, rank: int) -> bytes | None:
+        """The bytes of a kept sample. Its length is written after them and taken away before them."""
+        cuts = int(self._head[_CUTS])
+        length = int(self._lengths[rank])
+        if length == 0 or rank >= self._head[_KEPT]:
+            return None
+        content = os.pread(self._file, length, self._place(rank))
+        return content if len(content) == length and cuts == self._head[_CUTS] else None
+
+    def _keep(self, rank: int, sample: Any) -> None:
+        """Keeps a sample that was read, if its rank is among the kept; it counts as a miss."""
+        packed = _pack(sample) if rank < self._head[_KEPT] else b""
+        with self._locked():
+            self._head[_MISSES] += 1
+            fits = 0 < len(packed) <= _STRETCH_BYTES
+            if not fits or rank >= self._head[_KEPT] or self._lengths[rank]:
+                return
+            used = round(self.held_gb * 1e9)
+            if used + _paged(len(packed)) > self._head[_BUDGET_BYTES]:
+                self._keep_fewer(used)
+                return
+            os.pwrite(self._file, packed, self._place(rank))
+            self._lengths[rank] = len(packed)
+
+    def _keep_fewer(self, used: int) -> None:
+        """The samples are larger than the measured ones: drops ranks until the memory will do for the rest."""
+        held = int(np.count_nonzero(self._lengths))
+        affordable = int(self._head[_BUDGET_BYTES] * held / used) if used else 0
+        self._keep_first(min(int(self._head[_KEPT]) - 1, affordable))
+
+    def _keep_first(self, ranks: int) -> None:
+        """Keeps this many ranks from now on; memory of those above is freed."""
+        self._head[_KEPT] = ranks
+        if self._lengths[ranks:].any():
+            self._lengths[ranks:] = 0
+            self._head[_CUTS] += 1
+            os.ftruncate(self._file, self._place(ranks))
+
+    def _place(self, rank: int) -> int:
+        return self._head_bytes + rank * _STRETCH_BYTES
+
+    @property
+    def _head_bytes(self) -> int:
+        return _paged(8 * (_COUNTERS + len(self)))
+
+    def _attach(self) -> None:
+        numbers: npt.NDArray[np.int64] = np.frombuffer(
+            mmap.mmap(self._file, self._head_bytes), dtype=np.int64
+        )
+        self._head, self._lengths = numbers[:_COUNTERS], numbers[_COUNTERS : _COUNTERS + len(self)]
+        self._ranks = np.random.default_rng(self._seed).permutation(len(self))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone among the processes; the kernel frees the lock if its holder dies."""
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {name: getattr(self, name) for name in ("dataset", "transform", "_seed", "_sample_bytes")}
+        return {**kept, "opened_by": os.getpid(), "as_file": self._file}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In a worker that was spawned: the same memory, opened through the process that made it."""
+        path = f"/proc/{state.pop('opened_by')}/fd/{state.pop('as_file')}"
+        self.__dict__.update(state)
+        self._file = os.open(path, os.O_RDWR)
+        self._attach()
+
+
+def grant(gigabytes: float) -> None:
+    """The scheduler's word on this process's memory for samples; divides it among its cached data sets."""
+    global _granted_gb
+    _granted_gb = gigabytes
+    _share_out()
+
+
+def cached_reads() -> tuple[int, int]:
+    """Samples from memory and from storage so far, over this process's data sets and their workers."""
+    reads = [cache.reads for cache in _caches]
+    return sum(hits for hits, _ in reads), sum(misses for _, misses in reads)
+
+
+_caches: WeakSet[CachedDataset] = WeakSet()
+_granted_gb: float | None = None
+
+
+def _share_out() -> None:
+    granted = read_environment().cache_gb if _granted_gb is None else _granted_gb
+    sizes = {cache: cache.size_gb for cache in _caches} if granted else dict.fromkeys(_caches, 0.0)
+    total = sum(sizes.values())
+    for cache, size_gb in sizes.items():
+        cache.resize(granted * size_gb / total if total else 0.0)
+
+
+def _pack(sample: Any) -> bytes:
+    return pickle.dumps(sample, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _paged(size: int) -> int:
+    """What a stretch of this many bytes takes."""
+    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

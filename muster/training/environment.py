@@ -1,0 +1,58 @@
+"""What the scheduler tells a job at its start, in environment variables."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.problems import BadInput, Problem
+
+CHECKPOINT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The variables named MUSTER_*; `run_dir` is None where the job runs alone."""
+
+    run_dir: Path | None
+    epoch: int
+    """Which start of the job this is, from 1 on: a later start makes this one stale."""
+    cache_gb: float
+    """Memory for this process's cached samples."""
+    checkpoint_seconds: float
+    """Between checkpoints that nobody asked for; 0: after every step."""
+
+
+def read_environment() -> Environment:
+    """The variables, every wrong one told at once."""
+    problems: list[Problem] = []
+    folder = os.environ.get("MUSTER_RUN_DIR")
+    cache_gb = _number("MUSTER_CACHE_GB", 0.0, problems)
+    checkpoint_seconds = _number("MUSTER_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS, problems)
+    epoch = 0
+    if folder is not None:
+        if not Path(folder).is_dir():
+            problems.append(Problem("MUSTER_RUN_DIR", "an existing folder is needed", found=folder))
+        text = os.environ.get("MUSTER_EPOCH", "")
+        if text.isascii() and text.isdigit() and int(text) > 0:
+            epoch = int(text)
+        else:
+            problems.append(Problem("MUSTER_EPOCH", "a whole number from 1 on is needed", found=text))
+    if problems:
+        raise BadInput(*problems)
+    return Environment(None if folder is None else Path(folder), epoch, cache_gb, checkpoint_seconds)
+
+
+def _number(name: str, default: float, problems: list[Problem]) -> float:
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        problems.append(Problem(name, "a number from 0 on is needed", found=text))
+    return value

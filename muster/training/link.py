@@ -1,0 +1,177 @@
+"""A start's link to its scheduler: looks for notices, saves, reports, stops; all ranks at the same step."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from types import FrameType
+from typing import Any
+
+from muster.problems import BadInput
+from muster.training.cache import cached_reads, grant
+from muster.training.checkpoints import Checkpoints, load_checkpoint
+from muster.training.randomness import random_state
+from muster.training.ranks import Ranks
+from muster.training.run_folder import EXIT_STOPPED, RunFolder, Stale
+from muster.training.states import states_of
+
+REPORT_SECONDS = 1.0
+AGREE_SECONDS = 1.0
+"""Between the moments at which several ranks ask each other; one alone looks after every step."""
+_PROBLEMS_KEPT = 10
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is, between two steps."""
+
+    step: int
+    epoch: int
+    position: int
+    """Batches of the epoch that are done."""
+    batches: int
+    """Of the epoch."""
+    seed: int
+
+
+class Link:
+    """One process's side of the protocol; the first rank writes for all."""
+
+    def __init__(self, folder: RunFolder, checkpoint_seconds: float) -> None:
+        self._folder = folder
+        self._checkpoints = Checkpoints(folder)
+        self._checkpoint_seconds = checkpoint_seconds
+        self._stop_asked = False
+        self._problems: list[str] = []
+        self._checkpoint_step = 0
+        with self._unless_stale(), folder.publishing():
+            pass
+        self._before = None
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def load(self) -> dict[str, Any] | None:
+        """Meets the other ranks; what the newest whole checkpoint holds, None where there is none."""
+        self.ranks = Ranks()
+        path = None
+        if self.ranks.is_first:
+            with self._unless_stale():
+                path = self._checkpoints.newest_whole(self._say)
+        path = self.ranks.of_first(path)
+        saved = None if path is None else load_checkpoint(path)
+        self._checkpoint_step = self._looked_step = self._reported_step = (
+            saved["place"]["step"] if saved else 0
+        )
+        self._next_look = self._checkpoint_step + 1
+        self._looked_at = self._reported_at = self._saved_at = time.monotonic()
+        return saved
+
+    def between_steps(self, place: Place, state: Mapping[str, Any]) -> None:
+        """After each step but the last; ends the process at the step at which all ranks agree to stop."""
+        if place.step < self._next_look:
+            return
+        self._read_notice()
+        now = time.monotonic()
+        save_due = self.ranks.is_first and now - self._saved_at >= self._checkpoint_seconds
+        next_look = self._step_of_next_look(place.step, now) if self.ranks.is_first else 0
+        stop, save, self._next_look = self.ranks.largest([self._stop_asked, save_due, next_look])
+        if stop or save:
+            self._save(place, state)
+        if stop:
+            self._report("stopped", place)
+            sys.exit(EXIT_STOPPED)
+        if now - self._reported_at >= REPORT_SECONDS:
+            self._report("running", place)
+
+    def after_last_step(self, place: Place, state: Mapping[str, Any]) -> None:
+        """Saves the end, so that a start that was killed after it has no step to do again."""
+        if self._checkpoint_step < place.step:
+            self._save(place, state)
+        self._report("trained", place)
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _step_of_next_look(self, step: int, now: float) -> int:
+        """The next step for one process; for several the one about `AGREE_SECONDS` away.
+
+        At most twice as far as the last time: the first steps tell little about the later ones.
+        """
+        if self.ranks.count == 1:
+            return step + 1
+        since = step - self._looked_step
+        ahead = int(since * AGREE_SECONDS / max(now - self._looked_at, 1e-9))
+        self._looked_step, self._looked_at = step, now
+        return step + min(max(1, ahead), 2 * since)
+
+    def _read_notice(self) -> None:
+        try:
+            notice = self._folder.new_notice()
+        except BadInput as error:
+            self._say(str(error))
+            return
+        if notice is not None:
+            self._stop_asked |= notice.stop
+            if notice.cache_gb is not None:
+                grant(notice.cache_gb)
+
+    def _save(self, place: Place, state: Mapping[str, Any]) -> None:
+        random = self.ranks.gathered(random_state())
+        if self.ranks.is_first:
+            content = {
+                "place": asdict(place),
+                "processes": self.ranks.count,
+                "state": states_of(state),
+                "random": random,
+            }
+            with self._unless_stale():
+                try:
+                    self._checkpoints.save(place.step, content)
+                    self._checkpoint_step = place.step
+                except OSError as error:
+                    self._say(f"no checkpoint at step {place.step}: {error.strerror or error}")
+        # Nobody leaves while the first still writes: a launcher may end all ranks when one has ended.
+        self.ranks.gathered(None)
+        self._saved_at = time.monotonic()
+
+    def _report(self, state: str, place: Place) -> None:
+        if not self.ranks.is_first:
+            return
+        now = time.monotonic()
+        seconds = now - self._reported_at
+        hits, misses = cached_reads()
+        progress = {
+            "state": state,
+            "step": place.step,
+            "data_epoch": place.epoch,
+            "batches_per_epoch": place.batches,
+            "steps_per_second": (place.step - self._reported_step) / seconds if seconds else 0.0,
+            "checkpoint_step": self._checkpoint_step,
+            "cache_hits": hits,
+            "cache_misses": misses,
+            "problems": self._problems,
+        }
+        with self._unless_stale():
+            try:
+                self._folder.report(progress)
+            except OSError as error:
+                self._say(f"no report at step {place.step}: {error.strerror or error}")
+        self._reported_step, self._reported_at = place.step, now
+
+    def _say(self, what: str) -> None:
+        print(f"muster: {what}", file=sys.stderr, flush=True)
+        self._problems = [*self._problems, what][-_PROBLEMS_KEPT:]
+
+    def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
+        self._stop_asked = True
+
+    @contextmanager
+    def _unless_stale(self) -> Iterator[None]:
+        try:
+            yield
+        except Stale as stale:
+            sys.exit(f"muster: {stale}; this process ends without saving")

@@ -1,0 +1,180 @@
+"""The folder through which a job and its scheduler talk; both sides of the protocol of docs/training.md.
+
+Every file appears whole or not at all, so either side may be killed at any moment. A job publishes only
+while it holds the folder's lock and only if its start is still the newest one: a process left over on a
+node that was believed dead can neither report nor write checkpoints.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muster.problems import BadInput, Problem
+
+EXIT_STOPPED = 75
+"""Exit status of a job that stopped on notice and wants to be started again (EX_TEMPFAIL)."""
+
+_START, _NOTICE, _PROGRESS, _LOCK = "start.json", "notice.json", "progress.json", "lock"
+
+
+class Stale(Exception):
+    """A newer start of the same job has begun; this process must not publish anything."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What the scheduler wants of the running start."""
+
+    stop: bool
+    cache_gb: float | None
+    """None: what the start was given."""
+
+
+class RunFolder:
+    """The job's side: one start, told apart by its epoch."""
+
+    def __init__(self, path: Path, epoch: int) -> None:
+        self.path = path
+        self.epoch = epoch
+        self._notice_seen: tuple[int, int] | None = None
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """Holds the lock in which this start is known to be the newest; `Stale` if it is not."""
+        with _locked(self.path):
+            newest = _newest_epoch(self.path)
+            if newest != self.epoch:
+                raise Stale(f"start {self.epoch} of this job is over, start {newest} has begun")
+            yield
+
+    def new_notice(self) -> Notice | None:
+        """The notice, if there is one that has not been read yet and is meant for this start."""
+        path = self.path / _NOTICE
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return None
+        seen = (found.st_ino, found.st_mtime_ns)
+        if seen == self._notice_seen:
+            return None
+        self._notice_seen = seen
+        notice = _read_json(path)
+        if notice.get("epoch") != self.epoch:
+            return None
+        return Notice(stop=bool(notice.get("stop", False)), cache_gb=_gigabytes(path, notice))
+
+    def report(self, progress: dict[str, Any]) -> None:
+        """Publishes how far the job is."""
+        aside = write_part(self.path, _as_json({"epoch": self.epoch, **progress}))
+        with publish_or_remove(aside), self.publishing():
+            aside.replace(self.path / _PROGRESS)
+
+
+def begin_start(run_dir: Path, epoch: int) -> None:
+    """The scheduler's first act of a start: from now on every older start is stale.
+
+    Returns once no older start is publishing. A notice to an older start is void by its epoch.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with _locked(run_dir):
+        newest = _newest_epoch(run_dir)
+        if newest is not None and epoch <= newest:
+            what = f"starts count up, and start {newest} has begun; a larger number is needed"
+            raise BadInput(Problem(str(run_dir / _START), what, found=epoch))
+        _write(run_dir, _START, {"epoch": epoch})
+
+
+def give_notice(run_dir: Path, epoch: int, *, stop: bool = False, cache_gb: float | None = None) -> None:
+    """Tells the start `epoch` what is wanted of it; replaces the notice before."""
+    _write(run_dir, _NOTICE, {"epoch": epoch, "stop": stop, "cache_gb": cache_gb})
+
+
+def read_progress(run_dir: Path) -> dict[str, Any] | None:
+    """What the job published last; None before its first report."""
+    path = run_dir / _PROGRESS
+    return _read_json(path) if path.exists() else None
+
+
+def write_part(folder: Path, content: bytes) -> Path:
+    """A file beside its place, on the disk, to be renamed."""
+    aside = folder / f"{os.getpid()}.part"
+    with aside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return aside
+
+
+def flush_folder(folder: Path) -> None:
+    """Brings renames in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def publish_or_remove(aside: Path) -> Iterator[None]:
+    """Leaves no part behind if the body fails."""
+    try:
+        yield
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The folder's lock; the kernel frees it if its holder dies."""
+    with (folder / _LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _newest_epoch(folder: Path) -> int | None:
+    path = folder / _START
+    if not path.exists():
+        return None
+    epoch = _read_json(path).get("epoch")
+    if not isinstance(epoch, int):
+        raise BadInput(Problem(str(path), "a whole number is needed", column="epoch", found=epoch))
+    return epoch
+
+
+def _write(folder: Path, name: str, content: dict[str, Any]) -> None:
+    aside = write_part(folder, _as_json(content))
+    with publish_or_remove(aside):
+        aside.replace(folder / name)
+    flush_folder(folder)
+
+
+def _as_json(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, sort_keys=True) + "\n").encode()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise BadInput(Problem(str(path), f"cannot be read as JSON: {error}")) from None
+    if not isinstance(content, dict):
+        raise BadInput(Problem(str(path), "a JSON object is needed", found=content))
+    return content
+
+
+def _gigabytes(path: Path, notice: dict[str, Any]) -> float | None:
+    value = notice.get("cache_gb")
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
+        raise BadInput(Problem(str(path), "a number from 0 on is needed", column="cache_gb", found=value))
+    return float(value)

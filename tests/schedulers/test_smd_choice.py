@@ -1,0 +1,204 @@
+"""SMD's choice against the enumeration of everything that could be chosen, and what its field promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.schedulers.workers_and_servers.interval import Answer
+from muster.schedulers.workers_and_servers.one_to_one import Drf, Equal, FirstFit, Tetris, largest_pairs
+from muster.schedulers.workers_and_servers.optimus import Optimus
+from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.smd import PROGRESS, Smd
+from tests.schedulers.smd_cases import random_question
+
+EXACT = Smd(nodes=10_000)
+SEEDS = st.integers(0, 10_000)
+
+
+def pairs_of(question: Question, job: int) -> list[tuple[int, int]]:
+    """Every pair within the owner's limit, and nothing."""
+    one, demands = np.array([job]), question.demands
+    within = [
+        (w, p)
+        for w, p in product(range(1, 9), range(1, 9))
+        if (
+            demands.usage(np.full(len(question), w), np.full(len(question), p))[one]
+            <= demands.limit[one] + 1e-9
+        ).all()
+    ]
+    return [(0, 0), *within]
+
+
+def profit(question: Question, sizes: list[tuple[int, int]]) -> float:
+    """Utility, and the part for progress, of everybody at once."""
+    total = 0.0
+    for job, (w, p) in enumerate(sizes):
+        if w:
+            seconds = float(question.remaining[job] * question.steps[job].iteration_seconds(w, p))
+            rated = question.priority[job] / (
+                1 + np.exp(question.urgency[job] * (seconds - question.target[job]))
+            )
+            total += rated + PROGRESS / (1 + seconds / 3600)
+    return total
+
+
+def charged(question: Question, sizes: list[tuple[int, int]]) -> np.ndarray:
+    """What these sizes are charged in all."""
+    demands, total = question.demands, np.zeros(4)
+    for job, (w, p) in enumerate(sizes):
+        if w:
+            held = w * demands.worker[job] + p * demands.server[job]
+            total += (demands.limit[job] if question.reserved else held)[:4]
+    return total
+
+
+def best(question: Question) -> float:
+    """The most profit of all joint choices that fit."""
+    choices = [pairs_of(question, job) for job in range(len(question))]
+    return max(
+        profit(question, list(sizes))
+        for sizes in product(*choices)
+        if (charged(question, list(sizes)) <= question.capacity + 1e-9).all()
+    )
+
+
+def sizes_of(answer: Answer) -> list[tuple[int, int]]:
+    return list(zip(answer.workers.tolist(), answer.servers.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+@given(seed=SEEDS, jobs=st.integers(1, 3))
+@settings(max_examples=25, deadline=None)
+def test_the_decomposition_is_the_joint_optimum(seed: int, jobs: int, reserved: bool) -> None:
+    question = random_question(seed, jobs, most=2, reserved=reserved)
+    answer = EXACT.answer(question, None)
+    found = profit(question, sizes_of(answer))
+    assert found == pytest.approx(best(question), rel=2e-4)
+    assert found <= answer.bound * (1 + 1e-9) + 1e-12
+    assert (charged(question, sizes_of(answer)) <= question.capacity + 1e-6).all()
+
+
+@given(seed=SEEDS, jobs=st.integers(2, 30))
+@settings(max_examples=25, deadline=None)
+def test_usage_is_worth_at_least_as_much_as_reservation(seed: int, jobs: int) -> None:
+    question = random_question(seed, jobs)
+    reserved = replace(question, reserved=True)
+    usage_bound = EXACT.answer(question, None).bound
+    assert profit(reserved, sizes_of(EXACT.answer(reserved, None))) <= usage_bound * (1 + 1e-9)
+
+
+@given(seed=SEEDS, jobs=st.integers(1, 12))
+@settings(max_examples=25, deadline=None)
+def test_more_capacity_never_lowers_the_optimum(seed: int, jobs: int) -> None:
+    question = random_question(seed, jobs)
+    larger = replace(question, capacity=question.capacity * 1.3)
+    before = profit(question, sizes_of(EXACT.answer(question, None)))
+    assert before <= EXACT.answer(larger, None).bound * (1 + 1e-9)
+    assert profit(larger, sizes_of(EXACT.answer(larger, None))) >= before * (1 - 2e-4)
+
+
+@given(seed=SEEDS, jobs=st.integers(1, 40))
+@settings(max_examples=25, deadline=None)
+def test_the_fast_choice_stands_between_every_baseline_and_the_bound(seed: int, jobs: int) -> None:
+    question = random_question(seed, jobs)
+    answer = Smd().answer(question, None)
+    own = profit(question, sizes_of(answer))
+    assert own <= answer.bound * (1 + 1e-9)
+    for baseline in (Optimus(), Equal(), FirstFit(), Drf(), Tetris()):
+        theirs = baseline.answer(question, None)
+        assert (charged(question, sizes_of(theirs)) <= question.capacity * (1 + 1e-6)).all(), baseline.name
+        for job, size in enumerate(sizes_of(theirs)):
+            assert size in pairs_of(question, job), baseline.name
+        assert profit(question, sizes_of(theirs)) <= answer.bound * (1 + 1e-9), baseline.name
+
+
+def plain_optimus(question: Question) -> list[tuple[int, int]]:
+    """The same rule, looking at everybody again in every step."""
+    demands, left = question.demands, question.capacity * (1 + 1e-9)
+    sizes = []
+    for job in range(len(question)):
+        need = (demands.worker + demands.server)[job, :4]
+        fits = bool((need <= left).all())
+        left = left - need if fits else left
+        sizes.append([1, 1] if fits else [0, 0])
+    while True:
+        gains = []
+        for job, (w, p) in enumerate(sizes):
+            for role, need in enumerate((demands.worker[job], demands.server[job])):
+                held = w * demands.worker[job] + p * demands.server[job]
+                if not w or (held + need > demands.limit[job] * (1 + 1e-9)).any() or (need[:4] > left).any():
+                    continue
+                step = question.steps[job]
+                cut = float(step.iteration_seconds(w, p) - step.iteration_seconds(w + (1 - role), p + role))
+                share = float((need[:4] / question.capacity).max())
+                gains.append((cut * question.remaining[job] / share, -job, -role))
+        if not gains or max(gains)[0] <= 1e-9:
+            return [(w, p) for w, p in sizes]
+        _, job, role = max(gains)
+        sizes[-job][-role] += 1
+        left = left - (demands.server if role else demands.worker)[-job, :4]
+
+
+@given(seed=SEEDS, jobs=st.integers(1, 8))
+@settings(max_examples=25, deadline=None)
+def test_optimus_is_its_rule_step_by_step(seed: int, jobs: int) -> None:
+    question = random_question(seed, jobs, most=4)
+    assert sizes_of(Optimus(layers=True).answer(question, None)) == plain_optimus(question)
+
+
+@given(seed=SEEDS, jobs=st.integers(1, 8))
+@settings(max_examples=25, deadline=None)
+def test_drf_is_max_min_fair(seed: int, jobs: int) -> None:
+    """Nobody could have one pair more without a job that has no more than it having one less, or over the limit."""
+    question = random_question(seed, jobs, most=4)
+    workers = Drf().answer(question, None).workers
+    most, _ = largest_pairs(question)
+    each = question.usage(np.arange(jobs), np.ones(jobs, int), np.ones(jobs, int))
+    share = question.shares(each)
+    left = question.capacity - (each * workers[:, None]).sum(axis=0)
+    for job in range(jobs):
+        if workers[job] == most[job]:
+            continue
+        room = left.copy()
+        # Take back what others were given after this job would have had its turn.
+        for other in range(jobs):
+            while (
+                other != job
+                and workers[other]
+                and share[other] * (workers[other] - 1) > share[job] * workers[job]
+            ):
+                workers = workers.copy()
+                workers[other] -= 1
+                room += each[other]
+        assert (each[job] > room + 1e-9).any()
+        workers = Drf().answer(question, None).workers
+
+
+def test_as_many_servers_as_workers_is_the_largest_square_in_the_limit() -> None:
+    question = random_question(3, 50, most=6)
+    workers, servers = largest_pairs(question)
+    pair, limit = question.demands.worker + question.demands.server, question.demands.limit
+    assert (workers == servers).all()
+    assert (workers[:, None] * pair <= limit + 1e-9).all()
+    assert ((workers[:, None] + 1) * pair > limit + 1e-9).any(axis=1).all()
+
+
+def test_a_running_job_keeps_its_size_unless_another_is_worth_the_restart() -> None:
+    question = random_question(5, 1, most=3, share=2.0)
+    best_size = sizes_of(Smd().answer(question, None))[0]
+    slightly_worse = replace(
+        question, workers=np.array([best_size[0]]), servers=np.array([max(best_size[1] - 1, 1)])
+    )
+    gain = float(
+        question.iteration_seconds(slightly_worse.workers, slightly_worse.servers)[0]
+        / question.iteration_seconds(np.array([best_size[0]]), np.array([best_size[1]]))[0]
+    )
+    stays = Smd(hysteresis=gain).answer(slightly_worse, None)
+    assert sizes_of(stays) == [(best_size[0], max(best_size[1] - 1, 1))]
+    assert sizes_of(Smd(hysteresis=0.0, restart_seconds=0.0).answer(slightly_worse, None)) == [best_size]

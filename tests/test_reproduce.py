@@ -1,0 +1,257 @@
+"""`muster reproduce`: the frame says what came out and no better; Synergy's own pieces against brute force and hand."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import muster.reproduce
+from muster.cli.app import run
+from muster.problems import BadInput
+from muster.reproduce import paper_named, paper_names
+from muster.reproduce.experiment import Effort, Experiment, Findings, Paper, Row, Verdict, at_least, within
+from muster.reproduce.sweeps import pieces_of, ratios, sweep_of, table_of
+from muster.reproduce.synergy.low_load import CpuUse, _usable
+from muster.reproduce.synergy.one_round import OneRound, pooled_bound
+from muster.reproduce.synergy.same_input import SAME_INPUT
+from muster.speed.input_pipeline import model_table, relative_speed
+from muster.sweep.page import Table
+from muster.workload.models import shipped_models
+
+from .cli.conftest import Outcome
+
+Reproduce = Callable[..., Outcome]
+
+
+@dataclass(frozen=True)
+class Square:
+    """The smallest piece there is."""
+
+    number: int
+
+    def inputs(self) -> Mapping[str, Any]:
+        return {"number": self.number}
+
+    def run(self) -> Mapping[str, Any]:
+        return {"square": self.number**2}
+
+
+def squares(effort: Effort) -> Sequence[Square]:
+    return [Square(number) for number in ((2, 3) if effort.quick else (2, 3, 4))]
+
+
+def read_squares(effort: Effort, results: Sequence[Mapping[str, Any]]) -> Findings:
+    rows = [Row("a | b", "4", "", str(result["square"]), at_least(result["square"], 5)) for result in results]
+    return Findings(rows, tables=[Table("Numbers", ("n", "square"), [("2", "4")], "A note.")])
+
+
+SMALL = Paper(
+    "small",
+    "A small paper",
+    "nobody, nowhere",
+    [Experiment("squares", "Squares", "They grow.", squares, read_squares)],
+    ["One note."],
+)
+
+
+@pytest.fixture
+def reproduce(capsys: pytest.CaptureFixture[str]) -> Reproduce:
+    """Runs `muster reproduce` in this process."""
+
+    def call(*arguments: str | Path) -> Outcome:
+        status = run(["reproduce", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return Outcome(status, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A paper that is done in no time, under the name of a real one."""
+    monkeypatch.setattr(muster.reproduce, "paper_named", lambda name: SMALL)
+    return tmp_path / "out"
+
+
+def test_all_forms_of_the_table_say_the_same(reproduce: Reproduce, small: Path) -> None:
+    done = reproduce("small", "--quick", "--out", small, "--json", "--workers", "1")
+    assert (done.status, done.err) == (0, "")
+    content = json.loads(done.out)
+    assert content == json.loads((small / "reproduction.json").read_text())
+    rows = content["experiments"][0]["rows"]
+    assert [(row["muster"], row["verdict"]) for row in rows] == [("4", "not reached"), ("9", "reached")]
+    with (small / "reproduction.csv").open() as file:
+        assert [(row["muster"], row["verdict"]) for row in csv.DictReader(file)] == [
+            (row["muster"], row["verdict"]) for row in rows
+        ]
+    markdown = (small / "reproduction.md").read_text()
+    assert "| a \\| b | 4 |  | 9 | reached |  |" in markdown
+    page = (small / "report.html").read_text()
+    assert page.count("not reached") >= 2
+    assert "They grow." in page
+
+
+def test_a_second_time_only_what_is_new_is_run(reproduce: Reproduce, small: Path) -> None:
+    assert reproduce("small", "--quick", "--out", small, "--workers", "1").status == 0
+    before = {path: path.stat().st_mtime_ns for path in (small / "cells").glob("*.json")}
+    full = reproduce("small", "--out", small, "--workers", "1")
+    assert full.status == 0
+    assert "16" in full.out
+    after = {path: path.stat().st_mtime_ns for path in (small / "cells").glob("*.json")}
+    assert (len(before), len(after)) == (2, 3)
+    assert before.items() <= after.items()
+
+
+def test_an_unknown_paper_is_told_in_words(reproduce: Reproduce, tmp_path: Path) -> None:
+    refused = reproduce("tiresias", "--out", tmp_path / "out")
+    assert refused.status == 2
+    assert "found 'tiresias'; there are experiments of: " in refused.err
+    with pytest.raises(BadInput):
+        paper_named("write")
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_every_paper_has_experiments_with_names_of_their_own(name: str) -> None:
+    paper = paper_named(name)
+    names = [experiment.name for experiment in paper.experiments]
+    assert paper.name == name
+    assert len(set(names)) == len(names) > 0
+    for experiment in paper.experiments:
+        assert experiment.claim.endswith(".")
+
+
+def test_what_cannot_be_run_here_is_said() -> None:
+    effort = Effort(quick=True, reference=None)
+    assert SAME_INPUT.pieces(effort) == []
+    (row,) = SAME_INPUT.read(effort, []).rows
+    assert row.verdict is Verdict.NOT_RUN
+    assert "MUSTER_REFERENCE" in row.remark
+
+
+@pytest.mark.reference
+def test_a_row_outside_its_tolerance_is_seen(reference: Path) -> None:
+    """The published figures themselves are within; 3 % more in one row are not."""
+    effort = Effort(quick=True, reference=reference)
+    with (reference / "parity" / "synergy" / "expected.csv").open() as file:
+        by_key = {
+            (row["trace"], row["policy"], row["mechanism"]): row
+            for row in csv.DictReader(file)
+            if row["gpu_choice"] == "first-fit"
+        }
+    results = []
+    for piece in SAME_INPUT.pieces(effort):
+        inputs = piece.inputs()
+        order, _, allocation = inputs["scheduler"].partition("+")
+        policy = {"drf-static": "DRF", "srtf-speed": "SRTF"}.get(order, order.upper())
+        mechanism = allocation.partition("+")[0].removesuffix("-published")
+        row = by_key[Path(inputs["workload"]["file"]).name, policy, mechanism]
+        results.append(
+            {
+                "jct_seconds": {
+                    "mean": 3600 * float(row["mean_jct_hours"]),
+                    "p99": 3600 * float(row["p99_jct_hours"]),
+                }
+            }
+        )
+    assert {row.verdict for row in SAME_INPUT.read(effort, results).rows} == {Verdict.REACHED}
+    results[1]["jct_seconds"]["p99"] *= 1.03
+    verdicts = [row.verdict for row in SAME_INPUT.read(effort, results).rows]
+    assert verdicts.count(Verdict.NOT_REACHED) == 1
+
+
+@pytest.mark.reference
+def test_the_static_trace_is_as_published(reference: Path) -> None:
+    """Mean JCT of FIFO with proportional shares and with tune: 5.631 h and 5.083 h."""
+    pieces = SAME_INPUT.pieces(Effort(quick=True, reference=reference))
+    for piece, hours in ((pieces[0], 5.631097), (pieces[2], 5.082764)):
+        assert float(piece.run()["jct_seconds"]["mean"]) / 3600 == pytest.approx(hours, rel=0.005)
+
+
+def test_the_bound_by_hand() -> None:
+    """One server: an alexnet at its knee takes 12 CPUs and 125 GB and runs at 2.94; seven gnmt need little."""
+    models = shipped_models()
+    assert pooled_bound({models["gnmt"]: 8}, 24, 500) == pytest.approx(8.0)
+    assert pooled_bound({models["gnmt"]: 7, models["alexnet"]: 1}, 24, 500) == pytest.approx(
+        7 + 2.94, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    "names", [("alexnet", "m5", "resnet18"), ("mobilenetv2", "m5", "gnmt"), ("m5", "m5", "alexnet")]
+)
+def test_the_bound_is_above_every_choice(names: tuple[str, ...]) -> None:
+    """Every combination of measured points of three jobs that fits and keeps everybody fair."""
+    models = shipped_models()
+    cpus, memory = 9.0, 187.5
+    table = model_table([models[name] for name in names])
+    ways = []
+    for number, name in enumerate(names):
+        model = models[name]
+        fair = relative_speed(table, number, 3.0, 62.5, np.inf)
+        ways.append(
+            [
+                (c, m, speed)
+                for c in model.cpus_per_gpu
+                for m in model.memory_gb_per_gpu
+                if (speed := relative_speed(table, number, c, m, np.inf)) >= fair
+            ]
+        )
+    best = max(
+        sum(speed for _, _, speed in chosen)
+        for chosen in itertools.product(*ways)
+        if sum(c for c, _, _ in chosen) <= cpus and sum(m for _, m, _ in chosen) <= memory
+    )
+    counts = {models[name]: names.count(name) for name in names}
+    bound = pooled_bound(counts, cpus, memory)
+    assert best <= bound + 1e-9
+    assert bound <= 1.35 * best
+
+
+def test_one_round_is_ordered() -> None:
+    """Bound >= opt >= tune-plus >= tune >= proportional, nobody left out."""
+    found = {
+        name: OneRound(2, (33, 33, 33), name).run() for name in ("proportional", "tune", "tune-plus", "opt")
+    }
+    assert {result["jobs"] for result in found.values()} == {16}
+    speeds = [result["speed"] for result in found.values()]
+    assert speeds[0] == pytest.approx(16.0)
+    assert speeds == sorted(speeds)
+    assert speeds[-1] <= found["opt"]["bound"] + 1e-9
+
+
+def test_cpus_in_use_by_hand() -> None:
+    assert _usable("gnmt", 1.0, 3.0, 62.5) == 1.0
+    assert _usable("alexnet", 1.0, 3.0, 62.5) == 3.0
+    assert _usable("resnet50", 2.0, 24.0, 125.0) == 8.0
+    language = CpuUse(40, (0, 100, 0), "proportional").run()
+    assert language["used"] == pytest.approx(language["held"] / 3)
+
+
+def test_ratios_are_taken_seed_by_seed() -> None:
+    sweep = sweep_of(
+        schedulers=["fifo+proportional", "fifo+tune"],
+        clusters=["1x8gpu"],
+        seeds=2,
+        synergy=[{"jobs": 12, "loads": [1.0]}],
+    )
+    cells = table_of(sweep, [piece.run() for piece in pieces_of(sweep)])
+    times = cells["jct_mean_seconds"].to_list()
+    (ratio,) = ratios(cells, "jct_mean_seconds", {"fifo+tune": "fifo+proportional"})
+    assert ratio.value.mean == pytest.approx((times[0] / times[1] + times[2] / times[3]) / 2)
+    assert isinstance(cells, pl.DataFrame)
+
+
+def test_verdicts() -> None:
+    assert at_least(3.4, 3.4) is Verdict.REACHED
+    assert at_least(3.3, 3.4) is Verdict.NOT_REACHED
+    assert within(99.0, 100.0, 0.01) is Verdict.REACHED
+    assert within(98.9, 100.0, 0.01) is Verdict.NOT_REACHED

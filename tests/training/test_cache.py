@@ -1,0 +1,202 @@
+"""The cache that never evicts, against what it must read and hold."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.problems import BadInput
+from muster.training import CachedDataset
+from muster.training.cache import grant
+from tests.training.stores import CountedStore
+
+PAGES_GB = 8192 / 1e9
+"""What a sample of CountedStore takes."""
+
+
+def read_epoch(data: CachedDataset, store: CountedStore, seed: int = 0) -> Counter[int]:
+    """What an epoch in some order reads from the store."""
+    store.read.clear()
+    for index in np.random.default_rng(seed).permutation(len(data)):
+        assert data[int(index)][:4] == int(index).to_bytes(4, "little")
+    return Counter(store.read)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.9, 1.0])
+def test_an_epoch_reads_exactly_what_is_not_cached(share: float) -> None:
+    store = CountedStore(400)
+    data = CachedDataset(store, seed=3)
+    data.resize(share * 400 * PAGES_GB)
+    assert data.share == share
+    read_epoch(data, store)
+    missed = read_epoch(data, store, seed=1)
+    assert sum(missed.values()) == len(missed) == round((1 - share) * 400)
+    assert read_epoch(data, store, seed=2) == missed, "the same samples every epoch"
+    assert data.held_gb == pytest.approx(share * 400 * PAGES_GB)
+    hits, misses = data.reads
+    assert (hits, misses) == (2 * 400 * share, 400 + 2 * 400 * (1 - share))
+
+
+def test_shrinking_drops_a_fixed_suffix_and_growing_adds() -> None:
+    store = CountedStore(400)
+    data = CachedDataset(store, seed=3)
+    kept = {}
+    for share in (0.8, 0.3, 0.5):
+        data.resize(share * 400 * PAGES_GB)
+        read_epoch(data, store)
+        missed = read_epoch(data, store)
+        kept[share] = set(range(400)) - set(missed)
+        assert len(kept[share]) == 400 * share
+        assert data.held_gb == pytest.approx(share * 400 * PAGES_GB), "what was dropped is freed"
+    assert kept[0.3] < kept[0.5] < kept[0.8]
+    fresh = CountedStore(400)
+    direct = CachedDataset(fresh, seed=3)
+    direct.resize(0.5 * 400 * PAGES_GB)
+    read_epoch(direct, fresh)
+    assert set(range(400)) - set(read_epoch(direct, fresh)) == kept[0.5], "whatever the way to this size"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 30_000), min_size=1, max_size=60),
+    budgets=st.lists(st.floats(0, 2e-3), min_size=1, max_size=4),
+    seed=st.integers(0, 9),
+)
+def test_never_more_than_granted_and_always_the_right_sample(
+    sizes: list[int], budgets: list[float], seed: int
+) -> None:
+    """Samples of any size, so the measured mean may be wrong."""
+    samples = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
+    data = CachedDataset(samples, seed=seed)
+    for budget in budgets:
+        data.resize(budget)
+        for _ in range(2):
+            assert [data[number] for number in range(len(samples))] == samples
+            assert data.held_gb <= budget
+        hits, misses = data.reads
+        share = data.share
+        assert [data[number] for number in range(len(samples))] == samples
+        if data.share == share:
+            expected = round(share * len(samples))
+            now_hits, now_misses = data.reads
+            assert now_hits + now_misses == hits + misses + len(samples)
+            assert now_hits - hits <= expected
+
+
+def read_some(data: CachedDataset, numbers: range) -> None:
+    for number in numbers:
+        assert data[number][:4] == number.to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_share_one_cache(method: str) -> None:
+    data = CachedDataset(CountedStore(200), seed=1)
+    data.resize(0.5 * 200 * PAGES_GB)
+    context = multiprocessing.get_context(method)
+    for _ in range(2):
+        workers = [
+            context.Process(target=read_some, args=(data, range(first, 200, 2))) for first in range(2)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(60)
+            assert worker.exitcode == 0
+    assert data.reads == (100, 300)
+    own = CountedStore(200)
+    data.dataset = own
+    assert sum(read_epoch(data, own).values()) == 100
+
+
+def read_for_ever(data: CachedDataset) -> None:
+    while True:
+        read_some(data, range(200))
+
+
+def test_resized_while_workers_read_and_killed_workers_leave_it_whole() -> None:
+    data = CachedDataset(CountedStore(200), seed=1)
+    context = multiprocessing.get_context("fork")
+    rng = np.random.default_rng(4)
+    for _ in range(5):
+        workers = [context.Process(target=read_for_ever, args=(data,)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for share in rng.uniform(0, 1, 200):
+            data.resize(float(share) * 200 * PAGES_GB)
+        for worker in workers:
+            assert worker.is_alive(), "a wrong sample ends a worker"
+            worker.kill()
+            worker.join(60)
+        read_some(data, range(200))
+    store = CountedStore(200)
+    data.dataset = store
+    data.resize(200 * PAGES_GB)
+    read_epoch(data, store)
+    assert not read_epoch(data, store)
+
+
+def test_the_grant_is_divided_by_size() -> None:
+    train, check = CachedDataset(CountedStore(300)), CachedDataset(CountedStore(100))
+    try:
+        grant(200 * PAGES_GB)
+        assert (train.share, check.share) == (0.5, 0.5)
+        third = CachedDataset(CountedStore(400))
+        assert (train.share, check.share, third.share) == (0.25, 0.25, 0.25)
+    finally:
+        grant(0.0)
+    assert (train.share, train.held_gb) == (0.0, 0.0)
+
+
+def test_the_first_grant_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.training.cache._granted_gb", None)
+    monkeypatch.setenv("MUSTER_CACHE_GB", str(10 * PAGES_GB))
+    assert CachedDataset(CountedStore(40)).share == 0.25
+
+
+def test_nothing_is_left_behind_in_shared_memory() -> None:
+    before = set(Path("/dev/shm").iterdir())
+    open_files = len(os.listdir("/proc/self/fd"))
+    data = CachedDataset(CountedStore(50))
+    data.resize(1.0)
+    read_epoch(data, data.dataset)
+    assert set(Path("/dev/shm").iterdir()) == before
+    del data
+    assert len(os.listdir("/proc/self/fd")) == open_files
+
+
+def test_a_transform_is_applied_to_cached_samples_alike() -> None:
+    data = CachedDataset(CountedStore(20), transform=lambda sample: (sample[0], random.random()))
+    data.resize(1.0)
+    drawn = {data[3][1] for _ in range(5)}
+    assert len(drawn) == 5
+    assert data.reads[0] == 4
+
+
+class RandomCrops(CountedStore):
+    def __getitem__(self, index: int) -> bytes:
+        return super().__getitem__(index)[random.randrange(10) :]
+
+
+def test_a_data_set_that_draws_random_numbers_is_refused() -> None:
+    with pytest.raises(BadInput, match="draws random numbers when read"):
+        CachedDataset(RandomCrops(20))[0]
+
+
+def test_indices_as_in_any_sequence() -> None:
+    data = CachedDataset(CountedStore(20))
+    data.resize(1.0)
+    assert data[-1] == data[19] == CountedStore(20)[19]
+    for wrong in (20, -21):
+        with pytest.raises(IndexError):
+            data[wrong]
+    assert pickle.loads(pickle.dumps(data))[19] == data[19]
+    assert (len(CachedDataset([])), CachedDataset([]).share) == (0, 0.0)

@@ -1,0 +1,224 @@
+"""With PyTorch: the same losses whatever interrupts, loads or caches; two ranks; measured epochs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muster import training
+from muster.problems import BadInput
+from muster.training.cache import grant
+from muster.training.run_folder import EXIT_STOPPED, begin_start, give_notice, read_progress
+from tests.training.starting import HERE, alone, begin, let_step, next_step, outcome, start
+from tests.training.stores import BURST_SECONDS, Images, ThrottledStore
+
+pytestmark = pytest.mark.needs_torch
+torch = pytest.importorskip("torch")
+
+JOB = "torch_job.py"
+STEPS = 20
+SOURCES = {"PYTHONPATH": str(HERE.parent.parent)}
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_its_own_signals() -> Iterator[None]:
+    threads, handler = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGTERM, handler)
+    torch.use_deterministic_algorithms(False)
+    grant(0.0)
+
+
+@pytest.fixture
+def as_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], None]:
+    """Makes this process the start of a job."""
+
+    def become(epoch: int) -> None:
+        begin_start(tmp_path, epoch)
+        monkeypatch.setenv("MUSTER_RUN_DIR", str(tmp_path))
+        monkeypatch.setenv("MUSTER_EPOCH", str(epoch))
+
+    return become
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> str:
+    from tests.training.torch_job import train
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    result = train()
+    torch.set_num_threads(threads)
+    return result
+
+
+class StopAt(list[int]):
+    """Gives notice when the job tells a certain step."""
+
+    def __init__(self, run_dir: Path, epoch: int, step: int) -> None:
+        super().__init__()
+        self.run_dir, self.epoch, self.step = run_dir, epoch, step
+
+    def append(self, step: int) -> None:
+        super().append(step)
+        if step == self.step:
+            give_notice(self.run_dir, self.epoch, stop=True)
+
+
+def test_workers_and_cache_change_nothing(uninterrupted: str) -> None:
+    from tests.training.torch_job import train
+
+    for workers, cache_gb, loading in ((2, 0.0, {}), (1, 0.1e-3, {"prefetch_factor": 4}), (0, 1.0, {})):
+        grant(cache_gb)
+        assert train(workers, **loading) == uninterrupted
+
+
+def test_interrupted_with_other_workers_and_caches_each_time(
+    tmp_path: Path, uninterrupted: str, as_start: Callable[[int], None]
+) -> None:
+    """Stops in the first epoch, at its end, and in the second one."""
+    from tests.training.torch_job import train
+
+    seen: list[int] = []
+    for epoch, (step, workers, cache_gb) in enumerate(
+        ((2, 0, 0.0), (9, 2, 1.0), (10, 1, 0.1e-3), (16, 0, 0.2e-3)), start=1
+    ):
+        as_start(epoch)
+        grant(cache_gb)
+        log = StopAt(tmp_path, epoch, step)
+        with pytest.raises(SystemExit) as stopped:
+            train(workers, log=log)
+        assert stopped.value.code == EXIT_STOPPED
+        seen += log
+    as_start(5)
+    assert train(1, log=seen, persistent_workers=True) == uninterrupted
+    assert seen == list(range(STEPS)), "no step twice, none left out"
+
+
+def test_killed_at_random_moments(
+    tmp_path: Path, uninterrupted: str, as_start: Callable[[int], None]
+) -> None:
+    from tests.training.torch_job import train
+
+    rng = np.random.default_rng(8)
+    epoch, done = 0, 0
+    for epoch in (1, 2):
+        job = start(JOB, "--gated", "--workers", epoch % 3, env=begin(tmp_path, epoch, **SOURCES))
+        for _ in range(int(rng.integers(3, 6))):
+            done = next_step(job)
+            let_step(job)
+        until = time.perf_counter() + rng.uniform(0, 0.02)
+        while time.perf_counter() < until:
+            pass
+        os.killpg(job.pid, signal.SIGKILL)
+        outcome(job, status=-signal.SIGKILL)
+    assert done >= 5
+    as_start(epoch + 1)
+    assert train(1) == uninterrupted
+
+
+def test_sigterm_to_all_processes_of_a_job_lets_it_save(
+    tmp_path: Path, uninterrupted: str, as_start: Callable[[int], None]
+) -> None:
+    from tests.training.torch_job import train
+
+    job = start(JOB, "--gated", "--workers", 2, env=begin(tmp_path, 1, **SOURCES))
+    for _ in range(3):
+        next_step(job)
+        let_step(job)
+    assert next_step(job) == 3
+    os.killpg(job.pid, signal.SIGTERM)
+    let_step(job)
+    outcome(job, status=EXIT_STOPPED)
+    progress = read_progress(tmp_path)
+    assert progress is not None
+    assert progress["checkpoint_step"] == progress["step"] == 4
+    as_start(2)
+    assert train() == uninterrupted
+
+
+def two_ranks(env: dict[str, str], *arguments: object) -> list[Any]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", **SOURCES}
+    return [start(JOB, *arguments, env={**env, **where, "RANK": str(rank)}) for rank in range(2)]
+
+
+def test_two_ranks_stop_at_the_same_step_and_resume(tmp_path: Path) -> None:
+    whole = [outcome(rank) for rank in two_ranks(alone())]
+    ranks = two_ranks(begin(tmp_path, 1, MUSTER_CHECKPOINT_SECONDS="1000"), "--gated")
+    for rank in ranks * 2:
+        next_step(rank)
+        let_step(rank)
+    assert [next_step(rank) for rank in ranks] == [2, 2]
+    # Only the second rank is told, and the first is a step behind: they have to find each other.
+    ranks[1].send_signal(signal.SIGTERM)
+    let_step(ranks[1])
+    for rank in ranks:
+        rank.stdin.write("\n" * 2 * STEPS)
+        rank.stdin.flush()
+    told = [rank.communicate(timeout=60)[0].splitlines() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [EXIT_STOPPED, EXIT_STOPPED]
+    assert told[0] == told[1], "the same steps on both"
+    progress = read_progress(tmp_path)
+    assert progress is not None
+    assert progress["step"] == progress["checkpoint_step"] == 3 + len(told[0])
+    assert progress["step"] < 10, "an epoch of each rank has 5 steps"
+    assert [outcome(rank) for rank in two_ranks(begin(tmp_path, 2))] == whole
+
+
+def test_measured_epochs_against_the_model() -> None:
+    """epoch = max(compute, p D / memory + (1 - p) D / storage), Synergy "Optimistic profiling"; within 10 %.
+
+    One store, one loader; the last two points are a shrunk and a grown cache. Computing waits, as for a GPU.
+    """
+    samples, sample_bytes, storage, compute = 320, 60_000, 12e6, 1.0
+    store = ThrottledStore(samples, sample_bytes)
+    data = training.CachedDataset(store)
+    size_gb = data.size_gb
+    loader = torch.utils.data.DataLoader(
+        data, batch_size=4, num_workers=2, collate_fn=len, persistent_workers=True
+    )
+
+    def epoch_seconds() -> float:
+        began = time.perf_counter()
+        computed = began
+        for _ in loader:
+            computed = max(computed, time.perf_counter() - BURST_SECONDS) + compute / len(loader)
+            time.sleep(max(0.0, computed - time.perf_counter()))
+        return time.perf_counter() - began
+
+    epoch_seconds()
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0, 0.25, 0.5):
+        data.resize(share * size_gb * (1 + 1e-9))
+        assert data.share == share
+        store.set_speed(float("inf"))
+        for index in range(samples):
+            data[index]
+        began, (hits, _) = time.perf_counter(), data.reads
+        for index in range(samples):
+            data[index]
+        from_memory = (time.perf_counter() - began) * (data.reads[0] - hits) / samples
+        store.set_speed(storage)
+        predicted = max(compute, from_memory + (1 - share) * samples * sample_bytes / storage)
+        measured = np.inf
+        # Whatever else this machine does can only slow an epoch down.
+        for _ in range(5):
+            misses = data.reads[1]
+            measured = min(measured, epoch_seconds())
+            assert data.reads[1] - misses == (1 - share) * samples
+            if measured <= 1.1 * predicted:
+                break
+        print(f"cached {share:.2f}: predicted {predicted:.3f} s an epoch, measured {measured:.3f} s")
+        assert measured == pytest.approx(predicted, rel=0.1), share
