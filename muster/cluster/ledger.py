@@ -122,6 +122,12 @@ class Ledger:
         totals: NDArray[np.float64] = self.books.totals[:4] / MICRO
         return totals
 
+    def releasing_gpus(self) -> int:
+        """Millionths of GPUs whose jobs are gone and that nobody can have yet."""
+        if not self.books.totals[b.DELAYED]:
+            return 0
+        return int(self.books.nodes["releasing"][:, GPU].sum())
+
     def free_ids(self, node: int) -> tuple[int, ...]:
         """GPUs of a node that nobody holds any part of."""
         return gpu_ids(int(self.books.nodes[node]["free_mask"]))

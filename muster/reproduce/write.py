@@ -18,7 +18,7 @@ from muster.files import write_aside
 from muster.reproduce.experiment import Experiment, Findings, Paper, Row, Verdict
 from muster.sweep.page import Section, Table, write_page
 
-HEADER = ("Experiment", "Reported", "Published program", "Muster", "Verdict", "Remark")
+HEADER = ("Case", "Reported", "Published program", "Muster", "Verdict", "Remark")
 STYLES = {Verdict.REACHED: "green", Verdict.NOT_REACHED: "red"}
 
 Found = Sequence[tuple[Experiment, Findings]]
@@ -46,7 +46,7 @@ def write_findings(folder: Path, paper: Paper, found: Found, command: str) -> No
     _write(folder / "reproduction.csv", _csv(found))
     _write(folder / "reproduction.md", _markdown(paper, found, command))
     sections = [
-        Section("All claims", paper.notes, [Table("", HEADER, [_cells(row) for _, row in _rows(found)])]),
+        Section("All claims", paper.notes, [Table("", ("Experiment", *HEADER), _all_rows(found))]),
         *(
             Section(
                 experiment.title,
@@ -63,11 +63,12 @@ def write_findings(folder: Path, paper: Paper, found: Found, command: str) -> No
 
 
 def terminal_table(found: Found) -> TerminalTable:
-    """All rows, a rule between experiments."""
+    """All rows, under the titles of their experiments."""
     table = TerminalTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in HEADER[:-1]:
         table.add_column(name, overflow="fold")
-    for _, findings in found:
+    for experiment, findings in found:
+        table.add_row(Text(experiment.title, style="bold"))
         for row in findings.rows:
             verdict = Text(row.verdict.value, style=STYLES.get(row.verdict, ""))
             table.add_row(row.what, row.reported, row.published, row.muster, verdict)
@@ -77,6 +78,15 @@ def terminal_table(found: Found) -> TerminalTable:
 
 def _rows(found: Found) -> list[tuple[Experiment, Row]]:
     return [(experiment, row) for experiment, findings in found for row in findings.rows]
+
+
+def _all_rows(found: Found) -> list[list[str]]:
+    """Every row, the experiment's title before its first."""
+    return [
+        ["" if at else experiment.title, *_cells(row)]
+        for experiment, findings in found
+        for at, row in enumerate(findings.rows)
+    ]
 
 
 def _cells(row: Row) -> list[str]:

@@ -12,12 +12,12 @@ from muster.cluster import Cluster
 from muster.cluster.books import GPU
 from muster.cluster.ledger import Draft
 from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
-from muster.schedulers.parts import Allocation, Allotment, Order, Part, Placement, Selection, settings_of
+from muster.schedulers.parts import DURATIONS, Allocation, Allotment, Order, Part, Placement, Selection, settings_of
 from muster.schedulers.placement.kernels import count_walk, serve
-from muster.schedulers.reasons import PLACED
+from muster.schedulers.reasons import NO_PLACE, PLACED
 
 _INSTANT = 1e-6
-"""Seconds by which a promise of stability is cut short, so that rounding cannot make it a lie."""
+"""Seconds by which a promise of stability is cut short and a timer is late, so that rounding cannot undo them."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,13 @@ class Composed:
         """What its order remembers, and nobody promoted."""
         return {"order": self.order.initial(cluster), "promoted": ()}
 
+    def shortest_turn(self, round_seconds: float | None, *, durations_known: bool) -> float:
+        """Seconds after which jobs that take turns may be switched; inf where there are no turns."""
+        turns = self.order.takes_turns or (DURATIONS in self.order.needs and not durations_known)
+        if not (self.preemptive and turns):
+            return inf
+        return self.order.quantum() if round_seconds is None else round_seconds
+
     def decide(self, view: View, state: State) -> tuple[Plan, State]:
         """Rank, select, choose, place; with nobody waiting everything stays, unless the allotment never rests."""
         count = len(view.jobs)
@@ -108,7 +115,7 @@ class Composed:
             keys, memory = self.order.keys(view, state["order"])
             if candidates is not None:
                 keys = keys[candidates]
-        promoted = state["promoted"]
+        promoted: tuple[int, ...] = state["promoted"]
         if candidates is None:
             ranked = _ranked(keys, view.jobs.index, promoted)
         else:
@@ -116,11 +123,14 @@ class Composed:
         if isfinite(self.promote_after_seconds):
             overdue = waiting & (view.now - view.jobs.last_stop > self.promote_after_seconds)
             promoted = tuple(sorted({*promoted, *view.jobs.index[overdue].tolist()}))
+        newly_promoted = len(promoted) > len(state["promoted"])
         self._serve(view, plan, ranked)
         (still_waiting,) = codes.nonzero()
         if len(still_waiting) or not self.allotment.rests:
             plan.wake_on = Trigger.ALL
             self._promise(view, plan, np.asarray(keys, np.float64), still_waiting)
+        if newly_promoted:  # They go first from the next decision on.
+            plan.stable_until, plan.next_wake = -inf, view.now
         return plan, {"order": memory, "promoted": promoted}
 
     def _serve(self, view: View, plan: Plan, ranked: Ints) -> None:
@@ -137,7 +147,7 @@ class Composed:
         chosen = np.ones(len(jobs), np.bool_)
         if self.preemptive:
             asked, facts = view.table.asked, view.table.facts
-            free = view.ledger.books.totals[GPU]
+            free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
         self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
 
@@ -146,7 +156,7 @@ class Composed:
         jobs, now = view.jobs, view.now
         timers = inf
         if isfinite(self.promote_after_seconds):
-            due = jobs.last_stop[waiting] + self.promote_after_seconds
+            due = jobs.last_stop[waiting] + self.promote_after_seconds + _INSTANT
             timers = float(due[due > now].min(initial=inf))
         next_quantum = overtaken = inf
         if self.preemptive:
@@ -156,7 +166,8 @@ class Composed:
                 may_stop = (started + jobs.min_runtime)[running]
                 timers = min(timers, float(may_stop[may_stop > now].min(initial=inf)))
             overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
-            if self.allotment.by_order and not self.order.steady:
+            stopped_in_vain = bool((plan.reasons[waiting] == NO_PLACE).any())
+            if stopped_in_vain or (self.allotment.by_order and not self.order.steady):
                 overtaken = -inf
             quantum = self.order.quantum()
             if isfinite(quantum) and overtaken < inf:

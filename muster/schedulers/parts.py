@@ -41,6 +41,8 @@ class Order(Part):
     """Whether nobody passes a job that does not fit."""
     steady: ClassVar[bool] = False
     """Whether keys change only when jobs come and go, or in favour of those that run already."""
+    takes_turns: ClassVar[bool] = False
+    """Whether jobs of equal claim are switched again and again; an order that needs durations does so without them."""
     default_placement: ClassVar[str] = "pack"
 
     def key(self, jobs: Jobs) -> Floats | Ints:

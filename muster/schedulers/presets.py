@@ -31,6 +31,11 @@ PRESETS = {
             "First job first: as yarn-cs, but what does not fit is passed (Tiresias' simulator, fjf).",
         ),
         Preset(
+            "synergy",
+            "srtf-speed+tune",
+            "Synergy: shortest remaining time at its speed, CPU and memory by sensitivity (tune).",
+        ),
+        Preset(
             "dally",
             "network-sensitivity+proportional+delay-timers",
             "Dally (arXiv 2401.16492): whom the network hurt most goes first, delay timers tuned by themselves.",

@@ -50,12 +50,18 @@ def network_of_run(
 class NetworkOfRun:
     """Keeps `exposed` in the facts true while jobs come, move and go."""
 
-    def __init__(self, speed: NetworkSpeed, cluster: Cluster, *, contention: bool) -> None:
+    def __init__(
+        self, speed: NetworkSpeed, cluster: Cluster, names: Sequence[str], *, contention: bool
+    ) -> None:
         self.contention = contention
         self._speed = speed
         self._cluster = cluster
         self._compute = speed.compute_seconds
         self._sensitive = self._compute > 0.0
+        known = zip(names, self._sensitive, strict=True)
+        unknown = dict.fromkeys(name for name, sensitive in known if name and not sensitive)
+        told = f"no network model for {', '.join(unknown)}: taken as insensitive to the network"
+        self.notes = (told,) if unknown else ()
         self._gathered = np.zeros((4, 0), np.int64)
 
     def best_exposed(self, model: int, gpus: int) -> float:

@@ -17,6 +17,7 @@ import muster
 from muster.cluster import Cluster
 from muster.cluster.books import Bools
 from muster.problems import BadInput, Problem
+from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Scheduler
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, Progress
@@ -80,6 +81,7 @@ def simulate(
     known = shipped_models() if models is None else models
     table, truth = _prepared(trace, cluster, known, options)
     network = _network(table, trace, cluster, options, layers)
+    _refuse_endless_switching(scheduler, options)
     refused = _refuse_impossible(table, cluster, trace, options)
     measured = _measured(table, options)
     compiling = CompileClock()
@@ -92,7 +94,7 @@ def simulate(
         allocations=allocations_frame(engine.held(), table, cluster),
         decisions=decisions_frame(engine.decisions),
         reasons=reasons_frame(engine.explained(), table),
-        run=_described(trace, cluster, scheduler, options),
+        run=_described(trace, cluster, scheduler, options, network),
     )
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
@@ -165,7 +167,7 @@ def _network(
     )
     if speed is None:
         return None
-    network = NetworkOfRun(speed, cluster, contention=options.contention)
+    network = NetworkOfRun(speed, cluster, table.model_names, contention=options.contention)
     asked = table.asked
     kinds, kind = np.unique(np.stack([asked["model"], asked["gpus"]]), axis=1, return_inverse=True)
     best = np.array([network.best_exposed(model, gpus) for model, gpus in kinds.T.tolist()])
@@ -177,6 +179,19 @@ def _network(
         asked[field][timed] /= longer[timed]
     asked["ideal"][counted] *= longer[counted]
     return network
+
+
+def _refuse_endless_switching(scheduler: Scheduler, options: Options) -> None:
+    """Refuse restarts so long that jobs which take turns would do nothing else."""
+    if not isinstance(scheduler, Composed):
+        return
+    turn = scheduler.shortest_turn(options.round_seconds, durations_known=options.knowledge != "none")
+    if options.restart_cost_seconds >= turn:
+        what = (
+            f"{scheduler.name} may switch jobs every {turn:g} s, which would only restart; take a lower cost, a "
+            "longer --round, or a longer quantum (--set quantum_seconds=...)"
+        )
+        raise BadInput(Problem("--restart-cost", what, found=options.restart_cost_seconds))
 
 
 def _refuse_impossible(table: JobTable, cluster: Cluster, trace: Trace, options: Options) -> tuple[str, ...]:
@@ -217,7 +232,9 @@ def _measured(table: JobTable, options: Options) -> Bools:
     return measured
 
 
-def _described(trace: Trace, cluster: Cluster, scheduler: Scheduler, options: Options) -> dict[str, Any]:
+def _described(
+    trace: Trace, cluster: Cluster, scheduler: Scheduler, options: Options, network: NetworkOfRun | None
+) -> dict[str, Any]:
     """All that is needed to run it again."""
     rules = options.rules
     described = scheduler.describe()
@@ -229,7 +246,7 @@ def _described(trace: Trace, cluster: Cluster, scheduler: Scheduler, options: Op
             "source": trace.source,
             "jobs": len(trace.jobs),
             "sha256": hashlib.sha256(trace.jobs.select(NAMES).write_csv().encode()).hexdigest(),
-            "notes": list(trace.notes),
+            "notes": [*trace.notes, *(network.notes if network else ())],
         },
         "cluster": cluster.to_dict(),
         "scheduler": described,

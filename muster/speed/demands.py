@@ -133,9 +133,9 @@ def published_demand(models: ModelTable, model: int, gpus: int, machine: Rows, d
     the CPUs cut; of larger gangs the cut resources become proportional and nothing is gained.
     """
     share = machine["share"]
-    fair_speed = speed_at(models, model, share)
+    fair_speed: float = speed_at(models, model, share)
     ideal = share.copy()
-    best_speed = knee(models, model, machine["capacity"], share, ideal)
+    best_speed: float = knee(models, model, machine["capacity"], share, ideal)
     spans = gpus > machine["gpus"]
     cut = False
     for resource in range(1, 4):
@@ -147,5 +147,5 @@ def published_demand(models: ModelTable, model: int, gpus: int, machine: Rows, d
         return best_speed
     if spans or ideal[1] <= share[1]:
         return fair_speed
-    part = (demand[1] - share[1]) / (ideal[1] - share[1])
+    part: float = (demand[1] - share[1]) / (ideal[1] - share[1])
     return fair_speed + (best_speed - fair_speed) * part

@@ -116,7 +116,9 @@ def test_a_cell_is_the_run_alone(swept: tuple[Path, Outcome]) -> None:
 def test_neither_place_nor_number_of_workers_shows(swept: tuple[Path, Outcome], tmp_path: Path) -> None:
     folder, _ = swept
     (tmp_path / "sweep.toml").write_text(SWEEP)
-    assert muster_process("sweep", "sweep.toml", "--out", "out", "--workers", 1, folder=tmp_path).status == 0
+    assert (
+        muster_process("sweep", "sweep.toml", "--out", "out", "--workers", "1", folder=tmp_path).status == 0
+    )
     for path in (folder / "out").rglob("*"):
         if path.is_file():
             assert (tmp_path / "out" / path.relative_to(folder / "out")).read_bytes() == path.read_bytes(), (

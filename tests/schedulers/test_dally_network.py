@@ -50,7 +50,9 @@ def test_shipped_models_run_as_the_network_model_says() -> None:
     assert placements is not None
     efficiency = speed.efficiency(np.array([0]), shapes_of(placements, speed.tree))[0]
     trace = jobs_of(gang(16, 1600, model="MobileNetV3"), gang(4, 400, model="unknown"))
-    assert finishes(run(trace, cluster, "fifo")) == pytest.approx([100 / efficiency, 100])
+    result = run(trace, cluster, "fifo")
+    assert finishes(result) == pytest.approx([100 / efficiency, 100])
+    assert "no network model for unknown" in result.record.run["trace"]["notes"][-1]
     assert finishes(run(trace, cluster, "fifo", network="none")) == pytest.approx([100, 100])
 
 

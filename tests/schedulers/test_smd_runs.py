@@ -121,18 +121,18 @@ def assert_seated(result: Run, jobs: pl.DataFrame) -> None:
 @pytest.mark.parametrize("name", FIELD)
 @pytest.mark.parametrize("accounting", ["usage", "reservation"])
 def test_every_scheduler_of_the_field_keeps_to_the_limits_and_ends(name: str, accounting: str) -> None:
-    trace = trace_of_seed(4, jobs=25, per_hour=6.0)
-    result = run(trace, parse_cluster("smd"), name, {"accounting": accounting}, restart_cost_seconds=30)
-    assert_seated(result, trace.jobs.with_columns(pl.col("nic_gb_per_s")))
-    summary = summarise(result.record)
-    assert summary["completed"] == 25 or name == "oasis"
-    again = run(trace, parse_cluster("smd"), name, {"accounting": accounting}, restart_cost_seconds=30)
+    trace = trace_of_seed(4, jobs=16, per_hour=8.0)
+    settings = {"accounting": accounting, "interval_seconds": "3600"}
+    result = run(trace, machines(3, gpus=8, cpus=64), name, settings, restart_cost_seconds=30)
+    assert_seated(result, trace.jobs)
+    assert result.unfinished == 0 or name == "oasis"
+    again = run(trace, machines(3, gpus=8, cpus=64), name, settings, restart_cost_seconds=30)
     assert again.record.jobs.equals(result.record.jobs)
     assert again.record.decisions.equals(result.record.decisions)
 
 
 def test_decisions_carry_the_bound_of_what_was_possible() -> None:
-    result = run(trace_of_seed(2, jobs=20), parse_cluster("smd"), "smd")
+    result = run(trace_of_seed(2, jobs=12), parse_cluster("smd"), "smd", {"interval_seconds": "1800"})
     assert result.record.decisions["bound"].is_not_null().all()
     assert result.record.decisions["bound"][0] >= summarise(result.record)["utility"]["total"] * (
         1 - 1e-9
@@ -161,7 +161,9 @@ def test_an_interval_is_waited_for() -> None:
 
 
 def test_without_knowledge_of_durations_it_still_ends() -> None:
-    result = run(trace_of_seed(3, jobs=12), parse_cluster("smd"), "smd", knowledge="none")
+    result = run(
+        trace_of_seed(3, jobs=12), parse_cluster("smd"), "smd", {"interval_seconds": "1800"}, knowledge="none"
+    )
     assert result.unfinished == 0
 
 

@@ -68,7 +68,7 @@ def test_who_waited_too_long_goes_back_to_the_first_queue() -> None:
     plain = run(trace, cluster_of(1), "2d-las", {"thresholds": "100"})
     promoted = run(trace, cluster_of(1), "2d-las", {"thresholds": "100", "promote_knob": "1"})
     assert column(plain, "finish_seconds")[0] == 150 + 60 * len(shorts)
-    # At 200, when a short one comes, it has waited as long as it ran.
+    # At 200 it has waited as long as it ran.
     assert column(promoted, "finish_seconds")[0] == 200 + 50
 
 

@@ -1,7 +1,7 @@
 """A job without PyTorch: a linear model by momentum, with noise from all generators; prints a line a step.
 
-    --die-in-save STEP   kills itself with SIGKILL while that step's checkpoint is being written
-    --gated              waits for a line on its input before it ends a step
+--die-in-save STEP   kills itself with SIGKILL while that step's checkpoint is being written
+--gated              waits for a line on its input before it ends a step
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def main() -> None:
     np.random.seed(1)
     random.seed(1)
     batches = [np.full(2000, float(number)) for number in range(STEPS_AN_EPOCH)]
-    model, seen = Model(), {"batches": []}
+    model = Model()
+    seen: dict[str, list[tuple[int, int, bool]]] = {"batches": []}
     model.deadly_save = chosen.die_in_save
     for batch in run.steps(batches, state={"model": model, "seen": seen}, epochs=EPOCHS):
         model.learn(batch)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import random
+import signal
 from collections import Counter
+from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster import training
 from muster.problems import BadInput
 from muster.training import CachedDataset
 from muster.training.cache import grant
+from muster.training.run_folder import begin_start, give_notice, read_progress
 from tests.training.stores import CountedStore
 
 PAGES_GB = 8192 / 1e9
@@ -98,14 +102,13 @@ def read_some(data: CachedDataset, numbers: range) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_share_one_cache(method: str) -> None:
+def test_workers_share_one_cache(method: Literal["fork", "spawn"]) -> None:
     data = CachedDataset(CountedStore(200), seed=1)
     data.resize(0.5 * 200 * PAGES_GB)
     context = multiprocessing.get_context(method)
+    assert isinstance(context, ForkContext | SpawnContext)
     for _ in range(2):
-        workers = [
-            context.Process(target=read_some, args=(data, range(first, 200, 2))) for first in range(2)
-        ]
+        workers = [context.Process(target=read_some, args=(data, range(first, 200, 2))) for first in range(2)]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -162,15 +165,41 @@ def test_the_first_grant_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
     assert CachedDataset(CountedStore(40)).share == 0.25
 
 
+def test_a_notice_resizes_between_two_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begin_start(tmp_path, 1)
+    monkeypatch.setenv("MUSTER_RUN_DIR", str(tmp_path))
+    monkeypatch.setenv("MUSTER_EPOCH", "1")
+    handler = signal.getsignal(signal.SIGTERM)
+    data = CachedDataset(CountedStore(40))
+    run = training.join()
+    shares = []
+    try:
+        for _ in run.steps(data, state={}, epochs=2):
+            shares.append(data.share)
+            if run.step in (4, 50):
+                give_notice(tmp_path, 1, cache_gb=(30 if run.step == 4 else 10) * PAGES_GB)
+    finally:
+        grant(0.0)
+    assert shares == [0.0] * 5 + [0.75] * 46 + [0.25] * 29
+    progress = read_progress(tmp_path)
+    assert progress is not None
+    assert progress["cache_hits"] + progress["cache_misses"] == 80
+    # In order: 11 of the second epoch's samples at 30 ranks kept, filled since step 5; the rest at 10.
+    numbers = data._ranks
+    kept = sum(numbers[at] < (30 if at < 11 else 10) and at >= 5 for at in range(40))
+    assert progress["cache_hits"] == kept
+    assert signal.getsignal(signal.SIGTERM) == handler
+
+
 def test_nothing_is_left_behind_in_shared_memory() -> None:
     before = set(Path("/dev/shm").iterdir())
-    open_files = len(os.listdir("/proc/self/fd"))
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
     data = CachedDataset(CountedStore(50))
     data.resize(1.0)
     read_epoch(data, data.dataset)
     assert set(Path("/dev/shm").iterdir()) == before
     del data
-    assert len(os.listdir("/proc/self/fd")) == open_files
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
 
 
 def test_a_transform_is_applied_to_cached_samples_alike() -> None:

@@ -112,13 +112,15 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     tmp_path: Path, uninterrupted: str, damage: str
 ) -> None:
     run(JOB, "--die-in-save", 12, env=begin(tmp_path, 1), status=-signal.SIGKILL)
-    before, newest = checkpoints(tmp_path)
+    _, newest = checkpoints(tmp_path)
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
-    newest.write_bytes({"cut": content[:-1], "changed": content, "empty": b""}[damage])
+    newest.write_bytes({"cut": bytes(content[:-1]), "changed": bytes(content), "empty": b""}[damage])
     job = start(JOB, env=begin(tmp_path, 2))
     output, errors = job.communicate(timeout=60)
-    assert output.splitlines()[0] == "10", "step 11 (its number printed before it is done is 10) is done again"
+    assert output.splitlines()[0] == "10", (
+        "step 11 (its number printed before it is done is 10) is done again"
+    )
     assert output.splitlines()[-1] == uninterrupted
     assert "checkpoint of step 11 is damaged" in errors
     progress = read_progress(tmp_path)

@@ -62,6 +62,57 @@ def uninterrupted() -> str:
     return result
 
 
+class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+class OwnLoader(torch.utils.data.DataLoader):  # type: ignore[misc]
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+@pytest.mark.parametrize(
+    ("loader", "words"),
+    [
+        (lambda: torch.utils.data.DataLoader(Stream()), "cannot start in the middle"),
+        (lambda: OwnLoader(Images(4)), "an __iter__ of its own"),
+    ],
+)
+def test_loaders_that_cannot_start_anywhere(loader: Callable[[], Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        training.join().steps(loader(), state={})
+
+
+def test_any_sampler_and_no_batches() -> None:
+    """Every epoch another order, the same in every run; the loader's own generator does not matter."""
+    samples = list(range(12))
+
+    def orders(**loading: Any) -> list[list[int]]:
+        loader = torch.utils.data.DataLoader(samples, **loading)
+        steps = [
+            int(each)
+            for batch in training.join().steps(loader, state={}, epochs=2)
+            for each in torch.as_tensor(batch).view(-1)
+        ]
+        return [steps[: len(steps) // 2], steps[len(steps) // 2 :]]
+
+    weighted = torch.utils.data.WeightedRandomSampler([1.0] * 6 + [0.0] * 6, 8)
+    for loading in (
+        {"batch_size": 4, "shuffle": True},
+        {"batch_size": None, "shuffle": True},
+        {"batch_size": 5, "shuffle": True, "drop_last": True},
+        {"batch_size": 4, "shuffle": True, "generator": torch.Generator()},
+        {"batch_size": 4, "sampler": weighted},
+    ):
+        first, second = orders(**loading)
+        assert first != second
+        assert orders(**loading) == [first, second]
+        if "sampler" not in loading:
+            assert len(set(first)) == len(first) == (10 if "drop_last" in loading else 12)
+    assert orders(batch_size=4) == [samples, samples]
+
+
 class StopAt(list[int]):
     """Gives notice when the job tells a certain step."""
 
@@ -78,7 +129,12 @@ class StopAt(list[int]):
 def test_workers_and_cache_change_nothing(uninterrupted: str) -> None:
     from tests.training.torch_job import train
 
-    for workers, cache_gb, loading in ((2, 0.0, {}), (1, 0.1e-3, {"prefetch_factor": 4}), (0, 1.0, {})):
+    ways: list[tuple[int, float, dict[str, Any]]] = [
+        (2, 0.0, {}),
+        (1, 0.1e-3, {"prefetch_factor": 4}),
+        (0, 1.0, {}),
+    ]
+    for workers, cache_gb, loading in ways:
         grant(cache_gb)
         assert train(workers, **loading) == uninterrupted
 

@@ -1,11 +1,12 @@
 """A small image classifier with everything that has a state: dropout, batch norm, AdamW, schedule, scaler.
 
-    torch_job.py [--workers N] [--gated]     ranks by RANK, WORLD_SIZE and MASTER_* (gloo), as torchrun sets them
+torch_job.py [--workers N] [--gated]     ranks by RANK, WORLD_SIZE and MASTER_* (gloo), as torchrun sets them
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import sys
@@ -55,12 +56,14 @@ def train(workers: int = 0, gated: bool = False, log: list[int] | None = None, *
     run = training.join(seed=11)
     torch.manual_seed(2)
     model: nn.Module = Alexlet()
-    data = training.CachedDataset(Images(IMAGES), transform=decode_and_augment)
-    sampler = None
+    data: Any = training.CachedDataset(Images(IMAGES), transform=decode_and_augment)
+    sampler: DistributedSampler[Any] | None = None
     if torch.distributed.is_initialized():
         model = DistributedDataParallel(model)
         sampler = DistributedSampler(data, seed=4)
-    loader = DataLoader(data, BATCH, shuffle=sampler is None, sampler=sampler, num_workers=workers, **loading)
+    loader: DataLoader[Any] = DataLoader(
+        data, BATCH, shuffle=sampler is None, sampler=sampler, num_workers=workers, **loading
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS * len(loader))
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=3)
@@ -76,7 +79,7 @@ def train(workers: int = 0, gated: bool = False, log: list[int] | None = None, *
     for images, labels in run.steps(loader, state=state, epochs=EPOCHS):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(images), labels)
-        scaler.scale(loss).backward()
+        torch.autograd.backward(scaler.scale(loss))
         scaler.step(optimizer)
         scaler.update()
         schedule.step()
@@ -84,13 +87,13 @@ def train(workers: int = 0, gated: bool = False, log: list[int] | None = None, *
         mean = loss.detach().clone()
         if torch.distributed.is_initialized():
             torch.distributed.all_reduce(mean)
-        losses["all"].append(mean.item().hex())
+        losses["all"].append(float(mean).hex())
         if log is not None:
             log.append(run.step)
         if gated:
             print(run.step, flush=True)
             sys.stdin.readline()
-    weights = sum(float(parameter.detach().double().sum()) for parameter in model.parameters())
+    weights = math.fsum(float(parameter.detach().double().sum()) for parameter in model.parameters())
     return f"{' '.join(losses['all'])} {weights.hex()}"
 
 

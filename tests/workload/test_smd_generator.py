@@ -47,7 +47,7 @@ def test_the_limit_holds_as_many_servers_as_workers() -> None:
 
 
 def test_arrivals_leave_the_jobs_as_they_are() -> None:
-    batch, poisson = generate(300, seed=3).jobs, generate(300, 10.0, seed=3).jobs
+    batch, poisson = generate(1000, seed=4).jobs, generate(1000, 10.0, seed=4).jobs
     assert batch.drop("submit_seconds").equals(poisson.drop("submit_seconds"))
     assert (batch["submit_seconds"] == 0).all()
     gaps = poisson["submit_seconds"].diff().drop_nulls().to_numpy()

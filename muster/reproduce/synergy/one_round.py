@@ -46,7 +46,7 @@ class OneRound:
 
     def run(self) -> Mapping[str, Any]:
         """Total speed, in GPUs at their fair share, and the bound on it."""
-        cluster = parse_cluster(f"synergy-{self.servers}")
+        cluster = parse_cluster(f"{self.servers}x8gpu,24cpu,500gb,0.5gb/s")
         trace = generate(int(cluster.total_gpus), split=self.split, static=True)
         run = simulate(trace, cluster, build(f"fifo+{self.allocation}"), Options(round_seconds=300.0))
         held = run.record.allocations.filter(pl.col("from_seconds") == 0.0)
@@ -114,7 +114,10 @@ def _pieces(effort: Effort) -> Sequence[Piece]:
 
 def _read(effort: Effort, results: Sequence[Result]) -> Findings:
     cases = _cases(effort)
-    below = {case: 1 - result["speed"] / result["bound"] for case, result in zip(cases, results, strict=True)}
+    below = {
+        case: max(0.0, 1 - result["speed"] / result["bound"])
+        for case, result in zip(cases, results, strict=True)
+    }
     rows = []
     for case in cases:
         if case.allocation == "proportional":

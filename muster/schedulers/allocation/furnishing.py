@@ -211,7 +211,8 @@ def _part_step(seats: Seats, gangs: Gangs, node: int, number: int, kind: int, po
         point[resource] = now[resource]
         if speed_at(gangs.models, model, point) - speed < gain:
             point[resource] = most
-    return gpus * (speed_at(gangs.models, model, point) - speed)
+    gained: float = gpus * (speed_at(gangs.models, model, point) - speed)
+    return gained
 
 
 @njit(cache=True)

@@ -38,14 +38,15 @@ class Opt(Allotment):
         """The best of tune-plus, the pooled points dealt, and the exact placement of a small cluster."""
         gangs, opened = gangs_of(view), open_seats(view, ranked)
         served = hungriest_first(opened, gangs, chosen)
-        plans = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
+        plans: list[Seats | None] = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
         if len(served):
             stage1 = pooled(gangs, served, pool_of(opened, gangs))
             plans.append(_dealt(gangs, opened, served, ranked, stage1))
             plans.append(exact_plan(gangs, opened, served, self.exact_variables, self.nodes))
         books, index = view.ledger.books, view.jobs.index
-        worth = [np.round(furnished(books, index, gangs, plan, 0.0), 9) for plan in plans if plan is not None]
-        best = [plan for plan in plans if plan is not None][int(np.argmax(worth))]
+        found = [plan for plan in plans if plan is not None]
+        worth = [furnished(books, index, gangs, plan, 0.0) for plan in found]
+        best = found[int(np.argmax(np.round(worth, 9)))]
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
 
 

@@ -26,7 +26,7 @@ def pick(seats: Seats, gangs: Gangs, at: int, need: Ints, consolidating: bool, t
             if left > 0 and allowed[node] and seats.free[node, 0] > 0:
                 take[node] = min(left, gpus_that_fit(seats, node, need[kind_of_node[node]]))
                 left -= take[node]
-        return left == 0
+        return bool(left == 0)
     take[:] = 0
     best = -1
     if gpus > 1:

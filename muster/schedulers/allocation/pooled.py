@@ -40,7 +40,8 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
     classes, at_class = np.unique(gangs.classes[served], return_inverse=True)
     if not len(classes):
         return Pooled(0.0, classes, np.zeros((0, 4), np.int64), np.zeros(0))
-    weight = np.bincount(at_class, gangs.gpus[served])
+    weight: Floats = np.zeros(len(classes))
+    np.add.at(weight, at_class, gangs.gpus[served])
     model = np.zeros(len(gangs.demands.best), np.int64)
     model[gangs.classes[served]] = gangs.model[served]
     kinds = np.flatnonzero(pool[:, 0] > 0)

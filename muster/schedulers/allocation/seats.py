@@ -133,7 +133,7 @@ def _plain(books: Books, row: int) -> bool:
 @njit(cache=True)
 def sit(seats: Seats, at: int, node: int, gpus: int) -> int:
     """Give a job GPUs of a machine, with nothing beside them yet; the seat. A job's seats: machines ascending."""
-    number = seats.used[0]
+    number: int = seats.used[0]
     seats.used[0] += 1
     seat = seats.seats[number]
     seat["at"] = at
@@ -190,8 +190,16 @@ def gpus_that_fit(seats: Seats, node: int, per_gpu: Ints) -> int:
 
 def empty_copy(opened: Seats) -> Seats:
     """Another plan over the same jobs and machines, as it was when it was opened."""
-    copied = (opened.free, opened.seats, opened.first, opened.first_here, opened.last_here, opened.used)
-    return Seats(*(array.copy() for array in copied), opened.condition, opened.home)
+    return Seats(
+        opened.free.copy(),
+        opened.seats.copy(),
+        opened.first.copy(),
+        opened.first_here.copy(),
+        opened.last_here.copy(),
+        opened.used.copy(),
+        opened.condition,
+        opened.home,
+    )
 
 
 @njit(cache=True)

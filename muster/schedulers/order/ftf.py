@@ -14,6 +14,7 @@ class Ftf(Order):
     """Most unfairly treated first: time in the system and still needed, over time alone on a fair share."""
 
     name: ClassVar[str] = "ftf"
+    takes_turns: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:

@@ -15,6 +15,7 @@ class Las(Order):
     """Least attained GPU-seconds first, preemptive, asked again every quantum; optionally in FIFO queues."""
 
     name: ClassVar[str] = "las"
+    takes_turns: ClassVar[bool] = True
 
     queues: tuple[float, ...] = setting(
         (), "GPU-seconds at which a job falls to the next queue; by arrival inside"

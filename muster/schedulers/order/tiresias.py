@@ -34,15 +34,15 @@ class TwoDLas(Order):
             raise ValueError("quantum_seconds and promote_knob: numbers above 0 are needed")
 
     def initial(self, cluster: Cluster) -> State:
-        """Nobody promoted: by job, the service and the seconds it had run when it was."""
+        """Nobody promoted yet; by job, the service it had when it was."""
         return {}
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:
         """Rank by queue, then by `inside`; ties by arrival."""
-        service, ran = self._service(view), view.jobs.run_seconds
+        service = self._service(view)
         if self.promote_knob < inf:
-            state = self._promoted(view, state, service, ran)
-            service = service - np.array([state.get(job, (0.0, 0.0))[0] for job in view.jobs.index.tolist()])
+            state = self._promoted(view, state, service)
+            service = service - np.array([state.get(job, 0.0) for job in view.jobs.index.tolist()])
         queue = np.searchsorted(np.array(self.thresholds), service, side="right")
         ranks = np.empty(len(queue))
         ranks[np.lexsort((self.inside(view, service), queue))] = np.arange(len(queue))
@@ -56,24 +56,23 @@ class TwoDLas(Order):
     def _service(self, view: View) -> Floats:
         return view.jobs.attained_service if self.service == "gpu-seconds" else view.jobs.run_seconds
 
-    def _promoted(self, view: View, state: State, service: Floats, ran: Floats) -> State:
-        """The state with those whose wait has just become too long."""
-        jobs = view.jobs
-        index = jobs.index.tolist()
+    def _promoted(self, view: View, state: State, service: Floats) -> State:
+        """The state with those whose wait has become too long."""
+        jobs, index = view.jobs, view.jobs.index.tolist()
+        ran = jobs.run_seconds
         known = {job: state[job] for job in index if job in state}
         for at in np.flatnonzero(jobs.waiting & (ran > 0)).tolist():
-            service_before, ran_before = known.get(index[at], (0.0, 0.0))
-            executed = ran[at] - ran_before
-            waited = view.now - jobs.last_stop[at]
-            fallen = service[at] - service_before >= self.thresholds[0]
-            if fallen and executed > 0 and waited >= int(executed * self.promote_knob):
-                known[index[at]] = (float(service[at]), float(ran[at]))
+            fallen = service[at] - known.get(index[at], 0.0) >= self.thresholds[0]
+            if fallen and view.now - jobs.last_stop[at] >= int(ran[at] * self.promote_knob):
+                known[index[at]] = float(service[at])
         return known
 
     def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
         """When the next running job falls to another queue; any time where jobs may be promoted."""
         if not len(waiting) or not len(running):
             return inf
+        if self.promote_knob < inf:
+            return -inf
         levels = np.append(np.array(self.thresholds), inf)
         service = self._service(view)[running]
         goal = levels[np.searchsorted(levels, service, side="right")]

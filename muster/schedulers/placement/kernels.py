@@ -8,7 +8,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from muster.cluster.books import Books, Bools, Floats, Ints, Rows, count_bits, new_row, put_chain, release_job
+from muster.cluster.books import (
+    DELAYED,
+    Books,
+    Bools,
+    Floats,
+    Ints,
+    Rows,
+    count_bits,
+    new_row,
+    put_chain,
+    release_job,
+)
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 
 PROPORTIONAL = -1
@@ -308,6 +319,11 @@ def serve(
                 release_job(books, jobs[at])
     hopeless = np.zeros(64, np.bool_)  # gang sizes that found no place since the last release
     blocked = False
+    # What is still releasing was promised to a chosen job: others may not take the rest of its GPUs meanwhile.
+    releasing = False
+    if books.totals[DELAYED]:
+        for node in range(nodes):
+            releasing = releasing or books.nodes[node]["releasing"][0] > 0
     for the_chosen in (True, False):
         for at in ranked:
             job = jobs[at]
@@ -320,12 +336,11 @@ def serve(
             if blocked:
                 codes[at] = BEHIND_HEAD
                 continue
-            if needs_milli * 1000 > books.totals[0]:
-                codes[at] = NO_GPUS
+            promised = releasing and not the_chosen
+            if promised or needs_milli * 1000 > books.totals[0]:
+                codes[at] = OUTRANKED if promised or stopped_at[at] >= 0 else NO_GPUS
                 a[at] = needs_milli / 1000
                 b[at] = books.totals[0] / 1e6
-                if stopped_at[at] >= 0:
-                    codes[at] = OUTRANKED
                 blocked = strict
                 continue
             if stopped_at[at] >= 0 and put_back(books, job, stopped_at[at]):

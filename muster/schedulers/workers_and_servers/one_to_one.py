@@ -42,10 +42,12 @@ class FirstFit(AtIntervals):
     def answer(self, question: Question, memory: State) -> Answer:
         """Running jobs keep what they hold; then by arrival."""
         pairs = question.choices
-        best = np.lexsort((pairs.seconds, pairs.job))[np.flatnonzero(np.diff(pairs.job, prepend=-1))]
+        best = question.fastest
         running = question.workers > 0
-        workers = np.where(running, question.workers, pairs.workers[best])
-        servers = np.where(running, question.servers, pairs.servers[best])
+        workers, servers = question.workers.copy(), question.servers.copy()
+        waiting = best[~running[pairs.job[best]]]
+        workers[pairs.job[waiting]] = pairs.workers[waiting]
+        servers[pairs.job[waiting]] = pairs.servers[waiting]
         return first_fit(question, workers, servers, np.lexsort((question.arrival, ~running)))
 
 

@@ -70,6 +70,13 @@ class Question:
         servers = np.where(self.is_ring[job], 0, sizes.servers).astype(np.int64)
         return Choices(job, sizes.workers.astype(np.int64), servers, sizes.seconds)
 
+    @cached_property
+    def fastest(self) -> Ints:
+        """The place of each job's fastest choice; a job that has no choice is left out."""
+        pairs = self.choices
+        first = np.flatnonzero(np.diff(pairs.job, prepend=-1))
+        return np.lexsort((pairs.seconds, pairs.job))[first]
+
     def usage(self, job: Ints, workers: Ints, servers: Ints) -> Floats:
         """(entries, RESOURCES) charged for these sizes under the accounting."""
         if self.reserved:
@@ -108,7 +115,8 @@ class Question:
 def question_of(view: View, layers_known: bool, reserved: bool, least_seconds: float) -> Question:
     """The question of a moment; `least_seconds` of work are left where nothing is known of it."""
     jobs, table = view.jobs, view.table
-    demands = demands_of(table, jobs.index)
+    capacity = capacity_of(view.cluster, view.ledger.books.nodes["up"] != 0)
+    demands = _within(demands_of(table, jobs.index), capacity)
     steps = steps_of(table, jobs.index, layers_known=layers_known)
     workers, servers = held_sizes(view.ledger.books, table.asked, jobs.index)
     sized = table.sized[jobs.index]
@@ -131,7 +139,7 @@ def question_of(view: View, layers_known: bool, reserved: bool, least_seconds: f
         priority=sized["priority"],
         urgency=sized["urgency"],
         target=sized["target"],
-        capacity=capacity_of(view.cluster, view.ledger.books.nodes["up"] != 0),
+        capacity=capacity,
         reserved=reserved,
     )
 
@@ -154,6 +162,13 @@ def demands_of(table: JobTable, index: Ints) -> Demands:
     all_of_them = sized["max_workers"][:, None] * worker + most_servers[:, None] * server
     limit = np.hstack([sized["limit"], np.full((jobs, 2), np.inf)])
     return Demands(worker, server, np.minimum(limit, all_of_them))
+
+
+def _within(demands: Demands, capacity: Floats) -> Demands:
+    """The demands with what the owners allow cut to what there is: else a large limit could never be reserved."""
+    limit = demands.limit.copy()
+    limit[:, : len(RESOURCES)] = np.minimum(limit[:, : len(RESOURCES)], capacity)
+    return Demands(demands.worker, demands.server, limit)
 
 
 @njit(cache=True)

@@ -37,7 +37,7 @@ class Smd(AtIntervals):
         pairs = question.choices
         job, workers, servers, seconds = pairs.job, pairs.workers, pairs.servers, pairs.seconds
         if question.reserved:
-            best = np.lexsort((seconds, job))[np.flatnonzero(np.diff(job, prepend=-1))]
+            best = question.fastest
             job, workers, servers, seconds = job[best], workers[best], servers[best], seconds[best]
         left = question.remaining[job] * seconds
         changed = question.changes(job, workers, servers)

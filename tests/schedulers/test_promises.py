@@ -1,0 +1,43 @@
+"""What a composed scheduler promises about time, at its edges."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.problems import BadInput
+from tests.building import cluster_of, column, finishes, job, jobs_of, run
+
+NEVER_ENDS = [job(0, 1000), job(0, 1000)]
+
+
+def test_a_job_is_promoted_once_it_has_waited_longer_than_allowed() -> None:
+    # Short jobs keep coming; without promotion job 0, the longest, would run last.
+    trace = jobs_of(job(0, 80), *(job(10 * n, 10) for n in range(40)))
+    starved = run(trace, cluster_of(1), "srtf")
+    helped = run(trace, cluster_of(1), "srtf", {"promote_after_seconds": "100"})
+    assert column(starved, "finish_seconds")[0] == pytest.approx(480)
+    first_run = column(helped, "start_seconds")[0]
+    assert first_run == pytest.approx(100, abs=1e-3)
+    assert column(helped, "finish_seconds")[0] == pytest.approx(180, abs=1e-3)
+
+
+def test_promotion_in_rounds_takes_effect_a_round_after_it_is_due() -> None:
+    trace = jobs_of(job(0, 80), *(job(10 * n, 10) for n in range(40)))
+    result = run(trace, cluster_of(1), "srtf", {"promote_after_seconds": "100"}, round_seconds=10.0)
+    assert column(result, "start_seconds")[0] == pytest.approx(120)
+
+
+def test_gpus_on_their_way_are_kept_for_the_job_that_was_promised_them() -> None:
+    # Job 1 outranks job 0, whose GPUs take 40 s to come free; nobody is stopped a second time meanwhile.
+    trace = jobs_of(job(0, 1000, gpus=4), job(10, 100, gpus=4), job(15, 900, gpus=1))
+    result = run(trace, cluster_of(4), "srtf", release_seconds_per_gpu=10.0)
+    assert column(result, "start_seconds")[1] == pytest.approx(50)
+    assert column(result, "preemptions") == [1, 0, 0]
+    assert finishes(result)[1] == pytest.approx(150)
+
+
+@pytest.mark.parametrize("options", [{"round_seconds": 300.0}, {}])
+def test_restarts_as_long_as_a_turn_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(BadInput, match="would only restart"):
+        run(jobs_of(*NEVER_ENDS), cluster_of(1), "las", restart_cost_seconds=300.0, **options)
+    run(jobs_of(*NEVER_ENDS), cluster_of(1), "srtf", restart_cost_seconds=300.0, **options)

@@ -1,0 +1,67 @@
+"""The Synergy authors' simulator on its own inputs: every row of greedy and tune under FIFO, SRTF, LAS, DRF, Tetris."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from muster.cluster.shipped import parse_cluster
+from muster.schedulers.catalogue import build
+from muster.simulation import Options, rules_named, simulate
+from muster.workload.trace import read_trace
+
+RULES = rules_named("synergy-published")
+ORDERS: dict[str, tuple[str, dict[str, str]]] = {
+    "FIFO": ("fifo", {}),
+    "SRTF": ("srtf-speed", {}),
+    "LAS": ("las", {"listed": "true"}),
+    "DRF": ("drf-static", {}),
+    "TETRIS": ("tetris", {"alignment": "0"}),
+}
+ALLOTMENTS = {"greedy": "greedy", "tune": "tune-published"}
+TOLERANCE = {"DRF": 0.02, "TETRIS": 0.02}
+"""Elsewhere 1 %; measured: under 0.001 %, but for Tetris, whose language models ask 20 GB there and 20.83 here."""
+
+pytestmark = pytest.mark.reference
+
+
+@pytest.fixture(scope="module")
+def expected(reference: Path) -> pl.DataFrame:
+    rows = pl.read_csv(reference / "parity" / "synergy" / "expected.csv")
+    rows = rows.filter(pl.col("mechanism").is_in(list(ALLOTMENTS)) & pl.col("policy").is_in(list(ORDERS)))
+    assert len(rows) == 36
+    return rows
+
+
+@pytest.mark.parametrize("policy", ORDERS)
+def test_published_figures(policy: str, expected: pl.DataFrame, reference: Path) -> None:
+    order, more = ORDERS[policy]
+    for row in expected.filter(policy=policy).iter_rows(named=True):
+        name = f"{order}+{ALLOTMENTS[row['mechanism']]}"
+        settings = {**RULES.settings, **more, "gpu_choice": row["gpu_choice"]}
+        jct = completion_hours(reference, row["trace"], row["servers"], name, settings, row["measured_ids"])
+        ours = (jct.mean(), np.quantile(jct, 0.5), np.quantile(jct, 0.99))
+        theirs = (row["mean_jct_hours"], row["p50_jct_hours"], row["p99_jct_hours"])
+        assert ours == pytest.approx(theirs, rel=TOLERANCE.get(policy, 0.01)), (row["trace"], name)
+
+
+def completion_hours(
+    reference: Path, trace: str, servers: int, name: str, settings: dict[str, str], measured: str
+) -> np.ndarray:
+    """Job completion times of the measured jobs under the published rules."""
+    first, last = map(int, measured.split(":"))
+    origin: float | str = "first-arrival"
+    if trace.startswith("static"):
+        origin = 1.0
+    elif "12000" in trace:
+        origin = 0.0
+    options = Options(round_seconds=300.0, round_origin=origin, measure=(first, last), rules=RULES)
+    jobs = read_trace(reference / "parity" / "synergy" / trace)
+    result = simulate(jobs, parse_cluster(f"synergy-{servers}"), build(name, settings), options)
+    counted = result.record.jobs.filter(pl.col("job_id").cast(pl.Int64).is_between(first, last))
+    hours: np.ndarray = (counted["finish_seconds"] - counted["submit_seconds"]).to_numpy() / 3600
+    assert len(hours) == last - first + 1
+    return hours
