@@ -206,9 +206,9 @@ def _shipped_whole() -> dict[str, type[Any]]:
     for module_info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{module_info.name}")
         for kind in vars(module).values():
-            if inspect.isclass(kind) and kind.__module__ == module.__name__ and hasattr(kind, "decide"):
-                if kind.name:
-                    found[kind.name] = kind
+            is_own = inspect.isclass(kind) and kind.__module__ == module.__name__ and hasattr(kind, "decide")
+            if is_own and kind.name:
+                found[kind.name] = kind
     return found
 
 

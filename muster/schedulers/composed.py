@@ -12,7 +12,16 @@ from muster.cluster import Cluster
 from muster.cluster.books import GPU
 from muster.cluster.ledger import Draft
 from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
-from muster.schedulers.parts import DURATIONS, Allocation, Allotment, Order, Part, Placement, Selection, settings_of
+from muster.schedulers.parts import (
+    DURATIONS,
+    Allocation,
+    Allotment,
+    Order,
+    Part,
+    Placement,
+    Selection,
+    settings_of,
+)
 from muster.schedulers.placement.kernels import count_walk, serve
 from muster.schedulers.reasons import NO_PLACE, PLACED
 
