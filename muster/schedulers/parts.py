@@ -132,8 +132,8 @@ def setting(default: Any, sentence: str) -> Any:
 
 
 def settings_of(part: Part) -> dict[str, Any]:
-    """A part's settings by name."""
-    return dict(vars(part))
+    """A part's settings by name, as the record keeps them: JSON knows no infinity, so that is None."""
+    return {name: None if value == inf else value for name, value in vars(part).items()}
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ def test_a_changed_policy_or_trace_is_another_cell(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "line 1, column schedulers: this field is needed and is missing"),
+        ("", "column schedulers: this field is needed and is missing"),
         ("seeds = 0", "line 1, column seeds: found 0; how many seeds, from 1 to 10,000"),
         ("seeds = [1, 1]", "1 stands twice; each value once"),
         ("scheduler = 1", "there is no such field; did you mean schedulers?"),
@@ -201,7 +201,7 @@ def test_a_changed_policy_or_trace_is_another_cell(tmp_path: Path, monkeypatch: 
         ("[[synergy]]\njobs = 0", "line 4, column synergy.1.jobs: found 0; 1 or more is needed"),
         (
             "[[synergy]]\njobs = 5\nloads = [1, -2]",
-            "line 5, column synergy.1.loads: found -2; more than 0 is needed",
+            "line 5, column synergy.1.loads.2: found -2; more than 0 is needed",
         ),
         ("[[synergy]]\njobs = 5\nloads = []", "column synergy.1.loads: at least one entry is needed"),
         (

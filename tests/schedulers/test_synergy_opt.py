@@ -73,13 +73,17 @@ def brute_force(case: Round) -> float:
     for at in range(len(jobs)):
         model, gpus = case.view.table.models[jobs.model[at]], int(jobs.gpus[at])
         assert model is not None
+        share = cluster.nodes[0]
+        fair = model.speed[model.cpus_per_gpu.index(share.cpus / share.gpus)][
+            model.memory_gb_per_gpu.index(share.memory_gb / share.gpus)
+        ]
         ways.append(
             [
                 (node, gpus, gpus * cpus, gpus * memory, gpus * model.speed[i][j])
                 for node in range(len(cluster.nodes))
                 for i, cpus in enumerate(model.cpus_per_gpu)
                 for j, memory in enumerate(model.memory_gb_per_gpu)
-                if model.speed[i][j] >= 1 and (i, j) in useful(model.speed)
+                if model.speed[i][j] >= fair and (i, j) in useful(model.speed)
             ]
         )
     best = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ def test_a_job_falls_at_its_threshold_and_not_before() -> None:
     # Two GPUs: job 0 has 100 GPU-seconds at 50 and falls behind job 1, which falls at 150; then job 0 started first.
     trace = jobs_of(job(0, 200, gpus=2), job(10, 200, gpus=2))
     result = run(trace, cluster_of(2), "2d-las", {"thresholds": "100"})
+    assert json.dumps(result.record.run, allow_nan=False)
     held = result.record.allocations.sort("from_seconds")
     assert list(zip(held["job_id"], held["from_seconds"], held["to_seconds"], strict=True)) == [
         ("0", 0.0, 50.0),

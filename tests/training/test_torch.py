@@ -62,12 +62,12 @@ def uninterrupted() -> str:
     return result
 
 
-class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
     def __iter__(self) -> Iterator[int]:
         return iter(range(3))
 
 
-class OwnLoader(torch.utils.data.DataLoader):  # type: ignore[misc]
+class OwnLoader(torch.utils.data.DataLoader):  # type: ignore[misc, name-defined]
     def __iter__(self) -> Iterator[int]:
         return iter(range(3))
 

@@ -128,7 +128,7 @@ def first_fit(question: Question, workers: Ints, servers: Ints, order: Ints) -> 
     left = question.capacity[: len(RESOURCES)] * (1 + 1e-9)
     taken = np.zeros(len(question), bool)
     for job in order.tolist():
-        if (usage[job] <= left).all():
+        if workers[job] and (usage[job] <= left).all():
             left -= usage[job]
             taken[job] = True
     return Answer(np.where(taken, workers, 0), np.where(taken, servers, 0))
