@@ -154,7 +154,7 @@ class Composed:
             for job in jobs.index[ranking.excluded].tolist():
                 plan.draft.release(job)
         chosen = np.ones(len(jobs), np.bool_)
-        if self.preemptive:
+        if self.preemptive or not self.allotment.rests:
             asked, facts = view.table.asked, view.table.facts
             free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)

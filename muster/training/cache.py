@@ -83,7 +83,12 @@ class CachedDataset:
     @property
     def held_gb(self) -> float:
         """Memory in use for samples."""
-        return (os.fstat(self._file).st_blocks * 512 - self._head_bytes) / 1e9
+        return self._used_bytes / 1e9
+
+    @property
+    def _used_bytes(self) -> int:
+        # The head's pages come into use one by one; all of them are counted as in use.
+        return max(0, os.fstat(self._file).st_blocks * 512 - self._head_bytes)
 
     @property
     def reads(self) -> tuple[int, int]:
@@ -108,6 +113,8 @@ class CachedDataset:
         with self._locked():
             self._head[_BUDGET_BYTES] = int(min(gigabytes * 1e9, 2**62))
             self._keep_first(int(share * len(self) + 1e-9))
+            while (used := self._used_bytes) > self._head[_BUDGET_BYTES]:
+                self._keep_fewer(used)
 
     def _read(self, index: int) -> Any:
         """The sample from storage; refuses a data set that draws random numbers, as a cache would freeze them."""
@@ -135,7 +142,7 @@ class CachedDataset:
             fits = 0 < len(packed) <= _STRETCH_BYTES
             if not fits or rank >= self._head[_KEPT] or self._lengths[rank]:
                 return
-            used = round(self.held_gb * 1e9)
+            used = self._used_bytes
             if used + _paged(len(packed)) > self._head[_BUDGET_BYTES]:
                 self._keep_fewer(used)
                 return

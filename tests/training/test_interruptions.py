@@ -84,9 +84,10 @@ def test_killed_at_random_moments(tmp_path: Path, uninterrupted: str) -> None:
     epoch, done = 0, 0
     while done < STEPS - 4:
         epoch += 1
-        job = start(JOB, env=begin(tmp_path, epoch))
+        job = start(JOB, "--gated", env=begin(tmp_path, epoch))
         for _ in range(int(rng.integers(1, 4))):
             done = next_step(job)
+            let_step(job)
         # A step with its checkpoint takes some milliseconds; waiting this way reaches any moment of it.
         until = time.perf_counter() + rng.uniform(0, 0.01)
         while time.perf_counter() < until:

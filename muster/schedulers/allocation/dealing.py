@@ -104,13 +104,16 @@ def _worth_most(gangs: Gangs, number: int, kind: int, share: Floats, price: Floa
 
 
 def deal_all(plan: Seats, gangs: Gangs, kind: int, served: Ints, ranked: Ints, wanted: Ints) -> None:
-    """Deal the served jobs over what is free, then whoever of the ranked still finds GPUs."""
+    """Deal the served jobs over what is free; those without a place leave their GPUs to others, by rank."""
     _share_out(plan, gangs)
     apart = deviations(gangs, kind, served, wanted)
     order = np.lexsort((-np.abs(apart).sum(axis=1), -gangs.gpus[served]))
     deal(plan, gangs, served[order], apart[order])
-    rest = ranked[plan.first[ranked] == NONE]
-    deal(plan, gangs, rest, np.zeros((len(rest), 4)))
+    left = int(gangs.gpus[served[plan.first[served] == NONE]].sum())
+    if left:
+        rest = ranked[(plan.first[ranked] == NONE) & (gangs.gpus[ranked] <= left)]
+        rest = rest[np.cumsum(gangs.gpus[rest]) <= left]
+        deal(plan, gangs, rest, np.zeros((len(rest), 4)))
 
 
 @njit(cache=True)

@@ -77,7 +77,8 @@ def _alone_here(seats: Seats, node: int) -> Ints:
             here[count] = number
             count += 1
         number = seat["next_here"]
-    return here
+    # In the order of the jobs, so that who came to the machine first makes no difference.
+    return here[np.argsort(seats.seats["at"][here], kind="mergesort")]
 
 
 @njit(cache=True)

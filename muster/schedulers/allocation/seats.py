@@ -213,6 +213,27 @@ def sit_at_home(books: Books, index: Ints, seats: Seats, chosen: Bools) -> None:
                 row = books.rows[row]["next"]
 
 
+@njit(cache=True)
+def keep_amounts(books: Books, index: Ints, seats: Seats) -> None:
+    """Give those who sit where they run what they hold now, on machines that nobody comes to."""
+    held = np.full(seats.used[0], NONE)
+    comes = np.zeros(len(seats.free), np.bool_)
+    for at in range(len(index)):
+        row, number = books.heads[index[at]], seats.first[at]
+        stays = seats.condition[at] != APART and stays_put(books, row, seats, number)
+        while number >= 0:
+            if stays:
+                held[number] = row
+                row = books.rows[row]["next"]
+            else:
+                comes[seats.seats[number]["node"]] = True
+            number = seats.seats[number]["next"]
+    for number in range(seats.used[0]):
+        seat = seats.seats[number]
+        if held[number] >= 0 and not comes[seat["node"]]:
+            furnish(seats, number, books.rows[held[number]]["amount"] // seat["gpus"])
+
+
 def write_seats(
     view: View, draft: Draft, seats: Seats, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
 ) -> None:

@@ -52,16 +52,17 @@ def hungriest_first(seats: Seats, gangs: Gangs, chosen: Bools) -> Ints:
 
 @njit(cache=True)
 def tune(seats: Seats, gangs: Gangs, served: Ints, ranked: Ints) -> None:
-    """Steps 2 to 5 for the served, then for whoever else finds free GPUs, in the order of their rank."""
+    """Steps 2 to 5 for the served; those of them without a place leave their GPUs to others, by rank."""
     take = np.zeros(len(gangs.kind_of_node), np.int64)
+    left = 0
     for at in served:
         if seats.condition[at] == SETTLED:
             _furnish_settled(seats, gangs, at)
-        else:
-            _place(seats, gangs, at, take)
+        elif not _place(seats, gangs, at, take):
+            left += gangs.gpus[at]
     for at in ranked:
-        if seats.condition[at] == MOVABLE and seats.first[at] < 0:
-            _place(seats, gangs, at, take)
+        if seats.condition[at] == MOVABLE and seats.first[at] < 0 and gangs.gpus[at] <= left:
+            left -= gangs.gpus[at] * _place(seats, gangs, at, take)
 
 
 @njit(cache=True)

@@ -16,6 +16,7 @@ from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.seats import (
     Seats,
     empty_copy,
+    keep_amounts,
     open_seats,
     sit_at_home,
     stays_put,
@@ -58,6 +59,7 @@ class TunePlus(Allotment):
         tune(tuned, gangs, served, ranked)
         for plan in (stays, dealt):
             deal_all(plan, gangs, kind, served, ranked, wanted)
+        keep_amounts(books, index, stays)
         furnish_all(dealt, gangs)
         swap_jobs(dealt, gangs, served, wanted, _SWAPS_TRIED)
         cost = self.move_seconds / self.horizon_seconds
