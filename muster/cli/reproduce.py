@@ -18,7 +18,7 @@ REFERENCE = "MUSTER_REFERENCE"
 
 def reproduce(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="Whose experiments: synergy, ...")],
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer loads and seeds: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer loads and seeds: some minutes.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -50,7 +50,8 @@ class CachedDataset:
         self._seed = seed
         self._sample_bytes = 0.0
         self._file = os.memfd_create("muster-samples")
-        os.ftruncate(self._file, self._head_bytes)
+        # Written and not only set aside, so that what else is in use is the samples'.
+        os.pwrite(self._file, bytes(self._head_bytes), 0)
         self._attach()
         _caches.add(self)
         _share_out()
@@ -87,8 +88,7 @@ class CachedDataset:
 
     @property
     def _used_bytes(self) -> int:
-        # The head's pages come into use one by one; all of them are counted as in use.
-        return max(0, os.fstat(self._file).st_blocks * 512 - self._head_bytes)
+        return os.fstat(self._file).st_blocks * 512 - self._head_bytes
 
     @property
     def reads(self) -> tuple[int, int]:

@@ -59,8 +59,7 @@ class Checkpoints:
             with self._run_folder.publishing():
                 aside.replace(self._folder / f"step-{step:012d}-{hashing.digest}.{kind}")
                 flush_folder(self._folder)
-                for old in self._all()[KEPT:]:
-                    old.path.unlink()
+                self._remove_old()
 
     def newest_whole(self, say: Callable[[str], None]) -> Path | None:
         """The newest checkpoint that is whole; damaged ones above it and parts of dead starts are removed."""
@@ -71,11 +70,18 @@ class Checkpoints:
                 part.unlink()
         for saved in self._all():
             if saved.whole():
+                # A start that was killed just after it published had not removed the oldest yet.
+                with self._run_folder.publishing():
+                    self._remove_old()
                 return saved.path
             say(f"checkpoint of step {saved.step} is damaged and was removed; trying the one before")
             with self._run_folder.publishing():
                 saved.path.unlink()
         return None
+
+    def _remove_old(self) -> None:
+        for old in self._all()[KEPT:]:
+            old.path.unlink()
 
     def _all(self) -> list[_Saved]:
         """Newest first."""
