@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numba import njit
 
 from muster.cluster import Cluster
 from muster.cluster.books import ENTRIES, PUT, ROWS_USED, SERVER, Books, Bools, Floats, Ints, Rows
+from muster.compiling import njit
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import NetworkModel
 from muster.speed.network.placement import Placements, shapes_of

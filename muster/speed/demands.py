@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import Floats, Ints, Rows
+from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import choices, knee, speed_at
 

@@ -6,9 +6,9 @@ Amounts are by GPU, in millionths: GPU (not used), CPU, memory, storage. Speeds 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import Books, Floats, Ints
+from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable, relative_speed, storage_needed_gb_per_s
 
 ROUNDING = 1e-9

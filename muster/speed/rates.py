@@ -11,9 +11,9 @@ reads is not looked at. Without servers of its own it keeps its parameters on it
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import SERVER, Books, Floats, Rows
+from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable, input_stage_seconds
 from muster.speed.parameter_server.compiled import sized_step
 from muster.workload.sized import RIGID

@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
-from numba import njit
 
 from muster.cluster import Cluster
 from muster.cluster.books import CPU, GPU, MICRO, WHOLE, Bools, Floats, Ints, Rows
+from muster.compiling import njit
 from muster.problems import BadInput, Problem
 from muster.workload.models import Model
 from muster.workload.sized import MOST_TERMS, RIGID, SYNCS, sized_columns

@@ -7,7 +7,6 @@ they do not depend on how often anybody looked.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import (
     DELAYED,
@@ -25,6 +24,7 @@ from muster.cluster.books import (
     release_job,
     same_chain,
 )
+from muster.compiling import njit
 from muster.schedulers.reasons import NODE_FAILED
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.rates import iteration_seconds, stage_seconds

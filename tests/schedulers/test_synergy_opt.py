@@ -50,6 +50,7 @@ def full_program(case: Round) -> float:
     equal = (np.array(owner)[None, :] == groups[:, None]).astype(float)
     capacity = [case.view.cluster.total_cpus, case.view.cluster.total_memory_gb]
     solved = linprog(profit, np.array(usage).T, capacity, equal, np.ones(len(groups)))
+    assert solved.fun is not None
     return -float(solved.fun)
 
 

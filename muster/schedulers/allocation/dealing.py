@@ -7,9 +7,9 @@ at these prices every job names the point that is worth most to it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import NONE, Floats, Ints
+from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, seat_gang
 from muster.schedulers.allocation.seats import MOVABLE, Seats, fits, furnish, sit
 from muster.schedulers.allocation.tune import fewest_servers
@@ -32,7 +32,7 @@ def targets(seats: Seats, gangs: Gangs, served: Ints, kind: int) -> Ints:
         count[gangs.classes[at]] += gangs.gpus[at]
     share = np.maximum(gangs.kinds[kind]["share"], 1).astype(np.float64)
     price = np.zeros(4)
-    _clear(gangs, kind, count, share, pool, price, 3)
+    _clear_storage(gangs, kind, count, share, pool, price)
     wanted = np.empty((len(served), 4), np.int64)
     below, above = price * (1 - _TORN), price * (1 + _TORN)
     for i in range(len(served)):
@@ -55,28 +55,55 @@ def targets(seats: Seats, gangs: Gangs, served: Ints, kind: int) -> Ints:
 
 
 @njit(cache=True)
-def _clear(
-    gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats, resource: int
-) -> None:
-    """Set the lowest price of a resource at which the pool is not overdrawn; those before it are set anew for each.
-
-    Halving inside halving: CPUs at each price of memory, both at each price of storage.
-    """
+def _clear_cpus(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
+    """Set the lowest price of CPUs at which the pool is not overdrawn."""
     low, high = 0.0, _HIGHEST_PRICE
-    price[resource] = 0.0
+    price[1] = 0.0
     for halving in range(_HALVINGS + 1):
-        if resource > 1:
-            _clear(gangs, kind, count, share, pool, price, resource - 1)
-        if _demand(gangs, kind, count, share, price, resource) <= pool[resource]:
+        if _demand(gangs, kind, count, share, price, 1) <= pool[1]:
             if halving == 0:
                 return
-            high = price[resource]
+            high = price[1]
         else:
-            low = price[resource]
-        price[resource] = (low + high) / 2
-    price[resource] = high
-    if resource > 1:
-        _clear(gangs, kind, count, share, pool, price, resource - 1)
+            low = price[1]
+        price[1] = (low + high) / 2
+    price[1] = high
+
+
+@njit(cache=True)
+def _clear_memory(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
+    """The same for memory, CPUs priced anew at each price of it (a self-calling function would not cache)."""
+    low, high = 0.0, _HIGHEST_PRICE
+    price[2] = 0.0
+    for halving in range(_HALVINGS + 1):
+        _clear_cpus(gangs, kind, count, share, pool, price)
+        if _demand(gangs, kind, count, share, price, 2) <= pool[2]:
+            if halving == 0:
+                return
+            high = price[2]
+        else:
+            low = price[2]
+        price[2] = (low + high) / 2
+    price[2] = high
+    _clear_cpus(gangs, kind, count, share, pool, price)
+
+
+@njit(cache=True)
+def _clear_storage(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
+    """The same for storage, both others priced anew at each price of it."""
+    low, high = 0.0, _HIGHEST_PRICE
+    price[3] = 0.0
+    for halving in range(_HALVINGS + 1):
+        _clear_memory(gangs, kind, count, share, pool, price)
+        if _demand(gangs, kind, count, share, price, 3) <= pool[3]:
+            if halving == 0:
+                return
+            high = price[3]
+        else:
+            low = price[3]
+        price[3] = (low + high) / 2
+    price[3] = high
+    _clear_memory(gangs, kind, count, share, pool, price)
 
 
 @njit(cache=True)

@@ -7,9 +7,9 @@ its GPU-proportional speed.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import Ints
+from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.seats import Seats, fits, furnish
 from muster.speed.points import micro, speed_at

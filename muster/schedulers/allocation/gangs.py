@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
-
 from muster.cluster.books import Bools, Ints, Rows
+from muster.compiling import njit
 from muster.schedulers.allocation.seats import Seats, furnish, sit
 from muster.schedulers.contract import View
 from muster.speed.demands import Demands

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import Bools, Floats, Ints
 from muster.cluster.ledger import Draft
+from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
 from muster.schedulers.allocation.pickers import GpuChoice, pick
 from muster.schedulers.allocation.seats import MOVABLE, SETTLED, Seats, furnish, open_seats, write_seats

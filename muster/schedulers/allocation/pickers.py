@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from numba import njit
-
 from muster.cluster.books import Bools, Ints
+from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.seats import Seats, fits, gpus_that_fit
 

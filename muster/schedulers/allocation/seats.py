@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import (
     DELAYED,
@@ -31,6 +30,7 @@ from muster.cluster.books import (
     release_job,
 )
 from muster.cluster.ledger import Draft
+from muster.compiling import njit
 from muster.schedulers.contract import View
 from muster.schedulers.placement.kernels import PACK, PROPORTIONAL, pick_gpus, place_job
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED

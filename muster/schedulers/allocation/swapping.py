@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import Bools, Floats, Ints
+from muster.compiling import njit
 from muster.schedulers.allocation.furnishing import furnish_node, gang_speed
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.seats import MOVABLE, Seats, furnish

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import Books, Bools, Floats, Ints
 from muster.cluster.ledger import Draft
+from muster.compiling import njit
 from muster.schedulers.allocation.dealing import deal_all, targets
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import Gangs, gangs_of

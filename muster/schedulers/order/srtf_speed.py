@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import Books, Floats, Ints
+from muster.compiling import njit
 from muster.schedulers.contract import State, View
 from muster.schedulers.parts import DURATIONS, Order
 from muster.speed.input_pipeline import ModelTable

@@ -6,7 +6,6 @@ Needs are amounts per GPU in millionths; `PROPORTIONAL` stands for the share of 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import (
     DELAYED,
@@ -20,6 +19,7 @@ from muster.cluster.books import (
     put_chain,
     release_job,
 )
+from muster.compiling import njit
 from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 
 PROPORTIONAL = -1

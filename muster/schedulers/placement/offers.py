@@ -7,9 +7,9 @@ at any time; a wider place only once the job has waited for the narrower ones as
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import GPU, Books, Bools, Floats, Ints, Rows, count_bits, put_chain
+from muster.compiling import njit
 from muster.schedulers.placement.kernels import (
     FIRST_FIT,
     PACK,

@@ -5,8 +5,8 @@ from math import inf
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
+from muster.compiling import njit
 from muster.schedulers.contract import Bools, Floats, Ints, View
 from muster.schedulers.parts import Ranking, Selection, setting
 from muster.schedulers.reasons import OVER_LIMIT

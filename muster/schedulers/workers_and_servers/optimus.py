@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import Floats, Ints
+from muster.compiling import njit
 from muster.schedulers.contract import State
 from muster.schedulers.parts import setting
 from muster.schedulers.workers_and_servers.interval import Answer, AtIntervals

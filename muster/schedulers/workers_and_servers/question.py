@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
 from muster.cluster import Cluster
 from muster.cluster.books import SERVER, Books, Bools, Floats, Ints, Rows
+from muster.compiling import njit
 from muster.schedulers.allocation.worker_server import Demands, frontier, utility
 from muster.schedulers.contract import View
 from muster.speed.parameter_server import StepTime

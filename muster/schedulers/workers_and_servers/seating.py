@@ -9,9 +9,9 @@ so on; then it gets back what it held. A node's network card keeps each server i
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from muster.cluster.books import SERVER, Books, Bools, Ints, Rows, new_row, put_chain, release_job
+from muster.compiling import njit
 from muster.schedulers.placement.kernels import pick_gpus
 
 _GPU, _CPU, _MEMORY, _NIC = 0, 1, 2, 3

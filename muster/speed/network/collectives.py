@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from muster.compiling import njit
 
 ALGORITHMS = ("ring", "halving-doubling", "direct", "double-binary-tree")
 """Known to the compiled code by their position."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from muster.compiling import njit
 from muster.speed.network.overlap import MOST_DIMENSIONS
 from muster.speed.network.placement import EVEN_ISLANDS, EVEN_MACHINES, EVEN_RACKS
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from muster.compiling import njit
 
 MOST_DIMENSIONS = 4
 """GPUs of an island, islands of a machine, machines of a rack, racks."""

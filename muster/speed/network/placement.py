@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from muster.cluster import Cluster
+from muster.compiling import njit
 from muster.speed.network.tree import LinkTree
 
 SHAPE_DTYPE = np.dtype(

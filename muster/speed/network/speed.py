@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from muster.cluster import Cluster
+from muster.compiling import njit
 from muster.speed.network.collectives import ALGORITHMS, BANDWIDTH_AWARE, BASELINE, stack
 from muster.speed.network.contention import max_min_rates
 from muster.speed.network.dimensions import ASTRA, FLAVOURS, dimensions

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from muster.cluster.books import Floats
+from muster.compiling import njit
 from muster.workload.sized import RING
 
 

@@ -1,0 +1,55 @@
+"""While a process loads or compiles a kernel, others wait."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from numba.core.event import Event, Listener, install_listener
+
+from muster.compiling import njit
+
+LOCK = Path(tempfile.gettempdir()) / f"muster-compiling-{os.getuid()}.lock"
+
+
+def is_held() -> bool:
+    """Whether somebody holds the lock, asked as another process would ask."""
+    with LOCK.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+class Asks(Listener):
+    def __init__(self) -> None:
+        self.seen: list[bool] = []
+
+    def on_start(self, event: Event) -> None:
+        self.seen.append(is_held())
+
+    def on_end(self, event: Event) -> None:
+        self.seen.append(is_held())
+
+
+def test_the_lock_is_held_from_the_start_of_compiling_to_its_end_and_not_after() -> None:
+    @njit
+    def inner(values: np.ndarray) -> float:
+        return values.sum()
+
+    @njit
+    def outer(values: np.ndarray) -> float:
+        return inner(values) + 1
+
+    asks = Asks()
+    with install_listener("numba:compile", asks):
+        assert outer(np.arange(4.0)) == 7.0
+        assert not is_held()
+        assert outer(np.arange(4)) == 7
+    assert len(asks.seen) >= 8  # two functions, two signatures each
+    assert all(asks.seen)
+    assert not is_held()
