@@ -8,16 +8,16 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numba.core.event import Event, Listener, install_listener
 
 from muster.compiling import njit
 
-LOCK = Path(tempfile.gettempdir()) / f"muster-compiling-{os.getuid()}.lock"
-
 
 def is_held() -> bool:
     """Whether somebody holds the lock, asked as another process would ask."""
-    with LOCK.open("w") as file:
+    lock = Path(tempfile.gettempdir()) / f"muster-compiling-{os.getuid()}.lock"
+    with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -36,7 +36,11 @@ class Asks(Listener):
         self.seen.append(is_held())
 
 
-def test_the_lock_is_held_from_the_start_of_compiling_to_its_end_and_not_after() -> None:
+def test_the_lock_is_held_from_the_start_of_compiling_to_its_end_and_not_after(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a lock that no other test run has
+
     @njit
     def inner(values: np.ndarray) -> float:
         return values.sum()
