@@ -45,12 +45,12 @@ def break_off_a_folder(path: Path, error: type[BaseException]) -> None:
         codecs.BOM_UTF8 + TEXT.encode(),
         TEXT.encode("utf-16"),
         codecs.BOM_UTF16_BE + TEXT.encode("utf-16-be"),
-        gzip.compress(TEXT.encode()),
-        gzip.compress(TEXT[:8].encode()) + gzip.compress(TEXT[8:].encode()),
+        gzip.compress(TEXT.encode(), mtime=0),
+        gzip.compress(TEXT[:8].encode(), mtime=0) + gzip.compress(TEXT[8:].encode()),
         lzma.compress(TEXT.encode()),
         compress_zst(TEXT.encode()),
         compress_zst(TEXT[:8].encode()) + compress_zst(TEXT[8:].encode()),
-        gzip.compress(TEXT.encode("utf-16")),
+        gzip.compress(TEXT.encode("utf-16"), mtime=0),
     ],
     ids=[
         "plain",
@@ -74,8 +74,8 @@ def test_text_is_read_by_content_whatever_its_name(tmp_path: Path, name: str, da
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (gzip.compress(TEXT.encode() * 100)[:-20], "gzip data is damaged or cut off"),
-        (gzip.compress(TEXT.encode())[:2] + b"nonsense", "gzip data is damaged"),
+        (gzip.compress(TEXT.encode() * 100, mtime=0)[:-20], "gzip data is damaged or cut off"),
+        (gzip.compress(TEXT.encode(), mtime=0)[:2] + b"nonsense", "gzip data is damaged"),
         (lzma.compress(TEXT.encode() * 100)[:-20], "xz data is damaged"),
         (b"\x28\xb5\x2f\xfd nonsense", "zst data is damaged"),
         (b"a,b\n1,2\n\xff,3\n", "line 3: byte 0xff is not UTF-8"),
