@@ -46,7 +46,7 @@ def break_off_a_folder(path: Path, error: type[BaseException]) -> None:
         TEXT.encode("utf-16"),
         codecs.BOM_UTF16_BE + TEXT.encode("utf-16-be"),
         gzip.compress(TEXT.encode(), mtime=0),
-        gzip.compress(TEXT[:8].encode(), mtime=0) + gzip.compress(TEXT[8:].encode()),
+        gzip.compress(TEXT[:8].encode(), mtime=0) + gzip.compress(TEXT[8:].encode(), mtime=0),
         lzma.compress(TEXT.encode()),
         compress_zst(TEXT.encode()),
         compress_zst(TEXT[:8].encode()) + compress_zst(TEXT[8:].encode()),
