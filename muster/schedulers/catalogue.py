@@ -274,7 +274,10 @@ def _fields(kind: type[Any]) -> Iterable[tuple[str, Any, Any, str]]:
 
 def _settings(kind: type[Any]) -> Iterable[Setting]:
     for name, annotation, default, sentence in _fields(kind):
-        type_name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        if typing.get_origin(annotation) is typing.Literal:
+            type_name = " or ".join(typing.get_args(annotation))
+        else:
+            type_name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
         yield Setting(name, type_name, default, sentence)
 
 
