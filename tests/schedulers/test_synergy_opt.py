@@ -20,7 +20,7 @@ from muster.schedulers.allocation.tune_published import TunePublished
 from muster.schedulers.catalogue import build
 from muster.schedulers.certify import Certified
 from muster.workload.models import shipped_models
-from tests.building import cluster_of, job, jobs_of, run
+from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.synergy_cases import Round, allot, round_of, servers, speeds, synergy_jobs, total_speed
 
 NAMES = tuple(shipped_models())
@@ -177,3 +177,11 @@ def test_certified_keeps_the_plan_and_says_the_bound() -> None:
     certified = run(pair, servers(1), Certified(build("fifo+proportional")))
     assert certified.record.jobs.equals(plain.record.jobs)
     assert certified.record.decisions["bound"].to_list()[0] == pytest.approx(2 * 2.94)
+
+
+@pytest.mark.parametrize("allocation", ["opt", "tune-plus", "tune", "tune-published", "greedy"])
+def test_all_gpus_are_still_on_their_way(allocation: str) -> None:
+    # The next gang is chosen while the GPUs of the last one take a second to come free.
+    trace = jobs_of(job(0, 10, gpus=2), job(0, 10, gpus=2))
+    result = run(trace, cluster_of(1, 1), f"srtf+{allocation}", release_seconds_per_gpu=0.5)
+    assert column(result, "start_seconds") == pytest.approx([0, 11])

@@ -38,13 +38,13 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
     is not limited here: with it, speed is no longer under the chords between points and the bound would not hold.
     """
     classes, at_class = np.unique(gangs.classes[served], return_inverse=True)
-    if not len(classes):
-        return Pooled(0.0, classes, np.zeros((0, 4), np.int64), np.zeros(0))
+    kinds = np.flatnonzero(pool[:, 0] > 0)
+    if not len(classes) or not len(kinds):
+        return Pooled(0.0, classes[:0], np.zeros((0, 4), np.int64), np.zeros(0))
     weight: Floats = np.zeros(len(classes))
     np.add.at(weight, at_class, gangs.gpus[served])
     model = np.zeros(len(gangs.demands.best), np.int64)
     model[gangs.classes[served]] = gangs.model[served]
-    kinds = np.flatnonzero(pool[:, 0] > 0)
     group, point, speed, kind_of = [], [], [], []
     for number, one in enumerate(classes.tolist()):
         for kind in kinds.tolist():
