@@ -99,7 +99,8 @@ def input_stage_seconds(
     while low + 1 < entry.n_memory and entry.memory[low + 1] <= memory_gb_per_gpu:
         low += 1
     prepare: float = _seconds_at_memory_point(entry, cpus_per_gpu, low)
-    if low + 1 < entry.n_memory and memory_gb_per_gpu > entry.memory[low]:
+    # Seconds beyond all numbers, from a breath of a CPU, stay so whatever the memory.
+    if low + 1 < entry.n_memory and memory_gb_per_gpu > entry.memory[low] and prepare < np.inf:
         share = (memory_gb_per_gpu - entry.memory[low]) / (entry.memory[low + 1] - entry.memory[low])
         prepare += share * (_seconds_at_memory_point(entry, cpus_per_gpu, low + 1) - prepare)
     return max(prepare, _read_seconds(entry, memory_gb_per_gpu, storage_gb_per_s_per_gpu))

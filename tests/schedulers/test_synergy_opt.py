@@ -185,3 +185,14 @@ def test_all_gpus_are_still_on_their_way(allocation: str) -> None:
     trace = jobs_of(job(0, 10, gpus=2), job(0, 10, gpus=2))
     result = run(trace, cluster_of(1, 1), f"srtf+{allocation}", release_seconds_per_gpu=0.5)
     assert column(result, "start_seconds") == pytest.approx([0, 11])
+
+
+@pytest.mark.parametrize("allocation", ["opt", "tune-plus", "tune", "tune-published"])
+def test_one_gpu_is_still_on_its_way(allocation: str) -> None:
+    # Job 2 is chosen beside job 1 before the GPU of job 0 is free.
+    trace = jobs_of(*(job(0, seconds, model="resnet18") for seconds in (10, 100, 100)))
+    settings = {"preemptive": "true"}
+    result = run(trace, cluster_of(2), f"fifo+{allocation}", settings, release_seconds_per_gpu=0.5)
+    starts = column(result, "start_seconds")
+    assert starts[2] == pytest.approx(column(result, "finish_seconds")[0] + 0.5)
+    assert column(result, "preemptions") == [0, 0, 0]

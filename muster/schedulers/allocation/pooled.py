@@ -12,7 +12,7 @@ import numpy as np
 
 from muster.cluster.books import MICRO, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.selection.knapsack.columns import Table
+from muster.schedulers.selection.knapsack.columns import InfeasibleError, Table
 from muster.schedulers.selection.knapsack.relaxation import relax
 from muster.speed.points import corners, speed_at
 
@@ -55,7 +55,11 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
             kind_of.append(np.full(len(points), kind))
     groups, points, speeds = np.concatenate(group), np.concatenate(point), np.concatenate(speed)
     table = _table(groups, points, speeds, np.concatenate(kind_of), weight, pool, kinds)
-    relaxation = relax(table, np.zeros(0, np.int64))
+    try:
+        relaxation = relax(table, np.zeros(0, np.int64))
+    except InfeasibleError:
+        # Some of the served are chosen for GPUs that are still on their way; what they add cannot be known yet.
+        return Pooled(np.nan, classes[:0], np.zeros((0, 4), np.int64), np.zeros(0))
     taken = relaxation.share > 1e-9
     columns = relaxation.active[taken]
     return Pooled(
