@@ -203,6 +203,24 @@ def new_row(books: Books) -> int:
 
 
 @njit(cache=True)
+def copy_chain(books: Books, chain: int) -> int:
+    """The same rows once more, in the same order, charged nowhere; the caller has reserved room."""
+    first = -1
+    last = -1
+    while chain >= 0:
+        row = new_row(books)
+        books.rows[row] = books.rows[chain]
+        books.rows[row]["next"] = -1
+        if last < 0:
+            first = row
+        else:
+            books.rows[last]["next"] = row
+        last = row
+        chain = books.rows[chain]["next"]
+    return first
+
+
+@njit(cache=True)
 def drop_rows(books: Books, chain: int) -> None:
     """Return a chain's rows, which are charged nowhere any more, to the list of free rows."""
     while chain >= 0:

@@ -20,7 +20,8 @@ from muster.schedulers.parts import (
     Part,
     Placement,
     Selection,
-    settings_of,
+    described,
+    named,
 )
 from muster.schedulers.placement.kernels import count_walk, serve
 from muster.schedulers.reasons import NO_PLACE, PLACED
@@ -79,22 +80,17 @@ class Composed:
     @property
     def name(self) -> str:
         """As on the command line, every part spelled out."""
-        return "+".join(part.name for part in self.parts)
+        return named(self.parts)
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
         promote = self.promote_after_seconds
-        return {
-            "name": self.name,
-            "parts": {slot: part.name for part in self.parts for slot in part.slots},
-            "settings": {part.name: settings_of(part) for part in self.parts if settings_of(part)}
-            | {
-                "preemptive": self.preemptive,
-                "strict": self.strict,
-                "promote_after_seconds": promote if isfinite(promote) else None,
-            },
-            "needs": sorted({need for part in self.parts for need in part.needs}),
+        common = {
+            "preemptive": self.preemptive,
+            "strict": self.strict,
+            "promote_after_seconds": promote if isfinite(promote) else None,
         }
+        return described(self.parts, common)
 
     def initial(self, cluster: Cluster) -> State:
         """What its order remembers, and nobody promoted."""

@@ -16,7 +16,7 @@ from muster.cluster import Cluster
 from muster.cluster.books import GPU, Floats, Ints
 from muster.cluster.books import release_job as release
 from muster.schedulers.contract import Bools, Plan, State, View
-from muster.schedulers.parts import Allocation, Order, Part, Selection, settings_of
+from muster.schedulers.parts import Allocation, Order, Part, Selection, described, named
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.offers import NOWHERE, bid
 from muster.schedulers.reasons import NO_GPUS, PLACED
@@ -38,18 +38,13 @@ class Leased:
     @property
     def name(self) -> str:
         """As on the command line, every part spelled out."""
-        return "+".join(part.name for part in self.parts)
+        return named(self.parts)
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
         promote = self.promote_after_seconds
-        return {
-            "name": self.name,
-            "parts": {slot: part.name for part in self.parts for slot in part.slots},
-            "settings": {part.name: settings_of(part) for part in self.parts if settings_of(part)}
-            | {"promote_after_seconds": promote if isfinite(promote) else None},
-            "needs": sorted({need for part in self.parts for need in part.needs}),
-        }
+        common = {"promote_after_seconds": promote if isfinite(promote) else None}
+        return described(self.parts, common)
 
     def initial(self, cluster: Cluster) -> State:
         """What its order and its timers remember."""

@@ -155,3 +155,18 @@ class Allotment(Part):
         they are chosen and pinned. `chosen` are those whose GPUs fit in all, by the walk in that order.
         """
         raise NotImplementedError
+
+
+def described(parts: tuple[Part, ...], common: dict[str, Any]) -> dict[str, Any]:
+    """Parts, their settings and those of the scheduler as a whole, for the record."""
+    return {
+        "name": named(parts),
+        "parts": {slot: part.name for part in parts for slot in part.slots},
+        "settings": {part.name: settings_of(part) for part in parts if settings_of(part)} | common,
+        "needs": sorted({need for part in parts for need in part.needs}),
+    }
+
+
+def named(parts: tuple[Part, ...]) -> str:
+    """The name on the command line, every part spelled out."""
+    return "+".join(part.name for part in parts)

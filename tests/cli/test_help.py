@@ -11,7 +11,7 @@ import pytest
 
 from muster.cli.app import COMMANDS
 
-from .conftest import MUSTER, Outcome, muster_process
+from .conftest import MUSTER, Outcome
 
 Muster = Callable[..., Outcome]
 GENERATORS = ("synergy", "philly-like", "mixed")
@@ -91,5 +91,7 @@ def test_a_shell_completes_commands_and_flags(line: str, offered: str) -> None:
 
 
 def test_the_completion_script_is_shown() -> None:
-    shown = muster_process("--show-completion", "bash")
-    assert "complete -o default -F _muster_completion muster" in shown.out
+    # It goes by the shell that it runs under, so one must be there.
+    under_bash = ["bash", "-c", '"$@"; exit $?', "bash", *MUSTER, "--show-completion"]
+    shown = subprocess.run(under_bash, capture_output=True, text=True, check=False)
+    assert "complete -o default -F _muster_completion muster" in shown.stdout

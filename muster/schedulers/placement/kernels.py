@@ -14,6 +14,7 @@ from muster.cluster.books import (
     Floats,
     Ints,
     Rows,
+    copy_chain,
     count_bits,
     new_row,
     put_chain,
@@ -370,17 +371,4 @@ def serve(
 @njit(cache=True)
 def put_back(books: Books, job: int, chain: int) -> bool:
     """Give a stopped job the rows it had, if all of it is still free."""
-    copy = -1
-    last = -1
-    row = chain
-    while row >= 0:
-        fresh = new_row(books)
-        books.rows[fresh] = books.rows[row]
-        books.rows[fresh]["next"] = -1
-        if last < 0:
-            copy = fresh
-        else:
-            books.rows[last]["next"] = fresh
-        last = fresh
-        row = books.rows[row]["next"]
-    return put_chain(books, job, copy) == 0
+    return put_chain(books, job, copy_chain(books, chain)) == 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import SERVER, Books, Bools, Ints, Rows, new_row, put_chain, release_job
+from muster.cluster.books import SERVER, Books, Bools, Ints, Rows, copy_chain, new_row, put_chain, release_job
 from muster.compiling import njit
 from muster.schedulers.placement.kernels import pick_gpus
 
@@ -74,7 +74,7 @@ def seat(
             p = max(p - max(p // 4, 1), least_servers)
         if chain < 0 and stopped[at] >= 0 and workers[at] > 0:
             if _has_bandwidth(books, stopped[at], needs[at], free):
-                chain = _copied(books, stopped[at])
+                chain = copy_chain(books, stopped[at])
         if chain >= 0 and put_chain(books, job, chain) == 0:
             _charge(books, chain, needs[at], free, with_gpus, by_cpu)
 
@@ -272,21 +272,3 @@ def _chain(books: Books, by_cpu: Ints, seats: Ints, needs: Ints) -> int:
                 record["next"] = chain
                 chain = row
     return chain
-
-
-@njit(cache=True)
-def _copied(books: Books, chain: int) -> int:
-    """The same rows once more, in the same order."""
-    first = -1
-    last = -1
-    while chain >= 0:
-        row = new_row(books)
-        books.rows[row] = books.rows[chain]
-        books.rows[row]["next"] = -1
-        if last < 0:
-            first = row
-        else:
-            books.rows[last]["next"] = row
-        last = row
-        chain = books.rows[chain]["next"]
-    return first
