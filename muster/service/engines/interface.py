@@ -1,0 +1,133 @@
+"""What the conductor asks of an engine, and all that it asks.
+
+A *start* is one attempt at running a job, told apart by (job, epoch); epochs of a job count up. Every call may be
+repeated after a crash: launching a start that was launched, stopping what has stopped, forgetting what is forgotten
+changes nothing. No call waits for a process: what became of it is told by `observe`. An engine remembers its starts
+outside the daemon (files, Slurm's job names, Kubernetes' labels), so that a new daemon finds them by `observe`.
+
+Checked on paper against the engines to come:
+
+| | launch | signal | resize | observe |
+|---|---|---|---|---|
+| Slurm | release a held job, rewritten to its seats | scancel --signal | refused | squeue, sacct |
+| Ray | call of the node's agent | call of the agent | affinity by the agent | call of the agents |
+| Kubernetes | unsuspend a Job, rewritten to its seats | delete with grace | pods/resize | watch of pods |
+
+Notices to a job that uses `muster.training` go through its run folder on a shared disk, whatever the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from muster.cluster import Node
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What one start has on one node."""
+
+    node: str
+    gpus: tuple[int, ...]
+    """Ids on that node."""
+    gpu_milli: int
+    """Thousandths of each of them."""
+    cpus: float
+    memory_gb: float
+    storage_gb_per_s: float
+    ranks: int
+    """Processes there."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All that an engine needs to know to run one start of a job."""
+
+    job: int
+    epoch: int
+    run_dir: Path
+    """The job's run folder (docs/training.md), the same for all its starts."""
+    output_dir: Path
+    """Output goes to `<rank>.log` here, appended to what earlier starts wrote."""
+    command: tuple[str, ...]
+    """An argument list; no shell reads it."""
+    directory: Path
+    environment: Mapping[str, str]
+    """The owner's own and what the conductor adds for `muster.training`; ranks and GPUs are the engine's to add."""
+    seats: tuple[Seat, ...]
+    user: str | None
+    """Whose processes they are, where the engine may choose; None: the daemon's."""
+
+
+class Exit(Enum):
+    """How a start ended."""
+
+    COMPLETED = "completed"
+    """All ranks ended with 0."""
+    STOPPED = "stopped"
+    """It ended with `EXIT_STOPPED`, or by the signal that it was sent: start it again."""
+    FAILED = "failed"
+    """A rank ended with another status."""
+    KILLED = "killed"
+    """By a signal that nobody here sent, by the memory limit, or by a vanished node: not the job's own doing."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What an engine knows of one start."""
+
+    job: int
+    epoch: int
+    ended: Exit | None
+    """None: starting or running."""
+    since: float
+    """Unix seconds of its first process, or of its end."""
+    status: int | None = None
+    """Exit status of the first rank that ended badly; minus the signal's number where a signal ended it."""
+    message: str = ""
+    """In words, where there is more to say: `killed by the memory limit of 2 GB`."""
+
+
+class Engine(Protocol):
+    """Processes on nodes."""
+
+    name: str
+    resizes: bool
+    """Whether CPUs and memory of a running start can change without a new start."""
+    enforces: str
+    """In words: how CPU and memory grants are kept to, as `cgroup v1: CPU quota, memory limit`."""
+
+    def nodes(self) -> Sequence[Node]:
+        """The machines there are now."""
+        ...
+
+    def launch(self, launch: Launch) -> None:
+        """Begin a start; from now on every older one of this job is stale and can publish nothing.
+
+        Returns as soon as the start cannot be lost any more; its processes come up by themselves.
+        """
+        ...
+
+    def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
+        """Other CPUs, memory and storage bandwidth for a running start, on the nodes and GPUs that it has."""
+        ...
+
+    def signal(self, job: int, epoch: int, name: str) -> None:
+        """Send a signal to every process of a start, so that it saves and ends."""
+        ...
+
+    def kill(self, job: int, epoch: int) -> None:
+        """End every process of a start at once."""
+        ...
+
+    def observe(self) -> Sequence[Observed]:
+        """Every start that is not forgotten."""
+        ...
+
+    def forget(self, job: int, epoch: int) -> None:
+        """A start that has ended and whose end is on record."""
+        ...

@@ -1,0 +1,79 @@
+"""What somebody submits: one job, checked at the edge."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from muster.training.unchanged import STOP_SIGNALS, UnchangedJob
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
+Variable = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+_OURS = ("MUSTER_", "CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+class JobRequest(BaseModel):
+    """A job as its owner asks for it. Units: GPUs, CPU cores, GB, seconds, steps (iterations)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: Name
+    command: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
+    """An argument list; no shell reads it."""
+    directory: Annotated[str, Field(max_length=4096, pattern=r"^/[^\x00]*$")]
+    """Absolute; where the command runs."""
+    environment: Annotated[dict[Variable, Text], Field(max_length=1000)] = Field(default_factory=dict)
+    gpus: Annotated[int, Field(ge=1, le=100_000)] = 1
+    gpu_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Of one GPU."""
+    ranks: Literal["one", "per-gpu"] = "one"
+    """Processes: one a node, or one a GPU."""
+    cpus: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """At least so many; None: the scheduler's to say."""
+    memory_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """At least so much; None: the scheduler's to say."""
+    compute_threads: Annotated[int, Field(ge=1, le=4096)] = 1
+    """OMP_NUM_THREADS, the same at every start, so that a resumed run has the same bits."""
+    model: Name | None = None
+    """Whose sensitivity the scheduler goes by; None: a job that CPU and memory do not slow."""
+    steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    """Of the whole job; None: not known to the scheduler until the job says so itself."""
+    priority: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0
+    tenant: Name | None = None
+    constraint: Annotated[str, Field(max_length=200, pattern=r"^(gpu_type=.+|label=.+)?$")] = ""
+    preemptible: bool = True
+    min_runtime_seconds: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+    held: bool = False
+    """Waits for `release` first."""
+    checkpoint_seconds: Annotated[float, Field(ge=0, le=1e7)] = 600.0
+    grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30.0
+    """From the notice to SIGKILL."""
+    stop_signal: Literal[STOP_SIGNALS] | None = None  # type: ignore[valid-type]
+    """For a job that does not use `muster.training`: what makes it save and end."""
+    progress: Annotated[str, Field(max_length=1000)] | None = None
+    r"""For such a job: finds the step in a line of its output, `step (?P<step>\d+)/`."""
+    max_restarts: Annotated[int, Field(ge=0, le=1000)] = 3
+    """After deaths that are not its own doing, in a row without any progress between them."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> JobRequest:
+        if self.gpu_share < 1 and self.gpus != 1:
+            raise ValueError(f"gpu_share is of one GPU, and gpus is {self.gpus}; give one of the two")
+        if ".." in PurePosixPath(self.directory).parts:
+            raise ValueError("directory may not go up by '..'; give the folder itself")
+        if ours := [name for name in self.environment if name.startswith(_OURS[0]) or name in _OURS[1:]]:
+            raise ValueError(f"environment: {', '.join(ours)}: Muster sets this itself; leave it out")
+        if sum(map(len, self.command)) > 131_072:
+            raise ValueError("command: its words are more than 131,072 characters in all")
+        self.unchanged()
+        return self
+
+    def unchanged(self) -> UnchangedJob | None:
+        """How to talk to a job that does not use `muster.training`; None: it does."""
+        if self.stop_signal is None and self.progress is None:
+            return None
+        return UnchangedJob(stop_signal=self.stop_signal or "SIGTERM", progress=self.progress)

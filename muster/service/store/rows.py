@@ -1,0 +1,185 @@
+"""What the store keeps, as plain values. Times are seconds since the store was made (`Store.origin`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from muster.service.request import JobRequest
+
+
+class State(StrEnum):
+    """A job's state, as owners see it."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    HELD = "held"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
+
+
+class Wish(StrEnum):
+    """What its owner wants of a job; on disk before it is answered, carried out by the conductor."""
+
+    CANCEL = "cancel"
+    HOLD = "hold"
+    RELEASE = "release"
+
+
+class Phase(StrEnum):
+    """Where the present start of a job is."""
+
+    NONE = ""
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One job: what was asked, and what has happened to it so far."""
+
+    id: int
+    user: str
+    request: JobRequest
+    submitted: float
+    state: State = State.QUEUED
+    wish: Wish | None = None
+    phase: Phase = Phase.NONE
+    epoch: int = 0
+    """Of its newest start; 0: never started."""
+    first_start: float | None = None
+    last_start: float | None = None
+    last_stop: float | None = None
+    finished: float | None = None
+    steps_done: float = 0.0
+    steps_per_second: float = 0.0
+    """Measured, 0 before the first report."""
+    run_seconds: float = 0.0
+    attained_gpu_seconds: float = 0.0
+    restart_seconds: float = 0.0
+    preemptions: int = 0
+    moves: int = 0
+    deaths: int = 0
+    """In a row that were not its own doing, without progress between them."""
+    reason: str = "not_considered"
+    """Why it holds nothing: a name of `schedulers.reasons`; `placed` if it holds something."""
+    reason_parameters: Mapping[str, float] = field(default_factory=dict)
+    reason_since: float = 0.0
+    status: int | None = None
+    """Exit status; minus the signal's number where a signal ended it."""
+    message: str = ""
+    """In words: why it failed."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one start of a job has, or had, on one node."""
+
+    job: int
+    epoch: int
+    node: str
+    gpus: tuple[int, ...]
+    gpu_milli: int
+    cpus: float
+    memory_gb: float
+    storage_gb_per_s: float
+    since: float
+    until: float | None = None
+    """None: it still has it."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A stretch of time in which a job waited for one reason."""
+
+    job: int
+    reason: str
+    parameters: Mapping[str, float]
+    since: float
+    until: float
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of a job's history: `submitted`, `started`, `notice`, `killed`, `resized`, ..."""
+
+    job: int
+    time: float
+    kind: str
+    detail: str = ""
+
+
+@dataclass
+class Changes:
+    """What the conductor writes in one transaction: all of it or nothing."""
+
+    jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Job to the fields of `JobRow` that change."""
+    opened: list[Holding] = field(default_factory=list)
+    closed: dict[tuple[int, int], float] = field(default_factory=dict)
+    """(job, epoch) whose open holdings end, and when; closed before `opened` are opened."""
+    decisions: list[Mapping[str, float]] = field(default_factory=list)
+    """By the columns of `world.records.DECISIONS`."""
+    explained: list[Explained] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    scheduler_state: bytes | None = None
+    """None: unchanged."""
+
+    def job(self, number: int, **fields: Any) -> None:
+        """Note new values for some fields of a job."""
+        self.jobs.setdefault(number, {}).update(fields)
+
+    def event(self, job: int, time: float, kind: str, detail: str = "") -> None:
+        """Note a line of a job's history."""
+        self.events.append(Event(job, time, kind, detail))
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return any((self.jobs, self.opened, self.closed, self.decisions, self.explained, self.events)) or (
+            self.scheduler_state is not None
+        )
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A machine, as operators see it."""
+
+    name: str
+    drained: bool
+    """Nothing new starts there; what runs there is moved away."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A request and whose it is."""
+
+    user: str
+    request: JobRequest
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and what he may."""
+
+    user: str
+    operator: bool
+    """May see and steer everybody's jobs, and drain nodes."""
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """An access token as it is kept: only its hash."""
+
+    id: int
+    user: str
+    operator: bool
+    hash: str
+    created: float
+    revoked: float | None = None
