@@ -7,6 +7,7 @@ import resource
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from benchmarks.cases import CASES, Case
@@ -30,9 +31,9 @@ def run(case: Case, trace: Trace, folder: Path) -> int:
 def main(name: str) -> None:
     """Warm up, so that imports and compiling are shown apart; then time one whole run, records included."""
     case = next(case for case in CASES if case.name == name)
-    warm = Case(
-        "warm", lambda: mixed.generate(300, gpus=128, load=1.2, seed=0), "16x8gpu", case.scheduler, ""
-    )
+    options = {name: value for name, value in case.options.items() if name != "measure"}
+    few = partial(mixed.generate, 300, gpus=128, load=1.2, seed=0)
+    warm = Case("warm", few, "16x8gpu", case.scheduler, "", options, case.published_rules)
     with tempfile.TemporaryDirectory() as folder:
         run(warm, warm.trace(), Path(folder))
     imports_and_compiling = time.process_time()

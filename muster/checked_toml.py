@@ -47,7 +47,7 @@ def parse_toml(text: str, where: str, model: type[Model]) -> Model:
         return model.model_validate(table)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=True)
-        raise BadInput(*(_in_words(details, text, where, model) for details in found)) from None
+        raise BadInput(*(_field_in_words(details, text, where, model) for details in found)) from None
 
 
 def field_problem(text: str, where: str, way: Way, what: str, found: object = None) -> Problem:
@@ -56,21 +56,15 @@ def field_problem(text: str, where: str, way: Way, what: str, found: object = No
     return Problem(where, what, row=_line_of(text, way), column=column, found=found)
 
 
-def _syntax_problem(text: str, where: str, message: str) -> Problem:
-    match = _AT_LINE.fullmatch(message)
-    said, line = (match[1], match[2]) if match else (message, None)
-    row = int(line) if line else max(1, len(text.splitlines()))
-    return Problem(where, f"this is not TOML: {said[:1].lower()}{said[1:]}", row=row)
-
-
-def _in_words(details: ErrorDetails, text: str, where: str, model: type[BaseModel]) -> Problem:
-    way, kind, context = details["loc"], details["type"], details.get("ctx", {})
+def in_words(details: ErrorDetails, model: type[BaseModel] | None, way: Way) -> tuple[str, object]:
+    """What is wrong with the field at `way` of a `model`, and what was found there, if that can be shown."""
+    kind, context = details["type"], details.get("ctx", {})
     found: object = details["input"]
     match kind:
         case "missing":
             what, found = "this field is needed and is missing", None
         case "extra_forbidden":
-            allowed = sorted(_fields_at(model, way[:-1]))
+            allowed = sorted(_fields_at(model, way[:-1])) if model else []
             close = get_close_matches(str(way[-1]), allowed, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             what, found = f"there is no such field{hint}; allowed: {', '.join(allowed)}", None
@@ -86,11 +80,33 @@ def _in_words(details: ErrorDetails, text: str, where: str, model: type[BaseMode
             what = "a finite number is needed"
         case "string_too_short":
             what = "it must not be empty"
+        case "string_too_long":
+            what, found = f"at most {context['max_length']:,} characters are allowed", None
+        case "string_pattern_mismatch":
+            what = f"text that matches {context['pattern']} is needed"
+        case "string_unicode":
+            what, found = "text without lone surrogates is needed", None
         case "too_short":
             what = "at least one entry is needed"
+        case "too_long":
+            what, found = f"at most {context['max_length']:,} entries are allowed", None
+        case "enum" | "literal_error":
+            what = f"{context['expected']} is needed"
         case _:
             what = _KINDS.get(kind.split("_")[0], str(details["msg"]))
-    return field_problem(text, where, way, what, found if isinstance(found, str | int | float) else None)
+    return what, found if isinstance(found, str | int | float) else None
+
+
+def _syntax_problem(text: str, where: str, message: str) -> Problem:
+    match = _AT_LINE.fullmatch(message)
+    said, line = (match[1], match[2]) if match else (message, None)
+    row = int(line) if line else max(1, len(text.splitlines()))
+    return Problem(where, f"this is not TOML: {said[:1].lower()}{said[1:]}", row=row)
+
+
+def _field_in_words(details: ErrorDetails, text: str, where: str, model: type[BaseModel]) -> Problem:
+    way = details["loc"]
+    return field_problem(text, where, way, *in_words(details, model, way))
 
 
 def _fields_at(model: type[BaseModel], way: Way) -> list[str]:

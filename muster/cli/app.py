@@ -12,14 +12,15 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 import muster
 from muster.problems import BadInput
 
-COMMANDS = {
+TRYING = {
     "simulate": "Replay a trace on a cluster under one scheduler.",
     "compare": "Replay a trace under several schedulers, side by side.",
     "generate": "Make a trace: Synergy's, one like Philly, a mixed one.",
@@ -31,8 +32,34 @@ COMMANDS = {
     "network": "Show how fast a model runs on each kind of placement.",
     "size": "Find a job's best number of workers and servers.",
 }
+RUNNING = {
+    "serve": "Schedule and run jobs on this machine.",
+    "submit": "Submit a job.",
+    "queue": "Show who holds what since when, and why the others wait.",
+    "status": "Show how far a job is, what it holds, what happened to it.",
+    "why": "Say why a job waits, who is ahead, when it may start.",
+    "logs": "Print what a job has written; -f follows it.",
+    "cancel": "End jobs for good.",
+    "hold": "Let jobs wait until they are released.",
+    "release": "Let held jobs compete again.",
+    "nodes": "Show the machines and what of them is held.",
+    "drain": "Start nothing on a machine any more.",
+    "export": "Write the record of what really happened.",
+    "token": "Make, list and revoke access tokens.",
+}
+COMMANDS = TRYING | RUNNING
+_SECTIONS = (("Commands", TRYING), ("Commands of a running daemon", RUNNING))
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Sections(typer.core.TyperGroup):
+    """The commands of `--help`, those that belong together under one heading."""
+
+    def format_commands(self, _: object, formatter: Any) -> None:
+        for heading, commands in _SECTIONS:
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()))
 
 
 class Interrupted(Exception):
@@ -72,6 +99,7 @@ def _app(asked: str | None) -> typer.Typer:
     """All commands, the one asked for with its parameters, the others with their sentence alone."""
     app = typer.Typer(
         name="muster",
+        cls=_Sections,
         help="Decide when each training job on a shared GPU cluster runs, how much it gets and where it sits.",
         epilog="One command in full: muster COMMAND --help",
         rich_markup_mode=None,

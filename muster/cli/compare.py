@@ -53,6 +53,7 @@ def compare(
     contention: flags.Contention = False,
     layers: flags.LayerFile = None,
     skip_impossible: flags.SkipImpossible = False,
+    certify: flags.Certify = False,
     settings: flags.Settings = None,
     models: flags.ModelFolder = None,
     seed: flags.Seed = 0,
@@ -87,6 +88,7 @@ def compare(
         congestion=congestion,
         contention=contention,
         skip_impossible=skip_impossible,
+        certify=certify,
         seed=seed,
     )
     machines = told.of(parse_cluster, cluster)
@@ -110,6 +112,8 @@ def compare(
             summaries = list(run_all(works, workers or os.cpu_count() or 1, show).values())
         (folder / "comparison.json").write_text(as_json_text({"runs": folders}), encoding="utf-8")
         write_report(folder)
+    for note in dict.fromkeys(note for summary in summaries for note in summary["notes"][len(jobs.notes) :]):
+        print(note, file=sys.stderr)
     if as_json:
         print(as_json_text({"out": str(out), "runs": folders, "summaries": summaries}), end="")
         return

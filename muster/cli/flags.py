@@ -62,6 +62,7 @@ LayerFile = Annotated[
     Path | None, typer.Option("--layers", metavar="FILE", help="CSV of layer profiles, for the network.")
 ]
 SkipImpossible = Annotated[bool, typer.Option("--skip-impossible", help="Leave out jobs that can never fit.")]
+Certify = Annotated[bool, typer.Option("--certify", help="Set every decision beside the best possible one.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of the scheduler; repeatable.")
 ]
@@ -112,6 +113,7 @@ def simulation_options(
     congestion: float,
     contention: bool,
     skip_impossible: bool,
+    certify: bool,
     seed: int,
 ) -> Options:
     """The settings of a simulation from the text of its flags."""
@@ -119,14 +121,14 @@ def simulation_options(
 
     told = Gathering()
     given: dict[str, Any] = {
-        "round_seconds": round_seconds and told.of(_seconds, "--round", round_seconds),
+        "round_seconds": round_seconds and told.of(seconds_of, "--round", round_seconds),
         "round_origin": told.of(_origin, round_origin),
-        "restart_cost_seconds": told.of(_seconds, "--restart-cost", restart_cost),
-        "release_seconds_per_gpu": told.of(_seconds, "--release-seconds-per-gpu", release_seconds),
+        "restart_cost_seconds": told.of(seconds_of, "--restart-cost", restart_cost),
+        "release_seconds_per_gpu": told.of(seconds_of, "--release-seconds-per-gpu", release_seconds),
         "measure": measure and told.of(_range, measure),
         "rules": told.of(rules_named, rules),
         "failures": failures and told.of(_failures, failures),
-        "checkpoint_seconds": told.of(_seconds, "--checkpoint", checkpoint),
+        "checkpoint_seconds": told.of(seconds_of, "--checkpoint", checkpoint),
     }
     # What was refused above keeps its default here, so that the rest is checked and told as well.
     understood = {name: value for name, value in given.items() if value is not None}
@@ -139,6 +141,7 @@ def simulation_options(
         congestion=congestion,
         contention=contention,
         skip_impossible=skip_impossible,
+        certify=certify,
         seed=seed,
     )
     told.settle()
@@ -168,7 +171,8 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def _seconds(flag: str, text: str) -> float:
+def seconds_of(flag: str, text: str) -> float:
+    """A flag's time in seconds."""
     from muster.units import parse_seconds
 
     try:
@@ -183,7 +187,7 @@ def _origin(text: str) -> float | str:
     if text == FIRST_ARRIVAL:
         return text
     try:
-        return _seconds("--round-origin", text)
+        return seconds_of("--round-origin", text)
     except BadInput:
         what = f"{FIRST_ARRIVAL} or a number of seconds is needed"
         raise BadInput(Problem("--round-origin", what, found=text)) from None
@@ -205,4 +209,4 @@ def _failures(text: str) -> Failures:
     if not colon:
         what = "BETWEEN:REPAIR with two times is needed, as 30d:2h"
         raise BadInput(Problem("--failures", what, found=text))
-    return Failures(_seconds("--failures", between), _seconds("--failures", repair))
+    return Failures(seconds_of("--failures", between), seconds_of("--failures", repair))

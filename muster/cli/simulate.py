@@ -36,6 +36,7 @@ def simulate(
     contention: flags.Contention = False,
     layers: flags.LayerFile = None,
     skip_impossible: flags.SkipImpossible = False,
+    certify: flags.Certify = False,
     settings: flags.Settings = None,
     models: flags.ModelFolder = None,
     seed: flags.Seed = 0,
@@ -69,6 +70,7 @@ def simulate(
         congestion=congestion,
         contention=contention,
         skip_impossible=skip_impossible,
+        certify=certify,
         seed=seed,
     )
     machines = told.of(parse_cluster, cluster)
@@ -86,6 +88,8 @@ def simulate(
                 jobs, machines, policy, options, lambda progress: show(policy.name, progress), known, profiles
             )
         summary = write_run(run, folder)
+    for note in summary["notes"][len(jobs.notes) :]:
+        print(note, file=sys.stderr)
     if as_json:
         print(as_json_text({"out": str(out), "summary": summary}), end="")
         return

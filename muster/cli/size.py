@@ -93,9 +93,6 @@ def _layers(model: str, gpu_tflops: float, file: Path | None, profile_batch: int
 
     if file is None:
         return estimated_layers(model, gpu_tflops)
-    if profile_batch is None:
-        what = "the samples a batch of the profile are needed beside --layers, to know the time of one"
-        raise BadInput(Problem("--profile-batch", what))
     return profiled_layers(file, model, profile_batch)
 
 

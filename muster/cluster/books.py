@@ -33,6 +33,9 @@ ROLES = ("worker", "server")
 
 NONE = -1
 
+PACKED = 1 << 20
+"""Groups from here on hold jobs that run on the same GPUs at the same time, instead of in turns."""
+
 NODE = np.dtype(
     [
         ("capacity", np.int64, (4,)),
@@ -45,10 +48,18 @@ NODE = np.dtype(
         ("free_mask", np.int64),
         ("island", np.int64),  # GPUs an NVLink island
         ("rack", np.int64),
+        ("gpu_type", np.int64),  # its number among the cluster's
         ("up", np.int64),
     ]
 )
-DEVICE = np.dtype([("free_milli", np.int64), ("holders", np.int64), ("group", np.int64)])
+DEVICE = np.dtype(
+    [
+        ("free_milli", np.int64),
+        ("holders", np.int64),
+        ("group", np.int64),
+        ("busy", np.float64),  # GPUs that the jobs packed on it would keep busy (`speed.rates.note_busy`)
+    ]
+)
 ROW = np.dtype(
     [
         ("job", np.int64),
@@ -57,7 +68,7 @@ ROW = np.dtype(
         ("milli", np.int64),  # thousandths of each GPU in the mask
         ("amount", np.int64, (4,)),
         ("role", np.int64),
-        ("group", np.int64),  # time-slice group, NONE if the GPUs are the job's own
+        ("group", np.int64),  # of jobs on the same GPUs, in turns or packed; NONE if the GPUs are the job's own
         ("next", np.int64),
         ("since", np.float64),
     ]

@@ -52,6 +52,7 @@ class Ledger:
 
     def __init__(self, cluster: Cluster, jobs: int) -> None:
         nodes = np.zeros(len(cluster.nodes), b.NODE)
+        gpu_types = cluster.gpu_types
         for at, node in enumerate(cluster.nodes):
             amounts = (node.gpus, node.cpus, node.memory_gb, node.storage_gb_per_s)
             nodes[at]["capacity"] = [round(amount * MICRO) for amount in amounts]
@@ -59,6 +60,7 @@ class Ledger:
             nodes[at]["free_mask"] = (1 << node.gpus) - 1
             nodes[at]["island"] = node.gpus_per_island
             nodes[at]["rack"] = node.rack
+            nodes[at]["gpu_type"] = gpu_types.index(node.gpu_type) if node.gpus else 0
             nodes[at]["up"] = 1
         nodes["free"] = nodes["capacity"]
         nodes["share"] = nodes["capacity"] // np.maximum(nodes["gpus"], 1)[:, None]

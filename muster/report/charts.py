@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.report.curves import distribution_chart, gpu_use_chart, queue_chart
+from muster.report.curves import below_best_chart, distribution_chart, gpu_use_chart, queue_chart
 from muster.report.drawing import Chart
 from muster.report.gantt import gantt_chart
 from muster.report.means import means_chart
@@ -24,6 +24,8 @@ def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:
         charts.append(distribution_chart("wait", "Waiting time", note, curves))
     if any(run.gpu_use.values.size for run in runs):
         charts += [gpu_use_chart(runs), queue_chart(runs)]
+    if any(run.below_best for run in runs):
+        charts.append(below_best_chart(runs))
     if any(run.jct_by_size for run in runs):
         title = "Mean completion time by job size"
         note = "Means over the measured jobs that completed."

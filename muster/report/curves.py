@@ -25,7 +25,7 @@ from muster.report.drawing import (
     time_unit,
 )
 from muster.report.series import RunSeries
-from muster.report.timeline import FloatArray
+from muster.report.timeline import FloatArray, Steps
 
 LOG_TICKS = {
     1: "1 s",
@@ -41,6 +41,7 @@ LOG_TICKS = {
 }
 """Seconds and their names on a logarithmic axis."""
 PERCENT = "round(100 * datum.value) + ' %'"
+FINE_PERCENT = "format(100 * datum.value, '.3~r') + ' %'"
 CURVE_HEIGHT = 280
 """Pixels."""
 FEW_RUNS = 4
@@ -130,9 +131,31 @@ def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
 
 def queue_chart(runs: Sequence[RunSeries]) -> Chart:
     """Jobs waiting over time, one line a run."""
-    names = [run.name for run in runs]
-    divisor, unit = time_unit(max(float(run.waiting.times[-1]) for run in runs))
-    rows = [row for run in runs for row in stepped(run.name, run.waiting, divisor)]
+    note = "Jobs submitted that hold nothing yet or were put back into the queue."
+    axis = alt.Axis(title="Jobs waiting", tickCount=5, tickMinStep=1)
+    return _lines_over_time(
+        "queue", "Length of the queue", note, axis, [(run.name, run.waiting) for run in runs]
+    )
+
+
+def below_best_chart(runs: Sequence[RunSeries]) -> Chart:
+    """How far each decision stayed below the best possible, one line a run."""
+    note = (
+        "What each decision left out of the best possible one for the jobs it could serve (Synergy's opt on one "
+        "pooled machine, or the scheduler's own bound)."
+    )
+    axis = alt.Axis(title="Below the best possible", tickCount=5, labelExpr=FINE_PERCENT)
+    series = [(run.name, run.below_best) for run in runs]
+    return _lines_over_time("below-best", "Below the best possible", note, axis, series)
+
+
+def _lines_over_time(
+    name: str, title: str, note: str, axis: alt.Axis, runs: Sequence[tuple[str, Steps | None]]
+) -> Chart:
+    """Quantities over time, one line a run; broken where a quantity is not a number."""
+    names = [run for run, _ in runs]
+    divisor, unit = time_unit(max(float(steps.times[-1]) for _, steps in runs if steps))
+    rows = [row for run, steps in runs if steps for row in stepped(run, steps, divisor)]
 
     def draw(room: Room) -> alt.TopLevelMixin:
         lines = (
@@ -140,12 +163,11 @@ def queue_chart(runs: Sequence[RunSeries]) -> Chart:
             .mark_line(interpolate="step-after", strokeWidth=1.5)
             .encode(
                 x=since_first_submission("time", unit),
-                y=alt.Y("value:Q", axis=alt.Axis(title="Jobs waiting", tickCount=5, tickMinStep=1)),
+                y=alt.Y("value:Q", axis=axis),
                 color=colour_of_run(names, legend_of_runs(names, room)),
                 strokeDash=dash_of_run(names, legend_of_runs(names, room)),
             )
         )
         return fitted(lines, room, CURVE_HEIGHT)
 
-    note = "Jobs submitted that hold nothing yet or were put back into the queue."
-    return Chart("queue", "Length of the queue", note, HALF if len(runs) <= FEW_RUNS else FULL, draw)
+    return Chart(name, title, note, HALF if len(runs) <= FEW_RUNS else FULL, draw)

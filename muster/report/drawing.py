@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import altair as alt
@@ -108,9 +109,9 @@ def since_first_submission(field: str, unit: str) -> alt.X:
 
 
 def stepped(run: str, steps: Steps, divisor: float) -> Rows:
-    """A row a step, and one that draws the last to its end."""
+    """A row a step, and one that draws the last to its end; what is not a number draws nothing."""
     values = [*steps.values.tolist(), *steps.values[-1:].tolist()]
     return [
-        {"run": run, "time": time / divisor, "value": value}
+        {"run": run, "time": time / divisor, "value": value if isfinite(value) else None}
         for time, value in zip(steps.times.tolist(), values, strict=True)
     ]

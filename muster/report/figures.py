@@ -66,6 +66,11 @@ UTILITY_FIGURES: Sequence[Figure] = (
     Figure("utility.on_target", "Utility", "on target", "on\ntarget", words.percent, better=1),
 )
 """Where jobs have one."""
+CERTIFIED_FIGURES: Sequence[Figure] = (
+    Figure("below_best.mean", "Below the best possible", "mean", "below\nbest", words.percent),
+    Figure("below_best.p99", "Below the best possible", "99th\u00a0%", "p99\nbelow", words.percent),
+)
+"""Where decisions have a bound."""
 TERMINAL_PATHS = (
     "jct_seconds.mean",
     "jct_seconds.p50",
@@ -77,9 +82,11 @@ TERMINAL_PATHS = (
 )
 
 
-def rated(summaries: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether jobs have a utility."""
-    return any(figure.of(summary) is not None for figure in UTILITY_FIGURES for summary in summaries)
+def known(figures: Sequence[Figure], summaries: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
+    """These figures where any run has one of them, else none."""
+    return (
+        figures if any(figure.of(summary) is not None for figure in figures for summary in summaries) else ()
+    )
 
 
 def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[Cell]:

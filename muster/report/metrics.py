@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from muster.report.fragmentation import fragmentation
-from muster.report.timeline import FloatArray, held, jobs_in_system, window
+from muster.report.timeline import FloatArray, Steps, certified, held, jobs_in_system, window
 from muster.world.records import Record
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -61,11 +61,13 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
             "rho_max": _greatest(done["rho"]),
         },
         "utility": _utility(measured),
+        "below_best": _below_best(record),
         "tenants": tenants,
         "reasons": _reasons(record, measured, end),
         "decisions": record.decisions.height,
         "rules": dict(record.run["rules"]),
         "knowledge": record.run["knowledge"],
+        "notes": list(record.run["trace"].get("notes") or ()),
     }
     if measured_cost is not None:
         summary["measured"] = dict(measured_cost)
@@ -146,6 +148,23 @@ def _utility(measured: pl.DataFrame) -> dict[str, float | None]:
         return {"total": None, "on_target": None}
     late = rated["utility_target_seconds"].to_numpy() < rated["jct_seconds"].fill_null(np.inf).to_numpy()
     return {"total": float(np.sum(rated["utility"].to_numpy())), "on_target": 1.0 - float(np.mean(late))}
+
+
+def _below_best(record: Record) -> dict[str, float | None]:
+    """How far decisions stayed below the best possible, as a share of it: mean and 99th percentile over time.
+
+    Only while there was something to reach; None without a bound in the record.
+    """
+    known = certified(record)
+    steps = known.below() if known else Steps(np.zeros(1), np.zeros(0))
+    busy = ~np.isnan(steps.values)
+    if not busy.any():
+        return {"mean": None, "p99": None}
+    below, seconds = steps.values[busy], np.diff(steps.times)[busy]
+    order = np.argsort(below, kind="stable")
+    upto = np.cumsum(seconds[order])
+    p99 = below[order][np.searchsorted(upto, 0.99 * upto[-1])]
+    return {"mean": float(np.sum(below * seconds) / np.sum(seconds)), "p99": float(p99)}
 
 
 def _tenants(measured: pl.DataFrame) -> list[dict[str, Any]]:

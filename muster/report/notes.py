@@ -17,6 +17,7 @@ FLAGS = {
     "failures": "--failures",
     "checkpoint_seconds": "--checkpoint",
     "skip_impossible": "--skip-impossible",
+    "certify": "--certify",
 }
 
 

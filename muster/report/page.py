@@ -15,7 +15,15 @@ from muster.problems import BadInput, Problem
 from muster.report import words
 from muster.report.charts import charts_of
 from muster.report.drawing import PHONE, Chart
-from muster.report.figures import FIGURES, TENANT_FIGURE, UTILITY_FIGURES, column, groups, rated
+from muster.report.figures import (
+    CERTIFIED_FIGURES,
+    FIGURES,
+    TENANT_FIGURE,
+    UTILITY_FIGURES,
+    column,
+    groups,
+    known,
+)
 from muster.report.metrics import QUANTILES, summarise
 from muster.report.notes import command, notes, provenance
 from muster.report.record import read_record, record_folders
@@ -83,7 +91,7 @@ def _page(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> str:
     summaries = [run.summary for run in runs]
     records = [run.run for run in runs]
     figures = [*FIGURES, *([TENANT_FIGURE] if len(summaries[0]["tenants"]) > 1 else [])]
-    figures += UTILITY_FIGURES if rated(summaries) else []
+    figures += [*known(UTILITY_FIGURES, summaries), *known(CERTIFIED_FIGURES, summaries)]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from muster.report.timeline import FloatArray, Steps, gpus_in_use, held, jobs_waiting, window
+from muster.report.timeline import FloatArray, Steps, certified, gpus_in_use, held, jobs_waiting, window
 from muster.world.records import Record
 
 TIMELINE_POINTS = 300
@@ -50,6 +50,8 @@ class RunSeries:
     """GPUs allocated over GPUs, 0 to 1."""
     waiting: Steps
     """Jobs waiting."""
+    below_best: Steps | None
+    """How far decisions stayed below the best possible, as a share of it; NaN while there was nothing to reach."""
     jct_by_size: Sequence[GroupMean]
     wait_by_tenant: Sequence[GroupMean]
     tenants: int
@@ -73,12 +75,21 @@ def chart_series(record: Record, name: str) -> RunSeries:
         wait=_ranks(done["wait_seconds"]),
         gpu_use=Steps(in_use.times - start, in_use.values / capacity),
         waiting=Steps(waiting.times - start, waiting.values),
+        below_best=_below_best(record, start),
         jct_by_size=_by_size(done),
         wait_by_tenant=_by_tenant(record, done) if tenants > 1 else (),
         tenants=tenants,
         gantt=_gantt(record, rows, start) if nodes.height <= GANTT_NODES else None,
         nodes=nodes,
     )
+
+
+def _below_best(record: Record, start: float) -> Steps | None:
+    known = certified(record)
+    if known is None:
+        return None
+    steps = known.condensed(TIMELINE_POINTS).below()
+    return Steps(steps.times - start, steps.values)
 
 
 def size_name(gpus: float) -> str:

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from muster.report.figures import FIGURES, TERMINAL_PATHS, UTILITY_FIGURES, column, rated
+from muster.report.figures import CERTIFIED_FIGURES, FIGURES, TERMINAL_PATHS, UTILITY_FIGURES, column, known
 from muster.report.words import short_names
 
 NAME_COLUMNS = 18
@@ -21,9 +21,10 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
     """A row a scheduler: best in bold, below each time its ratio to the first scheduler's."""
     names, common = short_names([str(summary["scheduler"]) for summary in summaries])
     figures = [figure for figure in FIGURES if figure.path in TERMINAL_PATHS]
-    if rated(summaries):
+    more = [*known(UTILITY_FIGURES, summaries), *known(CERTIFIED_FIGURES[:1], summaries)]
+    if more:
         # In 80 columns they take the room of the preemptions.
-        figures[-1:] = UTILITY_FIGURES
+        figures[-1:] = more
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
     table.add_column("scheduler", overflow="fold")
     for figure in figures:

@@ -12,6 +12,8 @@ import polars as pl
 from muster.world.records import Record
 
 FloatArray = npt.NDArray[np.float64]
+_ROUNDING = 1e-6
+"""Shares below it are the ledger's whole millionths, not a difference."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,36 @@ def jobs_waiting(record: Record) -> Steps:
     )
     changes = np.concatenate((np.repeat((1.0, -1.0), jobs.height), -run_changes))
     return Steps.of_changes(times, changes, start, end)
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What plans reached and the most that was possible, each decision's until the next."""
+
+    value: Steps
+    bound: Steps
+
+    def condensed(self, points: int) -> Certified:
+        """At most so many steps."""
+        return Certified(self.value.condensed(points), self.bound.condensed(points))
+
+    def below(self) -> Steps:
+        """How far plans stayed below the best possible, as a share of it; NaN while there was nothing to reach."""
+        value, bound = self.value.values, self.bound.values
+        below = np.full(len(bound), np.nan)
+        np.divide(bound - value, bound, out=below, where=bound > 0)
+        return Steps(self.bound.times, np.where(np.abs(below) < _ROUNDING, 0.0, below))
+
+
+def certified(record: Record) -> Certified | None:
+    """The record's plans beside their bounds; None where no decision has one."""
+    start, end = window(record)
+    rows = record.decisions.drop_nulls(["value", "bound"]).filter(pl.col("time_seconds") < end)
+    rows = rows.unique("time_seconds", keep="last", maintain_order=True)
+    if rows.is_empty():
+        return None
+    times = np.append(rows["time_seconds"].to_numpy().clip(start), end)
+    return Certified(Steps(times, rows["value"].to_numpy()), Steps(times, rows["bound"].to_numpy()))
 
 
 def _changes(rows: pl.DataFrame, amounts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -25,11 +25,13 @@ from muster.problems import BadInput, Problem
 from muster.schedulers.composed import Composed, RungsAndRule
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.leased import Leased
-from muster.schedulers.parts import Part, Selection
+from muster.schedulers.parts import Allotment, Part, Selection
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.presets import PRESETS, Preset
 
 SLOTS = ("selection", "order", "allocation", "placement")
+_WHOLE = ("workers_and_servers", "time_sharing")
+"""Folders of schedulers that are not composed of parts."""
 ENTRY_POINTS = "muster.schedulers"
 _FLAG = "--scheduler"
 _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
@@ -132,7 +134,10 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     _refuse_unknown(settings, name, kinds, common)
     selections = tuple(part for part in made.values() if isinstance(part, Selection))
     if leased:
-        return Leased(order, allocation, placement, tuple(made.values()), selections, **own)
+        furnishing = None
+        if isinstance(allocation, Allotment):
+            furnishing, allocation = allocation, _shipped()["proportional"]()
+        return Leased(order, allocation, placement, tuple(made.values()), selections, furnishing, **own)
     habits = {"preemptive": order.preemptive, "strict": order.strict} | own
     return Composed(
         order=order,
@@ -157,6 +162,8 @@ def _by_slot(kinds: Iterable[type[Part]], name: str) -> dict[str, type[Any]]:
     chosen: dict[str, type[Part]] = {}
     for kind in kinds:
         for slot in kind.slots:
+            if slot == "placement" and slot in chosen and _timers_first(chosen, kind):
+                continue
             if slot in chosen and slot != "selection":
                 what = f"{chosen[slot].name} and {kind.name} both say the {slot}; name one of them"
                 raise BadInput(Problem(_FLAG, what, found=name))
@@ -165,6 +172,17 @@ def _by_slot(kinds: Iterable[type[Part]], name: str) -> dict[str, type[Any]]:
         orders = ", ".join(sorted(kind.name for kind in _shipped().values() if "order" in kind.slots))
         raise BadInput(Problem(_FLAG, f"an order is missing, one of: {orders}", found=name))
     return chosen
+
+
+def _timers_first(chosen: dict[str, type[Part]], kind: type[Part]) -> bool:
+    """Let timers have the placement where the other part may leave it to them; whether that settles it."""
+    pair = chosen["placement"], kind
+    timers = [one for one in pair if issubclass(one, Timers)]
+    others = [one for one in pair if issubclass(one, Allotment) and one.furnishes]
+    if len(timers) == len(others) == 1:
+        chosen["placement"] = timers[0]
+        return True
+    return False
 
 
 def _kind(piece: str, name: str) -> type[Any]:
@@ -200,15 +218,18 @@ def _shipped() -> dict[str, type[Part]]:
 
 @cache
 def _shipped_whole() -> dict[str, type[Any]]:
-    """Every whole scheduler that has a file in its folder, by name."""
-    package = importlib.import_module(f"{muster.schedulers.__name__}.workers_and_servers")
+    """Every whole scheduler that has a file in one of their folders, by name."""
     found: dict[str, type[Any]] = {}
-    for module_info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{package.__name__}.{module_info.name}")
-        for kind in vars(module).values():
-            is_own = inspect.isclass(kind) and kind.__module__ == module.__name__ and hasattr(kind, "decide")
-            if is_own and kind.name:
-                found[kind.name] = kind
+    for folder in _WHOLE:
+        package = importlib.import_module(f"{muster.schedulers.__name__}.{folder}")
+        for module_info in pkgutil.iter_modules(package.__path__):
+            module = importlib.import_module(f"{package.__name__}.{module_info.name}")
+            for kind in vars(module).values():
+                is_own = (
+                    inspect.isclass(kind) and kind.__module__ == module.__name__ and hasattr(kind, "decide")
+                )
+                if is_own and kind.name:
+                    found[kind.name] = kind
     return found
 
 

@@ -1,27 +1,34 @@
-"""How far from the best possible: any scheduler, with the pooled bound of Synergy's opt beside each of its plans."""
+"""How far from the best possible: any scheduler, with the pooled bound of Synergy's opt beside each of its plans.
+
+The measure is GPUs times speed, summed over the jobs of whole GPUs; speed is relative to each model's reference,
+by CPU, memory and storage alone. Schedulers that size jobs with workers and servers have a measure of their own
+(`workers_and_servers.certificate`); under another scheduler such jobs have none.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, WHOLE, Ints
+from muster.cluster.books import MICRO, WHOLE, Bools, Ints
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.pooled import pooled
-from muster.schedulers.contract import Plan, Scheduler, State, View
+from muster.schedulers.contract import Plan, Scheduler, State, Trigger, View
+from muster.schedulers.reasons import NOT_CONSIDERED, PLACED
+from muster.schedulers.workers_and_servers.certificate import certified
+from muster.schedulers.workers_and_servers.interval import AtIntervals
 from muster.speed.points import held_speed
+from muster.workload.sized import RIGID
 
 
 @dataclass(frozen=True)
 class Certified:
-    """Another scheduler, whose plans it leaves as they are and gives the bound to.
-
-    The measure is GPUs times speed, summed over jobs of whole GPUs, speed being relative to each model's
-    reference; `speed_of_plan` measures a plan by it.
-    """
+    """Another scheduler, whose plans it leaves as they are and sets the bound beside, where they bring none."""
 
     inner: Scheduler
 
@@ -35,14 +42,57 @@ class Certified:
         return {**self.inner.describe(), "certified": True}
 
     def initial(self, cluster: Cluster) -> State:
-        """That of the other."""
-        return self.inner.initial(cluster)
+        """That of the other, which is asked at once."""
+        return _Asked(self.inner.initial(cluster))
 
     def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """The other's plan with its bound."""
-        plan, state = self.inner.decide(view, state)
-        plan.bound = bound_of_plan(view)
-        return plan, state
+        """The other's plan, what it reaches and its bound; measured anew where a job left and it did not care."""
+        asked: _Asked = state
+        asked = replace(asked, unseen=asked.unseen | view.triggers)
+        if asked.is_due(view.now):
+            decide = self.inner.decide
+            if isinstance(self.inner, AtIntervals):
+                decide = partial(certified, self.inner)
+            plan, inner = decide(replace(view, triggers=asked.unseen), asked.inner)
+            asked = _Asked(inner, plan.wake_on, plan.next_wake, plan.stable_until)
+        else:
+            plan = _as_it_is(view, asked)
+        plan.wake_on |= Trigger.COMPLETION
+        if isnan(plan.bound) and (not len(view.jobs) or _measurable(view).any()):
+            plan.value, plan.bound = speed_of_plan(view), bound_of_plan(view)
+        return plan, asked
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The other's state, when it wants to be asked, and what happened since it was."""
+
+    inner: State
+    wake_on: int = Trigger.ALL
+    next_wake: float = -inf
+    stable_until: float = -inf
+    unseen: int = 0
+
+    def is_due(self, now: float) -> bool:
+        """As the world would ask it; in a round what is not stable is asked too."""
+        in_round = bool(self.unseen & Trigger.ROUND)
+        timer = min(self.next_wake, self.stable_until) if in_round else self.next_wake
+        return timer <= now or bool(self.unseen & self.wake_on & ~Trigger.ROUND)
+
+
+def _as_it_is(view: View, asked: _Asked) -> Plan:
+    """Everybody keeps what he holds, or goes on waiting for his reason."""
+    facts = view.table.facts[view.jobs.index]
+    codes = np.where(view.jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
+    return Plan(
+        view.draft(),
+        codes,
+        facts["reason_a"],
+        facts["reason_b"],
+        next_wake=asked.next_wake,
+        stable_until=asked.stable_until,
+        wake_on=asked.wake_on,
+    )
 
 
 def bound_of_plan(view: View) -> float:
@@ -52,7 +102,7 @@ def bound_of_plan(view: View) -> float:
     """
     jobs, books = view.jobs, view.ledger.books
     gangs = gangs_of(view)
-    whole = jobs.gpu_milli == WHOLE
+    whole = _measurable(view)
     holds = books.heads[jobs.index] >= 0
     served = np.flatnonzero(holds & whole).tolist()
     left = int(books.nodes["free_gpus"].sum())
@@ -68,12 +118,18 @@ def bound_of_plan(view: View) -> float:
 
 
 def speed_of_plan(view: View) -> float:
-    """GPUs times speed, summed over the jobs of whole GPUs, on what the ledger says they hold."""
-    jobs, books, models = view.jobs, view.ledger.books, view.wants.models
+    """GPUs times speed, summed over the jobs that the bound counts, on what the ledger says they hold."""
+    books, models = view.ledger.books, view.wants.models
+    jobs = view.jobs.at(_measurable(view))
     total = 0.0
-    for job, model, gpus, milli in zip(
-        jobs.index.tolist(), jobs.model.tolist(), jobs.gpus.tolist(), jobs.gpu_milli.tolist(), strict=True
-    ):
-        if milli == WHOLE and books.heads[job] >= 0:
+    for job, model, gpus in zip(jobs.index.tolist(), jobs.model.tolist(), jobs.gpus.tolist(), strict=True):
+        if books.heads[job] >= 0:
             total += gpus * held_speed(books, books.heads[job], models, model)
     return total
+
+
+def _measurable(view: View) -> Bools:
+    """Jobs of whole GPUs whose size is fixed."""
+    fixed = view.table.asked["sync"][view.jobs.index] == RIGID
+    measurable: Bools = fixed & (view.jobs.gpu_milli == WHOLE)
+    return measurable

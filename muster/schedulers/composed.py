@@ -11,6 +11,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import GPU
 from muster.cluster.ledger import Draft
+from muster.schedulers.ageing import next_overdue, overdue, promoted_first
 from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
 from muster.schedulers.parts import (
     DURATIONS,
@@ -27,7 +28,7 @@ from muster.schedulers.placement.kernels import count_walk, serve
 from muster.schedulers.reasons import NO_PLACE, PLACED
 
 _INSTANT = 1e-6
-"""Seconds by which a promise of stability is cut short and a timer is late, so that rounding cannot undo them."""
+"""Seconds by which a promise of stability is cut short, so that rounding cannot undo it."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,7 @@ class Composed:
         count = len(view.jobs)
         codes, a, b = np.zeros(count, np.int64), np.zeros(count), np.zeros(count)
         plan = Plan(view.draft(), codes, a, b, stable_until=inf, wake_on=Trigger.ALL & ~Trigger.COMPLETION)
-        waiting = view.jobs.waiting
-        (who_waits,) = waiting.nonzero()
+        (who_waits,) = view.jobs.waiting.nonzero()
         if self.allotment.rests and not len(who_waits):
             return plan, state
         candidates = None if self.preemptive else who_waits
@@ -121,20 +121,24 @@ class Composed:
             if candidates is not None:
                 keys = keys[candidates]
         promoted: tuple[int, ...] = state["promoted"]
-        if candidates is None:
-            ranked = _ranked(keys, view.jobs.index, promoted)
-        else:
-            ranked = candidates[_ranked(keys, view.jobs.index[candidates], promoted)]
+        ranked = np.argsort(keys, kind="stable")
+        if promoted:
+            among = view.jobs.index if candidates is None else view.jobs.index[candidates]
+            ranked = promoted_first(ranked, among, np.array(promoted))
+        if candidates is not None:
+            ranked = candidates[ranked]
+        newly: set[int] = set()
         if isfinite(self.promote_after_seconds):
-            overdue = waiting & (view.now - view.jobs.last_stop > self.promote_after_seconds)
-            promoted = tuple(sorted({*promoted, *view.jobs.index[overdue].tolist()}))
-        newly_promoted = len(promoted) > len(state["promoted"])
+            late = overdue(view.table.facts, view.jobs.index, view.now, self.promote_after_seconds)
+            newly = set(late.tolist()).difference(promoted)
+            if newly:
+                promoted = tuple(sorted(newly.union(promoted).intersection(view.jobs.index.tolist())))
         self._serve(view, plan, ranked)
         (still_waiting,) = codes.nonzero()
         if len(still_waiting) or not self.allotment.rests:
             plan.wake_on = Trigger.ALL
             self._promise(view, plan, np.asarray(keys, np.float64), still_waiting)
-        if newly_promoted:  # They go first from the next decision on.
+        if newly:  # They go first from the next decision on.
             plan.stable_until, plan.next_wake = -inf, view.now
         return plan, {"order": memory, "promoted": promoted}
 
@@ -161,8 +165,7 @@ class Composed:
         jobs, now = view.jobs, view.now
         timers = inf
         if isfinite(self.promote_after_seconds):
-            due = jobs.last_stop[waiting] + self.promote_after_seconds + _INSTANT
-            timers = float(due[due > now].min(initial=inf))
+            timers = next_overdue(view.table.facts, jobs.index[waiting], now, self.promote_after_seconds)
         next_quantum = overtaken = inf
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)
@@ -171,7 +174,7 @@ class Composed:
                 may_stop = (started + jobs.min_runtime)[running]
                 timers = min(timers, float(may_stop[may_stop > now].min(initial=inf)))
             overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
-            stopped_in_vain = bool((plan.reasons[waiting] == NO_PLACE).any())
+            stopped_in_vain = bool((plan.reasons == NO_PLACE).any())
             if stopped_in_vain or (self.allotment.by_order and not self.order.steady):
                 overtaken = -inf
             quantum = self.order.quantum()
@@ -179,12 +182,3 @@ class Composed:
                 next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
         plan.stable_until = min(overtaken, timers)
         plan.next_wake = min(next_quantum, timers)
-
-
-def _ranked(keys: Floats | Ints, index: Ints, promoted: tuple[int, ...]) -> Ints:
-    """Positions by (promoted first, key, arrival)."""
-    if promoted:
-        return np.lexsort((keys, ~np.isin(index, promoted)))
-    if len(keys) < 2 or (keys[:-1] <= keys[1:]).all():
-        return np.arange(len(keys))
-    return np.argsort(keys, kind="stable")

@@ -16,6 +16,7 @@ from muster.cluster import Cluster
 from muster.cluster.books import WHOLE, Bools, Floats, Ints, Rows
 from muster.cluster.ledger import Draft, Ledger
 from muster.speed.demands import DemandBook
+from muster.speed.network.forms import FormBook
 from muster.workload.jobs import RUNNING, WAITING, JobTable, left_now, service_now, work_now
 
 State = Any
@@ -232,6 +233,8 @@ class View:
     ledger: Ledger
     wants: DemandBook
     """What jobs are believed to want of CPU, memory and storage, and the models behind it."""
+    forms: FormBook | None = None
+    """How fast gangs go on the forms that their places can have; None: nobody says, all are alike."""
 
     @property
     def cluster(self) -> Cluster:
@@ -261,6 +264,8 @@ class Plan:
     """Job number to the end of its lease; a job that is not named keeps its own."""
     bound: float = nan
     """What would have been possible at best, in the scheduler's own measure; NaN: not known."""
+    value: float = nan
+    """What this plan reaches in the same measure; NaN: not known."""
 
 
 class Scheduler(Protocol):

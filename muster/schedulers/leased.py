@@ -13,11 +13,23 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import GPU, Floats, Ints
+from muster.cluster.books import (
+    DELAYED,
+    GPU,
+    WHOLE,
+    Books,
+    Floats,
+    Ints,
+    copy_chain,
+    count_bits,
+    put_chain,
+)
 from muster.cluster.books import release_job as release
+from muster.compiling import njit
 from muster.schedulers.contract import Bools, Plan, State, View
-from muster.schedulers.parts import Allocation, Order, Part, Selection, described, named
+from muster.schedulers.parts import Allocation, Allotment, Order, Part, Selection, described, named
 from muster.schedulers.placement.delay_timers import Timers
+from muster.schedulers.placement.kernels import need_on
 from muster.schedulers.placement.offers import NOWHERE, bid
 from muster.schedulers.reasons import NO_GPUS, PLACED
 
@@ -32,6 +44,9 @@ class Leased:
     parts: tuple[Part, ...]
     """All of its parts as they are named."""
     selections: tuple[Selection, ...] = ()
+    furnishing: Allotment | None = None
+    """What those who sit have beside their GPUs; without one, what the allocation says. Whoever bids is sure to
+    find the allocation's share, because everybody holds just that meanwhile."""
     promote_after_seconds: float = inf
     """Against starvation: a job that has waited so long takes any place, and nobody is served before it."""
 
@@ -64,10 +79,10 @@ class Leased:
             ended &= ~pinned
         waiting = jobs.waiting
         bidders = np.flatnonzero(waiting | ended)
-        if not len(bidders):
+        if not len(bidders) and self.furnishing is None:
             return plan, state
         free = int(view.ledger.books.totals[GPU])
-        if not ended.any() and free < jobs.gpu_milli[bidders].min() * 1000:
+        if len(bidders) and not ended.any() and free < jobs.gpu_milli[bidders].min() * 1000:
             plan.reasons[bidders] = NO_GPUS
             plan.reason_a[bidders] = jobs.requested_gpus[bidders]
             plan.reason_b[bidders] = free / 1e6
@@ -77,7 +92,9 @@ class Leased:
         urgent = waiting & (now - since >= self.promote_after_seconds)
         ranked = bidders[np.lexsort((keys[bidders], ~urgent[bidders]))]
         released = np.full(count, -1)
-        books = view.ledger.reserve(view.cluster.total_gpus + count, 3 * count)
+        books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)
+        if self.furnishing is not None:
+            _lower_to(books, jobs.index, self.allocation.ladder(view, jobs)[0, 0])
         for at in np.flatnonzero(ended).tolist():
             released[at] = books.heads[jobs.index[at]]
             release(books, jobs.index[at])
@@ -92,6 +109,11 @@ class Leased:
         if isfinite(self.promote_after_seconds):
             overdue = since[bidders] + self.promote_after_seconds
             plan.next_wake = min(plan.next_wake, float(overdue[overdue > now].min(initial=inf)))
+        if self.furnishing is not None:
+            nobody = np.zeros(0, np.int64)
+            self.furnishing.allot(
+                view, plan.draft, nobody, plan.reasons == PLACED, plan.reasons, plan.reason_a, plan.reason_b
+            )
         plan.stable_until = plan.next_wake
         return plan, {"order": memory, "timers": known}
 
@@ -142,3 +164,31 @@ class Leased:
             if timers.learns and levels[at] != NOWHERE:
                 known = timers.learned(known, int(gpus[at]), int(levels[at]), view.now, waited)
         return known
+
+
+@njit(cache=True)
+def _lower_to(books: Books, jobs: Ints, need: Ints) -> None:
+    """Let whoever holds whole GPUs of its own hold just this beside each of them."""
+    if books.totals[DELAYED]:
+        return
+    held = np.empty(len(jobs), np.int64)
+    for at in range(len(jobs)):
+        held[at] = books.heads[jobs[at]]
+        row = held[at]
+        while row >= 0:
+            if books.rows[row]["milli"] < WHOLE:
+                held[at] = -1
+            row = books.rows[row]["next"]
+        if held[at] >= 0:
+            release(books, jobs[at])
+    for at in range(len(jobs)):
+        if held[at] >= 0:
+            chain = copy_chain(books, held[at])
+            row = chain
+            while row >= 0:
+                record = books.rows[row]
+                for resource in range(1, 4):
+                    amount = need_on(books, record["node"], resource, need)
+                    record["amount"][resource] = amount * count_bits(record["mask"])
+                row = record["next"]
+            put_chain(books, jobs[at], chain)

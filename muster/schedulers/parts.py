@@ -145,6 +145,8 @@ class Allotment(Part):
     """Whether nothing is to be gained while nobody waits, whoever leaves."""
     by_order: ClassVar[bool] = False
     """Whether the order of those served matters to who gets what, and not only who they are."""
+    furnishes: ClassVar[bool] = False
+    """Whether it may leave who sits where to leases and timers, and only say what each has beside its GPUs."""
 
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats

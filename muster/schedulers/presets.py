@@ -17,6 +17,9 @@ class Preset:
     """What differs from the parts' defaults."""
 
 
+_DOUBLING = ",".join(str(7200 * 2**queue) for queue in range(16))
+"""GPU-seconds, from two hours of a GPU to 27 years."""
+
 PRESETS = {
     preset.name: preset
     for preset in (
@@ -56,14 +59,27 @@ PRESETS = {
             "Dally that always waits for one machine, or one rack where no machine is large enough.",
         ),
         Preset(
+            "dally-plus",
+            "2d-las+least-loss",
+            "Ours, no durations: doubling queues by attained service, each gang where the network costs it least.",
+            {"thresholds": _DOUBLING, "quantum_seconds": "300"},
+        ),
+        Preset(
+            "dally-plus-oracle",
+            "srsf-placed+least-loss",
+            "Ours, with durations: least work left first, each gang where the network costs it least.",
+        ),
+        Preset(
             "tiresias",
             "2d-las+proportional+skew",
             "Tiresias (NSDI'19): queues by attained GPU time; only models with one large tensor are kept together.",
+            {"quantum_seconds": "300"},
         ),
         Preset(
             "tiresias-gittins",
             "2d-gittins+proportional+skew",
             "Tiresias with 2D-Gittins, learned from the jobs completed so far.",
+            {"quantum_seconds": "300"},
         ),
         *(
             Preset(f"tiresias-sim:{schedule}", parts, f"Tiresias' simulator, {what}.", settings)

@@ -11,6 +11,8 @@ from muster.training.unchanged import STOP_SIGNALS, UnchangedJob
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
+Folder = Annotated[str, Field(max_length=4096, pattern=r"^/[^\x00]*$")]
+"""Absolute."""
 Variable = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 _OURS = ("MUSTER_", "CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -24,8 +26,8 @@ class JobRequest(BaseModel):
     name: Name
     command: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
     """An argument list; no shell reads it."""
-    directory: Annotated[str, Field(max_length=4096, pattern=r"^/[^\x00]*$")]
-    """Absolute; where the command runs."""
+    directory: Folder
+    """Where the command runs."""
     environment: Annotated[dict[Variable, Text], Field(max_length=1000)] = Field(default_factory=dict)
     gpus: Annotated[int, Field(ge=1, le=100_000)] = 1
     gpu_share: Annotated[float, Field(gt=0, le=1)] = 1.0

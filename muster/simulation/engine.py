@@ -11,7 +11,7 @@ import heapq
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, inf, isnan
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
 from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import ModelTable
+from muster.speed.network.forms import FormBook
 from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, WAITING, JobTable
 from muster.world import bookkeeping as keep
 from muster.world.bookkeeping import EXPLAINED, HELD, LAWS
@@ -74,6 +75,7 @@ class Engine:
         self._models = models
         self._wants = DemandBook(models, self.ledger.books.nodes)
         self._network = network
+        self._forms = FormBook(network.speed if network else None, cluster)
         self._scheduler = scheduler
         self._options = options
         self._measured = measured
@@ -266,7 +268,7 @@ class Engine:
     def _decide(self, now: float) -> None:
         index = self._active[: self._active_count].copy()
         jobs = Jobs(self.table, index, now)
-        view = View(now, self._pending, jobs, self.table, self.ledger, self._wants)
+        view = View(now, self._pending, jobs, self.table, self.ledger, self._wants, self._forms)
         self._pending = 0
         began = time.perf_counter()
         try:
@@ -313,12 +315,12 @@ class Engine:
                 self._refresh_turns(now)
             self._refresh_neighbours(now)
             started, stopped, changed = counts[:3].tolist()
-            if started or stopped or changed:
-                waiting = int(np.count_nonzero(plan.reasons))
-                row = (now, len(index) - waiting, waiting, started, stopped, changed, *totals[:4].tolist())
-                self.decisions.append((*row, plan.bound))
         else:
-            started = 0
+            started = stopped = changed = 0
+        if started or stopped or changed or not isnan(plan.bound):
+            waiting = int(np.count_nonzero(plan.reasons))
+            row = (now, len(index) - waiting, waiting, started, stopped, changed, *totals[:4].tolist())
+            self.decisions.append((*row, plan.value, plan.bound))
         for job, end in plan.lease_ends.items():
             self._facts["lease_end"][job] = end
         self._note_reasons(plan.reasons, plan.reason_a, plan.reason_b, index, now)

@@ -54,7 +54,7 @@ class NetworkOfRun:
         self, speed: NetworkSpeed, cluster: Cluster, names: Sequence[str], *, contention: bool
     ) -> None:
         self.contention = contention
-        self._speed = speed
+        self.speed = speed
         self._cluster = cluster
         self._compute = speed.compute_seconds
         self._sensitive = self._compute > 0.0
@@ -85,12 +85,12 @@ class NetworkOfRun:
         count, rows = _talking(books, asked, active, self._sensitive, *gathered)
         jobs = gathered[0, :count]
         models = asked["model"][jobs]
-        seconds = self._speed.contended_seconds(models, _placements(gathered, count, rows))
+        seconds = self.speed.contended_seconds(models, _placements(gathered, count, rows))
         return jobs, seconds / self._compute[models]
 
     def _alone(self, models: Ints, placements: Placements) -> Floats:
-        shapes = shapes_of(placements, self._speed.tree)
-        exposed: Floats = self._speed.exposed_seconds(models, shapes) / self._compute[models]
+        shapes = shapes_of(placements, self.speed.tree)
+        exposed: Floats = self.speed.exposed_seconds(models, shapes) / self._compute[models]
         return exposed
 
     def _room(self, books: Books) -> Ints:

@@ -43,6 +43,8 @@ class Options:
     """Whether jobs on the same uplinks slow each other down."""
     checkpoint_seconds: float = 3600.0
     """Productive time between checkpoints, to which a job falls back when its node fails."""
+    certify: bool = False
+    """Whether every decision is set beside the best possible one."""
     skip_impossible: bool = False
     """Leave jobs out that no empty cluster could hold, instead of refusing the trace."""
     seed: int = 0

@@ -15,10 +15,12 @@ from numba.core.event import install_listener
 
 import muster
 from muster.cluster import Cluster
-from muster.cluster.books import Bools
+from muster.cluster.books import Bools, Floats
 from muster.problems import BadInput, Problem
+from muster.schedulers.certify import Certified
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Scheduler
+from muster.simulation.assumptions import assumptions
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, Progress
 from muster.simulation.network import NetworkOfRun, network_of_run
@@ -75,11 +77,17 @@ def simulate(
     progress: Callable[[Progress], None] | None = None,
     models: Mapping[str, Model] | None = None,
     layers: Mapping[str, NetworkModel] | None = None,
+    attained: Floats | None = None,
 ) -> Run:
-    """Replay a trace on a cluster under a scheduler; `layers` are network profiles beside the shipped ones."""
+    """Replay a trace on a cluster under a scheduler; `layers` are network profiles beside the shipped ones.
+
+    `attained` are GPU-seconds that jobs, by arrival, had before the trace begins: a queue that is gone on with.
+    """
     options = options or Options()
     known = shipped_models() if models is None else models
-    table, truth = _prepared(trace, cluster, known, options)
+    table, truth = _prepared(trace, cluster, known, options, layers)
+    if attained is not None:
+        table.facts["attained"] = attained
     network = _network(table, trace, cluster, options, layers)
     _refuse_endless_switching(scheduler, options)
     refused = _refuse_impossible(table, cluster, trace, options)
@@ -87,14 +95,15 @@ def simulate(
     compiling = CompileClock()
     began, began_cpu = time.perf_counter(), time.process_time()
     with install_listener("numba:compile", compiling):
-        engine = Engine(table, cluster, truth, scheduler, options, measured, network=network)
+        asked = Certified(scheduler) if options.certify else scheduler
+        engine = Engine(table, cluster, truth, asked, options, measured, network=network)
         engine.run(progress)
     record = Record(
         jobs=jobs_frame(table, measured),
         allocations=allocations_frame(engine.held(), table, cluster),
         decisions=decisions_frame(engine.decisions),
         reasons=reasons_frame(engine.explained(), table),
-        run=_described(trace, cluster, scheduler, options, network),
+        run=_described(trace, cluster, scheduler, options, network, table),
     )
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
@@ -116,7 +125,11 @@ def simulate(
 
 
 def _prepared(
-    trace: Trace, cluster: Cluster, known: Mapping[str, Model], options: Options
+    trace: Trace,
+    cluster: Cluster,
+    known: Mapping[str, Model],
+    options: Options,
+    layers: Mapping[str, NetworkModel] | None,
 ) -> tuple[JobTable, ModelTable]:
     """The jobs' columns, with what schedulers believe, and the true speeds."""
     if not cluster.total_gpus:
@@ -133,7 +146,7 @@ def _prepared(
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
         raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
     table = job_table(trace, cluster, profiled, seconds)
-    table = with_sizes(table, cluster, trace.source)
+    table = with_sizes(table, cluster, trace.source, layers)
     if options.rules.published_speeds:
         table = with_published_speeds(table, cluster)
     noise = options.noise
@@ -143,7 +156,7 @@ def _prepared(
     elif noise > 0:
         draws = np.random.default_rng([options.seed, _NOISE_STREAM]).normal(0.0, noise, len(table))
         table.asked["believed"] *= np.exp(draws)
-    return table, model_table(table.models)
+    return table, model_table(table.models, cluster.gpu_types)
 
 
 def _network(
@@ -233,20 +246,26 @@ def _measured(table: JobTable, options: Options) -> Bools:
 
 
 def _described(
-    trace: Trace, cluster: Cluster, scheduler: Scheduler, options: Options, network: NetworkOfRun | None
+    trace: Trace,
+    cluster: Cluster,
+    scheduler: Scheduler,
+    options: Options,
+    network: NetworkOfRun | None,
+    table: JobTable,
 ) -> dict[str, Any]:
     """All that is needed to run it again."""
     rules = options.rules
     described = scheduler.describe()
     strict = described.get("settings", {}).get("strict", False)
     placement = described.get("parts", {}).get("placement", "its own")
+    assumed = assumptions(table, cluster, described.get("parts", {}).get("allocation", ""))
     return {
         "muster_version": muster.__version__,
         "trace": {
             "source": trace.source,
             "jobs": len(trace.jobs),
             "sha256": hashlib.sha256(trace.jobs.select(NAMES).write_csv().encode()).hexdigest(),
-            "notes": [*trace.notes, *(network.notes if network else ())],
+            "notes": [*trace.notes, *(network.notes if network else ()), *assumed],
         },
         "cluster": cluster.to_dict(),
         "scheduler": described,
@@ -260,6 +279,7 @@ def _described(
             "failures": vars(options.failures) if options.failures else None,
             "checkpoint_seconds": options.checkpoint_seconds,
             "skip_impossible": options.skip_impossible,
+            "certify": options.certify,
             "network": options.rules.network or options.network,
             "congestion": options.congestion,
             "contention": options.contention,

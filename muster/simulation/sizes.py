@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from muster.cluster import Cluster
 from muster.problems import BadInput, Problem
-from muster.schedulers.allocation.worker_server import Demands, frontier
+from muster.schedulers.allocation.worker_server import Demands
+from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.schedulers.workers_and_servers.question import demands_of
+from muster.speed.network.models import NetworkModel
 from muster.speed.parameter_server.of_jobs import steps_of, with_terms
 from muster.workload.jobs import JobTable
 from muster.workload.sized import RESOURCES, RIGID
 
 
-def with_sizes(table: JobTable, cluster: Cluster, source: str) -> JobTable:
-    """The table with the steps of its sized jobs; their ideal is all the work at the best size of the limit."""
+def with_sizes(
+    table: JobTable, cluster: Cluster, source: str, profiles: Mapping[str, NetworkModel] | None = None
+) -> JobTable:
+    """The table with the steps of its sized jobs; their ideal is all the work at the best size of the limit.
+
+    `profiles` are those of a layer file.
+    """
     index = np.flatnonzero(table.asked["sync"] != RIGID)
     if not len(index):
         return table
-    table = with_terms(table, source)
+    table = with_terms(table, source, profiles)
     demands = demands_of(table, index)
     names = [f"{source}, job {job}" for job in table.ids.gather(index)]
     Demands.checked(demands.worker, demands.server, demands.limit, [*RESOURCES, "workers", "servers"], names)
@@ -36,7 +45,8 @@ def with_sizes(table: JobTable, cluster: Cluster, source: str) -> JobTable:
 
 def _refuse_without_a_node(demands: Demands, cluster: Cluster, names: list[str]) -> None:
     """Every job needs a node for a worker and one for a server."""
-    rooms = np.array([(node.gpus, node.cpus, node.memory_gb, node.nic_gb_per_s) for node in cluster.nodes])
+    amounts = {(node.gpus, node.cpus, node.memory_gb, node.nic_gb_per_s) for node in cluster.nodes}
+    rooms = np.array(list(amounts))
     problems = []
     for what, needs in (("worker", demands.worker), ("server", demands.server)):
         kinds, kind = np.unique(needs[:, : len(RESOURCES)], axis=0, return_inverse=True)

@@ -44,7 +44,9 @@ class DemandBook:
     """Demands by class, worked out once a class and kept: a memory of a pure function of models and machines."""
 
     def __init__(self, models: ModelTable, nodes: Rows) -> None:
-        shapes = np.column_stack([nodes["capacity"], nodes["gpus"]])
+        # Of one kind are machines of one shape on whose GPUs every model is as fast.
+        _, alike = np.unique(models["on_type"][:, nodes["gpu_type"]], axis=1, return_inverse=True)
+        shapes = np.column_stack([nodes["capacity"], nodes["gpus"], alike.reshape(-1)])
         _, first, kind_of_node = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
         # Numbered as the machines bring them, so that the first machine is of kind 0.
         rank = np.argsort(np.argsort(first))
@@ -109,6 +111,7 @@ class _Entry(NamedTuple):
 
 
 def _entry(models: ModelTable, model: int, gpus: int, machine: Rows) -> _Entry:
+    model = int(models[model]["on_type"][machine["gpu_type"]])
     share = machine["share"].copy()
     best, fair, published, limit = (share.copy() for _ in range(4))
     if models[model]["n_cpus"] == 0 or machine["gpus"] == 0:

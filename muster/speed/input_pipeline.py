@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.compiling import njit
+from muster.problems import BadInput, Problem
 from muster.workload.model_file import MOST_CPU_POINTS, MOST_MEMORY_POINTS, STORAGE_BOUND_TOLERANCE
 from muster.workload.models import Dataset, Model
 
+MOST_GPU_TYPES = 32
 MODEL_DTYPE = np.dtype(
     [
         ("n_cpus", np.int64),  # points used of each axis; 0: a model without a profile, insensitive
@@ -34,37 +36,70 @@ MODEL_DTYPE = np.dtype(
         ("batch_gb", np.float64),  # read an iteration and GPU; 0: unknown, storage does not count
         ("dataset_gb", np.float64),  # per GPU
         ("memory_gb_per_s", np.float64),  # of cached samples, per GPU
+        ("on_type", np.int64, (MOST_GPU_TYPES,)),  # the record that holds on each type of GPU of the cluster
     ]
 )
 ModelTable: TypeAlias = npt.NDArray[np.void]
-"""One `MODEL_DTYPE` record a model; the functions below take it with the index of a model."""
+"""One `MODEL_DTYPE` record a model, then those of models on other types of GPU than their reference; the functions
+below take it with the index of a record."""
 ModelRecord: TypeAlias = Any
 """One record of it; NumPy's types know nothing of its fields."""
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
-def model_table(models: Sequence[Model | None]) -> ModelTable:
-    """The models as records, in their order; None (no profile) is insensitive, 1 s an iteration."""
-    table = np.zeros(len(models), dtype=MODEL_DTYPE)
-    table["reference_seconds"] = 1.0
-    table["compute_seconds"] = 1.0
-    for entry, model in zip(table, models, strict=True):
-        if model is None:
-            continue
-        n_cpus, n_memory = len(model.cpus_per_gpu), len(model.memory_gb_per_gpu)
-        seconds = model.seconds_per_iteration / np.array(model.speed)
-        entry["n_cpus"], entry["n_memory"] = n_cpus, n_memory
-        entry["cpus"][:n_cpus] = model.cpus_per_gpu
-        entry["memory"][:n_memory] = model.memory_gb_per_gpu
-        entry["reference_seconds"] = model.seconds_per_iteration
-        entry["compute_seconds"] = seconds[-1, -1]
-        if model.dataset is not None:
-            entry["batch_gb"] = model.batch * model.dataset.sample_gb
-            entry["dataset_gb"] = model.dataset.size_gb
-            entry["memory_gb_per_s"] = model.dataset.memory_gb_per_s
-            seconds = _without_storage(seconds, entry, model, model.dataset)
-        entry["input_seconds"][:n_cpus, :n_memory] = seconds
-    return table
+def model_table(models: Sequence[Model | None], gpu_types: Sequence[str] = ()) -> ModelTable:
+    """The models as records, in their order; None (no profile) is insensitive, 1 s an iteration.
+
+    `gpu_types` are those of the cluster, by number; what a model does not tell of is as its reference.
+    """
+    if len(gpu_types) > MOST_GPU_TYPES:
+        what = f"at most {MOST_GPU_TYPES} types of GPU can be told apart"
+        raise BadInput(Problem("--cluster", what, found=len(gpu_types)))
+    records = [_record(model, None if model is None else model.speed) for model in models]
+    for number, model in enumerate(models):
+        records[number]["on_type"] = number
+        for at, gpu_type in enumerate(gpu_types if model else ()):
+            assert model is not None
+            speed = model.speed_on(gpu_type)
+            if speed is not None and speed != model.speed:
+                records[number]["on_type"][at] = len(records)
+                records.append(_record(model, speed))
+    return np.array(records, dtype=MODEL_DTYPE)
+
+
+def untold_gpu_types(models: Sequence[Model | None], gpu_types: Sequence[str]) -> list[str]:
+    """A sentence for models that say nothing of GPUs that the cluster has, where that can make a difference."""
+    names: dict[str, list[str]] = {}
+    for model in filter(None, models):
+        untold = [gpu_type for gpu_type in gpu_types if model.speed_on(gpu_type) is None]
+        if untold and (len(gpu_types) > 1 or model.gpu_type or model.on_gpu_type):
+            names.setdefault(", ".join(untold), []).append(model.name)
+    return [
+        f"nothing is known of {', '.join(of_models)} on GPUs of type {untold}: taken to be as their reference"
+        for untold, of_models in names.items()
+    ]
+
+
+def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> ModelRecord:
+    entry = np.zeros((), dtype=MODEL_DTYPE)
+    entry["reference_seconds"] = 1.0
+    entry["compute_seconds"] = 1.0
+    if model is None:
+        return entry
+    n_cpus, n_memory = len(model.cpus_per_gpu), len(model.memory_gb_per_gpu)
+    seconds = model.seconds_per_iteration / np.array(speed)
+    entry["n_cpus"], entry["n_memory"] = n_cpus, n_memory
+    entry["cpus"][:n_cpus] = model.cpus_per_gpu
+    entry["memory"][:n_memory] = model.memory_gb_per_gpu
+    entry["reference_seconds"] = model.seconds_per_iteration
+    entry["compute_seconds"] = seconds[-1, -1]
+    if model.dataset is not None:
+        entry["batch_gb"] = model.batch * model.dataset.sample_gb
+        entry["dataset_gb"] = model.dataset.size_gb
+        entry["memory_gb_per_s"] = model.dataset.memory_gb_per_s
+        seconds = _without_storage(seconds, entry, model, model.dataset)
+    entry["input_seconds"][:n_cpus, :n_memory] = seconds
+    return entry
 
 
 def _without_storage(seconds: FloatArray, entry: ModelRecord, model: Model, dataset: Dataset) -> FloatArray:

@@ -164,7 +164,7 @@ def storage_wanted(models: ModelTable, model: int, cpus: int, memory: int, limit
 
 @njit(cache=True)
 def held_speed(books: Books, row: int, models: ModelTable, model: int) -> float:
-    """Speed of a job on what it holds, relative to the reference on the same GPUs; the slowest machine counts."""
+    """Speed of a job on what it holds, relative to its model's reference; the slowest machine counts."""
     slowest = np.inf
     per_gpu = np.zeros(4, np.int64)
     while row >= 0:
@@ -172,7 +172,8 @@ def held_speed(books: Books, row: int, models: ModelTable, model: int) -> float:
         if held["amount"][0] > 0:
             for resource in range(1, 4):
                 per_gpu[resource] = held["amount"][resource] * 1_000_000 // held["amount"][0]
-            slowest = min(slowest, speed_at(models, model, per_gpu))
+            here = models[model]["on_type"][books.nodes[held["node"]]["gpu_type"]]
+            slowest = min(slowest, speed_at(models, here, per_gpu))
         row = held["next"]
     return slowest if slowest < np.inf else 0.0
 

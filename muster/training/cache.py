@@ -15,6 +15,7 @@ import fcntl
 import mmap
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,8 +32,9 @@ _STRETCH_BYTES = 2**30
 """Of the sparse file for each sample; a larger sample is never cached."""
 _MEASURED_SAMPLES = 32
 """Read to learn what a sample takes."""
-_KEPT, _BUDGET_BYTES, _CUTS, _HITS, _MISSES, _COUNTERS = range(6)
+_KEPT, _BUDGET_BYTES, _CUTS, _HITS, _MISSES, _HIT_NANOSECONDS, _COUNTERS = range(7)
 """What the head of the file holds before the samples' lengths, as 64-bit whole numbers."""
+_SPAWNED_WITH = ("dataset", "transform", "_seed", "_sample_bytes", "_cached_only")
 
 
 class CachedDataset:
@@ -49,6 +51,7 @@ class CachedDataset:
         self.transform = transform
         self._seed = seed
         self._sample_bytes = 0.0
+        self._cached_only = read_environment().cached_only
         self._file = os.memfd_create("muster-samples")
         # Written and not only set aside, so that what else is in use is the samples'.
         os.pwrite(self._file, bytes(self._head_bytes), 0)
@@ -66,14 +69,20 @@ class CachedDataset:
     def __getitem__(self, index: int) -> Any:
         index = range(len(self))[index]
         rank = int(self._ranks[index])
+        if self._cached_only and self._head[_KEPT]:
+            rank %= int(self._head[_KEPT])
+            index = int(self._by_rank[rank])
+        begin = time.thread_time_ns()
         kept = self._kept(rank)
         if kept is None:
             sample = self._read(index)
             self._keep(rank, sample)
         else:
             sample = pickle.loads(kept)
+            took = time.thread_time_ns() - begin
             with self._locked():
                 self._head[_HITS] += 1
+                self._head[_HIT_NANOSECONDS] += took
         return sample if self.transform is None else self.transform(sample)
 
     @property
@@ -100,10 +109,18 @@ class CachedDataset:
         """Memory that all samples would take; measured on the first ranks when first asked for."""
         if not self._sample_bytes and len(self):
             sizes = [
-                _paged(len(_pack(self._read(int(index)))))
-                for index in np.argsort(self._ranks)[:_MEASURED_SAMPLES]
+                _paged(len(_pack(self._read(int(index))))) for index in self._by_rank[:_MEASURED_SAMPLES]
             ]
             self._sample_bytes = sum(sizes) / len(sizes)
+        return self._known_size_gb
+
+    @property
+    def _unfilled(self) -> int:
+        """Samples that will be kept and have not been read yet."""
+        return int(self._head[_KEPT]) - int(np.count_nonzero(self._lengths[: self._head[_KEPT]]))
+
+    @property
+    def _known_size_gb(self) -> float:
         return self._sample_bytes * len(self) / 1e9
 
     def resize(self, gigabytes: float) -> None:
@@ -176,6 +193,7 @@ class CachedDataset:
         )
         self._head, self._lengths = numbers[:_COUNTERS], numbers[_COUNTERS : _COUNTERS + len(self)]
         self._ranks = np.random.default_rng(self._seed).permutation(len(self))
+        self._by_rank = np.argsort(self._ranks)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -187,7 +205,7 @@ class CachedDataset:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: getattr(self, name) for name in ("dataset", "transform", "_seed", "_sample_bytes")}
+        kept = {name: getattr(self, name) for name in _SPAWNED_WITH}
         return {**kept, "opened_by": os.getpid(), "as_file": self._file}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -205,10 +223,17 @@ def grant(gigabytes: float) -> None:
     _share_out()
 
 
-def cached_reads() -> tuple[int, int]:
-    """Samples from memory and from storage so far, over this process's data sets and their workers."""
+def cache_report() -> dict[str, float]:
+    """What a job tells of its cached samples, over this process's data sets and their workers."""
     reads = [cache.reads for cache in _caches]
-    return sum(hits for hits, _ in reads), sum(misses for _, misses in reads)
+    return {
+        "cache_hits": sum(hits for hits, _ in reads),
+        "cache_misses": sum(misses for _, misses in reads),
+        "cache_hit_cpu_seconds": sum(int(cache._head[_HIT_NANOSECONDS]) for cache in _caches) / 1e9,
+        "cache_samples": sum(len(cache) for cache in _caches),
+        "cache_unfilled": sum(cache._unfilled for cache in _caches),
+        "cache_full_gb": sum(cache._known_size_gb for cache in _caches),
+    }
 
 
 _caches: WeakSet[CachedDataset] = WeakSet()

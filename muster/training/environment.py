@@ -23,6 +23,8 @@ class Environment:
     """Memory for this process's cached samples."""
     checkpoint_seconds: float
     """Between checkpoints that nobody asked for; 0: after every step."""
+    cached_only: bool
+    """For a profile: cached data sets give only samples that the cache keeps, as if it kept all of them."""
 
 
 def read_environment() -> Environment:
@@ -40,9 +42,13 @@ def read_environment() -> Environment:
             epoch = int(text)
         else:
             problems.append(Problem("MUSTER_EPOCH", "a whole number from 1 on is needed", found=text))
+    cached_only = os.environ.get("MUSTER_CACHED_ONLY", "0")
+    if cached_only not in ("0", "1"):
+        problems.append(Problem("MUSTER_CACHED_ONLY", "0 or 1 is needed", found=cached_only))
     if problems:
         raise BadInput(*problems)
-    return Environment(None if folder is None else Path(folder), epoch, cache_gb, checkpoint_seconds)
+    run_dir = None if folder is None else Path(folder)
+    return Environment(run_dir, epoch, cache_gb, checkpoint_seconds, cached_only == "1")
 
 
 def _number(name: str, default: float, problems: list[Problem]) -> float:

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from muster.problems import BadInput
-from muster.training.cache import cached_reads, grant
+from muster.training.cache import cache_report, grant
 from muster.training.checkpoints import Checkpoints, load_checkpoint
 from muster.training.randomness import random_state
 from muster.training.ranks import Ranks
@@ -143,16 +143,15 @@ class Link:
             return
         now = time.monotonic()
         seconds = now - self._reported_at
-        hits, misses = cached_reads()
         progress = {
             "state": state,
             "step": place.step,
+            "at": now,
             "data_epoch": place.epoch,
             "batches_per_epoch": place.batches,
             "steps_per_second": (place.step - self._reported_step) / seconds if seconds else 0.0,
             "checkpoint_step": self._checkpoint_step,
-            "cache_hits": hits,
-            "cache_misses": misses,
+            **cache_report(),
             "problems": self._problems,
         }
         with self._unless_stale():

@@ -166,7 +166,7 @@ def job_table(
         models=tuple(profiled.get(name) for name in models),
         tenants=tuple(tenants),
         users=tuple(users),
-        node_allowed=np.array([_allowed(constraint, cluster, trace) for constraint in constraints]),
+        node_allowed=np.array([nodes_allowed(constraint, cluster, trace.source) for constraint in constraints]),
     )
 
 
@@ -221,7 +221,8 @@ def _numbered(names: pl.Series, first: str | None = None) -> tuple[list[str], In
     return distinct, numbers.to_numpy()
 
 
-def _allowed(constraint: str, cluster: Cluster, trace: Trace) -> Sequence[bool]:
+def nodes_allowed(constraint: str, cluster: Cluster, source: str) -> Sequence[bool]:
+    """Which nodes a job with this constraint may use; one that no node meets is refused."""
     key, _, value = constraint.partition("=")
     match key:
         case "":
@@ -235,5 +236,5 @@ def _allowed(constraint: str, cluster: Cluster, trace: Trace) -> Sequence[bool]:
             known = ", ".join(sorted({label for node in cluster.nodes for label in node.labels})) or "none"
     if not any(allowed):
         what = f"no node of cluster {cluster.name} has it; there are: {known}"
-        raise BadInput(Problem(trace.source, what, column="constraint", found=constraint))
+        raise BadInput(Problem(source, what, column="constraint", found=constraint))
     return allowed

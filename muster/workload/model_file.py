@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -39,6 +40,20 @@ class DatasetFile(BaseModel):
     memory_gb_per_s: _Positive
 
 
+_Matrix: TypeAlias = Annotated[
+    tuple[Annotated[tuple[_Positive, ...], Field(strict=False)], ...], Field(strict=False, min_length=1)
+]
+
+
+class GpuTypeFile(BaseModel):
+    """Fields of a table `[gpu_types.NAME]`: one of them says how fast the model is on GPUs of that type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    speed: _Matrix | None = None
+    compute_scale: _Positive | None = None
+
+
 class ModelFile(BaseModel):
     """Fields of a model file."""
 
@@ -59,9 +74,9 @@ class ModelFile(BaseModel):
     memory_gb_per_gpu: Annotated[
         tuple[_Positive, ...], Field(strict=False, min_length=1, max_length=MOST_MEMORY_POINTS)
     ]
-    speed: Annotated[
-        tuple[Annotated[tuple[_Positive, ...], Field(strict=False)], ...], Field(strict=False, min_length=1)
-    ]
+    speed: _Matrix
+    gpu_type: _Word | None = None
+    gpu_types: dict[_Word, GpuTypeFile] = Field(default_factory=dict)
     dataset: DatasetFile | None = None
 
 
@@ -76,6 +91,8 @@ _ALLOWED: Mapping[str, str] = {
     "cpus_per_gpu": f"a list of 1 to {MOST_CPU_POINTS} numbers above 0 is needed (CPU cores a GPU)",
     "memory_gb_per_gpu": f"a list of 1 to {MOST_MEMORY_POINTS} numbers above 0 is needed (GB a GPU)",
     "speed": "a list of rows of numbers above 0 is needed, one row a CPU point",
+    "gpu_type": "the type of GPU that was measured is needed, in quotes, as clusters name it",
+    "gpu_types": "tables [gpu_types.NAME] with speed or compute_scale are needed",
     "dataset": "a table [dataset] with size_gb, sample_gb, storage_gb_per_s, memory_gb_per_s is needed",
 }
 
@@ -92,7 +109,7 @@ def checked_model_file(path: Path) -> ModelFile:
     except ValidationError as error:
         raise BadInput(*_in_words(path, text, error)) from None
     problems = [
-        Problem(str(path), what, row=_line_of(text, column), column=column, found=found)
+        Problem(str(path), what, row=_line_of(text, *column.split(".")), column=column, found=found)
         for column, found, what in _contradictions(fields)
     ]
     if problems:
@@ -135,7 +152,7 @@ def _in_words(path: Path, text: str, error: ValidationError) -> Iterable[Problem
         indices = [part for part in finding["loc"] if isinstance(part, int)]
         field = names[-1]
         column = ".".join(names)
-        row = _line_of(text, field)
+        row = _line_of(text, *names)
         if finding["type"] == "missing":
             what = f"this field is missing; {_ALLOWED.get(field, _NUMBER_ABOVE_0)}"
             yield Problem(str(path), what, column=column)
@@ -161,7 +178,8 @@ def _index_words(field: str) -> tuple[str, ...]:
 
 
 def _unknown_field(names: Sequence[str]) -> str:
-    allowed = DatasetFile.model_fields if names[0] == "dataset" else ModelFile.model_fields
+    tables: Mapping[str, type[BaseModel]] = {"dataset": DatasetFile, "gpu_types": GpuTypeFile}
+    allowed = (ModelFile if len(names) == 1 else tables[names[0]]).model_fields
     close = difflib.get_close_matches(names[-1], allowed, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return f"no such field; {hint}allowed: {', '.join(allowed)}"
@@ -175,10 +193,22 @@ def _short(value: Any) -> object:
     return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
-def _line_of(text: str, field: str) -> int | None:
-    """Line of the file that sets this field, where it is set in the plain way."""
-    pattern = re.compile(rf"""\s*(\[\s*)?["']?{re.escape(field)}["']?\s*(=|\])""")
-    return next((at for at, line in enumerate(text.splitlines(), start=1) if pattern.match(line)), None)
+def _line_of(text: str, *way: str) -> int | None:
+    """Line of the file that sets this field, where it is set in the plain way; of a table its header's."""
+    lines = text.splitlines()
+    header = next((at for at, line in enumerate(lines) if _is_header(line, way[:2])), None)
+    if len(way) > 1 and header is not None:
+        lines[:header] = [""] * header
+    if len(way) == 2 and way[0] == "gpu_types":
+        return None if header is None else header + 1
+    pattern = re.compile(rf"""\s*(\[\s*)?["']?{re.escape(way[-1])}["']?\s*(=|\])""")
+    return next((at for at, line in enumerate(lines, start=1) if pattern.match(line)), None)
+
+
+def _is_header(line: str, way: Sequence[str]) -> bool:
+    """Whether a line opens the table `[way]`."""
+    names = r"\s*\.\s*".join(rf"""["']?{re.escape(name)}["']?""" for name in way)
+    return re.match(rf"\s*\[\s*{names}\s*\]", line) is not None
 
 
 def _contradictions(fields: ModelFile) -> list[tuple[str, object, str]]:
@@ -189,13 +219,26 @@ def _contradictions(fields: ModelFile) -> list[tuple[str, object, str]]:
         falls = [later for earlier, later in itertools.pairwise(axis) if later <= earlier]
         if falls:
             wrong.append((column, falls[0], "each point must be larger than the one before it"))
-    if len(speed) != len(cpus):
-        what = f"cpus_per_gpu has {len(cpus)} points, so speed needs {len(cpus)} rows"
-        wrong.append(("speed", f"{len(speed)} rows", what))
-    for number, row in enumerate(speed, start=1):
-        if len(row) != len(memory):
-            what = f"memory_gb_per_gpu has {len(memory)} points, so every row of speed needs {len(memory)}"
-            wrong.append(("speed", f"{len(row)} values in row {number}", what))
+    for column, matrix in _matrices(fields):
+        if len(matrix) != len(cpus):
+            what = f"cpus_per_gpu has {len(cpus)} points, so speed needs {len(cpus)} rows"
+            wrong.append((column, f"{len(matrix)} rows", what))
+        for number, row in enumerate(matrix, start=1):
+            if len(row) != len(memory):
+                what = (
+                    f"memory_gb_per_gpu has {len(memory)} points, so every row of speed needs {len(memory)}"
+                )
+                wrong.append((column, f"{len(row)} values in row {number}", what))
+    for name, kind in fields.gpu_types.items():
+        if (kind.speed is None) == (kind.compute_scale is None):
+            what = "either speed or compute_scale is needed, one of them"
+            wrong.append((f"gpu_types.{name}", None, what))
+    named = Counter(name.casefold() for name in (*fields.gpu_types, fields.gpu_type or ""))
+    wrong += [
+        (f"gpu_types.{name}", None, "this GPU type is named twice (gpu_type is that of the main table)")
+        for name in fields.gpu_types
+        if named[name.casefold()] > 1
+    ]
     for column, axis, point in (
         ("reference_cpus_per_gpu", cpus, fields.reference_cpus_per_gpu),
         ("reference_memory_gb_per_gpu", memory, fields.reference_memory_gb_per_gpu),
@@ -215,6 +258,14 @@ def _contradictions(fields: ModelFile) -> list[tuple[str, object, str]]:
     return wrong or _too_fast_for_storage(fields)
 
 
+def _matrices(fields: ModelFile) -> Iterable[tuple[str, Sequence[Sequence[float]]]]:
+    """Every stated matrix, under the name of its field."""
+    yield "speed", fields.speed
+    for name, kind in fields.gpu_types.items():
+        if kind.speed is not None:
+            yield f"gpu_types.{name}.speed", kind.speed
+
+
 def _too_fast_for_storage(fields: ModelFile) -> list[tuple[str, object, str]]:
     """Points that were measured faster than their samples could be read (Synergy, optimistic profiling)."""
     data = fields.dataset
@@ -224,7 +275,8 @@ def _too_fast_for_storage(fields: ModelFile) -> list[tuple[str, object, str]]:
         cached = min(1, memory / data.size_gb)
         batch_gb = fields.batch * data.sample_gb
         read_seconds = batch_gb * (cached / data.memory_gb_per_s + (1 - cached) / data.storage_gb_per_s)
-        fastest = fields.seconds_per_iteration / max(row[column] for row in fields.speed)
+        most = max(row[column] for _, matrix in _matrices(fields) for row in matrix)
+        fastest = fields.seconds_per_iteration / most
         if read_seconds > fastest * (1 + STORAGE_BOUND_TOLERANCE):
             what = (
                 f"reading one batch at {memory:g} GB would take {read_seconds:.3g} s by these facts, but an "

@@ -19,6 +19,8 @@ import numpy as np
 from muster.problems import BadInput, Problem
 from muster.workload.model_file import ModelFile, checked_model_file
 
+OTHER_GPUS = "other"
+"""As the name of a GPU type: all that are not named."""
 _SHIPPED_FOLDER = Path(__file__).parent / "model_files"
 
 
@@ -57,8 +59,20 @@ class Model:
     aliases: tuple[str, ...] = ()
     dataset: Dataset | None = None
     """Where known; without it the model's speed does not depend on storage."""
+    gpu_type: str | None = None
+    """The type of GPU that all of the above was measured on; None: not told."""
+    on_gpu_type: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...] = ()
+    """Speeds on other types of GPU, by name, at the same points, relative to the same reference."""
     notes: tuple[str, ...] = ()
     """What was mended when the file was read, a sentence each."""
+
+    def speed_on(self, gpu_type: str) -> tuple[tuple[float, ...], ...] | None:
+        """The speeds on GPUs of a type; None where nothing is told of it."""
+        tables = {name.casefold(): table for name, table in self.on_gpu_type}
+        wanted = gpu_type.casefold()
+        if self.gpu_type is not None and wanted == self.gpu_type.casefold():
+            return self.speed
+        return tables.get(wanted, tables.get(OTHER_GPUS))
 
     @property
     def best_speed(self) -> float:
@@ -117,28 +131,54 @@ def read_model(path: Path | str) -> Model:
     """One model from its TOML file; all that is wrong with the file is told at once."""
     path = Path(path)
     fields = checked_model_file(path)
-    speed, notes = _made_monotone(fields, path.name)
+    speed, notes = _made_monotone(fields, fields.speed, path.name, capped=True)
+    others = []
+    for name, kind in fields.gpu_types.items():
+        if kind.speed is not None:
+            table, mended = _made_monotone(fields, kind.speed, f"{path.name}, {name}", capped=False)
+            notes += mended
+        else:
+            assert kind.compute_scale is not None
+            table = _with_compute_scaled(fields, speed, kind.compute_scale)
+        others.append((name, table))
     return Model(
-        **fields.model_dump(exclude={"speed", "dataset"}),
+        **fields.model_dump(exclude={"speed", "dataset", "gpu_types"}),
         speed=speed,
+        on_gpu_type=tuple(others),
         dataset=Dataset(**fields.dataset.model_dump()) if fields.dataset else None,
         notes=notes,
     )
 
 
+def _with_compute_scaled(
+    fields: ModelFile, speed: tuple[tuple[float, ...], ...], scale: float
+) -> tuple[tuple[float, ...], ...]:
+    """Speeds on a GPU that computes `scale` times as fast, the input pipeline being what it is.
+
+    A slower GPU caps them. On a faster one only points at the best speed, where the GPU was the limit, gain:
+    the pipeline, whose rate there is not known, is taken to grow with the cores from the first such point on.
+    """
+    table = np.array(speed)
+    best, cpus = float(table.max()), np.array(fields.cpus_per_gpu)
+    full = table >= best * (1 - 1e-9)
+    first = np.where(full.any(axis=0), cpus[full.argmax(axis=0)], np.inf)
+    at_most = np.where(full, best * np.maximum(cpus[:, None] / first, 1.0), table)
+    return tuple(tuple(row) for row in np.minimum(at_most, best * scale).tolist())
+
+
 def _made_monotone(
-    fields: ModelFile, file_name: str
+    fields: ModelFile, speed_found: tuple[tuple[float, ...], ...], told_of: str, *, capped: bool
 ) -> tuple[tuple[tuple[float, ...], ...], tuple[str, ...]]:
     """Speed that never falls with more CPU or memory, and a note where the file's did.
 
     A job given more may leave it unused, so a point is worth at least the best of the smaller ones. What
     lies under the reference is first capped at the reference's own speed, which therefore stays 1.
     """
-    found = np.array(fields.speed)
+    found = np.array(speed_found)
     cpus, memory = np.array(fields.cpus_per_gpu), np.array(fields.memory_gb_per_gpu)
     under = (cpus <= fields.reference_cpus_per_gpu)[:, None] & (memory <= fields.reference_memory_gb_per_gpu)
-    capped = np.where(under, np.minimum(found, 1.0), found)
-    mended = np.maximum.accumulate(np.maximum.accumulate(capped, axis=0), axis=1)
+    most = np.where(under & capped, np.minimum(found, 1.0), found)
+    mended = np.maximum.accumulate(np.maximum.accumulate(most, axis=0), axis=1)
     changed = np.argwhere(mended != found)
     speed = tuple(tuple(float(value) for value in row) for row in mended)
     if not len(changed):
@@ -146,7 +186,7 @@ def _made_monotone(
     row, column = max(changed, key=lambda at: abs(math.log(mended[tuple(at)] / found[tuple(at)])))
     where = f"{cpus[row]:g} CPUs, {memory[column]:g} GB"
     note = (
-        f"{file_name}: speed fell with more CPU or memory; {len(changed)} of {found.size} points were made "
+        f"{told_of}: speed fell with more CPU or memory; {len(changed)} of {found.size} points were made "
         f"monotone, the largest change at {where} ({found[row, column]:g} to {mended[row, column]:g})"
     )
     return speed, (note,)

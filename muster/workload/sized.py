@@ -29,6 +29,8 @@ SIZED = np.dtype(
         ("priority", np.float64),  # g1 of SMD's utility; NaN: the owner says none
         ("urgency", np.float64),  # g2, a second
         ("target", np.float64),  # g3, seconds
+        ("loss", np.float64, (3,)),  # slope, offset and floor of its loss curve
+        ("target_loss", np.float64),  # 0: its work is not told by a loss
     ]
 )
 
@@ -55,4 +57,7 @@ def sized_columns(jobs: pl.DataFrame) -> Rows:
     sized["priority"] = jobs["utility_priority"].fill_null(np.nan).to_numpy()
     sized["urgency"] = jobs["utility_urgency_per_hour"].to_numpy() / 3600.0
     sized["target"] = jobs["utility_target_seconds"].fill_null(np.nan).to_numpy()
+    for at, name in enumerate(("loss_slope", "loss_offset", "loss_floor")):
+        sized["loss"][:, at] = jobs[name].fill_null(0).to_numpy()
+    sized["target_loss"] = jobs["target_loss"].fill_null(0).to_numpy()
     return sized

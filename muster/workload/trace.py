@@ -85,7 +85,12 @@ def _checked(reading: Reading, where: str, models: Mapping[str, Model]) -> pl.Da
 
 
 def _telling(jobs: pl.DataFrame) -> pl.DataFrame:
-    """The columns that differ from what an absent column means, and those that a trace must have."""
+    """The columns that differ from what an absent column means, and those that a trace must have.
+
+    Iterations that follow from a loss to reach are not told again.
+    """
+    if jobs["target_loss"].is_not_null().any():
+        jobs = jobs.drop("iterations")
     defaults = {column.name: default_of(column) for column in COLUMNS}
     kept = [
         name

@@ -27,7 +27,7 @@ from muster.cluster.books import (
 from muster.compiling import njit
 from muster.schedulers.reasons import NODE_FAILED
 from muster.speed.input_pipeline import ModelTable
-from muster.speed.rates import iteration_seconds, stage_seconds
+from muster.speed.rates import iteration_seconds, note_busy, stage_seconds
 from muster.workload.jobs import COMPLETED, RUNNING, WAITING
 
 HELD = np.dtype(
@@ -261,7 +261,8 @@ def apply_draft(
 def refresh_turns(
     books: Books, asked: Rows, facts: Rows, active: Ints, models: ModelTable, now: float, laws: Rows
 ) -> None:
-    """Settle and re-rate the jobs that take turns, whose speed depends on how many share their GPUs."""
+    """Settle and re-rate the jobs that share GPUs, whose speed depends on who the others are."""
+    note_busy(books, asked, facts, active, models)
     for job in active:
         head = books.heads[job]
         if head >= 0 and books.rows[head]["group"] >= 0:

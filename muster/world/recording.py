@@ -81,11 +81,11 @@ def allocations_frame(held: NDArray[np.void], table: JobTable, cluster: Cluster)
 
 
 def decisions_frame(rows: list[tuple[float, ...]]) -> pl.DataFrame:
-    """The table of decisions that changed something, free amounts in millionths on the way in."""
+    """The table of decisions that changed something or have a bound; free amounts in millionths on the way in."""
     columns = np.array(rows, np.float64).reshape(len(rows), len(DECISIONS))
     frame = pl.DataFrame(columns, schema=list(DECISIONS), orient="row")
     free = ["free_gpus", "free_cpus", "free_memory_gb", "free_storage_gb_per_s"]
-    return frame.with_columns(pl.col(free) / MICRO, pl.col("bound").fill_nan(None)).cast(DECISIONS)  # type: ignore[arg-type]
+    return frame.with_columns(pl.col(free) / MICRO, pl.col("value", "bound").fill_nan(None)).cast(DECISIONS)  # type: ignore[arg-type]
 
 
 def reasons_frame(explained: NDArray[np.void], table: JobTable) -> pl.DataFrame:

@@ -67,7 +67,8 @@ DECISIONS: dict[str, pl.DataType] = {
     "free_cpus": pl.Float64(),
     "free_memory_gb": pl.Float64(),
     "free_storage_gb_per_s": pl.Float64(),
-    "bound": pl.Float64(),  # the scheduler's own bound on what was possible; null: none given
+    "value": pl.Float64(),  # what the plan reaches, in the measure of its bound; null: not known
+    "bound": pl.Float64(),  # the most that was possible; null: none given
 }
 
 REASONS: dict[str, pl.DataType] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from muster.report import summarise
 from muster.report.metrics import distribution, jain
 from muster.report.timeline import Steps, jobs_waiting, window
-from muster.world.records import Record
+from muster.world.records import DECISIONS, Record
 from tests.report.hand_made import ORDERS, run_record, scheduled, tables
 
 
@@ -41,6 +42,22 @@ def two_jobs() -> Record:
             {"job_id": "B", "reason": "quota", "parameters": "{}", "from_seconds": 60.0, "to_seconds": 100.0},
         ],
     )  # fmt: skip
+
+
+def test_how_far_below_the_best_by_hand() -> None:
+    """90 of 100 s a quarter below, 10 s half below, 50 s with nothing to reach; a bound alone says nothing."""
+    decisions = [
+        {"time_seconds": time, "value": value, "bound": bound}
+        for time, value, bound in (
+            (0.0, 1.0, 4.0), (0.0, 3.0, 4.0), (50.0, None, 4.0), (90.0, 1.0, 2.0), (100.0, 0.0, 0.0)
+        )
+    ]  # fmt: skip
+    record = two_jobs()
+    below = summarise(replace(record, decisions=pl.DataFrame(decisions, schema=DECISIONS)))["below_best"]
+    assert below == {"mean": pytest.approx(0.9 * 0.25 + 0.1 * 0.5), "p99": 0.5}
+    bound_alone = pl.DataFrame([{"time_seconds": 0.0, "bound": 4.0}], schema=DECISIONS)
+    for without in (record, replace(record, decisions=bound_alone)):
+        assert summarise(without)["below_best"] == {"mean": None, "p99": None}
 
 
 def test_two_jobs_by_hand() -> None:

@@ -1,16 +1,12 @@
-"""Knapsacks of the two shapes that Muster solves; as a program, how long they take.
-
-`python -m tests.schedulers.knapsack_cases` prints a row a shape and size; one thread.
-"""
+"""Knapsacks of the two shapes that Muster solves."""
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
-from muster.schedulers.allocation.worker_server import Demands, exact, frontier, utility
-from muster.schedulers.selection.knapsack import FAST, THOROUGH, Columns, choose
+from muster.schedulers.allocation.worker_server import Demands, exact, utility
+from muster.schedulers.allocation.worker_server_frontier import frontier
+from muster.schedulers.selection.knapsack import Columns
 from muster.speed.parameter_server import Layers, StepTime, layered, stack
 
 
@@ -57,32 +53,3 @@ def smd_columns(steps: StepTime, demands: Demands, share: float = 0.5) -> tuple[
     profit = utility(sizes.seconds / best[job] * slots[job], priority[job], urgency[job], target[job])
     held = sizes.workers[:, None] * demands.worker[job] + sizes.servers[:, None] * demands.server[job]
     return Columns(job, profit, held, np.zeros(jobs, bool)), demands.limit.sum(axis=0) * share
-
-
-def main() -> None:
-    print("| shape | jobs | columns | effort | seconds | gap |")
-    print("|---|---|---|---|---|---|")
-    for jobs in (100, 1000, 4000):
-        cases = {
-            "Synergy, one of 204 a job": synergy_shape(jobs, must_choose=True),
-            "SMD, pairs up to 12 + 12": smd_columns(*smd_jobs(jobs, most=12)),
-        }
-        for shape, (columns, capacity) in cases.items():
-            for name, effort in (("fast", FAST), ("thorough", THOROUGH)):
-                start = time.perf_counter()
-                selection = choose(columns, capacity, effort)
-                seconds = time.perf_counter() - start
-                print(
-                    f"| {shape} | {jobs} | {columns.group.size} | {name} | {seconds:.3f} | {selection.gap:.4%} |"
-                )
-    steps, demands = smd_jobs(1000, most=60)
-    for search in (exact, frontier):
-        start = time.perf_counter()
-        search(steps, demands)
-        seconds = time.perf_counter() - start
-        # Seconds for 1,000 jobs are milliseconds for one.
-        print(f"\n{search.__name__}, limits that allow 60 + 60 at once: {seconds:.3f} ms a job")
-
-
-if __name__ == "__main__":
-    main()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from muster.schedulers.workers_and_servers.interval import Answer
 from muster.schedulers.workers_and_servers.one_to_one import Drf, Equal, FirstFit, Tetris, largest_pairs
 from muster.schedulers.workers_and_servers.optimus import Optimus
-from muster.schedulers.workers_and_servers.question import Question
-from muster.schedulers.workers_and_servers.smd import PROGRESS, Smd
+from muster.schedulers.workers_and_servers.question import PROGRESS, Question
+from muster.schedulers.workers_and_servers.smd import Smd
 from tests.schedulers.smd_cases import random_question
 
 EXACT = Smd(nodes=10_000)

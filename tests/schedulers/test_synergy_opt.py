@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.greedy import Greedy
-from muster.schedulers.allocation.opt import Opt, pool_of
-from muster.schedulers.allocation.pooled import pooled
+from muster.schedulers.allocation.opt import Opt
+from muster.schedulers.allocation.pooled import pool_of, pooled
 from muster.schedulers.allocation.seats import open_seats
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.allocation.tune_published import TunePublished

@@ -18,11 +18,11 @@ from muster.schedulers.allocation.worker_server import (
     continuous,
     epsilon_grid,
     exact,
-    frontier,
     rounded,
     surface,
     utility,
 )
+from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.schedulers.selection.knapsack import Columns, Effort, choose
 from muster.speed.parameter_server import Layers, StepTime, asynchronous, layered, stack
 

@@ -22,7 +22,7 @@ MODELS = ("", "resnet18", "gnmt", "m5")
 """Insensitive, and sensitive in different ways."""
 
 
-HURRY = {"quantum_seconds": "7", "lease_seconds": "9"}
+HURRY = {"quantum_seconds": "7", "lease_seconds": "9", "trial_seconds": "6"}
 """Settings in the measure of these small runs."""
 
 
@@ -165,7 +165,12 @@ def allowed(node: Node, constraint: str) -> bool:
 
 @st.composite
 def schedulers(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
-    """Any order with any allocation and placement that ship, sometimes behind quotas, in a hurry."""
+    """Any order with any allocation and placement that ship, sometimes behind quotas, in a hurry; or Gandiva."""
+    if draw(st.integers(0, 5)) == 5:
+        return "gandiva", {
+            "trial_seconds": HURRY["trial_seconds"],
+            "most_turns": draw(st.sampled_from("129")),
+        }
     order = draw(st.sampled_from(shipped("order")))
     apart = [f"{a}+{p}" for p in shipped("placement") for a in shipped("allocation")]
     name = f"{order}+{draw(st.sampled_from([*apart, *shipped('allocation+placement')]))}"
@@ -222,7 +227,9 @@ def tables(run: Run) -> dict[str, list[dict[str, Any]]]:
 
 
 def free_gpus_after(run: Run, cluster: Cluster, moment: float) -> float:
-    """GPUs that no allocation of the record holds right after a moment."""
+    """GPUs that no allocation of the record holds right after a moment; one that several share is held once."""
     held = run.record.allocations
     now = held.filter((held["from_seconds"] <= moment) & (held["to_seconds"] > moment))
-    return float(cluster.total_gpus - np.sum(now["gpus"].to_numpy()))
+    own, shared = now.filter(now["slice_group"].is_null()), now.filter(now["slice_group"].is_not_null())
+    distinct = shared.explode("gpu_ids").select("node", "gpu_ids").n_unique() if len(shared) else 0
+    return float(cluster.total_gpus - np.sum(own["gpus"].to_numpy()) - distinct)

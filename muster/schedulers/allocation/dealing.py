@@ -130,17 +130,20 @@ def _worth_most(gangs: Gangs, number: int, kind: int, share: Floats, price: Floa
     return best
 
 
-def deal_all(plan: Seats, gangs: Gangs, kind: int, served: Ints, ranked: Ints, wanted: Ints) -> None:
-    """Deal the served jobs over what is free; those without a place leave their GPUs to others, by rank."""
+def deal_all(plan: Seats, gangs: Gangs, of_kind: Ints, served: Ints, ranked: Ints, wanted: Ints) -> None:
+    """Deal the served jobs over what is free; those without a place leave their GPUs to others, by rank.
+
+    Each goes to a machine of its kind, by place in `served`, or to another if none of that kind has room.
+    """
     _share_out(plan, gangs)
-    apart = deviations(gangs, kind, served, wanted)
+    apart = deviations(gangs, of_kind, served, wanted)
     order = np.lexsort((-np.abs(apart).sum(axis=1), -gangs.gpus[served]))
-    deal(plan, gangs, served[order], apart[order])
+    deal(plan, gangs, served[order], of_kind[order], apart[order])
     left = int(gangs.gpus[served[plan.first[served] == NONE]].sum())
     if left:
         rest = ranked[(plan.first[ranked] == NONE) & (gangs.gpus[ranked] <= left)]
         rest = rest[np.cumsum(gangs.gpus[rest]) <= left]
-        deal(plan, gangs, rest, np.zeros((len(rest), 4)))
+        deal(plan, gangs, rest, np.zeros(len(rest), np.int64), np.zeros((len(rest), 4)))
 
 
 @njit(cache=True)
@@ -155,24 +158,26 @@ def _share_out(seats: Seats, gangs: Gangs) -> None:
 
 
 @njit(cache=True)
-def deviations(gangs: Gangs, kind: int, served: Ints, wanted: Ints) -> Floats:
-    """How much more or less than the average GPU each job's GPU wants, in shares; by place in `served`, resource."""
-    share = np.maximum(gangs.kinds[kind]["share"], 1)
+def deviations(gangs: Gangs, of_kind: Ints, served: Ints, wanted: Ints) -> Floats:
+    """How much more or less than the average GPU of its kind each job's GPU wants, in shares; by place, resource."""
     apart = np.zeros((len(served), 4))
-    gpus = 0
-    for at in served:
-        gpus += gangs.gpus[at]
-    for resource in range(1, 4):
-        average = 0.0
-        for i in range(len(served)):
-            average += gangs.gpus[served[i]] * wanted[i, resource] / gpus
-        for i in range(len(served)):
-            apart[i, resource] = (wanted[i, resource] - average) / share[resource]
+    average = np.zeros((len(gangs.kinds), 4))
+    gpus = np.zeros(len(gangs.kinds))
+    for i in range(len(served)):
+        gpus[of_kind[i]] += gangs.gpus[served[i]]
+    for i in range(len(served)):
+        for resource in range(1, 4):
+            part = gangs.gpus[served[i]] / gpus[of_kind[i]]
+            average[of_kind[i], resource] += wanted[i, resource] * part
+    for i in range(len(served)):
+        for resource in range(1, 4):
+            share = max(gangs.kinds[of_kind[i]]["share"][resource], 1)
+            apart[i, resource] = (wanted[i, resource] - average[of_kind[i], resource]) / share
     return apart
 
 
 @njit(cache=True)
-def deal(seats: Seats, gangs: Gangs, served: Ints, apart: Floats) -> None:
+def deal(seats: Seats, gangs: Gangs, served: Ints, of_kind: Ints, apart: Floats) -> None:
     """Seat the served jobs with their fair share: who wants more than the average where others want less.
 
     `served` begins with the largest gangs and the strongest deviations. A gang that no machine holds goes to as
@@ -194,15 +199,17 @@ def deal(seats: Seats, gangs: Gangs, served: Ints, apart: Floats) -> None:
         gpus = gangs.gpus[at]
         allowed = gangs.node_allowed[gangs.constraint[at]]
         fair = gangs.demands.fair[gangs.classes[at]]
-        best, most = -1, -np.inf
+        best, most, best_suits = -1, -np.inf, False
         for node in range(nodes):
-            if not allowed[node] or seats.free[node, 0] < gpus:
+            suits = gangs.kind_of_node[node] == of_kind[i]
+            if not allowed[node] or seats.free[node, 0] < gpus or (best_suits and not suits):
                 continue
             match = 0.0
             for resource in range(1, 4):
                 match += surplus[node, resource] * apart[i, resource]
-            if match > most + 1e-12 and fits(seats, node, gpus, fair[gangs.kind_of_node[node]]):
-                best, most = node, match
+            if match > most + 1e-12 or (suits and not best_suits):
+                if fits(seats, node, gpus, fair[gangs.kind_of_node[node]]):
+                    best, most, best_suits = node, match, suits
         if best >= 0:
             furnish(seats, sit(seats, at, best, gpus), fair[gangs.kind_of_node[best]])
             surplus[best] -= gpus * apart[i]

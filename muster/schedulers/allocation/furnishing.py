@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.cluster.books import Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.gangs import Gangs, model_on
 from muster.schedulers.allocation.seats import Seats, fits, furnish
 from muster.speed.points import micro, speed_at
 
@@ -40,7 +40,7 @@ def furnish_node(seats: Seats, gangs: Gangs, node: int) -> None:
     for i in range(len(here)):
         seat = seats.seats[here[i]]
         before[i] = seat["amount"] // seat["gpus"]
-        value += seat["gpus"] * speed_at(gangs.models, gangs.model[seat["at"]], before[i])
+        value += seat["gpus"] * speed_at(gangs.models, model_on(gangs, seat["at"], kind), before[i])
     chosen = np.empty(len(here), np.int64)
     for i in range(len(here)):
         at = seats.seats[here[i]]["at"]
@@ -86,7 +86,7 @@ def _are_fair(gangs: Gangs, kind: int, seats: Seats, here: Ints, amounts: Ints) 
     for i in range(len(here)):
         at = seats.seats[here[i]]["at"]
         fair = gangs.demands.fair_speed[gangs.classes[at], kind]
-        if speed_at(gangs.models, gangs.model[at], amounts[i]) < fair * (1 - _EPSILON):
+        if speed_at(gangs.models, model_on(gangs, at, kind), amounts[i]) < fair * (1 - _EPSILON):
             return False
     return True
 
@@ -192,7 +192,7 @@ def _part_step(seats: Seats, gangs: Gangs, node: int, number: int, kind: int, po
     """What a job would gain from all that is left, or from all CPUs that are left; `point` gets the amounts."""
     seat = seats.seats[number]
     at, gpus = seat["at"], seat["gpus"]
-    model = gangs.model[at]
+    model = model_on(gangs, at, kind)
     entry = gangs.models[model]
     if entry["n_cpus"] == 0:
         return 0.0
@@ -223,7 +223,8 @@ def gang_speed(seats: Seats, gangs: Gangs, at: int) -> float:
     number = seats.first[at]
     while number >= 0:
         seat = seats.seats[number]
-        speed = speed_at(gangs.models, gangs.model[at], seat["amount"] // seat["gpus"])
+        model = model_on(gangs, at, gangs.kind_of_node[seat["node"]])
+        speed = speed_at(gangs.models, model, seat["amount"] // seat["gpus"])
         slowest = min(slowest, speed)
         number = seat["next"]
     return slowest if slowest < np.inf else 0.0

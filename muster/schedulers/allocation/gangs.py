@@ -52,3 +52,10 @@ def seat_gang(seats: Seats, gangs: Gangs, at: int, need: Ints, take: Ints) -> No
     for node in range(len(take)):
         if take[node] > 0:
             furnish(seats, sit(seats, at, node, take[node]), need[gangs.kind_of_node[node]])
+
+
+@njit(cache=True)
+def model_on(gangs: Gangs, at: int, kind: int) -> int:
+    """The record of a job's model that holds on a kind of machine."""
+    number: int = gangs.models[gangs.model[at]]["on_type"][gangs.kinds[kind]["gpu_type"]]
+    return number

@@ -12,7 +12,7 @@ from muster.cluster.ledger import Draft
 from muster.schedulers.allocation.dealing import deal_all
 from muster.schedulers.allocation.exact import exact_plan
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
-from muster.schedulers.allocation.pooled import Pooled, pooled
+from muster.schedulers.allocation.pooled import Pooled, points_of_jobs, pool_of, pooled
 from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
 from muster.schedulers.allocation.tune import hungriest_first
 from muster.schedulers.allocation.tune_plus import TunePlus, furnished
@@ -50,26 +50,9 @@ class Opt(Allotment):
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
 
 
-def pool_of(opened: Seats, gangs: Gangs) -> Ints:
-    """What an empty plan may use, by kind of machine: GPUs, then millionths; seats of settled jobs included."""
-    pool = np.zeros((len(gangs.kinds), 4), np.int64)
-    np.add.at(pool, gangs.kind_of_node, opened.free)
-    taken = opened.seats[: int(opened.used[0])]
-    np.add.at(pool[:, 0], gangs.kind_of_node[taken["node"]], taken["gpus"])
-    return pool
-
-
 def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints, stage1: Pooled) -> Seats:
-    """Stage 2: deal the jobs of each class over the points that stage 1 takes, largest points first."""
-    wanted = gangs.demands.fair[gangs.classes[served], 0].copy()
-    for one in np.unique(stage1.classes):
-        members = np.flatnonzero(gangs.classes[served] == one)
-        ends = np.cumsum(gangs.gpus[served[members]])
-        points = np.flatnonzero(stage1.classes == one)
-        points = points[np.lexsort((-stage1.points[points, 2], -stage1.points[points, 1]))]
-        upto = np.cumsum(stage1.gpus[points]) + 1e-6
-        at = np.minimum(np.searchsorted(upto, ends), len(points) - 1)
-        wanted[members] = np.maximum(wanted[members], stage1.points[points[at]])
+    """The points of stage 1 dealt over the machines."""
+    wanted, of_kind = points_of_jobs(gangs, served, stage1)
     plan = empty_copy(opened)
-    deal_all(plan, gangs, 0, served, ranked, wanted)
+    deal_all(plan, gangs, of_kind, served, ranked, wanted)
     return plan

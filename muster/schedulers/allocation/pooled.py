@@ -1,7 +1,8 @@
 """Stage 1 of Synergy's opt (§4.1): the best that one ideal machine with all CPUs and memory could do.
 
 Jobs of one class are alike, so the linear program is over classes, however many jobs there are: how much of
-a class's GPUs is at which point. Its optimum bounds every plan that keeps all jobs at their fair speed.
+a class's GPUs is at which point, on which kind of machine (Synergy's W and y with an index of machine types).
+Its optimum bounds every plan that keeps all jobs at their fair speed.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.books import MICRO, Floats, Ints
+from muster.cluster.books import MICRO, Bools, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.seats import Seats
 from muster.schedulers.selection.knapsack.columns import InfeasibleError, Table
 from muster.schedulers.selection.knapsack.relaxation import relax
 from muster.speed.points import corners, speed_at
@@ -19,16 +21,29 @@ from muster.speed.points import corners, speed_at
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """The optimum on the ideal machine."""
+    """The optimum on the ideal machine; `group` are jobs of one class that may use the same kinds of machine."""
 
     bound: float
     """GPUs times speed, summed: no plan for these jobs has more."""
-    classes: Ints
-    """Class of each point taken."""
+    group_of: Ints
+    """By place in `served`; -1: no machine that it may use has a GPU."""
+    group: Ints
+    """Of each point taken."""
+    kind: Ints
+    """Of machine, at it."""
     points: Ints
     """Amounts a GPU at it, by resource."""
     gpus: Floats
-    """GPUs of the class that are at it."""
+    """GPUs of the group that are at it."""
+
+
+def pool_of(opened: Seats, gangs: Gangs) -> Ints:
+    """What an empty plan may use, by kind of machine: GPUs, then millionths; seats of settled jobs included."""
+    pool = np.zeros((len(gangs.kinds), 4), np.int64)
+    np.add.at(pool, gangs.kind_of_node, opened.free)
+    taken = opened.seats[: int(opened.used[0])]
+    np.add.at(pool[:, 0], gangs.kind_of_node[taken["node"]], taken["gpus"])
+    return pool
 
 
 def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
@@ -37,41 +52,78 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
     Where machines differ, a job also chooses its kind of machine, and each kind's GPUs are limited too. Storage
     is not limited here: with it, speed is no longer under the chords between points and the bound would not hold.
     """
-    classes, at_class = np.unique(gangs.classes[served], return_inverse=True)
     kinds = np.flatnonzero(pool[:, 0] > 0)
-    if not len(classes) or not len(kinds):
-        return Pooled(0.0, classes[:0], np.zeros((0, 4), np.int64), np.zeros(0))
-    weight: Floats = np.zeros(len(classes))
-    np.add.at(weight, at_class, gangs.gpus[served])
+    groups, group_of = _groups(gangs, served, kinds)
+    none, nowhere = np.zeros(0, np.int64), np.zeros((0, 4), np.int64)
+    if not len(groups):
+        return Pooled(0.0, group_of, none, none, nowhere, np.zeros(0))
+    weight: Floats = np.zeros(len(groups))
+    np.add.at(weight, group_of[group_of >= 0], gangs.gpus[served[group_of >= 0]])
     model = np.zeros(len(gangs.demands.best), np.int64)
     model[gangs.classes[served]] = gangs.model[served]
     group, point, speed, kind_of = [], [], [], []
-    for number, one in enumerate(classes.tolist()):
-        for kind in kinds.tolist():
+    for number, (one, *may_use) in enumerate(groups.tolist()):
+        for kind in kinds[np.array(may_use, np.bool_)].tolist():
             points, speeds = _points(gangs, one, kind, int(model[one]))
             group.append(np.full(len(points), number))
             point.append(points)
             speed.append(speeds)
             kind_of.append(np.full(len(points), kind))
-    groups, points, speeds = np.concatenate(group), np.concatenate(point), np.concatenate(speed)
-    table = _table(groups, points, speeds, np.concatenate(kind_of), weight, pool, kinds)
+    of_group, points, speeds = np.concatenate(group), np.concatenate(point), np.concatenate(speed)
+    of_kind = np.concatenate(kind_of)
+    table = _table(of_group, points, speeds, of_kind, weight, pool, kinds)
     try:
-        relaxation = relax(table, np.zeros(0, np.int64))
+        relaxation = relax(table, none)
     except InfeasibleError:
         # Some of the served are chosen for GPUs that are still on their way; what they add cannot be known yet.
-        return Pooled(np.nan, classes[:0], np.zeros((0, 4), np.int64), np.zeros(0))
+        return Pooled(np.nan, group_of, none, none, nowhere, np.zeros(0))
     taken = relaxation.share > 1e-9
     columns = relaxation.active[taken]
     return Pooled(
         relaxation.bound * table.profit_unit,
-        classes[groups[columns]],
+        group_of,
+        of_group[columns],
+        of_kind[columns],
         points[columns],
-        relaxation.share[taken] * weight[groups[columns]],
+        relaxation.share[taken] * weight[of_group[columns]],
     )
+
+
+def points_of_jobs(gangs: Gangs, served: Ints, stage1: Pooled) -> tuple[Ints, Ints]:
+    """Stage 2: the jobs of each group dealt over the points that stage 1 takes, largest points first.
+
+    What each served job wants a GPU, by resource, and its kind of machine.
+    """
+    of_kind = np.zeros(len(served), np.int64)
+    wanted = gangs.demands.fair[gangs.classes[served], 0].copy()
+    for one in np.unique(stage1.group):
+        members = np.flatnonzero(stage1.group_of == one)
+        ends = np.cumsum(gangs.gpus[served[members]])
+        points = np.flatnonzero(stage1.group == one)
+        points = points[np.lexsort((-stage1.points[points, 2], -stage1.points[points, 1]))]
+        upto = np.cumsum(stage1.gpus[points]) + 1e-6
+        at = np.minimum(np.searchsorted(upto, ends), len(points) - 1)
+        of_kind[members] = stage1.kind[points[at]]
+        fair = gangs.demands.fair[gangs.classes[served[members]], of_kind[members]]
+        wanted[members] = np.maximum(fair, stage1.points[points[at]])
+    return wanted, of_kind
+
+
+def _groups(gangs: Gangs, served: Ints, kinds: Ints) -> tuple[Ints, Ints]:
+    """The groups as rows (class, whether it may use each of `kinds`), and the group of each served job."""
+    reach = np.zeros((len(gangs.node_allowed), len(kinds)), np.int64)
+    for at, kind in enumerate(kinds.tolist()):
+        reach[:, at] = gangs.node_allowed[:, gangs.kind_of_node == kind].any(axis=1)
+    rows = np.column_stack([gangs.classes[served], reach[gangs.constraint[served]]])
+    reached: Bools = rows[:, 1:].any(axis=1)
+    group_of = np.full(len(served), -1)
+    groups, group_of[reached] = np.unique(rows[reached], axis=0, return_inverse=True)
+    return groups, group_of
 
 
 def _points(gangs: Gangs, number: int, kind: int, model: int) -> tuple[Ints, Floats]:
     machine = gangs.kinds[kind]
+    model = int(gangs.models[model]["on_type"][machine["gpu_type"]])
     if gangs.models[model]["n_cpus"] == 0:
         # A model without a profile is as fast with nothing as with its share.
         return np.zeros((1, 4), np.int64), np.array([speed_at(gangs.models, model, machine["share"])])

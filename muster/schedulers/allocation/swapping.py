@@ -7,7 +7,7 @@ import numpy as np
 from muster.cluster.books import Bools, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.furnishing import furnish_node, gang_speed
-from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.gangs import Gangs, model_on
 from muster.schedulers.allocation.seats import MOVABLE, Seats, furnish
 from muster.speed.points import speed_at
 
@@ -16,7 +16,7 @@ _PARTNERS = 3
 
 
 @njit(cache=True)
-def swap_jobs(seats: Seats, gangs: Gangs, served: Ints, wanted: Ints, tries: int) -> None:
+def swap_jobs(seats: Seats, gangs: Gangs, served: Ints, wanted: Ints, of_kind: Ints, tries: int) -> None:
     """Bring jobs that have least of what they want to machines where least is missing, against meeker ones."""
     missing = np.zeros(len(gangs.gpus))
     hunger = np.zeros(len(gangs.gpus))
@@ -24,7 +24,7 @@ def swap_jobs(seats: Seats, gangs: Gangs, served: Ints, wanted: Ints, tries: int
         at = served[i]
         hunger[at] = gangs.gpus[at] * wanted[i, 1]
         if seats.first[at] >= 0:
-            full = speed_at(gangs.models, gangs.model[at], wanted[i])
+            full = speed_at(gangs.models, model_on(gangs, at, of_kind[i]), wanted[i])
             missing[at] = gangs.gpus[at] * (full - gang_speed(seats, gangs, at))
     pressure = np.zeros(len(seats.free))
     for number in range(seats.used[0]):

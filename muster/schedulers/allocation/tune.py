@@ -32,6 +32,7 @@ class Tune(Allotment):
 
     name: ClassVar[str] = "tune"
     rests: ClassVar[bool] = False
+    furnishes: ClassVar[bool] = True
 
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats

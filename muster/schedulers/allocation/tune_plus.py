@@ -13,6 +13,7 @@ from muster.compiling import njit
 from muster.schedulers.allocation.dealing import deal_all, targets
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
+from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled
 from muster.schedulers.allocation.seats import (
     Seats,
     empty_copy,
@@ -36,6 +37,7 @@ class TunePlus(Allotment):
 
     name: ClassVar[str] = "tune-plus"
     rests: ClassVar[bool] = False
+    furnishes: ClassVar[bool] = True
 
     move_seconds: float = setting(0.0, "what a move costs a job; it moves only where that is repaid")
     horizon_seconds: float = setting(3600.0, "the time within which a move must have repaid itself")
@@ -51,20 +53,28 @@ class TunePlus(Allotment):
     def best_plan(self, view: View, gangs: Gangs, opened: Seats, ranked: Ints, chosen: Bools) -> Seats:
         """The plan that is worth most: the speed of all, less what its moves cost; of equals the one that stays."""
         served = hungriest_first(opened, gangs, chosen)
-        kind = int(np.bincount(gangs.kind_of_node, opened.free[:, 0]).argmax())
-        wanted = targets(opened, gangs, served, kind)
+        wanted, of_kind = _wanted(gangs, opened, served)
         books, index = view.ledger.books, view.jobs.index
         stays, tuned, dealt = (empty_copy(opened) for _ in range(3))
         sit_at_home(books, index, stays, chosen)
         tune(tuned, gangs, served, ranked)
         for plan in (stays, dealt):
-            deal_all(plan, gangs, kind, served, ranked, wanted)
+            deal_all(plan, gangs, of_kind, served, ranked, wanted)
         keep_amounts(books, index, stays)
         furnish_all(dealt, gangs)
-        swap_jobs(dealt, gangs, served, wanted, _SWAPS_TRIED)
+        swap_jobs(dealt, gangs, served, wanted, of_kind, _SWAPS_TRIED)
         cost = self.move_seconds / self.horizon_seconds
         worth = [furnished(books, index, gangs, plan, cost) for plan in (stays, tuned, dealt)]
         return (stays, tuned, dealt)[int(np.argmax(np.round(worth, 9)))]
+
+
+def _wanted(gangs: Gangs, opened: Seats, served: Ints) -> tuple[Ints, Ints]:
+    """What each served job would have on one pooled machine, and on which kind of machine where they differ."""
+    if len(gangs.kinds) > 1 and len(served):
+        stage1 = pooled(gangs, served, pool_of(opened, gangs))
+        if len(stage1.group):
+            return points_of_jobs(gangs, served, stage1)
+    return targets(opened, gangs, served, 0), np.zeros(len(served), np.int64)
 
 
 @njit(cache=True)

@@ -1,8 +1,7 @@
 """How many workers and parameter servers one job should have (SMD's inner problem), for many jobs at once.
 
 The least step(w, p) over whole w, p >= 1 with w O + p G <= v: a worker needs O, a server G, the owner allows
-v, each over the resources. `exact` tries every pair; `epsilon_grid` is the sum-of-ratios method; `frontier`
-gives every pair worth paying for.
+v, each over the resources. `exact` tries every pair; `epsilon_grid` is the sum-of-ratios method.
 """
 
 from __future__ import annotations
@@ -132,30 +131,6 @@ def surface(steps: StepTime, demands: Demands) -> FloatArray:
         demands.server[:, None], beside
     )
     return np.where(p <= room[:, :, None], seconds, np.inf)
-
-
-def frontier(
-    steps: StepTime, demands: Demands, least_workers: IntArray | None = None
-) -> tuple[IntArray, Sizes]:
-    """Job by job, every pair that is faster than all pairs with no more workers and no more servers.
-
-    What any accounting of usage could want is among them. Pairs with fewer than `least_workers` are none. Returns
-    the job of each pair, ascending, and the pairs.
-    """
-    found = []
-    for jobs in _chunks(demands):
-        grid = surface(steps[jobs], _part(demands, jobs))
-        if least_workers is not None:
-            few = np.arange(1, grid.shape[1] + 1) < least_workers[jobs, None]
-            grid[few] = np.inf
-        so_far = np.minimum.accumulate(np.minimum.accumulate(grid, axis=1), axis=2)
-        faster = np.isfinite(grid)
-        faster[:, 1:, :] &= grid[:, 1:, :] < so_far[:, :-1, :]
-        faster[:, :, 1:] &= grid[:, :, 1:] < so_far[:, :, :-1]
-        job, w, p = np.nonzero(faster)
-        found.append((job + jobs.start, w + 1, p + 1, grid[job, w, p]))
-    job, workers, servers, seconds = (np.concatenate(column) for column in zip(*found, strict=True))
-    return job, Sizes(workers.astype(np.float64), servers.astype(np.float64), seconds)
 
 
 def continuous(steps: StepTime, demands: Demands, epsilon: float) -> Sizes:

@@ -6,7 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.schedulers.contract import Floats, Ints, Jobs, View
+from muster.cluster.books import WHOLE, Floats, Ints, Rows
+from muster.compiling import njit
+from muster.schedulers.contract import Jobs, View
 from muster.schedulers.parts import Order, setting
 
 
@@ -33,18 +35,30 @@ class Las(Order):
         """When a running job has attained as much as the next waiting job, or falls to the next queue."""
         if not len(waiting) or not len(running):
             return inf
-        runs = view.jobs.at(running)
-        attained = runs.attained_service
-        if self.queues:
-            levels = np.append(np.array(self.queues), inf)
-            goal = levels[np.searchsorted(levels, attained, side="right")]
-        else:
-            levels = np.append(np.sort(keys[waiting]), inf)
-            goal = levels[np.searchsorted(levels, attained, side="left")]
-        held = runs.held_gpus
-        gpus = np.where(held > 0, held, runs.requested_gpus)
-        return float((view.now + (goal - attained) / gpus).min())
+        falls = bool(self.queues)
+        levels = np.array(self.queues) if falls else np.sort(keys[waiting])
+        attained = view.jobs.attained_service if falls else keys
+        asked, facts = view.table.asked, view.table.facts
+        return view.now + float(_seconds_to(levels, falls, asked, facts, view.jobs.index, attained, running))
 
     def quantum(self) -> float:
         """The setting."""
         return self.quantum_seconds
+
+
+@njit(cache=True)
+def _seconds_to(
+    levels: Floats, falls: bool, asked: Rows, facts: Rows, index: Ints, attained: Floats, running: Ints
+) -> float:
+    """How soon one of the running jobs reaches the next level; a level it is at counts, unless it falls there."""
+    soonest = np.inf
+    for at in running:
+        if falls:
+            level = np.searchsorted(levels, attained[at], side="right")
+        else:
+            level = np.searchsorted(levels, attained[at], side="left")
+        if level < len(levels):
+            ask, fact = asked[index[at]], facts[index[at]]
+            gpus = fact["held"] if fact["held"] > 0 else ask["gpus"] * (ask["milli"] / WHOLE)
+            soonest = min(soonest, (levels[level] - attained[at]) / gpus)
+    return soonest

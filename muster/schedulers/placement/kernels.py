@@ -64,11 +64,9 @@ def holds_gang(books: Books, node: int, gpus: int, need: Ints) -> bool:
 
 
 @njit(cache=True)
-def pick_gpus(books: Books, node: int, count: int) -> int:
-    """A mask of free GPUs: inside one NVLink island if possible (the fullest that does), else the emptiest first."""
-    free = books.nodes[node]["free_mask"]
-    island = max(books.nodes[node]["island"], 1)
-    gpus = books.nodes[node]["gpus"]
+def pick_from(free: int, gpus: int, island: int, count: int) -> int:
+    """Of a node's free GPUs (a mask): inside one NVLink island if possible (the fullest that does), else the
+    emptiest first. `island` is the size of one, at least 1."""
     best = -1
     best_free = 1 << 30
     for first in range(0, gpus, island):
@@ -88,6 +86,14 @@ def pick_gpus(books: Books, node: int, count: int) -> int:
                 chosen |= 1 << gpu
                 count -= 1
         best = -1
+    return chosen
+
+
+@njit(cache=True)
+def pick_gpus(books: Books, node: int, count: int) -> int:
+    """A mask of so many GPUs that nobody holds, as close together as they can be."""
+    record = books.nodes[node]
+    chosen: int = pick_from(record["free_mask"], record["gpus"], max(record["island"], 1), count)
     return chosen
 
 

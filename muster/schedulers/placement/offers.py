@@ -56,7 +56,7 @@ def level_of(books: Books, chain: int) -> int:
 
 
 @njit(cache=True)
-def _smallest_island(books: Books, node: int, gpus: int) -> int:
+def smallest_island(books: Books, node: int, gpus: int) -> int:
     """Free GPUs of the fullest island of a node that holds the gang; `SPLIT` if none does."""
     free = books.nodes[node]["free_mask"]
     island = max(books.nodes[node]["island"], 1)
@@ -75,7 +75,7 @@ def find_machine(books: Books, allowed: Bools, gpus: int, need: Ints, first_fit:
     best_score = 1 << 62
     for node in range(len(books.nodes)):
         if allowed[node] and holds_gang(books, node, gpus, need):
-            island = _smallest_island(books, node, gpus)
+            island = smallest_island(books, node, gpus)
             score = int(island == SPLIT) if first_fit else island * SPLIT + books.nodes[node]["free_gpus"]
             if score < best_score:
                 best, best_score = node, score
@@ -83,21 +83,41 @@ def find_machine(books: Books, allowed: Bools, gpus: int, need: Ints, first_fit:
 
 
 @njit(cache=True)
-def _fit_by_rack(books: Books, allowed: Bools, need: Ints, racks: Ints) -> None:
-    """Free GPUs that come with what they need, by rack."""
+def fit_by_rack(books: Books, allowed: Bools, need: Ints, fit: Ints, racks: Ints) -> None:
+    """Free GPUs that come with what they need, by node and by rack."""
     racks[:] = 0
     for node in range(len(books.nodes)):
+        fit[node] = 0
         if allowed[node] and books.nodes[node]["free_gpus"] > 0:
-            racks[books.nodes[node]["rack"]] += gpus_that_fit(books, node, need)
+            fit[node] = gpus_that_fit(books, node, need)
+            racks[books.nodes[node]["rack"]] += fit[node]
 
 
 @njit(cache=True)
-def find_rack(racks: Ints, gpus: int, first_fit: bool) -> int:
-    """The fullest rack that still has so many GPUs free, or the first one; or -1."""
+def find_rack(books: Books, fit: Ints, racks: Ints, gpus: int, first_fit: bool) -> int:
+    """The rack in which a gang takes the fewest machines, of equals the fullest; or the first one; or -1."""
     best = -1
+    choices = 0
     for rack in range(len(racks)):
-        if racks[rack] >= gpus and (best < 0 or (not first_fit and racks[rack] < racks[best])):
+        if racks[rack] >= gpus:
             best = rack
+            choices += 1
+            if first_fit:
+                return best
+    if choices < 2:
+        return best
+    fewest = 1 << 40
+    left = np.full(len(racks), gpus)
+    machines = np.zeros(len(racks), np.int64)
+    for node in np.argsort(-fit, kind="mergesort"):
+        rack = books.nodes[node]["rack"]
+        if racks[rack] >= gpus and left[rack] > 0:
+            machines[rack] += 1
+            left[rack] -= fit[node]
+    for rack in range(len(racks)):
+        score = machines[rack] * SPLIT + racks[rack]
+        if racks[rack] >= gpus and score < fewest:
+            best, fewest = rack, score
     return best
 
 
@@ -119,8 +139,10 @@ def place_in_racks(
     chain = -1
     left = gpus
     inside = np.zeros(len(books.nodes), np.bool_)
+    room = np.zeros(len(books.nodes), np.int64)
+    fit_by_rack(books, allowed, need, room, racks)
     while left > 0:
-        rack = find_rack(racks, left, False)
+        rack = find_rack(books, room, racks, left, False)
         if rack < 0:
             rack = int(np.argmax(racks))
         here = min(left, racks[rack])
@@ -228,7 +250,7 @@ def bid(
                     no_machine = gpus
             if machine >= 0:
                 mask = pick_gpus(books, machine, gpus)
-                level = ISLAND if _smallest_island(books, machine, gpus) < SPLIT else MACHINE
+                level = ISLAND if smallest_island(books, machine, gpus) < SPLIT else MACHINE
                 if not _kept(books, job, released[at], level):
                     put_chain(books, job, put_share(books, -1, machine, mask, 1000, need))
                 break
@@ -236,8 +258,8 @@ def bid(
             if not (urgent[at] or now >= machine_due or gpus > biggest[0]):
                 waits_until = machine_due
                 continue
-            _fit_by_rack(books, allowed, need, racks)
-            rack = -1 if common and gpus >= no_rack else find_rack(racks, gpus, first_fit)
+            fit_by_rack(books, allowed, need, fit, racks)
+            rack = -1 if common and gpus >= no_rack else find_rack(books, fit, racks, gpus, first_fit)
             if rack >= 0:
                 level = RACK
                 if not _kept(books, job, released[at], level):

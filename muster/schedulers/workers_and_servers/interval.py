@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from muster.problems import BadInput, Problem
 from muster.schedulers.contract import Plan, State, Trigger, View
 from muster.schedulers.parts import DURATIONS, setting, settings_of
 from muster.schedulers.reasons import NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
-from muster.schedulers.workers_and_servers.question import Question, question_of
+from muster.schedulers.workers_and_servers.question import Question, held_sizes, question_of
 from muster.schedulers.workers_and_servers.seating import seat
 from muster.workload.sized import RESOURCES, RIGID
 
@@ -28,7 +28,9 @@ class Answer:
     workers: Ints
     servers: Ints
     bound: float = nan
-    """On the total profit in the scheduler's own measure."""
+    """On the total profit."""
+    hysteresis: float = 0.0
+    """By which that profit counts a change of size dearer than its restart."""
     memory: State = None
 
 
@@ -84,21 +86,28 @@ class AtIntervals:
             stable_until=inf,
             wake_on=Trigger.ARRIVAL,
         )
-        if not len(jobs):
+        if not self.is_due(view, state):
+            plan.next_wake = plan.stable_until = state["next"] if len(jobs) else inf
             return plan, state
-        if view.now < state["next"]:
-            plan.next_wake = plan.stable_until = state["next"]
-            return plan, state
-        self._refuse_rigid(view)
-        question = question_of(
-            view, self.layers_known(), self.accounting == "reservation", self.interval_seconds
-        )
+        question = self.question(view, self.layers_known())
         answer = self.answer(question, state["memory"])
-        plan.bound = answer.bound
         self._seat(view, plan, question, answer)
+        if not isnan(answer.bound):
+            held = held_sizes(view.ledger.books, view.table.asked, jobs.index)
+            plan.value, plan.bound = question.value(*held, answer.hysteresis), answer.bound
         next_time = view.now + self.interval_seconds
         plan.next_wake = plan.stable_until = next_time
         return plan, {"next": next_time, "memory": answer.memory}
+
+    def is_due(self, view: View, state: State) -> bool:
+        """Whether there are jobs and an interval is over."""
+        return len(view.jobs) > 0 and view.now >= state["next"]
+
+    def question(self, view: View, layers_known: bool) -> Question:
+        """What is asked at this moment, under this scheduler's accounting."""
+        self._refuse_rigid(view)
+        reserved = self.accounting == "reservation"
+        return question_of(view, layers_known, reserved, self.interval_seconds, self.restart_seconds)
 
     def _seat(self, view: View, plan: Plan, question: Question, answer: Answer) -> None:
         """Write the draft and the reasons."""

@@ -10,12 +10,18 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import SERVER, Books, Bools, Floats, Ints, Rows
 from muster.compiling import njit
-from muster.schedulers.allocation.worker_server import Demands, frontier, utility
+from muster.schedulers.allocation.worker_server import Demands, utility
+from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.schedulers.contract import View
 from muster.speed.parameter_server import StepTime
 from muster.speed.parameter_server.of_jobs import steps_of
+from muster.speed.parameter_server.reported import fitted_remaining
 from muster.workload.jobs import JobTable
 from muster.workload.sized import RESOURCES
+
+PROGRESS = 1e-3
+"""Profit beside the utility of an hour's completion: decides between sizes and jobs whose utility is the same, so
+that late and insensitive jobs are served with what is left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +45,7 @@ class Question:
     """The jobs' numbers."""
     arrival: Floats
     remaining: Floats
-    """Iterations left, as believed; where nothing is known, as many as were done, and at least an interval's."""
+    """Iterations left: as believed, else by the losses so far, else as many as were done and at least an interval's."""
     workers: Ints
     """Held now; 0: the job waits."""
     servers: Ints
@@ -58,6 +64,8 @@ class Question:
     """Of the nodes that are up, by RESOURCES."""
     reserved: bool
     """Whether a job is charged its owner's limit instead of what it holds."""
+    restart_seconds: float = 0.0
+    """What a running job is thought to lose when its size changes."""
 
     def __len__(self) -> int:
         """The number of jobs."""
@@ -65,10 +73,19 @@ class Question:
 
     @cached_property
     def choices(self) -> Choices:
-        """Every size that is faster than all that hold no more; for a ring, workers only."""
+        """Every size that is faster than all that hold no more, and those held now; for a ring, workers only."""
         job, sizes = frontier(self.steps, self.demands, self.least_workers)
-        servers = np.where(self.is_ring[job], 0, sizes.servers).astype(np.int64)
-        return Choices(job, sizes.workers.astype(np.int64), servers, sizes.seconds)
+        held = np.flatnonzero(self.workers)
+        job = np.concatenate([job, held])
+        workers = np.concatenate([sizes.workers.astype(np.int64), self.workers[held]])
+        servers = np.concatenate([sizes.servers.astype(np.int64), np.maximum(self.servers[held], 1)])
+        now = self.iteration_seconds(self.workers, self.servers)[held]
+        seconds = np.concatenate([sizes.seconds, now])
+        more = max(int(workers.max(initial=0)), int(servers.max(initial=0))) + 1
+        _, once = np.unique((job * more + workers) * more + servers, return_index=True)
+        job = job[once]
+        servers = np.where(self.is_ring[job], 0, servers[once])
+        return Choices(job, workers[once], servers, seconds[once])
 
     @cached_property
     def fastest(self) -> Ints:
@@ -111,8 +128,27 @@ class Question:
         rated = utility(completion, self.priority[job], self.urgency[job], self.target[job])
         return np.where(np.isnan(self.priority[job]), 1.0 / (1.0 + completion / 3600.0), rated)
 
+    def profit(
+        self, job: Ints, workers: Ints, servers: Ints, seconds: Floats, hysteresis: float = 0.0
+    ) -> Floats:
+        """What these sizes are worth from now on; a change costs its restart, and `hysteresis` of what is left."""
+        left = self.remaining[job] * seconds
+        changed = self.changes(job, workers, servers)
+        left = np.where(changed, left * (1 + hysteresis) + self.restart_seconds, left)
+        completion = self.now - self.arrival[job] + left
+        profit: Floats = self.worth(job, completion) + PROGRESS / (1 + completion / 3600)
+        return profit
 
-def question_of(view: View, layers_known: bool, reserved: bool, least_seconds: float) -> Question:
+    def value(self, workers: Ints, servers: Ints, hysteresis: float = 0.0) -> float:
+        """The profit of everybody who holds something, at these sizes of all jobs."""
+        job = np.flatnonzero(workers)
+        seconds = self.iteration_seconds(workers, servers)[job]
+        return float(self.profit(job, workers[job], servers[job], seconds, hysteresis).sum())
+
+
+def question_of(
+    view: View, layers_known: bool, reserved: bool, least_seconds: float, restart_seconds: float
+) -> Question:
     """The question of a moment; `least_seconds` of work are left where nothing is known of it."""
     jobs, table = view.jobs, view.table
     capacity = capacity_of(view.cluster, view.ledger.books.nodes["up"] != 0)
@@ -123,12 +159,15 @@ def question_of(view: View, layers_known: bool, reserved: bool, least_seconds: f
     done = jobs.work_done
     believed: Floats = table.asked["believed"][jobs.index] - done
     slowest = steps.iteration_seconds(np.ones(len(jobs)), np.ones(len(jobs)))
-    unknown = np.maximum(done, least_seconds / slowest)
+    if np.isnan(believed).any():
+        fitted = fitted_remaining(sized, jobs.index, done)
+        unknown = np.where(np.isnan(fitted), np.maximum(done, least_seconds / slowest), fitted)
+        believed = np.where(np.isnan(believed), unknown, believed)
     return Question(
         now=view.now,
         index=jobs.index,
         arrival=jobs.arrival,
-        remaining=np.where(np.isnan(believed), unknown, np.maximum(believed, 0.0)),
+        remaining=np.maximum(believed, 0.0),
         workers=workers,
         servers=servers,
         pinned=jobs.pinned,
@@ -141,6 +180,7 @@ def question_of(view: View, layers_known: bool, reserved: bool, least_seconds: f
         target=sized["target"],
         capacity=capacity,
         reserved=reserved,
+        restart_seconds=restart_seconds,
     )
 
 

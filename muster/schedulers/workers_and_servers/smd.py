@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +13,6 @@ from muster.schedulers.parts import setting
 from muster.schedulers.selection.knapsack import NOTHING, Columns, Effort, choose
 from muster.schedulers.workers_and_servers.interval import Accounting, Answer, AtIntervals
 from muster.schedulers.workers_and_servers.question import Question
-
-PROGRESS = 1e-3
-"""Profit beside the utility of an hour's completion: decides between sizes and jobs whose utility is the same, so
-that late and insensitive jobs are served with what is left."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +24,18 @@ class Smd(AtIntervals):
     layers: bool = setting(True, "whether it knows which communication hides behind the layers")
     hysteresis: float = setting(0.05, "part of its time left by which a new size must be faster")
     nodes: int = setting(0, "of branch and bound; 0: the relaxation, floored and refilled")
+    solver_seconds: float = setting(
+        inf, "live only: branch and bound ends after so long with the best plan so far"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.hysteresis >= 0:
+            raise ValueError("hysteresis is a number from 0 on")
+        if self.nodes < 0:
+            raise ValueError("nodes is a whole number from 0 on")
+        if not self.solver_seconds > 0:
+            raise ValueError("solver_seconds is a number of seconds above 0")
 
     def layers_known(self) -> bool:
         """By its setting."""
@@ -39,16 +48,13 @@ class Smd(AtIntervals):
         if question.reserved:
             best = question.fastest
             job, workers, servers, seconds = job[best], workers[best], servers[best], seconds[best]
-        left = question.remaining[job] * seconds
-        changed = question.changes(job, workers, servers)
-        left = np.where(changed, left * (1 + self.hysteresis) + self.restart_seconds, left)
-        completion = question.now - question.arrival[job] + left
-        profit = question.worth(job, completion) + PROGRESS / (1 + completion / 3600.0)
+        profit = question.profit(job, workers, servers, seconds, self.hysteresis)
         usage = question.usage(job, workers, servers)
         columns = Columns(job, profit, usage, np.zeros(len(question), bool))
-        selection = choose(columns, question.capacity, Effort(nodes=self.nodes))
+        effort = Effort(nodes=self.nodes, seconds=self.solver_seconds)
+        selection = choose(columns, question.capacity, effort)
         taken = selection.chosen
-        return Answer(_at(workers, taken), _at(servers, taken), selection.bound)
+        return Answer(_at(workers, taken), _at(servers, taken), selection.bound, self.hysteresis)
 
 
 @dataclass(frozen=True)

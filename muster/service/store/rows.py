@@ -121,11 +121,13 @@ class Changes:
     """What the conductor writes in one transaction: all of it or nothing."""
 
     jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Job to the fields of `JobRow` that change."""
+    """Job to the fields of `JobRow` that change; of `wish` see `carried_out`."""
+    carried_out: dict[int, Wish] = field(default_factory=dict)
+    """Job to the wish that is done with. If its owner has wished for something else meanwhile, that stays."""
     opened: list[Holding] = field(default_factory=list)
     closed: dict[tuple[int, int], float] = field(default_factory=dict)
     """(job, epoch) whose open holdings end, and when; closed before `opened` are opened."""
-    decisions: list[Mapping[str, float]] = field(default_factory=list)
+    decisions: list[Mapping[str, float | None]] = field(default_factory=list)
     """By the columns of `world.records.DECISIONS`."""
     explained: list[Explained] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -142,9 +144,7 @@ class Changes:
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
-        return any((self.jobs, self.opened, self.closed, self.decisions, self.explained, self.events)) or (
-            self.scheduler_state is not None
-        )
+        return self != Changes()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Reader of layer profiles: a CSV of one row a layer, from the first layer to the last.
 
-Columns `model, fwd_ns, input_grad_ns, weight_grad_ns, allreduce_bytes`, and if wanted `update_ns`; others
-are ignored. Times are nanoseconds of an iteration on one GPU, sizes bytes.
+Columns `model, fwd_ns, input_grad_ns, weight_grad_ns, allreduce_bytes`, and if wanted `update_ns` and `batch`; others
+are ignored. Times are nanoseconds of an iteration on one GPU, sizes bytes; `batch` is the samples of that iteration,
+the same in all rows of a model.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from muster.problems import BadInput, Problem
 from muster.speed.network.models import LayeredModel
 
 NEEDED = ("model", "fwd_ns", "input_grad_ns", "weight_grad_ns", "allreduce_bytes")
-OPTIONAL = "update_ns"
+BATCH = "batch"
+UPDATE = "update_ns"
+OPTIONAL = (UPDATE, BATCH)
 SECONDS_PER_NS = 1e-9
 GB_PER_BYTE = 1e-9
 
@@ -33,7 +36,7 @@ def read_layers(path: Path) -> Mapping[str, LayeredModel]:
     ]
     if missing:
         raise BadInput(*missing)
-    numeric = [column for column in (*NEEDED[1:], OPTIONAL) if column in header]
+    numeric = [column for column in (*NEEDED[1:], *OPTIONAL) if column in header]
     layers: dict[str, list[list[float]]] = {}
     problems = []
     for line, row in enumerate(rows[1:], start=2):
@@ -58,6 +61,13 @@ def read_layers(path: Path) -> Mapping[str, LayeredModel]:
         problems.append(Problem(where, "has no layer; a row each is needed"))
     if problems:
         raise BadInput(*problems)
+    if BATCH in numeric:
+        at = numeric.index(BATCH)
+        what = "the samples of the iteration that was profiled are needed, from 1 on and the same in all its rows"
+        batches = {name: {row[at] for row in rows} for name, rows in layers.items()}
+        odd = [name for name, found in batches.items() if len(found) > 1 or min(found) < 1]
+        if odd:
+            raise BadInput(*(Problem(where, what, None, BATCH, name) for name in odd))
     models = {name: _model(name, numeric, values) for name, values in layers.items()}
     idle = [
         Problem(where, "takes no compute time at all; some layer needs more than 0", None, "fwd_ns", name)
@@ -95,5 +105,6 @@ def _model(name: str, numeric: list[str], rows: list[list[float]]) -> LayeredMod
         columns["input_grad_ns"] * SECONDS_PER_NS,
         columns["weight_grad_ns"] * SECONDS_PER_NS,
         columns["allreduce_bytes"] * GB_PER_BYTE,
-        columns.get(OPTIONAL, np.zeros(len(rows))) * SECONDS_PER_NS,
+        columns.get(UPDATE, np.zeros(len(rows))) * SECONDS_PER_NS,
+        float(columns[BATCH][0]) if BATCH in columns else np.nan,
     )

@@ -7,6 +7,7 @@ All seconds are of one iteration on one GPU, all sizes in GB.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,6 +38,8 @@ class LayeredModel:
     weight_gradient_seconds: Floats
     gradient_gb: Floats
     update_seconds: Floats
+    batch: float = math.nan
+    """Samples of the iteration; NaN: not told."""
 
     def messages(self) -> Messages:
         """One message a layer; the first layer needs no input gradient (Dally "Network model")."""

@@ -1,28 +1,39 @@
-"""Layers of one model from a file of layer profiles."""
+"""Layers of one model from a profile: a file of them, or one that was read."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from muster.problems import BadInput, Problem
 from muster.speed.network.layers import read_layers
+from muster.speed.network.models import LayeredModel
 from muster.speed.parameter_server.layers import Layers
 
 
-def profiled_layers(path: Path, model: str, profiled_batch: int) -> Layers:
-    """The layers of `model`, whose times were measured on batches of `profiled_batch` samples."""
+def profiled_layers(path: Path, model: str, profiled_batch: int | None = None) -> Layers:
+    """The layers of `model`, measured on batches of `profiled_batch` samples; None: of what its file says."""
     profiles = read_layers(path)
     problems = []
     if model not in profiles:
         problems.append(Problem(str(path), f"has no such model; it has {', '.join(profiles)}", found=model))
-    if profiled_batch < 1:
+    if profiled_batch is not None and profiled_batch < 1:
         problems.append(Problem("profiled batch", "a whole number from 1 on is needed", found=profiled_batch))
     if problems:
         raise BadInput(*problems)
     profile = profiles[model]
+    batch = profile.batch if profiled_batch is None else float(profiled_batch)
+    if math.isnan(batch):
+        what = "the samples a batch of the profile are needed: a column batch, or --profile-batch"
+        raise BadInput(Problem(str(path), what, found=model))
+    return layers_of(profile, batch, str(path))
+
+
+def layers_of(profile: LayeredModel, batch: float, where: str) -> Layers:
+    """The layers of a profile that was measured on batches of so many samples."""
     return Layers.checked(
-        profile.forward_seconds / profiled_batch,
+        profile.forward_seconds / batch,
         profile.input_gradient_seconds + profile.weight_gradient_seconds,
         profile.gradient_gb,
-        where=str(path),
+        where=where,
     )

@@ -170,6 +170,20 @@ def stack(steps: Sequence[StepTime]) -> StepTime:
     )
 
 
+def with_fewer_terms(terms: FloatArray, most: int) -> FloatArray:
+    """(at most `most`, 3): less the terms that are exceeded the least where they matter; the first and last stay.
+
+    `terms` are those of a layered step: b falls and c rises. A real model has two to six.
+    """
+    while len(terms) > most:
+        before, term, after = terms[:-2], terms[1:-1], terms[2:]
+        # Without a term the step is shortened most where its neighbours meet.
+        load = (before[:, 1] - after[:, 1]) / (after[:, 2] - before[:, 2])
+        lost = term[:, 1] + term[:, 2] * load - (before[:, 1] + before[:, 2] * load)
+        terms = np.delete(terms, 1 + int(lost.argmin()), axis=0)
+    return terms
+
+
 def _totals(layers: Layers, batch: float, nic_gb_per_s: float) -> tuple[float, float, float]:
     """alpha, beta and the traffic part of gamma (SMD's names): seconds x workers, seconds, seconds."""
     problems = [

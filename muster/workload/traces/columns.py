@@ -102,11 +102,15 @@ COLUMNS: tuple[Column, ...] = (
     Number("utility_priority", 0, LARGEST_SECONDS, "a number from 0 to 1e12"),
     Number("utility_urgency_per_hour", 0, LARGEST_SECONDS, "a number from 0 to 1e12", 0),
     Number("utility_target_seconds", 0, LARGEST_SECONDS, _SECONDS),
+    Number("target_loss", 0, LARGEST_SECONDS, "a loss above 0", above_low=True),
+    Number("loss_slope", 0, LARGEST_SECONDS, "a number above 0", above_low=True),
+    Number("loss_offset", 0, LARGEST_SECONDS, "a number above 0", above_low=True),
+    Number("loss_floor", 0, LARGEST_SECONDS, "a number from 0 on", 0),
 )
 """All native columns in their order; this table is what `docs/traces.md` explains."""
 
-WORK = ("iterations", "duration_seconds", "gpu_work_seconds")
-"""What a job has left to do, said in exactly one of three ways."""
+WORK = ("iterations", "duration_seconds", "gpu_work_seconds", "target_loss")
+"""What a job has left to do, said in exactly one of four ways."""
 
 SIZED_NEEDS = {
     "ps": ("worker_gpus", "servers", "server_cpus", "nic_gb_per_s", "batch", "model"),
@@ -192,6 +196,7 @@ def checked(frame: pl.DataFrame, checks: Checks, models: Sequence[str]) -> pl.Da
     """
     _check_names(frame, checks)
     native = pl.DataFrame({column.name: _native(column, frame, checks) for column in COLUMNS})
+    native = _with_iterations_to_loss(native, checks)
     _check_together(native, checks, models)
     checks.raise_if_any()
     others = [name for name in frame.columns if name not in NAMES and name != LINE]
@@ -231,6 +236,32 @@ def _native(column: Column, frame: pl.DataFrame, checks: Checks) -> pl.Series:
     if isinstance(column, Truth):
         return _truth(column, cells, checks)
     return _text(column, cells, checks)
+
+
+def _with_iterations_to_loss(native: pl.DataFrame, checks: Checks) -> pl.DataFrame:
+    """Jobs given by a loss to reach, with the iterations after which their curve 1/(slope k + offset) + floor does."""
+    target = native["target_loss"]
+    for name in ("loss_slope", "loss_offset"):
+        missing = target.is_not_null() & native[name].is_null()
+        checks.refuse(missing, name, None, "is empty; a job with target_loss needs its loss curve")
+    slope, offset, floor = (native[f"loss_{name}"] for name in ("slope", "offset", "floor"))
+    checks.refuse(
+        target <= floor, "target_loss", target, "the loss curve never gets there: it is not above loss_floor"
+    )
+    reached = target >= 1 / offset + floor
+    checks.refuse(
+        reached, "target_loss", target, "the loss curve begins there: it is not below the first loss"
+    )
+    needed = ((1 / (target - floor) - offset) / slope).ceil()
+    sensible = (needed >= 1) & (needed <= LARGEST_SECONDS)
+    checks.refuse(
+        ~sensible & (target > floor) & ~reached,
+        "target_loss",
+        target,
+        "takes more than 1e12 iterations on this curve",
+    )
+    iterations = native["iterations"].fill_null(needed.set(~sensible.fill_null(value=False), None))
+    return native.with_columns(iterations.alias("iterations"))
 
 
 def _truth(column: Truth, cells: pl.Series, checks: Checks) -> pl.Series:
@@ -299,7 +330,7 @@ def _check_sized(native: pl.DataFrame, checks: Checks) -> None:
         sized & native["iterations"].is_null(),
         "iterations",
         None,
-        "a job with sync says its work in iterations",
+        "a job with sync says its work in iterations, or as a target_loss",
     )
     for name in ("min_gpus", "max_gpus"):
         what = "a job with sync says min_workers and max_workers instead"

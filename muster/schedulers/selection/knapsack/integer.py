@@ -19,7 +19,7 @@ class Effort:
     """Good enough: the bound exceeds the value by no more than this part of it."""
     nodes: int = 200
     """Of each branch and bound at most; 0 leaves it at the relaxation, floored and refilled."""
-    seconds: float | None = None
+    seconds: float = np.inf
 
 
 CORES = (100, 400)
@@ -66,8 +66,7 @@ def _solve(
     solver.setOptionValue("mip_rel_gap", effort.gap)
     solver.setOptionValue("mip_abs_gap", 0.0)
     solver.setOptionValue("mip_max_nodes", effort.nodes)
-    if effort.seconds is not None:
-        solver.setOptionValue("time_limit", effort.seconds)
+    solver.setOptionValue("time_limit", effort.seconds)
     if incumbent is not None:
         start = np.isin(free, incumbent).astype(np.float64)
         solver.setSolution(free.size, np.arange(free.size, dtype=np.int32), start)

@@ -1,0 +1,17 @@
+"""Muster's own control groups: CPU, memory and an end for all processes of a job at once.
+
+    cgroups, how = find_cgroups()
+    if cgroups is not None:
+        group = cgroups.group("17")
+        group.set_cpu_quota(1.5)
+        process = subprocess.Popen(group.entering(["python", "train.py"]))
+
+Groups stand in folders `muster/NAME.group`: with cgroup v2 where this process, or one above it, may hand out
+the controllers; else with v1. Only what a caller puts into a group is in it. A group outlives the process
+that made it and is found again by its name.
+"""
+
+from muster.cgroups.finding import Cgroups, find_cgroups
+from muster.cgroups.group import Ability, CgroupError, Group
+
+__all__ = ["Ability", "CgroupError", "Cgroups", "Group", "find_cgroups"]

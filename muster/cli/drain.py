@@ -1,0 +1,32 @@
+"""`muster drain`: take a machine out of use."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from muster.cli import flags
+
+
+def drain(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Its name; muster nodes lists them.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Use it again.")] = False,
+    as_json: flags.Json = False,
+) -> None:
+    """Start nothing on a machine any more; what runs there moves away.
+
+    Example: muster drain node-3
+    """
+    from muster.cli.runs import as_json_text
+    from muster.service.client import Client, node_path
+
+    answer = Client.of_environment().post(node_path(node, "undrain" if undo else "drain"))
+    if as_json:
+        print(as_json_text(answer), end="")
+    elif undo:
+        print(f"Node {node} is used again.")
+    else:
+        jobs = answer["nodes"][0]["jobs"]
+        moving = f" Jobs {', '.join(map(str, jobs))} move away." if jobs else " Nothing runs there."
+        print(f"Nothing starts on node {node} any more.{moving}")

@@ -1,0 +1,63 @@
+"""`muster logs`: what a job has written."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cli import flags
+from muster.cli.service_view import JobId
+
+if TYPE_CHECKING:
+    from muster.service.client import Client
+
+_BETWEEN_SECONDS = 0.5
+_ENDED = ("completed", "failed", "cancelled")
+
+
+def logs(
+    job: JobId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="And what it writes, until it ends.")
+    ] = False,
+    rank: Annotated[int, typer.Option(metavar="N", min=0, help="Of which of its processes.")] = 0,
+    as_json: flags.Json = False,
+) -> None:
+    """Print what a job has written, of all its starts.
+
+    Example: muster logs -f 17
+    """
+    from muster.cli.runs import as_json_text
+    from muster.service.client import Client
+
+    pieces = _pieces(Client.of_environment(), job, rank, follow)
+    if as_json:
+        text = b"".join(pieces).decode(errors="replace")
+        print(as_json_text({"job_id": job, "rank": rank, "output": text}), end="")
+        return
+    written = 0
+    # Ctrl-C is how following ends.
+    with suppress(KeyboardInterrupt) if follow else nullcontext():
+        for piece in pieces:
+            written += sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+    if not written:
+        print(f"Process {rank} of job {job} has written nothing yet.", file=sys.stderr)
+
+
+def _pieces(client: Client, job: int, rank: int, follow: bool) -> Iterator[bytes]:
+    offset = 0
+    while True:
+        piece = client.output(job, rank, offset)
+        offset = piece.next_offset
+        if piece.data:
+            yield piece.data
+        elif not follow or piece.state in _ENDED:
+            return
+        else:
+            time.sleep(_BETWEEN_SECONDS)

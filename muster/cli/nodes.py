@@ -1,0 +1,34 @@
+"""`muster nodes`: the machines, and what of them is held."""
+
+from __future__ import annotations
+
+from muster.cli import flags
+
+
+def nodes(as_json: flags.Json = False) -> None:
+    """Show the machines and what of them is held.
+
+    Example: muster nodes
+    """
+    from muster.cli.runs import as_json_text
+    from muster.cli.service_view import plain_table, ranges, show
+    from muster.service.client import Client
+
+    found = Client.of_environment().get("/v1/nodes")
+    if as_json:
+        print(as_json_text(found), end="")
+        return
+    table = plain_table()
+    table.add_column("node", no_wrap=True, overflow="ellipsis", max_width=24)
+    table.add_column("GPU type", no_wrap=True, overflow="ellipsis", max_width=14)
+    for heading in ("GPUs held", "CPUs held", "GB held"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("jobs", overflow="fold")
+    for node in found["nodes"]:
+        table.add_row(
+            node["name"] + (" (drained)" if node["drained"] else ""),
+            node["gpu_type"],
+            *(f"{node[f'held_{what}']:.4g} of {node[what]:.4g}" for what in ("gpus", "cpus", "memory_gb")),
+            ranges(node["jobs"]),
+        )
+    show(table)

@@ -1,0 +1,137 @@
+"""`muster serve`: the daemon that runs jobs on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cli import flags
+from muster.problems import BadInput, Problem
+
+if TYPE_CHECKING:
+    from muster.cluster import Cluster
+    from muster.schedulers.contract import Scheduler
+    from muster.service.engines import Engine, Seat
+    from muster.service.store import Store
+
+
+def serve(
+    scheduler: Annotated[
+        str, typer.Option(metavar="NAME", help="ORDER+ALLOCATION+PLACEMENT, a preset, file.py:Class.")
+    ] = "las+tune-plus",
+    round_seconds: Annotated[
+        str, typer.Option("--round", metavar="SECONDS", help="How long a turn lasts where jobs take turns.")
+    ] = "60",
+    gpus: Annotated[
+        int | None, typer.Option(metavar="N", help="So many, there or not; else those that are found.")
+    ] = None,
+    cpus: Annotated[float | None, typer.Option(metavar="N", help="CPU cores to give away.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="Memory to give away, as 500GB.")
+    ] = None,
+    pretend: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="Nodes without processes, to try a scheduler live."),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Elsewhere than on loopback needs tokens.")
+    ] = "127.0.0.1:0",
+    store: Annotated[
+        str | None, typer.Option(metavar="URL", help="postgresql://...; else SQLite in MUSTER_HOME.")
+    ] = None,
+    settings: flags.Settings = None,
+) -> None:
+    """Schedule and run jobs on this machine until interrupted; jobs run on without it.
+
+    Example: muster serve --gpus 8 --cpus 24 --memory 500GB
+    """
+    from muster.cluster.shipped import parse_cluster
+    from muster.service.daemon import Serving
+    from muster.service.daemon import serve as serve_until_interrupted
+    from muster.service.home import home_folder
+
+    told = flags.Gathering()
+    home = home_folder()
+    turn = told.of(flags.seconds_of, "--round", round_seconds)
+    address = told.of(_address, listen)
+    chosen = told.of(flags.parse_settings, settings or [])
+    nodes = told.of(parse_cluster, pretend) if pretend else None
+    made = told.of(_pretended, home, nodes) if nodes else told.of(_machine, home, gpus, cpus, memory)
+    policy = told.of(_scheduler, scheduler, chosen or {}, turn or 60.0)
+    told.settle()
+    assert made is not None
+    assert address is not None
+    assert policy is not None
+    cluster, engine = made
+    host, port = address
+    serve_until_interrupted(
+        Serving(home, cluster, engine, policy, turn or 60.0, host, port, store),
+        lambda line: print(line, flush=True),
+    )
+
+
+def _machine(
+    home: Path, gpus: int | None, cpus: float | None, memory: str | None
+) -> tuple[Cluster, Callable[[Store], Engine]]:
+    """This machine, and the engine that runs processes on it."""
+    from muster.service.engines.local.engine import LocalEngine
+    from muster.service.machine import find_machine
+
+    machine = find_machine(gpus=gpus, cpus=cpus, memory_gb=None if memory is None else _gb(memory))
+    return machine.cluster, lambda _: LocalEngine(home / "engine", machine)
+
+
+def _pretended(home: Path, cluster: Cluster) -> tuple[Cluster, Callable[[Store], Engine]]:
+    """Nodes that are not there, and the engine that runs nothing on them."""
+    from muster.service.engines.pretend import Pace, PretendEngine, pace_of
+    from muster.service.known_models import KnownModels
+
+    models = KnownModels(home)
+
+    def engine(store: Store) -> Engine:
+        def pace(job: int, seats: Sequence[Seat]) -> Pace:
+            row = store.job(job)
+            assert row is not None, "only jobs of the store are launched"
+            return pace_of(row, seats, models.all())
+
+        return PretendEngine(home / "pretend", cluster, pace)
+
+    return cluster, engine
+
+
+def _scheduler(name: str, settings: Mapping[str, str], turn: float) -> Scheduler:
+    """The scheduler of that name; one that lets jobs take turns does so every `--round`."""
+    from muster.schedulers.catalogue import build, parts
+
+    policy = build(name, settings)
+    order = str(policy.describe().get("parts", {}).get("order", ""))
+    has_turns = any(
+        part.name == order and setting.name == "quantum_seconds"
+        for part in parts()
+        for setting in part.settings
+    )
+    if has_turns and not {"quantum_seconds", f"{order}.quantum_seconds"} & set(settings):
+        return build(name, {**settings, f"{order}.quantum_seconds": str(turn)})
+    return policy
+
+
+def _gb(text: str) -> float:
+    from muster.units import parse_gb
+
+    try:
+        return parse_gb(text)
+    except ValueError as error:
+        raise BadInput(Problem("--memory", str(error), found=text)) from None
+
+
+def _address(text: str) -> tuple[str, int]:
+    """HOST:PORT; an IPv6 address in brackets."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65_536):
+        what = "HOST:PORT is needed, as 127.0.0.1:7461 or [::1]:7461; port 0 takes any that is free"
+        raise BadInput(Problem("--listen", what, found=text))
+    return host, int(port)

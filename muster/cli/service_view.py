@@ -1,0 +1,141 @@
+"""What the commands of a running daemon share: its jobs and machines as tables of 80 columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.service.client import Client, Refusal
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Job = Mapping[str, Any]
+
+JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="Its number.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="JOB...", min=1, help="Their numbers.")]
+
+
+def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json: bool) -> None:
+    """Asks something for each job; those that refuse are told together, after the others are done."""
+    from muster.cli.runs import as_json_text
+
+    client = Client.of_environment()
+    answers, refusals = [], []
+    for job in dict.fromkeys(jobs):
+        try:
+            answers.append(client.post(f"/v1/jobs/{job}/{what}"))
+        except Refusal as refusal:
+            refusals.append(refusal)
+    if refusals:
+        for answer in answers:
+            print(done(answer))
+        message = "\n".join(map(str, refusals))
+        raise Refusal(refusals[0].status, message, [p for each in refusals for p in each.problems])
+    if as_json:
+        print(as_json_text({"jobs": answers}), end="")
+    else:
+        for answer in answers:
+            print(done(answer))
+
+
+def job_table(jobs: Iterable[Job], now: float) -> Table:
+    """Who holds what since when, or why he waits; a line a job."""
+    jobs = list(jobs)
+    several = len({job["user"] for job in jobs}) > 1
+    table = plain_table()
+    table.add_column("job", justify="right", no_wrap=True)
+    for heading, most in (("name", 18), *((("user", 10),) if several else ())):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=most)
+    table.add_column("state", no_wrap=True)
+    for heading in ("GPUs", "since"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("where, or why it waits", no_wrap=True, overflow="ellipsis")
+    for job in jobs:
+        table.add_row(
+            str(job["job_id"]),
+            job["name"],
+            *((job["user"],) if several else ()),
+            state_of(job),
+            f"{job['gpus'] * job['gpu_share']:g}",
+            short_time(now - since(job)),
+            where_or_why(job),
+        )
+    return table
+
+
+def plain_table() -> Table:
+    """A table without lines, its cells taken as they are."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+
+
+def show(*renderables: Any) -> None:
+    """On the terminal, 80 columns where there is none; nothing in names is taken for markup."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def state_of(job: Job) -> str:
+    """Its state, or what it is on the way to."""
+    if job["phase"] == "stopping":
+        return "stopping"
+    if job["phase"] == "starting":
+        return "starting"
+    return str(job["state"])
+
+
+def since(job: Job) -> float:
+    """Unix seconds of its present state's beginning."""
+    if job["state"] == "running":
+        return float(job["last_start"] or job["submitted"])
+    return float(job["finished"] or job["last_stop"] or job["submitted"])
+
+
+def where_or_why(job: Job) -> str:
+    """Its GPUs, why it waits, or how it ended."""
+    if job["holds"]:
+        return "; ".join(f"{held['node']}: {ranges(held['gpus'])}" for held in job["holds"])
+    return str(job["message"] or job["reason_in_words"]).removeprefix("it ")
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`0-3,6` for 0, 1, 2, 3, 6."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def short_time(seconds: float) -> str:
+    """How long ago."""
+    from muster.words import duration
+
+    return duration(seconds) if seconds >= 10 else f"{max(seconds, 0.0):.0f} s"
+
+
+def moment(unix_seconds: float | None) -> str:
+    """A time of day where one sits."""
+    if unix_seconds is None:
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_seconds))
+
+
+def every_job(client: Client, **chosen: Any) -> Iterable[Job]:
+    """Jobs page by page, to the last one."""
+    after = 0
+    while after is not None:
+        page = client.get("/v1/jobs", **chosen, after=after, limit=1000)
+        yield from page["jobs"]
+        after = page["next"]

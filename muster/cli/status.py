@@ -1,0 +1,91 @@
+"""`muster status`: all about one job."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from muster.cli import flags
+from muster.cli.service_view import JobId
+
+
+def status(job: JobId, as_json: flags.Json = False) -> None:
+    """Show how far a job is, what it holds, what happened to it.
+
+    Example: muster status 17
+    """
+    from muster.cli.runs import as_json_text
+    from muster.cli.service_view import moment, plain_table, show
+    from muster.service.client import Client
+
+    client = Client.of_environment()
+    found = client.get(f"/v1/jobs/{job}")
+    if as_json:
+        print(as_json_text(found), end="")
+        return
+    facts = plain_table()
+    facts.show_header = False
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, value in _facts(found):
+        facts.add_row(name, value)
+    show(f"Job {job}: {found['name']}", facts)
+    history = plain_table()
+    for event in client.get(f"/v1/jobs/{job}/events")["events"]:
+        history.add_row(moment(event["time"]), event["kind"], event["detail"])
+    history.columns[0].no_wrap = history.columns[1].no_wrap = True
+    history.show_header = False
+    show("What happened", history)
+
+
+def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from muster.cli.service_view import ranges, short_time, since, state_of
+    from muster.words import duration, three_figures
+
+    request = job["request"]
+    yield "state", f"{state_of(job)} for {short_time(time.time() - since(job))}"
+    if job["wish"]:
+        yield "wished", job["wish"]
+    if job["reason_in_words"]:
+        yield "it waits, because", job["reason_in_words"]
+    if job["message"]:
+        yield "why it ended", job["message"]
+    if job["status"] is not None:
+        yield "exit status", str(job["status"])
+    yield "owner", job["user"]
+    for held in job["holds"]:
+        share = f" ({held['gpu_milli'] / 1000:g} of it)" if held["gpu_milli"] < 1000 else ""
+        yield (
+            f"on {held['node']}",
+            f"GPU {ranges(held['gpus'])}{share}, {held['cpus']:g} CPU cores, {held['memory_gb']:.4g} GB",
+        )
+    total = f" of {job['steps']:,}" if job["steps"] else ""
+    rate = f", {three_figures(job['steps_per_second'])} a second" if job["steps_per_second"] else ""
+    yield "steps", f"{job['steps_done']:,.0f}{total}{rate}"
+    if job["steps"] and job["steps_per_second"] and job["state"] == "running":
+        left = (job["steps"] - job["steps_done"]) / job["steps_per_second"]
+        yield "left at this pace", duration(max(left, 0.0))
+    times = (job["starts"], job["preemptions"], job["moves"])
+    yield (
+        "ran",
+        f"{duration(job['run_seconds'])} before; starts {times[0]}, preempted {times[1]}, moved {times[2]}",
+    )
+    yield "asked for", _asked(request)
+    yield "command", shlex.join(request["command"])
+    yield "in", request["directory"]
+
+
+def _asked(request: Mapping[str, Any]) -> str:
+    parts = [f"{request['gpus']} GPU" + ("s" if request["gpus"] > 1 else "")]
+    if request["gpu_share"] < 1:
+        parts = [f"{request['gpu_share']:g} of a GPU"]
+    if request["cpus"] is not None:
+        parts.append(f"{request['cpus']:g} CPU cores")
+    if request["memory_gb"] is not None:
+        parts.append(f"{request['memory_gb']:g} GB")
+    parts.append(f"as {request['model']}" if request["model"] else "unprofiled")
+    if request["priority"]:
+        parts.append(f"priority {request['priority']:g}")
+    return ", ".join(parts)

@@ -1,0 +1,111 @@
+"""`muster token`: who may use a daemon that others can reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.cli import flags
+
+if TYPE_CHECKING:
+    from muster.service.store import Store
+
+token = typer.Typer(
+    help="Make, list and revoke access tokens.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    epilog="Example: muster token create ann --role operator",
+)
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help="In this store itself, without a daemon: for a lost one."),
+]
+
+
+@token.command()
+def create(
+    user: Annotated[str, typer.Argument(metavar="USER", help="Whose it is to be.")],
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help="user, or operator: sees and steers all.")
+    ] = "user",
+    store: StoreUrl = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Make a token; it is shown this once. From the first one on everybody needs one.
+
+    Example: muster token create ann --role operator
+    """
+    from muster.problems import BadInput, Problem
+    from muster.service.client import Client
+
+    if role not in ("user", "operator"):
+        raise BadInput(Problem("--role", "user or operator is needed", found=role))
+    if store is None:
+        made = Client.of_environment().post("/v1/tokens", {"user": user, "role": role})
+    else:
+        made = _in_store(store, user, role)
+    if as_json:
+        _print(made)
+    else:
+        print(made["token"])
+        typer.echo(f"This is token {made['id']}, of {user} ({role}); nobody can show it again.", err=True)
+
+
+@token.command("list")
+def list_tokens(as_json: flags.Json = False) -> None:
+    """List the tokens, without what nobody knows.
+
+    Example: muster token list
+    """
+    from muster.cli.service_view import moment, plain_table, show
+    from muster.service.client import Client
+
+    found = Client.of_environment().get("/v1/tokens")
+    if as_json:
+        _print(found)
+        return
+    table = plain_table()
+    for heading in ("token", "user", "role", "made", "revoked"):
+        table.add_column(heading)
+    for row in found["tokens"]:
+        times = (moment(row["created"]), moment(row["revoked"]))
+        table.add_row(str(row["id"]), row["user"], row["role"], *times)
+    show(table)
+
+
+@token.command()
+def revoke(
+    number: Annotated[int, typer.Argument(metavar="TOKEN", min=1, help="Its number in the list.")],
+    as_json: flags.Json = False,
+) -> None:
+    """End a token's use at once.
+
+    Example: muster token revoke 3
+    """
+    from muster.service.client import Client
+
+    revoked = Client.of_environment().post(f"/v1/tokens/{number}/revoke")
+    if as_json:
+        _print(revoked)
+    else:
+        print(f"Token {number}, of {revoked['user']}, is revoked.")
+
+
+def _in_store(url: str, user: str, role: str) -> dict[str, Any]:
+    from muster.service.store import Store
+    from muster.service.tokens import create_token
+
+    opened: Store = Store.open(url)
+    try:
+        row, text = create_token(opened, user, operator=role == "operator")
+    finally:
+        opened.close()
+    return {"id": row.id, "user": row.user, "role": role, "token": text}
+
+
+def _print(answer: Any) -> None:
+    from muster.cli.runs import as_json_text
+
+    print(as_json_text(answer), end="")

@@ -1,0 +1,81 @@
+"""Each gang where the network costs it least (ours): places weighed by what the network model says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger import Draft
+from muster.schedulers.contract import View
+from muster.schedulers.parts import Allotment, setting
+from muster.schedulers.placement.arranging import arrange
+from muster.schedulers.placement.kernels import PROPORTIONAL
+from muster.speed.network.forms import FormBook
+
+_SHARE_OF_THE_NODE = np.full(4, PROPORTIONAL)
+_INSENSITIVE = 0.98
+"""Share of a gang's best speed anywhere, from which on it is put last, into what the others leave."""
+
+
+@dataclass(frozen=True)
+class LeastLoss(Allotment):
+    """Gangs where the network costs them least; who runs moves when the gain repays the restarts."""
+
+    name: ClassVar[str] = "least-loss"
+    rests: ClassVar[bool] = False
+
+    enough: float = setting(0.7, "share of its best speed for which a gang takes a place before others do")
+    least: float = setting(0.05, "share of its best speed below which a gang rather waits")
+    lease_seconds: float = setting(3600.0, "seconds in which a better place must repay the restarts")
+    restart_seconds: float = setting(60.0, "seconds that a job is thought to lose by a move")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= self.enough <= 1:
+            raise ValueError("least and enough: 0 <= least <= enough <= 1 is needed")
+        if not (0 < self.lease_seconds < inf and 0 <= self.restart_seconds < inf):
+            raise ValueError("lease_seconds above 0 and restart_seconds from 0 on are needed")
+
+    def allot(
+        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+    ) -> None:
+        """The first in rank, then large gangs that the network can hurt, then the others."""
+        jobs = view.jobs
+        book = view.forms or FormBook(None, view.cluster)
+        line, forms = book.of(jobs.model, jobs.gpus)
+        served = ranked[chosen[ranked]]
+        anywhere = _slowest(forms.speeds)[line[served]] / forms.speeds[line[served], 0]
+        hurt = anywhere < _INSENSITIVE
+        first = np.arange(len(served)) > 0
+        order = served[np.lexsort((anywhere, -jobs.gpus[served], ~hurt, first))]
+        books = draft.ledger.reserve(4 * view.cluster.total_gpus + len(jobs), 8 * len(jobs))
+        arrange(
+            books,
+            view.table.asked,
+            jobs.index,
+            view.table.node_allowed,
+            ranked,
+            order,
+            chosen,
+            jobs.pinned,
+            line,
+            forms.kinds,
+            forms.speeds,
+            _SHARE_OF_THE_NODE,
+            self.enough,
+            self.least,
+            self.lease_seconds,
+            self.restart_seconds,
+            codes,
+            a,
+            b,
+        )
+
+
+def _slowest(speeds: Floats) -> Floats:
+    """Of each line, whose unused ends are 0."""
+    slowest: Floats = np.where(speeds > 0, speeds, inf).min(axis=1)
+    return slowest

@@ -1,0 +1,1 @@
+"""Whole schedulers under which jobs share GPUs that cannot be divided: in turns, or packed (Gandiva)."""

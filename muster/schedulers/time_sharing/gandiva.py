@@ -1,0 +1,73 @@
+"""Gandiva (OSDI'18): no job waits long for its first minutes; turns, packing, migration, growing.
+
+Jobs are placed by affinity. Where no GPU is free they take turns on those of others; two that share are packed if
+a trial shows that it pays; what becomes free goes to those that share, then to places that are closer together,
+then to nodes that can be emptied, and in the end to jobs that can use more than they asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.parts import setting, settings_of
+from muster.schedulers.time_sharing import packing
+from muster.schedulers.time_sharing.moves import Moves
+
+
+@dataclass(frozen=True)
+class Gandiva:
+    """Gandiva: time slices instead of waiting, packing where a trial pays, migration to better places, growing."""
+
+    name: ClassVar[str] = "gandiva"
+    slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    most_turns: float = setting(inf, "jobs that take turns on a GPU at most; more wait")
+    trial_seconds: float = setting(
+        300.0, "how long two jobs are watched in turns, and then packed, to see whether packing pays"
+    )
+    least_gain: float = setting(0.05, "packing stays if the two get at least so much more done than in turns")
+    defragment_from: float = setting(
+        0.75, "a node in use of which so large a part is free is emptied if its jobs fit elsewhere"
+    )
+
+    def __post_init__(self) -> None:
+        if not self.most_turns >= 1:
+            raise ValueError("most_turns: a number from 1 on is needed")
+        if not 0 < self.trial_seconds < inf:
+            raise ValueError("trial_seconds: a number of seconds above 0 is needed")
+        if not -inf < self.least_gain < inf:
+            raise ValueError("least_gain: a number is needed, 0.05 for a twentieth")
+        if not self.defragment_from > 0:
+            raise ValueError("defragment_from: a number above 0 is needed; above 1 no node is emptied")
+
+    def describe(self) -> dict[str, Any]:
+        """Name and settings, for the record."""
+        return {
+            "name": self.name,
+            "parts": {"order": "arrival", "allocation": "proportional", "placement": "affinity, in turns"},
+            "settings": {self.name: settings_of(self)},  # type: ignore[arg-type]
+            "needs": [],
+        }
+
+    def initial(self, cluster: Cluster) -> State:
+        """No pair tried."""
+        return packing.NOTHING_LEARNED
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        """Place who waits, improve what can be, try pairs; then write it all down at once."""
+        count = len(view.jobs)
+        plan = Plan(view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
+        moves = Moves(view, self.most_turns, self.defragment_from)
+        while moves.serve() | moves.improve():
+            pass
+        packed, wake, state = packing.step(view, moves.floor, state, self.trial_seconds, self.least_gain)
+        moves.write(plan, packed)
+        plan.next_wake = plan.stable_until = min(wake, moves.next_release())
+        return plan, state

@@ -1,0 +1,35 @@
+"""How far a choice of sizes is from the best one: in one measure for every scheduler that sizes jobs (SMD)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.selection.knapsack import FAST, Columns, choose
+from muster.schedulers.workers_and_servers.interval import AtIntervals
+from muster.schedulers.workers_and_servers.question import Question, held_sizes
+
+
+def certified(scheduler: AtIntervals, view: View, state: State) -> tuple[Plan, State]:
+    """The scheduler's plan; at the end of an interval with what it is worth and the most that was possible.
+
+    The measure is the jobs' utility as `Question.profit` has it: true layers, restarts and no hysteresis, whatever the
+    scheduler itself knows or weighs; under its own accounting.
+    """
+    if not scheduler.is_due(view, state):
+        return scheduler.decide(view, state)
+    question = scheduler.question(view, layers_known=True)
+    plan, after = scheduler.decide(view, state)
+    workers, servers = held_sizes(view.ledger.books, view.table.asked, view.jobs.index)
+    plan.value, plan.bound = question.value(workers, servers), bound_of(question)
+    return plan, after
+
+
+def bound_of(question: Question) -> float:
+    """No sizes that fit the capacity together are worth more: the outer problem's relaxation."""
+    pairs = question.choices
+    profit = question.profit(pairs.job, pairs.workers, pairs.servers, pairs.seconds)
+    usage = question.usage(pairs.job, pairs.workers, pairs.servers)
+    return choose(
+        Columns(pairs.job, profit, usage, np.zeros(len(question), bool)), question.capacity, FAST
+    ).bound

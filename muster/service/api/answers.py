@@ -1,0 +1,251 @@
+"""What the API answers. Times are unix seconds; GPUs, CPU cores, GB, GB/s, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+
+from muster.schedulers.reasons import REASONS, reason
+from muster.service.request import JobRequest
+from muster.service.store import Store
+from muster.service.store.rows import Holding, JobRow, Phase, State, TokenRow, Wish
+
+
+class Submitted(BaseModel):
+    """A job is on the disk and will run."""
+
+    job_id: int
+
+
+class SubmittedAll(BaseModel):
+    """So are these, in the order of the request."""
+
+    job_ids: list[int]
+
+
+class Held(BaseModel):
+    """What a job has on one node."""
+
+    node: str
+    gpus: list[int]
+    """Ids on that node."""
+    gpu_milli: int
+    """Thousandths of each."""
+    cpus: float
+    memory_gb: float
+    storage_gb_per_s: float
+    since: float
+
+
+class Job(BaseModel):
+    """A job in a list."""
+
+    job_id: int
+    user: str
+    name: str
+    state: State
+    wish: Wish | None
+    phase: Phase
+    gpus: int
+    gpu_share: float
+    model: str | None
+    priority: float
+    submitted: float
+    first_start: float | None
+    last_start: float | None
+    last_stop: float | None
+    finished: float | None
+    steps: int | None
+    steps_done: float
+    steps_per_second: float
+    run_seconds: float
+    attained_gpu_seconds: float
+    restart_seconds: float
+    starts: int
+    preemptions: int
+    moves: int
+    reason: str
+    """Why it holds nothing."""
+    reason_in_words: str
+    reason_since: float
+    status: int | None
+    message: str
+    holds: list[Held]
+
+
+class WholeJob(Job):
+    """A job with all that its owner asked for."""
+
+    request: JobRequest
+
+
+class Jobs(BaseModel):
+    """A page of jobs."""
+
+    jobs: list[Job]
+    next: int | None
+    """`after` of the next page; null: there is none."""
+    counts: dict[State, int]
+    """Of all users' jobs."""
+
+
+class HistoryLine(BaseModel):
+    """Something that happened to a job."""
+
+    time: float
+    kind: str
+    detail: str
+
+
+class History(BaseModel):
+    """What happened to a job, in the order of time."""
+
+    events: list[HistoryLine]
+
+
+class Why(BaseModel):
+    """Why a job waits, or runs as it does."""
+
+    model_config = {"extra": "allow"}
+
+    sentences: list[str]
+
+
+class Machine(BaseModel):
+    """A node: what it has, and what of that is held."""
+
+    name: str
+    type: str
+    rack: str
+    gpu_type: str
+    drained: bool
+    gpus: int
+    held_gpus: float
+    cpus: float
+    held_cpus: float
+    memory_gb: float
+    held_memory_gb: float
+    jobs: list[int]
+
+
+class Machines(BaseModel):
+    """All nodes."""
+
+    nodes: list[Machine]
+
+
+class KnownModel(BaseModel):
+    """A model whose sensitivity is known."""
+
+    name: str
+    aliases: list[str]
+    source: str
+
+
+class Models(BaseModel):
+    """All of them."""
+
+    models: list[KnownModel]
+
+
+class Token(BaseModel):
+    """An access token, without its text."""
+
+    id: int
+    user: str
+    role: str
+    created: float
+    revoked: float | None
+
+
+class NewToken(Token):
+    """One that was just made. Its text is told this once."""
+
+    token: str
+
+
+class Tokens(BaseModel):
+    """All tokens, the revoked ones too."""
+
+    tokens: list[Token]
+
+
+class Health(BaseModel):
+    """How the daemon is."""
+
+    ready: bool
+    trouble: str
+    scheduler: str
+    engine: str
+    enforces: str
+
+
+def jobs_of(rows: Iterable[JobRow], holdings: Iterable[Holding], store: Store) -> list[dict[str, Any]]:
+    """Jobs with what they hold, as `Job`."""
+    held: dict[int, list[dict[str, Any]]] = {}
+    for holding in holdings:
+        entry = {name: value for name, value in vars(holding).items() if name in Held.model_fields}
+        held.setdefault(holding.job, []).append(entry | {"since": store.origin + holding.since})
+    return [_job(row, held.get(row.id, []), store.origin) for row in rows]
+
+
+def _job(row: JobRow, holds: list[dict[str, Any]], origin: float) -> dict[str, Any]:
+    return {
+        "job_id": row.id,
+        "user": row.user,
+        "name": row.request.name,
+        "state": row.state,
+        "wish": row.wish,
+        "phase": row.phase,
+        "gpus": row.request.gpus,
+        "gpu_share": row.request.gpu_share,
+        "model": row.request.model,
+        "priority": row.request.priority,
+        "submitted": origin + row.submitted,
+        "first_start": _at(origin, row.first_start),
+        "last_start": _at(origin, row.last_start),
+        "last_stop": _at(origin, row.last_stop),
+        "finished": _at(origin, row.finished),
+        "steps": row.request.steps,
+        "steps_done": row.steps_done,
+        "steps_per_second": row.steps_per_second,
+        "run_seconds": row.run_seconds,
+        "attained_gpu_seconds": row.attained_gpu_seconds,
+        "restart_seconds": row.restart_seconds,
+        "starts": row.epoch,
+        "preemptions": row.preemptions,
+        "moves": row.moves,
+        "reason": row.reason,
+        "reason_in_words": _reason_in_words(row),
+        "reason_since": origin + row.reason_since,
+        "status": row.status,
+        "message": row.message,
+        "holds": holds,
+        "request": row.request,
+    }
+
+
+def _at(origin: float, seconds: float | None) -> float | None:
+    return None if seconds is None else origin + seconds
+
+
+def _reason_in_words(row: JobRow) -> str:
+    """Empty for a job that does not wait."""
+    if row.state != State.QUEUED or row.reason not in REASONS:
+        return ""
+    kind = reason(REASONS[row.reason])
+    figures = row.reason_parameters
+    return kind.words(figures.get(kind.a, 0.0), figures.get(kind.b, 0.0))
+
+
+def token_of(row: TokenRow, origin: float) -> dict[str, Any]:
+    """A token, as `Token`."""
+    return {
+        "id": row.id,
+        "user": row.user,
+        "role": "operator" if row.operator else "user",
+        "created": origin + row.created,
+        "revoked": _at(origin, row.revoked),
+    }

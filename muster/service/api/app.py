@@ -1,0 +1,32 @@
+"""The application: its routes on a store, a board and a home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import FastAPI
+
+import muster
+from muster.service.api import health, jobs, nodes, record, tokens
+from muster.service.api.failures import tell_failures
+from muster.service.api.service import Service
+from muster.service.board import Board
+from muster.service.store import Store
+
+
+def create_app(store: Store, board: Board, home: Path) -> FastAPI:
+    """The API of one daemon."""
+    app = FastAPI(
+        title="Muster",
+        version=muster.__version__,
+        summary="When each training job on a shared GPU cluster runs, how much it gets and where it sits.",
+        openapi_url="/v1/openapi.json",
+        # Their pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = Service(store, board, home)
+    tell_failures(app)
+    for part in (jobs, nodes, tokens, record, health):
+        app.include_router(part.router)
+    return app

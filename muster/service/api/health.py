@@ -1,0 +1,86 @@
+"""How the daemon is, for whoever watches over it. No job and nobody's name is told, so anybody may ask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import APIRouter, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+
+import muster
+from muster.service.api import answers
+from muster.service.api.failures import Failure, Refused
+from muster.service.api.service import Service, ServiceHere
+
+_HANGS_SECONDS = 60.0
+"""A turn of the conductor's loop takes a fraction of a second, and a few with a large decision in it."""
+_RESOURCES = ("gpus", "cpus", "memory_gb", "storage_gb_per_s")
+_UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": Failure, "description": "In trouble, or hangs"}}
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", response_model=answers.Health, responses=_UNWELL)
+def health(service: ServiceHere) -> dict[str, Any]:
+    """Whether all is well; 503 says what is not."""
+    board = service.board
+    silent = time.time() - board.looked_at
+    if board.ready and silent > _HANGS_SECONDS:
+        raise Refused(503, f"the conductor hangs: its last turn was {silent:.0f} s ago")
+    if board.trouble:
+        raise Refused(503, board.trouble)
+    return {name: getattr(board, name) for name in answers.Health.model_fields}
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses=_UNWELL | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def metrics(service: ServiceHere) -> Response:
+    """Figures for Prometheus."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Figures(service))
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+class _Figures(Collector):
+    """What the store and the board say at this moment."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterable[Metric]:
+        """All figures."""
+        board, counts = self._service.board, self._service.store.counts()
+        info = {"version": muster.__version__, "scheduler": board.scheduler, "engine": board.engine}
+        yield InfoMetricFamily("muster", "What runs here.", value=info)
+        jobs = GaugeMetricFamily("muster_jobs", "Jobs by state.", labels=["state"])
+        for state, count in counts.items():
+            jobs.add_metric([state.value], count)
+        yield jobs
+        cluster = board.cluster
+        totals = (
+            cluster.total_gpus,
+            cluster.total_cpus,
+            cluster.total_memory_gb,
+            cluster.total_storage_gb_per_s,
+        )
+        for resource, total, free in zip(_RESOURCES, totals, board.free, strict=True):
+            yield GaugeMetricFamily(f"muster_{resource}", "Of all nodes.", value=total)
+            yield GaugeMetricFamily(f"muster_free_{resource}", "After the last decision.", value=free)
+        yield CounterMetricFamily("muster_decisions", "Decisions of this daemon.", value=board.decisions)
+        yield CounterMetricFamily(
+            "muster_decision_seconds", "Spent on decisions.", value=board.decision_seconds_sum
+        )
+        yield GaugeMetricFamily("muster_last_decision_seconds", "Of one.", value=board.decision_seconds)
+        yield GaugeMetricFamily(
+            "muster_conductor_seen_timestamp_seconds", "Its last turn.", value=board.looked_at
+        )
+        yield GaugeMetricFamily("muster_ready", "1: earlier starts are found again.", value=board.ready)
+        yield GaugeMetricFamily("muster_trouble", "1: /healthz tells what.", value=bool(board.trouble))

@@ -1,0 +1,195 @@
+"""Submitting, seeing and steering jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from muster.problems import BadInput, Problem
+from muster.service.api import answers
+from muster.service.api.failures import Refused, may_answer
+from muster.service.api.output import read_output
+from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere, job_of
+from muster.service.fitting import check_fits
+from muster.service.known_models import check_known
+from muster.service.request import JobRequest
+from muster.service.store.rows import Caller, State, Submission, Wish
+
+MOST_IN_A_BATCH = 10_000
+_LARGEST_BODY = 16 * 2**20
+_LARGEST_NUMBER = 2**63 - 1
+_LARGEST_PIECE = 4 * 2**20
+
+JobId = Annotated[int, Path(ge=1, le=_LARGEST_NUMBER)]
+Filter = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
+
+log = structlog.get_logger()
+router = APIRouter(
+    prefix="/v1", tags=["jobs"], dependencies=[DESCRIBED], responses=may_answer(), max_body_size=_LARGEST_BODY
+)
+
+
+class Batch(BaseModel):
+    """Several jobs: all are taken or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    jobs: Annotated[list[JobRequest], Field(max_length=MOST_IN_A_BATCH)]
+
+
+@router.post("/jobs", status_code=201, response_model=answers.Submitted, responses=may_answer(400, 413))
+def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """Submit a job. Once this is answered it is on the disk."""
+    return {"job_id": _submit(service, caller, [request])[0]}
+
+
+@router.post(
+    "/jobs:batch", status_code=201, response_model=answers.SubmittedAll, responses=may_answer(400, 413)
+)
+def submit_batch(batch: Batch, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """Submit several jobs, all or none."""
+    return {"job_ids": _submit(service, caller, batch.jobs)}
+
+
+@router.get("/jobs", response_model=answers.Jobs)
+def jobs(
+    service: ServiceHere,
+    caller: CallerHere,
+    state: Annotated[list[State] | None, Query(description="Only jobs in one of these states.")] = None,
+    user: Filter = None,
+    name: Filter = None,
+    after: Annotated[int, Query(ge=0, le=_LARGEST_NUMBER, description="The page before said it.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> dict[str, Any]:
+    """List jobs by id; a user's own, an operator's all."""
+    store = service.store
+    own = user if caller.operator else caller.user
+    rows = [] if user not in (None, own) else store.jobs(state, own, name, after, limit + 1)
+    page = rows[:limit]
+    held = store.holdings(open_only=True) if any(row.state == State.RUNNING for row in page) else []
+    return {
+        "jobs": answers.jobs_of(page, held, store),
+        "next": page[-1].id if len(rows) > limit else None,
+        "counts": store.counts(),
+    }
+
+
+@router.get("/jobs/{job_id}", response_model=answers.WholeJob, responses=may_answer(404))
+def job(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """One job, with what was asked and what it holds."""
+    row = job_of(service, caller, job_id)
+    held = [holding for holding in service.store.holdings(job_id) if holding.until is None]
+    return answers.jobs_of([row], held, service.store)[0]
+
+
+@router.post("/jobs/{job_id}/cancel", response_model=answers.WholeJob, responses=may_answer(404, 409))
+def cancel(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """End a job for good, wherever it is."""
+    return _wish(service, caller, job_id, Wish.CANCEL)
+
+
+@router.post("/jobs/{job_id}/hold", response_model=answers.WholeJob, responses=may_answer(404, 409))
+def hold(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """Let a job wait until it is released; a running one saves and stops first."""
+    return _wish(service, caller, job_id, Wish.HOLD)
+
+
+@router.post("/jobs/{job_id}/release", response_model=answers.WholeJob, responses=may_answer(404, 409))
+def release(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """Let a held job compete again."""
+    return _wish(service, caller, job_id, Wish.RELEASE)
+
+
+@router.get("/jobs/{job_id}/events", response_model=answers.History, responses=may_answer(404))
+def events(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """What happened to a job."""
+    job_of(service, caller, job_id)
+    origin = service.store.origin
+    return {
+        "events": [
+            {"time": origin + event.time, "kind": event.kind, "detail": event.detail}
+            for event in service.store.events(job_id)
+        ]
+    }
+
+
+@router.get("/jobs/{job_id}/why", response_model=answers.Why, responses=may_answer(404))
+def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """Why a job waits, who is ahead of it, when it may start."""
+    from muster.service.why import why as explain
+
+    job_of(service, caller, job_id)
+    told = explain(service.store, service.board, job_id)
+    assert told is not None
+    return told.to_dict()
+
+
+@router.get(
+    "/jobs/{job_id}/logs",
+    response_class=Response,
+    responses=may_answer(404)
+    | {
+        200: {
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            "headers": {
+                "Muster-Next-Offset": {"schema": {"type": "integer"}},
+                "Muster-Job-State": {"schema": {"type": "string"}},
+            },
+        }
+    },
+)
+def logs(
+    job_id: JobId,
+    service: ServiceHere,
+    caller: CallerHere,
+    rank: Annotated[int, Query(ge=0, le=100_000, description="Which process.")] = 0,
+    offset: Annotated[int, Query(ge=0, le=_LARGEST_NUMBER, description="The answer before said it.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=_LARGEST_PIECE)] = 2**20,
+) -> Response:
+    """A piece of what a job has written, of all its starts; empty where it has not written so much yet."""
+    row = job_of(service, caller, job_id)
+    piece = read_output(service.home, job_id, rank, offset, limit)
+    headers = {"Muster-Next-Offset": str(offset + len(piece)), "Muster-Job-State": row.state.value}
+    return Response(piece, media_type="application/octet-stream", headers=headers)
+
+
+@router.get("/models", response_model=answers.Models)
+def models(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
+    """The models whose sensitivity is known."""
+    known = {entry.name: entry for entry in service.board.models().values()}
+    return {"models": [vars(known[name]) for name in sorted(known)]}
+
+
+def _submit(service: Service, caller: Caller, requests: list[JobRequest]) -> list[int]:
+    problems: list[Problem] = []
+    known = service.board.models()
+    for at, request in enumerate(requests, start=1):
+        where = "request" if len(requests) == 1 else f"request, job {at}"
+        try:
+            check_fits(request, service.board.cluster, where)
+            check_known(request, known, where)
+        except BadInput as bad:
+            problems += bad.problems
+    if problems:
+        raise BadInput(*problems)
+    ids = service.store.submit([Submission(caller.user, request) for request in requests])
+    service.board.wake()
+    if ids:
+        log.info("submitted", user=caller.user, first=ids[0], jobs=len(ids))
+    return ids
+
+
+def _wish(service: Service, caller: Caller, job: int, wish: Wish) -> dict[str, Any]:
+    job_of(service, caller, job)
+    try:
+        row = service.store.wish(job, wish, caller.user)
+    except BadInput as bad:
+        raise Refused(409, str(bad), bad.problems) from None
+    assert row is not None
+    service.board.wake()
+    log.info("wished", user=caller.user, job=job, wish=wish.value)
+    held = [holding for holding in service.store.holdings(job) if holding.until is None]
+    return answers.jobs_of([row], held, service.store)[0]

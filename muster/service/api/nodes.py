@@ -1,0 +1,75 @@
+"""The machines, and taking them out of use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Path
+
+from muster.cluster.books import WHOLE
+from muster.service.api import answers
+from muster.service.api.failures import Refused, may_answer
+from muster.service.api.service import DESCRIBED, CallerHere, OperatorHere, Service, ServiceHere
+from muster.service.store.rows import Holding
+
+Name = Annotated[str, Path(max_length=200)]
+
+log = structlog.get_logger()
+router = APIRouter(prefix="/v1/nodes", tags=["nodes"], dependencies=[DESCRIBED], responses=may_answer())
+
+
+@router.get("", response_model=answers.Machines)
+def nodes(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
+    """All nodes: what they have, and what of that is held."""
+    held: dict[str, list[Holding]] = {}
+    for holding in service.store.holdings(open_only=True):
+        held.setdefault(holding.node, []).append(holding)
+    drained = {node.name for node in service.store.nodes() if node.drained}
+    return {
+        "nodes": [
+            {
+                "name": node.name,
+                "type": node.type_name,
+                "rack": service.board.cluster.racks[node.rack],
+                "gpu_type": node.gpu_type,
+                "drained": node.name in drained,
+                "gpus": node.gpus,
+                "cpus": node.cpus,
+                "memory_gb": node.memory_gb,
+                **_held(held.get(node.name, [])),
+            }
+            for node in service.board.cluster.nodes
+        ]
+    }
+
+
+@router.post("/{name}/drain", response_model=answers.Machines, responses=may_answer(403, 404))
+def drain(name: Name, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
+    """Start nothing on a node any more, and move away what runs there."""
+    return _drain(name, True, service, caller)
+
+
+@router.post("/{name}/undrain", response_model=answers.Machines, responses=may_answer(403, 404))
+def undrain(name: Name, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
+    """Use a drained node again."""
+    return _drain(name, False, service, caller)
+
+
+def _drain(name: str, drained: bool, service: Service, caller: OperatorHere) -> dict[str, Any]:
+    if name not in service.board.cluster.node_index:
+        raise Refused(404, f"there is no node {name!r}; muster nodes lists them")
+    service.store.drain(name, drained)
+    service.board.wake()
+    log.info("drained" if drained else "undrained", user=caller.user, node=name)
+    machines = nodes(service, caller)["nodes"]
+    return {"nodes": [machine for machine in machines if machine["name"] == name]}
+
+
+def _held(holdings: list[Holding]) -> dict[str, Any]:
+    return {
+        "held_gpus": sum(len(holding.gpus) * holding.gpu_milli / WHOLE for holding in holdings),
+        "held_cpus": sum(holding.cpus for holding in holdings),
+        "held_memory_gb": sum(holding.memory_gb for holding in holdings),
+        "jobs": sorted({holding.job for holding in holdings}),
+    }

@@ -1,0 +1,34 @@
+"""What a job has written, read without following where it may lead: its folder is its owner's to fill."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+
+from muster.service.home import job_folder
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe in the place of a file must not keep us waiting for its writer.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read_output(home: Path, job: int, rank: int, offset: int, limit: int) -> bytes:
+    """Bytes of `output/RANK.log` from an offset on; none where there is no such file, or something else."""
+    with ExitStack() as opened:
+
+        def open_at(name: str | Path, flags: int, folder: int | None = None) -> int:
+            descriptor = os.open(name, flags, dir_fd=folder)
+            opened.callback(os.close, descriptor)
+            return descriptor
+
+        try:
+            folder = open_at("output", _FOLDER, open_at(job_folder(home, job), _FOLDER))
+            file = open_at(f"{rank}.log", _FILE, folder)
+            there = os.fstat(file)
+            if not stat.S_ISREG(there.st_mode) or there.st_nlink > 1:
+                return b""
+            return os.pread(file, limit, offset)
+        except OSError:
+            return b""

@@ -1,0 +1,45 @@
+"""The record of what really happened, as one archive."""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from muster.service.api.failures import may_answer
+from muster.service.api.service import DESCRIBED, OperatorHere, ServiceHere
+
+_PIECE = 2**20
+
+router = APIRouter(prefix="/v1", tags=["record"], dependencies=[DESCRIBED], responses=may_answer(403))
+
+
+@router.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}},
+    },
+)
+def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
+    """A tar of the record, in the simulator's format."""
+    from muster.service.export import record_of
+
+    with tempfile.TemporaryDirectory(prefix="muster-export-") as folder:
+        record_of(service.store, service.board).write(Path(folder))
+        archive = tempfile.TemporaryFile()  # noqa: SIM115 - read while it is sent, and gone with its last reader
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            for file in sorted(Path(folder).iterdir()):
+                tar.add(file, file.name)
+    archive.seek(0)
+
+    def pieces() -> Iterator[bytes]:
+        with archive:
+            while piece := archive.read(_PIECE):
+                yield piece
+
+    return StreamingResponse(pieces(), media_type="application/x-tar")

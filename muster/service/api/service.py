@@ -1,0 +1,72 @@
+"""What the routes work on, and who calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPBearer
+
+from muster.service.api.failures import Refused
+from muster.service.board import Board
+from muster.service.callers import Call, caller
+from muster.service.store import Store
+from muster.service.store.rows import Caller, JobRow
+
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+@dataclass(frozen=True)
+class Service:
+    """All that the daemon has."""
+
+    store: Store
+    board: Board
+    home: Path
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceHere = Annotated[Service, Depends(_service)]
+
+
+def _caller(request: Request, service: ServiceHere) -> Caller:
+    headers = request.headers
+    client, server = request.scope.get("client"), request.scope.get("server")
+    call = Call(
+        client=None if client is None else (client[0], client[1]),
+        server=None if server is None or server[1] is None else (server[0], server[1]),
+        authorization=headers.get("authorization"),
+        host=headers.get("host"),
+        origin=headers.get("origin"),
+        forwarded=any(name in headers for name in _FORWARDED),
+    )
+    return caller(call, service.store)
+
+
+CallerHere = Annotated[Caller, Depends(_caller)]
+
+DESCRIBED = Security(HTTPBearer(auto_error=False, description="Needed once there are tokens."))
+"""Tells of the token in the description; `_caller` is who looks at it."""
+
+
+def _operator(caller: CallerHere) -> Caller:
+    if not caller.operator:
+        raise Refused(403, f"this is for operators, and {caller.user} is none")
+    return caller
+
+
+OperatorHere = Annotated[Caller, Depends(_operator)]
+
+
+def job_of(service: Service, caller: Caller, job: int) -> JobRow:
+    """A job that a caller may see; another's is to him as if it were not there."""
+    row = service.store.job(job)
+    if row is None or not (caller.operator or row.user == caller.user):
+        raise Refused(404, f"there is no job {job}")
+    return row

@@ -1,0 +1,65 @@
+"""Making, listing and revoking access tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import structlog
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from muster.problems import BadInput
+from muster.service.api import answers
+from muster.service.api.failures import Refused, may_answer
+from muster.service.api.service import DESCRIBED, OperatorHere, ServiceHere
+from muster.service.tokens import create_token, revoke_token
+
+UserName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+log = structlog.get_logger()
+router = APIRouter(
+    prefix="/v1/tokens",
+    tags=["tokens"],
+    dependencies=[DESCRIBED],
+    responses=may_answer(403),
+    max_body_size=10_000,
+)
+
+
+class TokenRequest(BaseModel):
+    """Whose the token is to be, and what he may."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: UserName
+    role: Literal["user", "operator"] = "user"
+
+
+@router.get("", response_model=answers.Tokens)
+def tokens(service: ServiceHere, _: OperatorHere) -> dict[str, Any]:
+    """All tokens, without their texts, which nobody knows."""
+    store = service.store
+    return {"tokens": [answers.token_of(row, store.origin) for row in store.tokens()]}
+
+
+@router.post("", status_code=201, response_model=answers.NewToken, responses=may_answer(400, 403, 413))
+def create(request: TokenRequest, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
+    """Make a token. From the first one on, every request needs one."""
+    row, text = create_token(service.store, request.user, operator=request.role == "operator")
+    log.info("token made", by=caller.user, user=row.user, role=request.role, token=row.id)
+    return answers.token_of(row, service.store.origin) | {"token": text}
+
+
+@router.post("/{token_id}/revoke", response_model=answers.Token, responses=may_answer(403, 404, 409))
+def revoke(
+    token_id: Annotated[int, Path(ge=1, le=2**63 - 1)], service: ServiceHere, caller: OperatorHere
+) -> dict[str, Any]:
+    """End a token's use at once."""
+    try:
+        row = revoke_token(service.store, token_id)
+    except BadInput as bad:
+        raise Refused(409, str(bad), bad.problems) from None
+    if row is None:
+        raise Refused(404, f"there is no token {token_id}")
+    log.info("token revoked", by=caller.user, user=row.user, token=row.id)
+    return answers.token_of(row, service.store.origin)

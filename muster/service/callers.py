@@ -1,0 +1,185 @@
+"""Who calls: on loopback the kernel knows, as long as there are no tokens; else a token says it.
+
+without tokens, on loopback   the account that owns the client's socket. Root and the daemon's own account are
+                              operators; others are let in, as themselves, only by a daemon that is root
+with tokens, or from afar     `Authorization: Bearer TOKEN`; nothing else counts
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from muster.problems import BadInput, Problem
+from muster.service.store import Store
+from muster.service.store.rows import Caller
+from muster.service.tokens import hash_of
+
+_ESTABLISHED = "01"
+_LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
+"""Columns of /proc/net/tcp."""
+
+Address = tuple[str, int]
+"""Host as a number, and port."""
+
+
+class Unknown(Exception):
+    """Nobody knows who calls, or he is not let in; says what is needed."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a request shows of its sender."""
+
+    client: Address | None
+    server: Address | None
+    """The daemon's end of the same connection."""
+    authorization: str | None
+    host: str | None
+    origin: str | None
+    """Where the page is from on which a browser sends it."""
+    forwarded: bool = False
+    """A proxy says that it sends it for somebody else."""
+
+
+def caller(call: Call, store: Store) -> Caller:
+    """Who sends a request; Unknown if that cannot be said or he may not."""
+    if store.has_tokens():
+        return _by_token(call, store)
+    if call.client is None or call.server is None or not is_loopback(call.client[0]):
+        raise Unknown(
+            "from another machine a token is needed; its operator makes one with muster token create"
+        )
+    _refuse_errands(call)
+    return _by_socket(call.client, call.server)
+
+
+def check_bind(host: str, store: Store) -> None:
+    """Refuses an address that others can reach as long as there are no tokens."""
+    if host == "localhost" or is_loopback(host):
+        return
+    if not _is_address(host):
+        what = "the number of an address of this machine is needed, as 127.0.0.1, or localhost"
+        raise BadInput(Problem("--listen", what, found=host))
+    if not store.has_tokens():
+        what = (
+            "others could reach this address, and there are no tokens yet. Make one first: muster token create "
+            "NAME --role operator. Tokens travel in the clear over http: rather leave the daemon on 127.0.0.1 and "
+            "put a server before it that speaks TLS (caddy, nginx; docs/service.md)"
+        )
+        raise BadInput(Problem("--listen", what, found=host))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine has this address."""
+    return _is_address(host) and _plain(ip_address(host)).is_loopback
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """An IPv4 address that is written as an IPv6 one, as itself."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def _by_token(call: Call, store: Store) -> Caller:
+    scheme, _, token = (call.authorization or "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Unknown("a token is needed: set MUSTER_TOKEN, or send Authorization: Bearer TOKEN")
+    row = store.token(hash_of(token.strip()))
+    if row is None:
+        raise Unknown("this token is unknown or was revoked")
+    return Caller(row.user, row.operator)
+
+
+def _refuse_errands(call: Call) -> None:
+    """What comes from this machine may have been sent on for somebody elsewhere: by a proxy, or by a browser.
+
+    A browser says which page asks (Origin), and under which name it reached us (Host): a page's own name that
+    was made to point at this machine is not ours.
+    """
+    if call.forwarded:
+        raise Unknown(
+            "this comes through a proxy, so its sender is not known; make tokens (muster token create)"
+        )
+    name = _host_name(call.host)
+    if name != "localhost" and not is_loopback(name):
+        raise Unknown(f"this daemon is called 127.0.0.1 or localhost here, and not {name!r}")
+    if call.origin is not None and call.origin.partition("://")[2] != call.host:
+        raise Unknown("pages from elsewhere may not use this daemon without a token")
+
+
+def _host_name(host: str | None) -> str:
+    """`Host` without its port; empty if it is none."""
+    try:
+        return urlsplit(f"//{host or ''}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _by_socket(client: Address, server: Address) -> Caller:
+    uid, own = _owner(client, server), os.geteuid()
+    if uid is None:
+        raise Unknown("the kernel does not say whose connection this is; use a token")
+    if own not in (0, uid) and uid != 0:
+        raise Unknown(
+            f"this daemon belongs to {_account(own)}; you need a token (muster token create, as {_account(own)})"
+        )
+    return Caller(_account(uid), operator=uid in (0, own))
+
+
+def _account(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"
+
+
+def _owner(client: Address, server: Address) -> int | None:
+    """The account that made the client's end of a connection, while it is open.
+
+    A socket that its process has left behind is shown as root's. Such a one is not established any more, and
+    its number is gone; the second look sees that if the first fell into that very moment.
+    """
+    first = _socket(client, server)
+    return first[0] if first is not None and first == _socket(client, server) else None
+
+
+def _socket(client: Address, server: Address) -> tuple[int, int] | None:
+    """Owner and number of the established socket from `client` to `server`, on this machine."""
+    ends = ip_address(client[0]), ip_address(server[0])
+    both_v4 = all(isinstance(_plain(end), IPv4Address) for end in ends)
+    for file, form in (("tcp", _plain), ("tcp6", _as_v6)) if both_v4 else (("tcp6", _as_v6),):
+        local, remote = (
+            _hexadecimal(form(end).packed, port)
+            for end, (_, port) in zip(ends, (client, server), strict=True)
+        )
+        for line in Path("/proc/self/net", file).read_text().splitlines():
+            if local in line:
+                fields = line.split()
+                if (fields[_LOCAL], fields[_REMOTE], fields[_STATE]) == (local, remote, _ESTABLISHED):
+                    inode = int(fields[_INODE])
+                    return (int(fields[_UID]), inode) if inode else None
+    return None
+
+
+def _as_v6(address: IPv4Address | IPv6Address) -> IPv6Address:
+    return address if isinstance(address, IPv6Address) else IPv6Address(f"::ffff:{address}")
+
+
+def _hexadecimal(packed: bytes, port: int) -> str:
+    """An address as /proc/net/tcp writes it: words of four bytes in the machine's order."""
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words) + f":{port:04X}"

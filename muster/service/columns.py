@@ -1,0 +1,226 @@
+"""The living jobs as a scheduler's columns, growing as jobs come; a job's number is its id in the store.
+
+Numbers are for ever, as a scheduler's memory goes by them: the columns of a job that has ended stay, at about half a
+kilobyte a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, nan
+
+import numpy as np
+import polars as pl
+
+from muster.cluster import Cluster
+from muster.cluster.books import MICRO, NONE, ROWS_USED, WHOLE, Rows
+from muster.cluster.ledger import Draft, Ledger, Share
+from muster.service.store.rows import JobRow, State
+from muster.speed.demands import DemandBook
+from muster.speed.input_pipeline import model_table
+from muster.speed.rates import reference_seconds
+from muster.workload.jobs import ASKED, COMPLETED, FACTS, FUTURE, WAITING, JobTable, nodes_allowed
+from muster.workload.models import Model
+from muster.workload.sized import SIZED
+from muster.world import bookkeeping as keep
+from muster.world.bookkeeping import LAWS
+
+UNKNOWN_STEPS = 1e15
+"""Stands for the work of a job whose owner did not say it; schedulers are told that nothing is known."""
+
+
+class LiveColumns:
+    """What was asked of the jobs and what has happened to them, with the ledger and the speeds beside."""
+
+    def __init__(self, cluster: Cluster, known: Callable[[], Mapping[str, Model]]) -> None:
+        self.cluster = cluster
+        self.ledger = Ledger(cluster, 0)
+        self.laws = np.zeros(1, LAWS)
+        self.laws["checkpoint_every"] = inf
+        self._known = known
+        self._numbers: dict[str, dict[str, int]] = {
+            "model": {},
+            "tenant": {},
+            "user": {},
+            "constraint": {"": 0},
+        }
+        self._profiles: list[Model | None] = []
+        self._allowed = [nodes_allowed("", cluster, "request")]
+        self._asked, self._facts = np.zeros(0, ASKED), np.zeros(0, FACTS)
+        self._count = 0
+        self._share = np.array(
+            [cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s]
+        ) / max(cluster.total_gpus, 1)
+        self._speeds_changed()
+        self._table_changed()
+
+    @property
+    def facts(self) -> Rows:
+        """What has happened to each job, by its number."""
+        return self._facts[: self._count]
+
+    @property
+    def asked(self) -> Rows:
+        """What each job asks for, by its number."""
+        return self._asked[: self._count]
+
+    def admit(self, rows: Sequence[JobRow]) -> None:
+        """Make columns of jobs that the store has; those that it had before are read anew."""
+        if not rows:
+            return
+        self._make_room(max(row.id for row in rows) + 1)
+        profiles = len(self._profiles)
+        for row in rows:
+            self._write(row)
+        if len(self._profiles) > profiles:
+            self._speeds_changed()
+        for row in rows:
+            self._set_ideal(row.id)
+        self._table_changed()
+
+    def _make_room(self, count: int) -> None:
+        if count > len(self._asked):
+            more = max(count, 2 * len(self._asked)) - len(self._asked)
+            self._asked = np.concatenate([self._asked, np.zeros(more, ASKED)])
+            self._facts = np.concatenate([self._facts, np.zeros(more, FACTS)])
+        self._count = max(self._count, count)
+        self.ledger.admit(self._count)
+
+    def _write(self, row: JobRow) -> None:
+        request = row.request
+        ask, fact = self._asked[row.id], self._facts[row.id]
+        ask["submit"] = row.submitted
+        ask["gpus"] = ask["min_gpus"] = ask["max_gpus"] = request.gpus
+        ask["milli"] = round(request.gpu_share * WHOLE)
+        ask["cpu"] = NONE if request.cpus is None else round(request.cpus * MICRO)
+        ask["memory"] = NONE if request.memory_gb is None else round(request.memory_gb * MICRO)
+        ask["model"] = self._model(request.model or "")
+        ask["tenant"] = self._number("tenant", request.tenant or "")
+        ask["user"] = self._number("user", row.user)
+        ask["constraint"] = self._constraint(request.constraint)
+        ask["priority"] = request.priority
+        ask["preemptible"] = request.preemptible
+        ask["min_runtime"] = request.min_runtime_seconds
+        ask["deadline"] = inf
+        ask["iterations"] = UNKNOWN_STEPS if request.steps is None else request.steps
+        ask["believed"] = nan if request.steps is None else request.steps
+        fact["state"] = _FACT_STATES.get(row.state, COMPLETED)
+        fact["done"] = fact["saved"] = row.steps_done
+        fact["attained"] = row.attained_gpu_seconds
+        fact["run"] = row.run_seconds
+        fact["preemptions"], fact["moves"] = row.preemptions, row.moves
+        fact["first_start"] = nan if row.first_start is None else row.first_start
+        fact["last_start"] = nan if row.last_start is None else row.last_start
+        fact["last_stop"] = row.submitted if row.last_stop is None else row.last_stop
+        fact["finish"] = fact["lease_end"] = inf
+        fact["reason"] = NONE
+
+    def _number(self, kind: str, name: str) -> int:
+        return self._numbers[kind].setdefault(name, len(self._numbers[kind]))
+
+    def _model(self, name: str) -> int:
+        number = self._number("model", name)
+        if number == len(self._profiles):
+            self._profiles.append(self._known().get(name.lower()))
+        return number
+
+    def _constraint(self, constraint: str) -> int:
+        number = self._number("constraint", constraint)
+        if number == len(self._allowed):
+            self._allowed.append(nodes_allowed(constraint, self.cluster, "request"))
+        return number
+
+    def _speeds_changed(self) -> None:
+        self.models = model_table(self._profiles or [None])
+        self.wants = DemandBook(self.models, self.ledger.books.nodes)
+
+    def _set_ideal(self, job: int) -> None:
+        ask = self._asked[job]
+        ask["ideal"] = ask["iterations"] * reference_seconds(self.models, int(ask["model"]), self._share)
+
+    def _table_changed(self) -> None:
+        self.table = JobTable(
+            asked=self.asked,
+            facts=self.facts,
+            sized=np.zeros(self._count, SIZED),
+            ids=pl.Series("job_id", np.arange(self._count)).cast(pl.String),
+            model_names=tuple(self._numbers["model"]),
+            models=tuple(self._profiles),
+            tenants=tuple(self._numbers["tenant"]),
+            users=tuple(self._numbers["user"]),
+            node_allowed=np.array(self._allowed),
+        )
+
+    def seat(self, job: int, shares: Sequence[Share], now: float) -> None:
+        """Put a job where it is known to be: on the books without any scheduler's doing."""
+        Draft(self.ledger).put(job, shares)
+        self.settle_draft(now)
+
+    def settle_draft(self, now: float) -> None:
+        """Make true what a draft left in the ledger. What is planned runs only once `began` says so."""
+        books = self.ledger.books
+        held = np.zeros(int(books.totals[ROWS_USED]) + 1, keep.HELD)
+        before = np.full(self._count, -2)
+        counts = np.zeros(6, np.int64)
+        nothing = np.zeros(0, np.int64)
+        keep.apply_draft(
+            books, self.asked, self.facts, self.models, now, self.laws, before, held, nothing, counts
+        )
+
+    def planned(self, job: int, now: float) -> None:
+        """A job has a new place where nothing of it runs yet: it is charged nothing so far."""
+        fact = self._facts[job]
+        fact["held"] = fact["rate"] = 0.0
+        fact["settled"] = now
+        fact["finish"] = inf
+
+    def began(self, job: int, now: float) -> None:
+        """A start of a job has begun on what the books say; its speed is the model's until it reports its own."""
+        fact = self._facts[job]
+        keep.settle(self.facts, job, now, self.laws)
+        fact["last_start"] = now
+        fact["resumes"] = now
+        if np.isnan(fact["first_start"]):
+            fact["first_start"] = now
+        keep.set_rate(self.ledger.books, self.asked, self.facts, job, self.models, now, self.laws)
+
+    def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
+        """A running job has told how far it is and how fast: its own word counts for more than the model's."""
+        fact, ask = self._facts[job], self._asked[job]
+        keep.settle(self.facts, job, now, self.laws)
+        fact["done"] = min(steps, ask["iterations"])
+        if steps_per_second > 0:
+            believed = fact["rate"]
+            if believed > 0:
+                ask["ideal"] *= believed / steps_per_second
+            fact["rate"] = steps_per_second
+
+    def charged(self, job: int, steps: float, attained: float, run: float, now: float) -> None:
+        """A start of a job has ended: what it got in all, to the last second."""
+        fact = self._facts[job]
+        fact["done"], fact["attained"], fact["run"] = steps, attained, run
+        fact["settled"] = fact["last_stop"] = now
+        fact["held"] = fact["rate"] = 0.0
+        fact["finish"] = inf
+
+    def leave(self, job: int, state: State, now: float) -> None:
+        """A job that is held or has ended: nothing of it is on the books any more."""
+        books = self.ledger.books
+        if books.heads[job] >= 0:
+            held = np.zeros(int(books.totals[ROWS_USED]) + 1, keep.HELD)
+            keep.settle(self.facts, job, now, self.laws)
+            keep.close_job(books, job, now, held, np.zeros(1, np.int64), np.zeros(6, np.int64))
+        self._facts[job]["held"] = self._facts[job]["rate"] = 0.0
+        self._facts[job]["state"] = _FACT_STATES.get(state, COMPLETED)
+
+    def waiting(self, job: int, now: float) -> None:
+        """A job that waits from now on, holding nothing."""
+        self.leave(job, State.QUEUED, now)
+        self._facts[job]["last_stop"] = now
+
+    def holding(self, job: int) -> tuple[Share, ...]:
+        """What the books say a job has."""
+        return tuple(self.ledger.holding(job))
+
+
+_FACT_STATES: Mapping[State, int] = {State.QUEUED: WAITING, State.RUNNING: WAITING, State.HELD: FUTURE}

@@ -1,0 +1,53 @@
+"""From what a shepherd wrote about the end of a start to how it ended."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from muster.service.engines.interface import Exit
+from muster.training.run_folder import EXIT_STOPPED
+
+
+def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tuple[Exit, int | None, str]:
+    """How a start ended, the status of the first rank that ended badly, and more in words.
+
+    `record` is the last one in its folder, `memory_kills` how many processes the kernel killed at the limit of
+    `memory_gb`. What came first decides, as the other ranks of a gang end because one did.
+    """
+    if "refused" in record:
+        return Exit.FAILED, None, record["refused"]
+    if "vanished" in record:
+        return Exit.KILLED, None, record["vanished"]
+    bad = [(rank, status, why) for rank, status, why in record["endings"] if status != 0]
+    over_memory = record["over_memory_bytes"]
+    if not record["endings"]:
+        return Exit.STOPPED, None, "stopped before it had a process"
+    if not bad:
+        return Exit.COMPLETED, 0, ""
+    rank, status, why = bad[0]
+    if status == EXIT_STOPPED or _was_sent(status, record):
+        return Exit.STOPPED, status, ""
+    if over_memory is not None or memory_kills:
+        used = "" if over_memory is None else f", with {over_memory / 1e9:.3g} GB in use"
+        return Exit.KILLED, status, f"killed by the memory limit of {memory_gb:.6g} GB{used}"
+    if why:
+        return Exit.FAILED, status, f"rank {rank} could not be started: {why}"
+    if status < 0:
+        return Exit.KILLED, status, f"rank {rank} was ended by {_signal_name(-status)}"
+    return Exit.FAILED, status, f"rank {rank} ended with status {status}"
+
+
+def _was_sent(status: int, record: dict[str, Any]) -> bool:
+    """Whether it is the status of a process, or of a shell around it (128 + number), ended by what it was sent."""
+    numbers = {signal.Signals[name].value for name in record["sent"]}
+    if record["killed"]:
+        numbers.add(signal.SIGKILL.value)
+    return (-status if status < 0 else status - 128) in numbers
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,388 @@
+"""Processes on this machine.
+
+Each start has a folder (`folder.py`) and a shepherd (`shepherd.py`), a process that outlives the daemon. All that the
+engine knows is in the folders, so an engine made anew knows the same. What happens if the daemon dies while `launch`
+is at work, step by step:
+
+1. *Before the fence is up* (`begin_start` in the job's run folder): nothing has happened. Launch again.
+2. *Before the folder stands*: it is filled beside its place and renamed. What lies beside is swept away by the next
+   engine; the fence is up for this very epoch, so launching again goes through.
+3. *Before the shepherd is started*: the folder stands, so the start is known and cannot be lost. The next engine finds
+   it without a record and starts a shepherd.
+4. *Before that shepherd has its lock*: the next engine cannot see it and starts a second one. One of them gets the
+   lock. The other finds it taken and leaves; or gets it later and finds records, and leaves.
+5. *Before it has written its first record*, the shepherd dies: the folder stands without a record. An engine that has
+   waited `SHEPHERD_SECONDS` in vain starts another one; after the third it writes the end itself, holding the lock, so
+   that a late shepherd finds a record and leaves.
+6. *After the first record* no shepherd ever comes up again. If the lock is free and there is no last record, the
+   shepherd is dead; its ranks were killed with it by the kernel, what they left behind is killed through the control
+   group and by the mark in its environment, and only when nothing is left the start is reported as killed.
+
+So the ranks of a start are brought up at most once, by the one process that wrote the first record under the lock; and
+a start whose folder stands comes to an end that is told. A start whose epoch is not the newest in the run folder ends
+before it begins. `launch` refuses to begin a start while an older one of the same job is there.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import pwd
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from signal import Signals
+from typing import Any
+
+import muster
+from muster.cgroups import Ability, CgroupError, Group, find_cgroups
+from muster.cluster import Node
+from muster.problems import BadInput
+from muster.service.engines.interface import Launch, Observed, Seat
+from muster.service.engines.local import processes
+from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
+from muster.service.engines.local.endings import classify
+from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
+from muster.service.engines.local.grants import Grants, refusals_as_os_errors
+from muster.service.machine import Machine
+from muster.training.run_folder import RunFolder, Stale, begin_start
+
+SHEPHERD_SECONDS = 10.0
+"""Within which a shepherd writes its first record; another one is started then."""
+SHEPHERDS_AT_MOST = 3
+_MARK = "MUSTER_START"
+"""In the environment of all processes of a start: its folder. By it they are found where there is no group."""
+_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_RUN_SHEPHERD = """
+import sys
+sys.path.append(sys.argv[1])
+from muster.service.engines.local.shepherd import main
+main(sys.argv[2])
+"""
+
+
+@dataclass
+class _Start:
+    """What the engine keeps in mind of a start; all of it can be had from the folder again."""
+
+    folder: StartFolder
+    group: Group | None
+    observed: Observed
+    shepherds: int = 0
+    """How many this engine has started."""
+    shepherd_due: float = 0.0
+    """When (monotonic) the last one of them should have written something."""
+    trouble: str = ""
+    """Why the last one could not be started."""
+    memory_limited: bool = True
+    """Its memory limit is what was granted last; False while it still uses more."""
+    seat: tuple[float, CpuSeat] | None = None
+    """The CPUs that were granted and set last."""
+
+    @property
+    def lives(self) -> bool:
+        return self.observed.ended is None
+
+    @property
+    def cpus(self) -> float:
+        cpus: float = self.folder.wanted["cpus"]
+        return cpus
+
+    @property
+    def memory_gb(self) -> float:
+        memory_gb: float = self.folder.wanted["memory_gb"]
+        return memory_gb
+
+
+class LocalEngine:
+    """Starts on this machine, remembered in a folder that is the engine's alone. To be used by one thread."""
+
+    name = "local"
+    resizes = True
+    gang_grace_seconds = 10.0
+    """For the other ranks, from SIGTERM to SIGKILL, after one has died."""
+
+    def __init__(self, folder: Path, machine: Machine) -> None:
+        """Finds the starts that are there. OSError if the folder cannot be used."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder.resolve()
+        self._machine = machine
+        self._cgroups, _ = find_cgroups()
+        self._grants = Grants(machine, self._cgroups)
+        self.enforces = self._grants.in_words()
+        self._group_prefix = hashlib.sha256(os.fsencode(self._folder)).hexdigest()[:12]
+        self._children: set[int] = set()
+        """Shepherds that are to be waited for, lest they stay as zombies."""
+        self._starts: dict[tuple[int, int], _Start] = {}
+        for known in known_start_folders(self._folder):
+            group = self._cgroups.find(self._group_name(known)) if self._cgroups else None
+            self._remember(known, group)
+        self._sweep_groups()
+        self.observe()
+        for start in self._starts.values():
+            if start.lives:
+                start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
+        self._seat()
+
+    def nodes(self) -> Sequence[Node]:
+        """This machine."""
+        return self._machine.cluster.nodes
+
+    def launch(self, launch: Launch) -> None:
+        """Begin a start. OSError if that cannot be now; what can never be is told as its end."""
+        if (launch.job, launch.epoch) in self._starts:
+            return
+        for start in self._starts.values():
+            if start.lives and start.folder.job == launch.job:
+                what = f"start {start.folder.epoch} of job {launch.job} is still there"
+                raise OSError(errno.EBUSY, what)
+        (seat,) = launch.seats
+        refusal = _raise_fence(launch.run_dir, launch.epoch)
+        try:
+            identity = _identity(launch.user)
+        except KeyError:
+            identity, refusal = None, f"this machine has no user {launch.user}"
+        launch.output_dir.mkdir(parents=True, exist_ok=True)
+        if identity is not None:
+            _hand_over(launch.run_dir, identity)
+        wanted = {"signals": {}, "kill": False, "cpus": seat.cpus, "memory_gb": seat.memory_gb, "alone": []}
+        record = {
+            "epoch": launch.epoch,
+            "run_dir": str(launch.run_dir),
+            "output_dir": str(launch.output_dir),
+            "command": launch.command,
+            "directory": str(launch.directory),
+            "environment": self._environment(launch, seat, identity),
+            "ranks": seat.ranks,
+            "identity": identity,
+            "gang_grace_seconds": self.gang_grace_seconds,
+        }
+        end = {"ended": time.time(), "refused": refusal} if refusal else None
+        folder = make_start_folder(self._folder, launch.job, launch.epoch, record, wanted, end)
+        self._look_at(self._remember(folder, None))
+
+    def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
+        """Other CPUs and memory for a running start; less memory as soon as it uses no more than that."""
+        start = self._starts.get((job, epoch))
+        if start is not None and start.lives:
+            (seat,) = seats
+            watched = self._grants.memory_bytes_to_watch(seat.memory_gb)
+            start.folder.want(cpus=seat.cpus, memory_gb=seat.memory_gb, memory_bytes=watched)
+            start.memory_limited = self._grants.limit_memory(start.group, seat.memory_gb)
+            self._seat()
+
+    def signal(self, job: int, epoch: int, name: str) -> None:
+        """Send a signal to the process groups of all ranks; a start without processes yet never gets any."""
+        start = self._starts.get((job, epoch))
+        name = Signals[name].name
+        if start is not None and start.lives:
+            signals: dict[str, int] = start.folder.wanted["signals"]
+            start.folder.want(signals={**signals, name: signals.get(name, 0) + 1})
+
+    def kill(self, job: int, epoch: int) -> None:
+        """End every process of a start at once."""
+        start = self._starts.get((job, epoch))
+        if start is not None and start.lives:
+            start.folder.want(kill=True)
+
+    def observe(self) -> Sequence[Observed]:
+        """Every start that is not forgotten."""
+        self._wait_for_children()
+        for start in self._starts.values():
+            if start.lives:
+                self._look_at(start)
+        return [start.observed for start in self._starts.values()]
+
+    def forget(self, job: int, epoch: int) -> None:
+        """Removes what is left of a start that has ended: its folder and its group."""
+        start = self._starts.get((job, epoch))
+        if start is None:
+            return
+        if start.lives:
+            raise OSError(errno.EBUSY, f"start {epoch} of job {job} is still there")
+        if start.group is not None:
+            with refusals_as_os_errors():
+                start.group.remove()
+        del self._starts[job, epoch]
+        start.folder.remove()
+
+    def _remember(self, folder: StartFolder, group: Group | None) -> _Start:
+        observed = Observed(folder.job, folder.epoch, None, time.time())
+        start = _Start(folder, group, observed)
+        self._starts[folder.job, folder.epoch] = start
+        return start
+
+    def _look_at(self, start: _Start) -> None:
+        """Brings what is known of a living start up to date."""
+        records = start.folder.records()
+        if not records:
+            if time.monotonic() >= start.shepherd_due:
+                self._bring_up(start)
+            return
+        if "ended" not in records[-1] and not start.folder.has_shepherd():
+            records = self._after_its_shepherd(start)
+        if "ended" in records[-1]:
+            start.observed = self._end(start, records[-1])
+            self._seat()
+            return
+        if start.observed.since != records[-1]["time"]:
+            start.observed = replace(start.observed, since=records[-1]["time"])
+        if not start.memory_limited:
+            start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
+
+    def _bring_up(self, start: _Start) -> None:
+        """Starts a shepherd; the last time in vain, the start is over."""
+        if start.shepherds == SHEPHERDS_AT_MOST:
+            words = start.trouble or start.folder.last_words() or "it wrote nothing"
+            record = {"ended": time.time(), "vanished": f"its shepherd did not come up: {words}"}
+            start.folder.end_without_shepherd(record, unless_begun=True)
+            return
+        start.shepherds += 1
+        start.shepherd_due = time.monotonic() + SHEPHERD_SECONDS
+        try:
+            if self._cgroups is not None:
+                with refusals_as_os_errors():
+                    start.group = self._cgroups.group(self._group_name(start.folder))
+            start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
+            doors = [] if start.group is None else [str(door) for door in start.group.doors]
+            watched = self._grants.memory_bytes_to_watch(start.memory_gb)
+            start.folder.want(doors=doors, memory_bytes=watched)
+            self._seat()
+            self._children.add(_spawn_shepherd(start.folder.path))
+        except OSError as error:
+            start.trouble = error.strerror or str(error)
+
+    def _after_its_shepherd(self, start: _Start) -> list[dict[str, Any]]:
+        """The records of a start whose shepherd is dead: with an end, once nothing is left of it."""
+        records = start.folder.records()
+        if "ended" in records[-1]:
+            return records
+        left = processes.marked(f"{_MARK}={start.folder.path}")
+        if start.group is not None:
+            left += start.group.pids()
+        if left:
+            processes.kill_all(left)
+            return records
+        words = start.folder.last_words()
+        vanished = "its shepherd died" + (f": {words}" if words else "")
+        start.folder.end_without_shepherd({"ended": time.time(), "vanished": vanished}, unless_begun=False)
+        return start.folder.records()
+
+    def _end(self, start: _Start, record: dict[str, Any]) -> Observed:
+        kills = 0
+        if start.group is not None and Ability.MEMORY_LIMIT in self._grants.abilities:
+            kills = start.group.memory_kills()
+        ended, status, message = classify(record, kills, start.memory_gb)
+        return Observed(start.folder.job, start.folder.epoch, ended, record["ended"], status, message)
+
+    def _seat(self) -> None:
+        """Deals the CPUs among the starts that live; sets what has changed."""
+        living = {key: start for key, start in self._starts.items() if start.lives}
+        grants = {key: start.cpus for key, start in living.items()}
+        held = {key: start.folder.wanted["alone"] for key, start in living.items()}
+        for key, seat in seat_on_cpus(self._machine.cpus, grants, held).items():
+            start = living[key]
+            if start.seat == (start.cpus, seat):
+                continue
+            affinity = self._grants.limit_cpus(start.group, start.cpus, seat)
+            start.folder.want(alone=list(seat.cpus) if seat.alone else [], affinity=affinity)
+            start.seat = (start.cpus, seat)
+
+    def _environment(self, launch: Launch, seat: Seat, identity: Mapping[str, Any] | None) -> dict[str, str]:
+        """What each rank has; its shepherd adds the variables of torchrun."""
+        try:
+            owner = pwd.getpwuid(os.geteuid() if identity is None else identity["uid"])
+            person = {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
+        except KeyError:  # as in containers
+            person = {}
+        gpus = ",".join(self._machine.gpu_names[gpu] for gpu in seat.gpus)
+        return {
+            "PATH": _SEARCH_PATH,
+            **person,
+            "PYTHONUNBUFFERED": "1",  # so that what a job says can be followed
+            **launch.environment,
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order of nvidia-smi
+            "CUDA_VISIBLE_DEVICES": gpus,
+            "MUSTER_RUN_DIR": str(launch.run_dir),
+            "MUSTER_EPOCH": str(launch.epoch),
+            _MARK: str(self._folder / f"{launch.job}.{launch.epoch}"),
+        }
+
+    def _group_name(self, folder: StartFolder) -> str:
+        return f"{self._group_prefix}-{folder.job}.{folder.epoch}"
+
+    def _sweep_groups(self) -> None:
+        """Removes groups of starts of which the folder was never made."""
+        if self._cgroups is None:
+            return
+        known = {self._group_name(start.folder) for start in self._starts.values()}
+        for name in self._cgroups.names():
+            if name.startswith(f"{self._group_prefix}-") and name not in known:
+                with suppress(CgroupError):
+                    self._cgroups.group(name).remove()
+
+    def _wait_for_children(self) -> None:
+        for pid in list(self._children):
+            try:
+                gone, _ = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                gone = pid
+            if gone:
+                self._children.discard(pid)
+
+
+def _spawn_shepherd(folder: Path) -> int:
+    """Its process id."""
+    package = Path(muster.__file__).parent.parent
+    log = os.fspath(folder / "shepherd.log")
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", "-c", _RUN_SHEPHERD, str(package), str(folder)],
+        {**os.environ, _MARK: str(folder)},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND, 0),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+    )
+
+
+def _raise_fence(run_dir: Path, epoch: int) -> str:
+    """Makes all older starts of the job stale; why not, if a newer one has begun."""
+    try:
+        if not _is_newest(run_dir, epoch):
+            begin_start(run_dir, epoch)
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+def _is_newest(run_dir: Path, epoch: int) -> bool:
+    """Whether the fence is up already, from a launch that went no further."""
+    try:
+        with RunFolder(run_dir, epoch).publishing():
+            pass
+    except (FileNotFoundError, Stale):
+        return False
+    return True
+
+
+def _identity(user: str | None) -> dict[str, Any] | None:
+    """Numbers of a user whose processes the ranks become; None: they stay the daemon's. KeyError: no such user."""
+    if user is None or os.geteuid() != 0:
+        return None
+    owner = pwd.getpwnam(user)
+    groups = os.getgrouplist(user, owner.pw_gid)
+    return None if owner.pw_uid == 0 else {"uid": owner.pw_uid, "gid": owner.pw_gid, "groups": groups}
+
+
+def _hand_over(run_dir: Path, identity: Mapping[str, Any]) -> None:
+    """Gives a run folder to the user whose job it is."""
+    for path in (run_dir, run_dir / "lock"):
+        os.chown(path, identity["uid"], identity["gid"], follow_symlinks=False)

@@ -1,0 +1,143 @@
+"""The folder of one start, the daemon's side: made whole or not at all, read at every look, told what is wanted."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from muster.service.engines.local.journal import append_record, opened, read_records, replace_records, reserve
+
+_NAME = re.compile(r"(\d+)\.(\d+)")
+_PART = ".part"
+_WORDS = 1000
+"""Characters of a last line that are worth keeping; they must fit into a record."""
+
+
+class StartFolder:
+    """The files of a start that are described in `shepherd.py`."""
+
+    def __init__(self, path: Path) -> None:
+        """Of a start that was made; ValueError if the folder is not one."""
+        match = _NAME.fullmatch(path.name)
+        if match is None:
+            raise ValueError(f"{path} is not the folder of a start")
+        self.path = path
+        self.job, self.epoch = int(match[1]), int(match[2])
+        self.wanted: dict[str, Any] = {}
+        with opened(path / "wanted", os.O_RDONLY) as file:
+            for record in read_records(file):
+                self.wanted = record
+
+    def records(self) -> list[dict[str, Any]]:
+        """What the shepherd wrote so far."""
+        with opened(self.path / "status", os.O_RDONLY) as file:
+            return read_records(file)
+
+    def want(self, **changes: Any) -> None:
+        """Tells the shepherd what is wanted from now on; one that is not up yet will read it first."""
+        self.wanted = self.wanted | changes
+        with opened(self.path / "wanted", os.O_RDWR) as file:
+            replace_records(file, self.wanted)
+        # Nobody may listen: not up yet, or gone.
+        with suppress(OSError), opened(self.path / "bell", os.O_WRONLY | os.O_NONBLOCK) as bell:
+            os.write(bell, b"!")
+
+    def has_shepherd(self) -> bool:
+        """Whether one lives. Only to be asked when it has written something, lest it finds its lock taken."""
+        with self._locked() as was_free:
+            return not was_free
+
+    def end_without_shepherd(self, record: dict[str, Any], *, unless_begun: bool) -> bool:
+        """Writes the end in a shepherd's stead, so that none comes up any more; False if one lives (or began)."""
+        with self._locked() as was_free, opened(self.path / "status", os.O_RDWR) as file:
+            known = read_records(file)
+            if not was_free or (known and (unless_begun or "ended" in known[-1])):
+                return False
+            append_record(file, record)
+            return True
+
+    def last_words(self) -> str:
+        """The last line that the shepherd itself printed: it prints only when it breaks."""
+        lines = (self.path / "shepherd.log").read_text(errors="replace").split("\n")
+        return next((line[:_WORDS] for line in reversed(lines) if line.strip()), "")
+
+    def remove(self) -> None:
+        """Removes the folder: at once out of sight, then its files."""
+        aside = self.path.with_name(self.path.name + _PART)
+        self.path.rename(aside)
+        shutil.rmtree(aside)
+
+    @contextmanager
+    def _locked(self) -> Iterator[bool]:
+        """Holds the shepherd's lock if it is free, and tells whether it was."""
+        with opened(self.path / "lock", os.O_RDWR) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+
+def make_start_folder(
+    parent: Path,
+    job: int,
+    epoch: int,
+    launch: dict[str, Any],
+    wanted: dict[str, Any],
+    end: dict[str, Any] | None,
+) -> StartFolder:
+    """A start that will be known from now on, whatever happens; OSError (a full disk) leaves nothing behind.
+
+    With an `end` it is one that has ended before it began.
+    """
+    path = parent / f"{job}.{epoch}"
+    aside = path.with_name(path.name + _PART)
+    if aside.exists():
+        shutil.rmtree(aside)
+    aside.mkdir(mode=0o700)
+    try:
+        for name in ("status", "wanted"):
+            reserve(aside / name)
+        for name in ("lock", "shepherd.log"):
+            (aside / name).touch()
+        os.mkfifo(aside / "bell")
+        with (aside / "launch.json").open("w") as file:
+            json.dump(launch, file)
+            file.flush()
+            os.fsync(file.fileno())
+        for name, record in (("wanted", wanted), ("status", end)):
+            if record is not None:
+                _write_first(aside / name, record)
+        _flush_folder(aside)
+        aside.rename(path)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    _flush_folder(parent)
+    return StartFolder(path)
+
+
+def known_start_folders(parent: Path) -> list[StartFolder]:
+    """All starts that were made here, in the order of job and epoch; what was left half made or removed goes."""
+    for path in parent.glob(f"*{_PART}"):
+        shutil.rmtree(path)
+    folders = [StartFolder(path) for path in parent.iterdir() if _NAME.fullmatch(path.name)]
+    return sorted(folders, key=lambda folder: (folder.job, folder.epoch))
+
+
+def _write_first(path: Path, record: dict[str, Any]) -> None:
+    with opened(path, os.O_RDWR) as file:
+        append_record(file, record)
+
+
+def _flush_folder(path: Path) -> None:
+    with opened(path, os.O_RDONLY) as folder:
+        os.fsync(folder)

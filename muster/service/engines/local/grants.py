@@ -1,0 +1,107 @@
+"""How grants of CPU and memory are kept to: by control groups where this machine has them, else by the shepherds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from muster.cgroups import Ability, CgroupError, Cgroups, Group
+from muster.service.engines.local.cpus import CpuSeat
+from muster.service.machine import Machine
+
+_LEAST_QUOTA_CORES = 0.01
+
+
+@dataclass(frozen=True)
+class Grants:
+    """What can be enforced on one machine, and the words for it."""
+
+    machine: Machine
+    cgroups: Cgroups | None
+
+    @property
+    def seated(self) -> bool:
+        """Whether starts get CPUs of their own: where more are declared than there are, they share all."""
+        return self.machine.node.cpus <= len(self.machine.cpus)
+
+    def limit_cpus(self, group: Group | None, cpus: float, seat: CpuSeat) -> list[int] | None:
+        """Keeps a start to its CPUs; on which its shepherd has to keep it, if the group cannot."""
+        with refusals_as_os_errors():
+            if group is not None and self._can(Ability.CPU_QUOTA):
+                exact = self.seated and seat.alone
+                cores = max(cpus * self.machine.real_cpus_per_cpu, _LEAST_QUOTA_CORES)
+                group.set_cpu_quota(None if exact else cores)
+            if not self.seated:
+                return None
+            if group is not None and self._can(Ability.CPU_SET):
+                group.set_cpus(seat.cpus)
+                return None
+        return list(seat.cpus)
+
+    def limit_memory(self, group: Group | None, memory_gb: float) -> bool:
+        """Sets a start's limit, if it uses no more than that: one that gives memory back does so in its own time.
+
+        Without groups there is nothing to set, the shepherd looks itself.
+        """
+        if group is None or not self._can(Ability.MEMORY_LIMIT):
+            return True
+        with refusals_as_os_errors():
+            if group.memory_gb() > memory_gb:
+                return False
+            group.set_memory_limit(memory_gb)
+        return True
+
+    def memory_bytes_to_watch(self, memory_gb: float) -> int | None:
+        """The limit for the shepherd to look after; None: the kernel does."""
+        return None if self._can(Ability.MEMORY_LIMIT) else int(memory_gb * 1e9)
+
+    def in_words(self) -> str:
+        """As `CPU set, CPU quota and memory limit of cgroup v1`, with what is pretended."""
+        return "; ".join((self._cpus_in_words(), self._memory_in_words()))
+
+    def _cpus_in_words(self) -> str:
+        declared, real = self.machine.node.cpus, self.machine.cores
+        quota = f"quota of {self._group_name}" if self._can(Ability.CPU_QUOTA) else ""
+        if self.seated:
+            by = (
+                f"CPU set of {self._group_name}"
+                if self._can(Ability.CPU_SET)
+                else "affinity, which a job can undo"
+            )
+            return f"CPUs: {by}, and {quota} for parts of one" if quota else f"CPUs: {by}, in whole ones"
+        pretended = f"{declared:g} are declared of {real:g}"
+        if quota:
+            return (
+                f"CPUs: {quota}, where {pretended}: one is {self.machine.real_cpus_per_cpu:.3g} of a real one"
+            )
+        return f"CPUs: not enforced, as {pretended} and this machine has no quota"
+
+    def _memory_in_words(self) -> str:
+        by = f"limit of {self._group_name}" if self._can(Ability.MEMORY_LIMIT) else "a look every second"
+        declared, real = self.machine.node.memory_gb, self.machine.memory_gb
+        return f"memory: {by}" + (
+            f", though {declared:g} GB are declared of {real:.4g}" if declared > real else ""
+        )
+
+    @property
+    def _group_name(self) -> str:
+        return f"cgroup v{self.cgroups.version}" if self.cgroups is not None else ""
+
+    @cached_property
+    def abilities(self) -> frozenset[Ability]:
+        """What groups can do here; nothing without groups."""
+        return frozenset() if self.cgroups is None else self.cgroups.abilities
+
+    def _can(self, ability: Ability) -> bool:
+        return ability in self.abilities
+
+
+@contextmanager
+def refusals_as_os_errors() -> Iterator[None]:
+    """What the kernel refuses may succeed later, as any act on a machine."""
+    try:
+        yield
+    except CgroupError as error:
+        raise OSError(str(error)) from error

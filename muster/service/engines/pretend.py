@@ -1,0 +1,249 @@
+"""Nodes without processes, for trying a scheduler live and for load tests: a start only takes its time.
+
+What runs is kept in one file of lines, so a daemon made anew finds its starts where they would be by then. It
+survives the daemon, not the machine: nothing is flushed. A start that ends, or is made to, tells its step in the
+job's run folder, as a job would (docs/training.md).
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from muster.cluster import Cluster, Node
+from muster.service.engines.interface import Exit, Launch, Observed, Seat
+from muster.service.store.rows import JobRow
+from muster.speed.input_pipeline import model_table
+from muster.speed.rates import reference_seconds
+from muster.training.run_folder import EXIT_STOPPED
+from muster.workload.models import Model
+
+_LINES_BEFORE_REWRITE = 20_000
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far a job is and how fast it goes on, from now."""
+
+    step: float
+    steps: float
+    """In all; infinite: it runs until it is stopped."""
+    steps_per_second: float
+
+
+def pace_of(row: JobRow, seats: Sequence[Seat], models: Mapping[str, Model]) -> Pace:
+    """As the scheduler's own models have it: the slowest node's input stage holds the gang up.
+
+    A job without a known model makes a step a second; one whose owner did not say its steps never ends.
+    """
+    table = model_table([models.get((row.request.model or "").lower())])
+    seconds = [
+        reference_seconds(
+            table, 0, np.array([seat.cpus, seat.memory_gb, seat.storage_gb_per_s]) / _gpus(seat)
+        )
+        for seat in seats
+        if seat.gpus
+    ]
+    steps = float("inf") if row.request.steps is None else float(row.request.steps)
+    return Pace(row.steps_done, steps, 1.0 / max(seconds))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A start as its line says."""
+
+    job: int
+    epoch: int
+    run_dir: str
+    began: float
+    at: float
+    """When it was at `step`; unix seconds, as all moments here."""
+    step: float
+    steps: float
+    steps_per_second: float
+    stopped: int | None = None
+    """The status with which it was made to end, at `at`."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.job, self.epoch
+
+    @property
+    def end(self) -> float:
+        return (
+            self.at
+            if self.stopped is not None
+            else self.at + (self.steps - self.step) / self.steps_per_second
+        )
+
+    def living(self) -> Observed:
+        return Observed(*self.key, None, self.began)
+
+    def ended(self) -> Observed:
+        if self.stopped is not None:
+            return Observed(*self.key, Exit.STOPPED, self.at, self.stopped)
+        return Observed(*self.key, Exit.COMPLETED, self.end, 0)
+
+    def moved_on(self, now: float) -> _Run:
+        """The same at a later moment."""
+        step = min(self.step + (now - self.at) * self.steps_per_second, self.steps)
+        return replace(self, at=now, step=step)
+
+
+class PretendEngine:
+    """Starts that are only kept account of. To be used by one thread."""
+
+    name = "pretend"
+    resizes = True
+    enforces = "nothing: the nodes are pretended, no process runs"
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: Cluster,
+        pace: Callable[[int, Sequence[Seat]], Pace],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`pace` is asked at each launch and resize, with the job and what it has."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / "starts.jsonl"
+        self._cluster = cluster
+        self._pace = pace
+        self._clock = clock
+        self._runs = {run.key: run for run in _read(self._path)}
+        self._observed = {key: run.living() for key, run in self._runs.items()}
+        self._ends = [(run.end, key) for key, run in self._runs.items()]
+        heapq.heapify(self._ends)
+        self._rewrite()
+
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that are pretended."""
+        return self._cluster.nodes
+
+    def launch(self, launch: Launch) -> None:
+        """Begin a start."""
+        if (launch.job, launch.epoch) in self._runs:
+            return
+        now = self._clock()
+        pace = self._pace(launch.job, launch.seats)
+        self._keep(
+            _Run(
+                launch.job,
+                launch.epoch,
+                str(launch.run_dir),
+                began=now,
+                at=now,
+                step=pace.step,
+                steps=pace.steps,
+                steps_per_second=pace.steps_per_second,
+            )
+        )
+
+    def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
+        """Goes on at another pace."""
+        run = self._living(job, epoch)
+        if run is not None:
+            pace = self._pace(job, seats)
+            self._keep(replace(run.moved_on(self._clock()), steps_per_second=pace.steps_per_second))
+
+    def signal(self, job: int, epoch: int, name: str) -> None:
+        """Any signal makes it save and end at once."""
+        self._stop(job, epoch, EXIT_STOPPED)
+
+    def kill(self, job: int, epoch: int) -> None:
+        """Ends it as well; what it did counts, as nothing is lost that was not there."""
+        self._stop(job, epoch, -signal.SIGKILL)
+
+    def observe(self) -> Sequence[Observed]:
+        """Every start that is not forgotten; costs what ended since the last look."""
+        now = self._clock()
+        while self._ends and self._ends[0][0] <= now:
+            end, key = heapq.heappop(self._ends)
+            run = self._runs.get(key)
+            # A run that was forgotten, or has another end by now, has no part in this one.
+            if run is not None and run.end == end and self._observed[key].ended is None:
+                with suppress(OSError):  # a full disk: its last steps count for nothing
+                    _tell(run.moved_on(end), "trained" if run.stopped is None else "stopped")
+                self._observed[key] = run.ended()
+        return list(self._observed.values())
+
+    def forget(self, job: int, epoch: int) -> None:
+        """A start that has ended."""
+        if self._runs.pop((job, epoch), None) is not None:
+            del self._observed[job, epoch]
+            self._append({"forget": [job, epoch]})
+
+    def _living(self, job: int, epoch: int) -> _Run | None:
+        run = self._runs.get((job, epoch))
+        return None if run is None or run.end <= self._clock() else run
+
+    def _stop(self, job: int, epoch: int, status: int) -> None:
+        run = self._living(job, epoch)
+        if run is not None:
+            self._keep(replace(run.moved_on(self._clock()), stopped=status))
+
+    def _keep(self, run: _Run) -> None:
+        self._append(asdict(run))
+        self._runs[run.key] = run
+        self._observed[run.key] = run.living()
+        heapq.heappush(self._ends, (run.end, run.key))
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        if self._lines >= _LINES_BEFORE_REWRITE + 4 * len(self._runs):
+            self._rewrite()
+        with self._path.open("ab") as file:
+            end = file.tell()
+            try:
+                file.write(json.dumps(line).encode() + b"\n")
+                file.flush()
+            except OSError:
+                file.truncate(end)  # half a line would spoil the next one
+                raise
+        self._lines += 1
+
+    def _rewrite(self) -> None:
+        aside = self._path.with_suffix(".part")
+        aside.write_text("".join(json.dumps(asdict(run)) + "\n" for run in self._runs.values()))
+        aside.replace(self._path)
+        self._lines = len(self._runs)
+
+
+def _read(path: Path) -> list[_Run]:
+    """The runs that were not forgotten; a last line that was cut off is none."""
+    runs: dict[tuple[int, int], _Run] = {}
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    for line in map(json.loads, lines):
+        if "forget" in line:
+            del runs[tuple(line["forget"])]
+        else:
+            run = _Run(**line)
+            runs[run.key] = run
+    return list(runs.values())
+
+
+def _tell(run: _Run, state: str) -> None:
+    folder = Path(run.run_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / f"{os.getpid()}.part"
+    told = {
+        "epoch": run.epoch,
+        "state": state,
+        "step": int(run.step + 1e-6),
+        "steps_per_second": run.steps_per_second,
+    }
+    aside.write_text(json.dumps(told) + "\n")
+    aside.replace(folder / "progress.json")
+
+
+def _gpus(seat: Seat) -> float:
+    return len(seat.gpus) * seat.gpu_milli / 1000

@@ -1,0 +1,129 @@
+"""The record of what really happened, in the simulator's format: `muster report` and `compare` work on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import polars as pl
+
+import muster
+from muster.cluster.books import WHOLE
+from muster.service.board import Board
+from muster.service.store import Store
+from muster.service.store.rows import JobRow, State
+from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
+
+_PAGE = 10_000
+_OUTCOMES = {State.COMPLETED: "completed", State.CANCELLED: "refused"}
+
+
+def record_of(store: Store, board: Board) -> Record:
+    """Everything in the store, up to now. Jobs that were cancelled count as refused, failed ones as unfinished."""
+    now = store.now()
+    rows = list(_all_jobs(store))
+    jobs = [_job(row) for row in rows]
+    allocations = [
+        {
+            "job_id": str(holding.job),
+            "node": holding.node,
+            "role": "worker",
+            "gpu_ids": list(holding.gpus),
+            "gpus": len(holding.gpus) * holding.gpu_milli / WHOLE,
+            "cpus": holding.cpus,
+            "memory_gb": holding.memory_gb,
+            "storage_gb_per_s": holding.storage_gb_per_s,
+            "slice_group": None,
+            "from_seconds": holding.since,
+            "to_seconds": now if holding.until is None else holding.until,
+        }
+        for holding in store.holdings()
+    ]
+    reasons = [
+        {
+            "job_id": str(one.job),
+            "reason": one.reason,
+            "parameters": json.dumps(one.parameters),
+            "from_seconds": one.since,
+            "to_seconds": one.until,
+        }
+        for one in store.all_explained()
+    ]
+    return Record(
+        jobs=pl.DataFrame(jobs, schema=JOBS),
+        allocations=pl.DataFrame(allocations, schema=ALLOCATIONS),
+        decisions=pl.DataFrame(store.decisions(), schema=DECISIONS),
+        reasons=pl.DataFrame(reasons, schema=REASONS),
+        run=_described(board, len(rows), store),
+    )
+
+
+def _all_jobs(store: Store) -> Iterator[JobRow]:
+    last = 0
+    while page := store.jobs(after=last, limit=_PAGE):
+        yield from page
+        last = page[-1].id
+
+
+def _job(row: JobRow) -> dict[str, object]:
+    """One row of the table of jobs. What it would take alone is what it really ran, restarts left out."""
+    request = row.request
+    completed = row.state is State.COMPLETED
+    in_system = row.finished - row.submitted if completed and row.finished is not None else None
+    gpus = request.gpus * request.gpu_share
+    return {
+        "job_id": str(row.id),
+        "model": request.model or "",
+        "tenant": request.tenant or "",
+        "user": row.user,
+        "gpus": gpus,
+        "submit_seconds": row.submitted,
+        "start_seconds": row.first_start,
+        "finish_seconds": row.finished if completed else None,
+        "jct_seconds": in_system,
+        "wait_seconds": None if in_system is None else max(in_system - row.run_seconds, 0.0),
+        "run_seconds": row.run_seconds,
+        "ideal_seconds": row.run_seconds - row.restart_seconds,
+        "attained_gpu_seconds": row.attained_gpu_seconds,
+        "iterations": row.steps_done if completed or request.steps is None else float(request.steps),
+        "iterations_done": row.steps_done,
+        "preemptions": row.preemptions,
+        "moves": row.moves,
+        "input_stall_seconds": None,
+        "compute_seconds": None,
+        "communication_seconds": None,
+        "restart_seconds": row.restart_seconds,
+        "utility": None,
+        "utility_target_seconds": None,
+        "outcome": _OUTCOMES.get(row.state, "unfinished"),
+        "measured": True,
+    }
+
+
+def _described(board: Board, jobs: int, store: Store) -> dict[str, object]:
+    """What the simulator writes about a run, as far as it has a meaning here."""
+    return {
+        "muster_version": muster.__version__,
+        "trace": {"source": f"what ran here since {_day(store.origin)}", "jobs": jobs, "notes": []},
+        "cluster": board.cluster.to_dict(),
+        "scheduler": board.policy.describe(),
+        "settings": {
+            "round_seconds": board.round_seconds,
+            "engine": board.engine,
+            "enforces": board.enforces,
+        },
+        "rules": {
+            "name": "real",
+            "queue": "as the scheduler has it",
+            "gang": "all GPUs at once",
+            "rounding": "none: real time",
+            "tie_break": "submission",
+        },
+        "knowledge": "declared",
+        "seed": 0,
+    }
+
+
+def _day(unix_seconds: float) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

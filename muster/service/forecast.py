@@ -1,0 +1,103 @@
+"""What would happen to the queue of this moment: a simulation of it by the same scheduler on the same machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from muster.problems import BadInput
+from muster.service.board import Board
+from muster.service.request import JobRequest
+from muster.service.store.rows import JobRow, State
+from muster.simulation import Options, simulate
+from muster.speed.input_pipeline import model_table
+from muster.speed.rates import reference_seconds
+from muster.workload.trace import trace_of
+
+GUESSED_SECONDS = 3600.0
+"""Left of a job whose owner did not say its steps: said wherever a forecast is shown."""
+_MOST_JOBS = 2000
+_LEAST_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """When jobs start and end if nobody submits anything more; seconds from now."""
+
+    starts: Mapping[int, float]
+    ends: Mapping[int, float]
+    guessed: int
+    """Jobs whose remaining time had to be guessed."""
+
+
+def forecast(rows: Sequence[JobRow], board: Board) -> Forecast | None:
+    """The forecast of these living jobs; None where there are too many for a quick answer, or none can be made.
+
+    Those that run come first, so that a scheduler which leaves running jobs alone leaves them where they are.
+    """
+    living = sorted(
+        (row for row in rows if row.state in (State.QUEUED, State.RUNNING)),
+        key=lambda row: (row.state is not State.RUNNING, row.id),
+    )
+    if not living or len(living) > _MOST_JOBS:
+        return None
+    left = [_seconds_left(row, board) for row in living]
+    requests = [row.request for row in living]
+    columns = {
+        "job_id": [str(row.id) for row in living],
+        "submit_seconds": [0.0] * len(living),
+        "gpus": [request.gpus * request.gpu_share for request in requests],
+        "model": [request.model or "" for request in requests],
+        "duration_seconds": [GUESSED_SECONDS if seconds is None else seconds for seconds in left],
+        "tenant": [request.tenant or "" for request in requests],
+        "user": [row.user for row in living],
+        "priority": [request.priority for request in requests],
+        "preemptible": [request.preemptible for request in requests],
+        "constraint": [request.constraint for request in requests],
+    }
+    attained = np.array([row.attained_gpu_seconds for row in living])
+    try:
+        models = board.models()
+        trace = trace_of(columns, "the queue", models)
+        options = Options(skip_impossible=True)
+        with board.thinking:
+            run = simulate(trace, board.cluster, board.policy, options, models=models, attained=attained)
+    except BadInput:
+        return None
+    known = run.record.jobs.filter(pl.col("start_seconds").is_not_null())
+    ids = known["job_id"].cast(pl.Int64).to_list()
+    return Forecast(
+        starts=dict(zip(ids, known["start_seconds"].to_list(), strict=True)),
+        ends={
+            job: end
+            for job, end in zip(ids, known["finish_seconds"].to_list(), strict=True)
+            if end is not None
+        },
+        guessed=left.count(None),
+    )
+
+
+def _seconds_left(row: JobRow, board: Board) -> float | None:
+    """Of its work, at the speed it last told, else at its model's with a proportional share."""
+    if row.request.steps is None:
+        return None
+    steps = max(row.request.steps - row.steps_done, 0.0)
+    if row.steps_per_second > 0:
+        return max(steps / row.steps_per_second, _LEAST_SECONDS)
+    model = board.models().get((row.request.model or "").lower())
+    if model is None:
+        return None
+    cluster = board.cluster
+    share = np.array([cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s])
+    seconds = reference_seconds(model_table([model]), 0, share / cluster.total_gpus)
+    return max(steps * seconds, _LEAST_SECONDS)
+
+
+def warm_up(board: Board) -> None:
+    """Compile, or load, what a decision and a forecast need, before the first job waits for it."""
+    request = JobRequest(name="warm-up", command=("true",), directory="/", steps=1)
+    rows = [JobRow(job, "", request, submitted=0.0, steps_per_second=1.0) for job in range(1, 4)]
+    forecast(rows, board)

@@ -1,0 +1,49 @@
+"""The models whose sensitivity is known: the shipped ones, and those that `muster profile` has measured here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from muster.problems import BadInput, Problem
+from muster.service.home import models_folder
+from muster.service.request import JobRequest
+from muster.workload.models import Model, read_model, shipped_models
+
+
+class KnownModels:
+    """Models by their lower-case names and aliases; files that come later are seen."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = models_folder(home)
+        self._seen: tuple[tuple[str, int], ...] | None = None
+        self._models: Mapping[str, Model] = {}
+
+    def all(self) -> Mapping[str, Model]:
+        """What is known now. A file that cannot be read is left out: `muster profile` writes it anew."""
+        files = sorted(self._folder.glob("*.toml"))
+        seen = tuple((file.name, file.stat().st_mtime_ns) for file in files)
+        if seen != self._seen:
+            known = [*shipped_models().values(), *(entry for file in files if (entry := _readable(file)))]
+            self._models = {name.lower(): entry for entry in known for name in (*entry.aliases, entry.name)}
+            self._seen = seen
+        return self._models
+
+
+def check_known(request: JobRequest, models: Mapping[str, Model], where: str = "request") -> None:
+    """BadInput if a job goes by a model that is not among `models`."""
+    if request.model is None or request.model.lower() in models:
+        return
+    close = difflib.get_close_matches(request.model.lower(), models, n=3)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    names = ", ".join(sorted({entry.name for entry in models.values()}))
+    what = f"{hint}known models: {names}; muster profile measures another"
+    raise BadInput(Problem(where, what, column="model", found=request.model))
+
+
+def _readable(file: Path) -> Model | None:
+    try:
+        return read_model(file)
+    except BadInput:
+        return None

@@ -1,0 +1,293 @@
+"""The store: what owners ask, what the conductor writes, and what can be read of both."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, update
+
+from muster.service.store import encoding
+from muster.service.store.database import Database
+from muster.service.store.group_commit import GroupCommit
+from muster.service.store.rows import (
+    ENDED,
+    Changes,
+    Event,
+    Explained,
+    Holding,
+    JobRow,
+    NodeRow,
+    State,
+    Submission,
+    TokenRow,
+    Wish,
+)
+from muster.service.store.tables import (
+    DECISIONS,
+    EVENTS,
+    EXPLAINED,
+    HOLDINGS,
+    JOBS,
+    NODES,
+    SCHEDULER,
+    STORE,
+    TOKENS,
+)
+from muster.service.store.wishes import checked_wish
+
+MOST_AT_ONCE = 10_000
+"""Jobs that one call of `after` gives."""
+_LIVING = JOBS.c.state.in_(sorted(set(State) - ENDED))
+
+
+class Store:
+    """What must survive the daemon. Any thread may call; one conductor writes. Got from `Store.open`.
+
+    Whatever is written is on the disk when its call returns; `StoreUnavailable` means that none of it is.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._submissions: GroupCommit[Submission, int] = GroupCommit(self._insert)
+        self.origin = database.origin
+        """Unix seconds when the store was made: the zero of all times in it."""
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """The store at `sqlite:///PATH` or `postgresql://...`, made or brought up to date where needed."""
+        return cls(Database(url))
+
+    def now(self) -> float:
+        """Seconds since the store was made."""
+        return time.time() - self.origin
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._database.close()
+
+    # What owners ask.
+
+    def submit(self, submissions: Sequence[Submission]) -> list[int]:
+        """Queues jobs; their ids, which count up by 1 from 1. Submissions of many threads share a commit."""
+        return self._submissions.add(submissions)
+
+    def wish(self, job: int, wish: Wish, by: str = "") -> JobRow | None:
+        """Notes what somebody wants of a job; None: there is no such job. BadInput where it makes no sense."""
+        with self._database.writing() as connection:
+            found = connection.execute(select(JOBS).where(JOBS.c.id == job).with_for_update()).first()
+            if found is None:
+                return None
+            row = encoding.job_row(found)
+            if row.wish != checked_wish(row, wish):
+                connection.execute(update(JOBS).where(JOBS.c.id == job).values(wish=wish))
+                noted = Event(job, self.now(), wish, f"asked by {by}" if by else "asked")
+                connection.execute(insert(EVENTS), [vars(noted)])
+            return encoding.job_row(connection.execute(select(JOBS).where(JOBS.c.id == job)).one())
+
+    def drain(self, node: str, drained: bool) -> NodeRow:
+        """Notes that nothing shall start on a node, or that it may again."""
+        with self._database.writing() as connection:
+            connection.execute(delete(NODES).where(NODES.c.name == node))
+            connection.execute(insert(NODES).values(name=node, drained=drained))
+        return NodeRow(node, drained)
+
+    # What can be read.
+
+    def job(self, job: int) -> JobRow | None:
+        """One job."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(JOBS).where(JOBS.c.id == job)).first()
+        return None if found is None else encoding.job_row(found)
+
+    def jobs(
+        self,
+        states: Collection[State] | None = None,
+        user: str | None = None,
+        name: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> list[JobRow]:
+        """Jobs by id, from the first one after `after` on."""
+        chosen = select(JOBS).where(JOBS.c.id > after).order_by(JOBS.c.id).limit(limit)
+        if states is not None:
+            chosen = chosen.where(JOBS.c.state.in_(sorted(states)))
+        if user is not None:
+            chosen = chosen.where(JOBS.c.user == user)
+        if name is not None:
+            chosen = chosen.where(JOBS.c.name == name)
+        return self._job_rows(chosen)
+
+    def counts(self) -> Mapping[State, int]:
+        """How many jobs are in each state."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(JOBS.c.state, func.count()).group_by(JOBS.c.state)).all()
+        return dict.fromkeys(State, 0) | {State(state): count for state, count in found}
+
+    def nodes(self) -> list[NodeRow]:
+        """The nodes that were ever drained."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(NODES).order_by(NODES.c.name)).all()
+        return [NodeRow(row.name, row.drained) for row in found]
+
+    def events(self, job: int) -> list[Event]:
+        """A job's history, its submission first."""
+        with self._database.reading() as connection:
+            submitted = connection.scalar(select(JOBS.c.submitted).where(JOBS.c.id == job))
+            chosen = select(EVENTS).where(EVENTS.c.job == job).order_by(EVENTS.c.id)
+            found = connection.execute(chosen).all()
+        if submitted is None:
+            return []
+        noted = [Event(row.job, row.time, row.kind, row.detail) for row in found]
+        return [Event(job, submitted, "submitted"), *noted]
+
+    def explained(self, job: int) -> list[Explained]:
+        """What a job waited for, in the order of time."""
+        chosen = select(EXPLAINED).where(EXPLAINED.c.job == job)
+        with self._database.reading() as connection:
+            return [encoding.explained(row) for row in connection.execute(chosen.order_by(EXPLAINED.c.id))]
+
+    def all_explained(self) -> list[Explained]:
+        """What every job waited for."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(EXPLAINED).order_by(EXPLAINED.c.id))
+            return [encoding.explained(row) for row in found]
+
+    def holdings(self, job: int | None = None, open_only: bool = False) -> list[Holding]:
+        """What a job, or every job, has and had; with `open_only` what is held now."""
+        chosen = select(HOLDINGS).order_by(HOLDINGS.c.id)
+        if job is not None:
+            chosen = chosen.where(HOLDINGS.c.job == job)
+        if open_only:
+            chosen = chosen.where(HOLDINGS.c.until.is_(None))
+        with self._database.reading() as connection:
+            return [encoding.holding(row) for row in connection.execute(chosen)]
+
+    def decisions(self) -> list[Mapping[str, float | None]]:
+        """Every decision, by the columns of `world.records.DECISIONS`."""
+        columns = [column for column in DECISIONS.c if column.name != "id"]
+        with self._database.reading() as connection:
+            found = connection.execute(select(*columns).order_by(DECISIONS.c.id))
+            return [dict(row) for row in found.mappings()]
+
+    # The conductor's side.
+
+    def living(self) -> list[JobRow]:
+        """All jobs that have not ended."""
+        return self._job_rows(select(JOBS).where(_LIVING).order_by(JOBS.c.id))
+
+    def after(self, job: int) -> list[JobRow]:
+        """Jobs that were submitted later, the first 10,000 of them."""
+        return self.jobs(after=job, limit=MOST_AT_ONCE)
+
+    def wishes(self) -> list[JobRow]:
+        """Jobs that have not ended and of which something is wanted."""
+        return self._job_rows(select(JOBS).where(JOBS.c.wish.is_not(None), _LIVING).order_by(JOBS.c.id))
+
+    def scheduler_state(self) -> bytes | None:
+        """What the scheduler keeps between decisions."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(SCHEDULER.c.state))
+
+    def commit(self, changes: Changes) -> None:
+        """Writes all of it in one transaction."""
+        if not changes:
+            return
+        with self._database.writing() as connection:
+            _change_jobs(connection, changes)
+            _add(connection, HOLDINGS, [encoding.of_holding(entry) for entry in changes.opened])
+            _add(connection, DECISIONS, [_known_figures(row) for row in changes.decisions])
+            _add(connection, EXPLAINED, [encoding.of_explained(entry) for entry in changes.explained])
+            _add(connection, EVENTS, [vars(entry) for entry in changes.events])
+            if changes.scheduler_state is not None:
+                connection.execute(delete(SCHEDULER))
+                connection.execute(insert(SCHEDULER).values(id=1, state=changes.scheduler_state))
+
+    # Tokens.
+
+    def add_token(self, user: str, operator: bool, hashed: str) -> TokenRow:
+        """Keeps a new token."""
+        values = {"user": user, "operator": operator, "hash": hashed, "created": self.now()}
+        with self._database.writing() as connection:
+            row = connection.execute(insert(TOKENS).values(values).returning(TOKENS)).one()
+        return encoding.token(row)
+
+    def revoke(self, token: int) -> TokenRow | None:
+        """Ends a token's use; None: there is none of this id."""
+        chosen = TOKENS.c.id == token
+        with self._database.writing() as connection:
+            fresh = chosen & TOKENS.c.revoked.is_(None)
+            connection.execute(update(TOKENS).where(fresh).values(revoked=self.now()))
+            row = connection.execute(select(TOKENS).where(chosen)).first()
+        return None if row is None else encoding.token(row)
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens, the revoked ones too."""
+        with self._database.reading() as connection:
+            return [encoding.token(row) for row in connection.execute(select(TOKENS).order_by(TOKENS.c.id))]
+
+    def token(self, hashed: str) -> TokenRow | None:
+        """The token with this hash, unless it was revoked."""
+        chosen = select(TOKENS).where(TOKENS.c.hash == hashed, TOKENS.c.revoked.is_(None))
+        with self._database.reading() as connection:
+            row = connection.execute(chosen).first()
+        return None if row is None else encoding.token(row)
+
+    def has_tokens(self) -> bool:
+        """Whether there is any token in use."""
+        with self._database.reading() as connection:
+            chosen = select(TOKENS.c.id).where(TOKENS.c.revoked.is_(None)).limit(1)
+            return connection.scalar(chosen) is not None
+
+    def _job_rows(self, chosen: Any) -> list[JobRow]:
+        with self._database.reading() as connection:
+            return [encoding.job_row(row) for row in connection.execute(chosen)]
+
+    def _insert(self, submissions: Sequence[Submission]) -> list[int]:
+        with self._database.writing() as connection:
+            # The row's lock makes submissions of other processes wait, so ids become visible in their order.
+            taken = STORE.c.next_job + len(submissions)
+            end = connection.execute(update(STORE).values(next_job=taken).returning(STORE.c.next_job))
+            first = end.scalar_one() - len(submissions)
+            ids = list(range(first, first + len(submissions)))
+            now = self.now()
+            rows = [
+                encoding.of_submission(job, submission, now)
+                for job, submission in zip(ids, submissions, strict=True)
+            ]
+            connection.execute(insert(JOBS), rows)
+        return ids
+
+
+def _change_jobs(connection: Connection, changes: Changes) -> None:
+    """Fields of jobs, their wishes, and the ends of what they held."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for job, fields in changes.jobs.items():
+        values = encoding.of_job_fields(fields)
+        alike[tuple(sorted(values))].append({"of": job} | {f"new_{name}": values[name] for name in values})
+    for names, rows in alike.items():
+        changed = update(JOBS).where(JOBS.c.id == bindparam("of"))
+        connection.execute(changed.values({name: bindparam(f"new_{name}") for name in names}), rows)
+    if changes.carried_out:
+        left = case((JOBS.c.wish == bindparam("done"), None), else_=JOBS.c.wish)
+        done = [{"of": job, "done": wish} for job, wish in changes.carried_out.items()]
+        connection.execute(update(JOBS).where(JOBS.c.id == bindparam("of")).values(wish=left), done)
+    if changes.closed:
+        still_open = (HOLDINGS.c.job == bindparam("of")) & (HOLDINGS.c.epoch == bindparam("start"))
+        ended = update(HOLDINGS).where(still_open & HOLDINGS.c.until.is_(None))
+        rows = [{"of": job, "start": epoch, "end": end} for (job, epoch), end in changes.closed.items()]
+        connection.execute(ended.values(until=bindparam("end")), rows)
+
+
+def _add(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _known_figures(row: Mapping[str, float | None]) -> dict[str, float | None]:
+    """A figure that is not known is null in a database, and so is one that a decision does not give."""
+    given = {column.name: row.get(column.name) for column in DECISIONS.c if column.name != "id"}
+    return {name: None if value is None or math.isnan(value) else value for name, value in given.items()}

@@ -1,0 +1,162 @@
+"""The store's tables as they are now; how a database comes to have them is told in `migrations`."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+METADATA = MetaData()
+NUMBER = BigInteger().with_variant(Integer, "sqlite")
+"""64 bits on both; SQLite numbers rows by themselves only where the type is called INTEGER."""
+
+_UNFINISHED = text("until IS NULL")
+_WISHED = text("wish IS NOT NULL")
+
+
+def _of_job() -> Column[int]:
+    return Column("job", NUMBER, ForeignKey("jobs.id"), nullable=False)
+
+
+def _figure(name: str) -> Column[float]:
+    return Column(name, Double, nullable=False)
+
+
+STORE = Table(
+    "store",
+    METADATA,
+    Column("id", Integer, primary_key=True),  # always 1
+    _figure("origin"),  # unix seconds
+    Column("next_job", NUMBER, nullable=False),
+)
+
+SCHEDULER = Table(
+    "scheduler",
+    METADATA,
+    Column("id", Integer, primary_key=True),  # always 1
+    Column("state", LargeBinary, nullable=False),
+)
+
+JOBS = Table(
+    "jobs",
+    METADATA,
+    Column("id", NUMBER, primary_key=True, autoincrement=False),
+    Column("user", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("request", Text, nullable=False),  # JSON
+    _figure("submitted"),
+    Column("state", Text, nullable=False),
+    Column("wish", Text),
+    Column("phase", Text, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("first_start", Double),
+    Column("last_start", Double),
+    Column("last_stop", Double),
+    Column("finished", Double),
+    _figure("steps_done"),
+    _figure("steps_per_second"),
+    _figure("run_seconds"),
+    _figure("attained_gpu_seconds"),
+    _figure("restart_seconds"),
+    Column("preemptions", Integer, nullable=False),
+    Column("moves", Integer, nullable=False),
+    Column("deaths", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("reason_parameters", Text, nullable=False),  # JSON
+    _figure("reason_since"),
+    Column("status", Integer),
+    Column("message", Text, nullable=False),
+    Index("jobs_by_state", "state", "id"),
+    Index("jobs_by_user", "user", "id"),
+    Index("jobs_by_name", "name", "id"),
+    Index("jobs_with_wish", "id", sqlite_where=_WISHED, postgresql_where=_WISHED),
+)
+
+HOLDINGS = Table(
+    "holdings",
+    METADATA,
+    Column("id", NUMBER, primary_key=True),
+    _of_job(),
+    Column("epoch", Integer, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("gpus", Text, nullable=False),  # JSON
+    Column("gpu_milli", Integer, nullable=False),
+    _figure("cpus"),
+    _figure("memory_gb"),
+    _figure("storage_gb_per_s"),
+    _figure("since"),
+    Column("until", Double),
+    Index("holdings_by_job", "job", "epoch"),
+    Index("holdings_open", "job", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
+)
+
+EXPLAINED = Table(
+    "explained",
+    METADATA,
+    Column("id", NUMBER, primary_key=True),
+    _of_job(),
+    Column("reason", Text, nullable=False),
+    Column("parameters", Text, nullable=False),  # JSON
+    _figure("since"),
+    _figure("until"),
+    Index("explained_by_job", "job"),
+)
+
+EVENTS = Table(
+    "events",
+    METADATA,
+    Column("id", NUMBER, primary_key=True),
+    _of_job(),
+    _figure("time"),
+    Column("kind", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("events_by_job", "job"),
+)
+
+DECISIONS = Table(
+    "decisions",
+    METADATA,
+    Column("id", NUMBER, primary_key=True),
+    _figure("time_seconds"),
+    Column("running", Integer, nullable=False),
+    Column("waiting", Integer, nullable=False),
+    Column("started", Integer, nullable=False),
+    Column("stopped", Integer, nullable=False),
+    Column("changed", Integer, nullable=False),
+    _figure("free_gpus"),
+    _figure("free_cpus"),
+    _figure("free_memory_gb"),
+    _figure("free_storage_gb_per_s"),
+    Column("value", Double),
+    Column("bound", Double),
+)
+"""The columns of `world.records.DECISIONS`, and the order in which they were taken."""
+
+NODES = Table(
+    "nodes",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("drained", Boolean, nullable=False),
+)
+
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("id", NUMBER, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("operator", Boolean, nullable=False),
+    Column("hash", Text, nullable=False, unique=True),
+    _figure("created"),
+    Column("revoked", Double),
+)

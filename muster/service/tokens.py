@@ -1,0 +1,41 @@
+"""Access tokens: 256 random bits, shown once. Kept is their SHA-256, from which nobody finds them again.
+
+A slow hash with a salt is for passwords, which can be guessed; these cannot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from muster.problems import BadInput, Problem
+from muster.service.store import Store
+from muster.service.store.rows import TokenRow
+
+_PREFIX = "muster_"
+"""So that scanners for leaked secrets, and people, know what they have found."""
+_BYTES = 32
+
+
+def hash_of(token: str) -> str:
+    """What the store keeps of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def create_token(store: Store, user: str, *, operator: bool) -> tuple[TokenRow, str]:
+    """A new token and its text, which is told nobody again. The first one of a store is an operator's."""
+    if not operator and not any(row.operator and row.revoked is None for row in store.tokens()):
+        what = "there is no operator's token yet, and with this one alone nobody could make another; "
+        raise BadInput(Problem("role", what + "make one with the role operator first", found="user"))
+    text = _PREFIX + secrets.token_urlsafe(_BYTES)
+    return store.add_token(user, operator, hash_of(text)), text
+
+
+def revoke_token(store: Store, token: int) -> TokenRow | None:
+    """Ends a token's use; None: no such token. The last operator's goes last."""
+    living = [row for row in store.tokens() if row.revoked is None]
+    operators = [row.id for row in living if row.operator]
+    if operators == [token] and len(living) > 1:
+        what = f"the last operator's token; nobody could revoke the {len(living) - 1} others after it"
+        raise BadInput(Problem(f"token {token}", what))
+    return store.revoke(token)

@@ -1,0 +1,51 @@
+"""What a run takes for granted about its jobs and models, a sentence each: for whoever reads its figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.cluster.books import CPU, MEMORY, MICRO, Bools, Ints
+from muster.cluster.ledger import Ledger
+from muster.speed.input_pipeline import untold_gpu_types
+from muster.workload.jobs import JobTable
+from muster.workload.sized import RIGID
+
+ASKED_FOR = "requested"
+"""The allocation that goes by what owners ask for."""
+
+
+def assumptions(table: JobTable, cluster: Cluster, allocation: str) -> list[str]:
+    """Models that were mended, are unknown or say nothing of a type of GPU; jobs that ask beyond their share."""
+    used = np.unique(table.asked["model"][table.asked["sync"] == RIGID]).tolist()
+    models = [table.models[number] for number in used]
+    said = [note for model in models if model is not None for note in model.notes]
+    unknown = [table.model_names[number] for number in used if table.models[number] is None]
+    named = sorted(name for name in unknown if name)
+    if named:
+        shown = ", ".join(named[:10]) + (f" and {len(named) - 10} more" if len(named) > 10 else "")
+        said.append(f"no model file for {shown}: taken as insensitive to CPU, memory and storage")
+    said += untold_gpu_types(models, cluster.gpu_types)
+    if allocation != ASKED_FOR:
+        said += _beyond_their_share(table, cluster)
+    return list(dict.fromkeys(said))
+
+
+def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
+    """Jobs that ask for more CPUs or memory than goes with their GPUs on any machine that they may use."""
+    nodes = Ledger(cluster, 0).books.nodes
+    usable: Bools = table.node_allowed & (nodes["gpus"] > 0)
+    asked, gpus = table.asked, table.asked["gpus"] * table.asked["milli"] / 1000
+    told = []
+    for resource, field, unit in ((CPU, "cpu", "CPUs"), (MEMORY, "memory", "GB")):
+        share: Ints = np.where(usable, nodes["share"][:, resource], 0).max(axis=1)[asked["constraint"]]
+        beyond = np.flatnonzero((asked["sync"] == RIGID) & (asked[field] > gpus * share + 1))
+        if len(beyond):
+            one = int(beyond[0])
+            told.append(
+                f"{len(beyond):,} of {len(table):,} jobs ask for more {unit} than the proportional share of their "
+                f"GPUs (job {table.ids[one]}: {asked[field][one] / MICRO:g} {unit}, its share is "
+                f"{gpus[one] * share[one] / MICRO:g}); sharing by sensitivity does not look at it, "
+                f"the allocation '{ASKED_FOR}' does"
+            )
+    return told

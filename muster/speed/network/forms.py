@@ -1,0 +1,116 @@
+"""The forms that a gang's place can have, and how fast each is: what a scheduler weighs places by.
+
+A form says on how many machines of how many racks a gang sits and whether evenly. All places of a form are
+alike to a job that is alone, so its speed is worked out once, on a place of that form in the empty cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.cluster import Cluster
+from muster.speed.network.placement import place, shapes_of
+from muster.speed.network.speed import NetworkSpeed
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+IN_ISLAND, IN_MACHINE, EVENLY, IN_RACK, ANYWHERE = range(5)
+"""Kinds of form: one NVLink island; one machine; the same number of GPUs on each of some machines, of as
+many machines in each of some racks; one rack; wherever there are GPUs."""
+MOST_FORMS = 12
+"""That are kept of a gang: the fastest, and always `ANYWHERE`."""
+_ALIKE = 0.01
+"""Forms whose speeds differ by less than about this part count as equally fast."""
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The forms of some kinds of gang, the fastest first; equally fast ones by fewer racks, then fewer machines."""
+
+    kinds: Ints
+    """Kind, machines and racks, by gang kind and form; a kind of -1 ends the list."""
+    speeds: Floats
+    """Compute over compute and exposed communication, likewise."""
+
+
+class FormBook:
+    """Looks the forms of gangs up, and works each kind of gang out once."""
+
+    def __init__(self, speed: NetworkSpeed | None, cluster: Cluster) -> None:
+        self._speed = speed
+        self._cluster = cluster
+        self._number: dict[tuple[int, int], int] = {}
+        self._forms = Forms(np.full((0, MOST_FORMS, 3), -1), np.zeros((0, MOST_FORMS)))
+
+    def of(self, models: Ints, gpus: Ints) -> tuple[Ints, Forms]:
+        """Which line of the forms is each gang's, and the forms."""
+        pairs = list(zip(models.tolist(), gpus.tolist(), strict=True))
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._number]
+        if new:
+            worked_out = [self._worked_out(model, count) for model, count in new]
+            self._number |= {pair: len(self._number) + at for at, pair in enumerate(new)}
+            self._forms = Forms(
+                np.concatenate([self._forms.kinds, np.array([kinds for kinds, _ in worked_out])]),
+                np.concatenate([self._forms.speeds, np.array([speeds for _, speeds in worked_out])]),
+            )
+        return np.array([self._number[pair] for pair in pairs], np.int64), self._forms
+
+    def _worked_out(self, model: int, gpus: int) -> tuple[Ints, Floats]:
+        """Kinds and speeds of one gang's forms, padded."""
+        known = [(form, self._speed_of(model, example)) for form, example in self._examples(gpus)]
+        slowest = min((speed for _, speed in known if speed is not None), default=1.0)
+        ranked = sorted(
+            ((form, slowest if speed is None else speed) for form, speed in known),
+            key=lambda entry: (round(-log(entry[1]) / _ALIKE), entry[0][2], entry[0][1], entry[0][0]),
+        )
+        last = next(at for at, (form, _) in enumerate(ranked) if form[0] == ANYWHERE)
+        kept = [*ranked[: min(last, MOST_FORMS - 1)], ranked[last]]
+        kinds, speeds = np.full((MOST_FORMS, 3), -1), np.zeros(MOST_FORMS)
+        for at, (form, speed) in enumerate(kept):
+            kinds[at], speeds[at] = form, speed
+        return kinds, speeds
+
+    def _speed_of(self, model: int, example: Sequence[Sequence[int]]) -> float | None:
+        """None where the empty cluster has no such place."""
+        placed = place(example, self._cluster)
+        if placed is None or self._speed is None:
+            return None if placed is None else 1.0
+        shapes = shapes_of(placed, self._speed.tree)
+        return float(self._speed.efficiency(np.array([model]), shapes)[0])
+
+    def _examples(self, gpus: int) -> Iterator[tuple[tuple[int, int, int], list[list[int]]]]:
+        """Every form that a gang can have here, with the GPUs by machine of each rack of one such place."""
+        nodes, racks = self._cluster.nodes, self._cluster.nodes_by_rack
+        largest = max(node.gpus for node in nodes)
+        if gpus <= max(node.gpus_per_island for node in nodes):
+            yield (IN_ISLAND, 1, 1), [[gpus]]
+        if gpus <= largest:
+            yield (IN_MACHINE, 1, 1), [[gpus]]
+        for machines in range(2, gpus + 1):
+            if gpus % machines == 0 and gpus // machines <= largest:
+                for count in range(1, min(machines, len(racks)) + 1):
+                    if machines % count == 0 and machines // count <= max(map(len, racks)):
+                        share = [gpus // machines] * (machines // count)
+                        yield (EVENLY, machines, count), [share] * count
+        if gpus > 1:
+            yield (IN_RACK, 2, 1), [_unevenly(gpus, largest)]
+        away = [[1]] if len(racks) > 1 and gpus > 1 else []
+        near = _unevenly(gpus - len(away), largest)
+        width = max(map(len, racks))
+        yield (ANYWHERE, 2, 2), [near[at : at + width] for at in range(0, len(near), width)] + away
+
+
+def _unevenly(gpus: int, largest: int) -> list[int]:
+    """A gang on as few machines as hold it, and on one more if each of these would have as many of its GPUs."""
+    whole, left = divmod(gpus, largest)
+    machines = [largest] * whole + [left] * (left > 0)
+    if len(set(machines)) == 1 and machines[-1] > 1:
+        machines[-1] -= 1
+        machines.append(1)
+    return machines

@@ -1,0 +1,61 @@
+"""Figures in human words: `21.9 h`, `84 %`, `0.62x`; the same in the terminal, the page and the charts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+UNKNOWN = "–"
+
+
+def duration(seconds: float | None) -> str:
+    """Three figures in the largest unit that gives at least 1, days from two days on: `48 s`, `21.9 h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    for unit, name, least in ((DAY, "d", 2.0), (HOUR, "h", 1.0), (MINUTE, "min", 1.0)):
+        if abs(seconds) >= unit * least:
+            return f"{three_figures(seconds / unit)} {name}"
+    return f"{three_figures(seconds)} s"
+
+
+def three_figures(value: float) -> str:
+    """The number with three figures, grouped from a thousand on: `0.620`, `21.9`, `1,234`."""
+    if value == 0:
+        return "0"
+    decimals = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{min(max(decimals, 0), 4)}f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 in percent: `84.3 %`."""
+    return UNKNOWN if share is None or not math.isfinite(share) else f"{100 * share:.1f} %"
+
+
+def ratio(value: float | None, first: float | None) -> str:
+    """How many times the first scheduler's figure: `0.62×`; nothing to say where that is 0 or unknown."""
+    if value is None or not first:
+        return UNKNOWN
+    return f"{value / first:.2f}×"
+
+
+def number(value: float | None) -> str:
+    """A plain figure: `1.34`, `12,000`."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return f"{value:,.0f}" if float(value).is_integer() else three_figures(value)
+
+
+def short_names(names: Sequence[str]) -> tuple[list[str], str]:
+    """Scheduler names without the last parts that all share, and those: `fifo`, `las`; `+proportional+pack`.
+
+    A single name, and names that would no longer differ or be empty, stay whole.
+    """
+    parts = [name.split("+") for name in names]
+    common = 0
+    while len(names) > 1 and min(map(len, parts)) > common + 1 and len({p[-1 - common] for p in parts}) == 1:
+        common += 1
+    short = ["+".join(p[: len(p) - common]) for p in parts]
+    if common == 0 or len(set(short)) < len(names):
+        return list(names), ""
+    return short, "".join(f"+{part}" for part in parts[0][-common:])

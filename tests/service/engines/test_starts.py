@@ -1,0 +1,303 @@
+"""Starts of real processes on this machine: what they are given, how they end, what ends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.service.engines import Exit
+from muster.service.engines.local.engine import _RUN_SHEPHERD
+from tests.service.engines.bench import Bench, python, shell, until
+
+TRAPPED = "import signal, sys, time\nsignal.signal(signal.{signal}, lambda *_: sys.exit({status}))\n"
+WAITING = "print('up', flush=True)\nwhile True: time.sleep(60)"
+
+
+def test_a_start_gets_its_words_folder_and_variables_as_they_are(bench: Bench, tmp_path: Path) -> None:
+    words = ["a b", "$HOME; exit 3", "new\nline", "'\"", "ü", os.fsdecode(b"\xff"), ""]
+    place = tmp_path / "a folder"
+    place.mkdir()
+    source = "import os, sys; print([os.fsencode(w) for w in sys.argv[1:]], os.getcwd(), sorted(os.environ.items()))"
+    bench.launch(
+        7,
+        3,
+        [*python(source), *words],
+        gpus=(2, 5),
+        directory=place,
+        environment={"MINE": "1\n2", "PATH": "/bin"},
+    )
+    end = bench.end(7, 3)
+    assert (end.ended, end.status, end.message) == (Exit.COMPLETED, 0, "")
+    told, folder, variables = (
+        bench.output(7).strip().replace("] /", "]\0/").replace(" [(", "\0[(").split("\0")
+    )
+    assert eval(told) == [os.fsencode(word) for word in words]
+    assert folder == str(place)
+    given = dict(eval(variables))
+    assert given.pop("MASTER_PORT").isdigit()
+    assert given.pop("HOME")
+    assert {given.pop("USER"), given.pop("LOGNAME")} == {
+        subprocess.check_output(["id", "-un"], text=True).strip()
+    }
+    given.pop("LC_CTYPE", None)  # python's own doing
+    assert given == {
+        "MINE": "1\n2",
+        "PATH": "/bin",
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": "2,5",
+        "MUSTER_RUN_DIR": str(tmp_path / "7" / "run"),
+        "MUSTER_EPOCH": "3",
+        "MUSTER_START": str(tmp_path / "engine" / "7.3"),
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+    }
+
+
+def test_nothing_of_the_daemon_reaches_a_job(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_DAEMON", "1")
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    source = """
+import os, signal
+assert "SECRET_OF_THE_DAEMON" not in os.environ
+assert not [n for n in os.listdir("/proc/self/fd") if int(n) > 2 and os.path.exists("/proc/self/fd/" + n)]
+assert os.getsid(0) == os.getpgid(0) == os.getpid()
+assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+assert signal.getsignal(signal.SIGUSR2) == signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+"""
+    try:
+        bench.launch(1, 1, python(source))
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert bench.end(1, 1).ended is Exit.COMPLETED, bench.output(1)
+
+
+def test_a_gang_meets_at_its_port(bench: Bench) -> None:
+    source = """
+import os, socket, time
+rank, at = int(os.environ["RANK"]), (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+assert (os.environ["LOCAL_RANK"], os.environ["WORLD_SIZE"], os.environ["LOCAL_WORLD_SIZE"]) == (str(rank), "2", "2")
+if rank == 0:
+    with socket.create_server(at) as server:
+        print(server.accept()[0].recv(100))
+else:
+    while True:
+        try:
+            socket.create_connection(at).sendall(b"here is rank 1")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+"""
+    bench.launch(1, 1, python(source), ranks=2)
+    assert bench.end(1, 1).ended is Exit.COMPLETED, bench.output(1) + bench.output(1, 1)
+    assert "here is rank 1" in bench.output(1, 0)
+
+
+def test_output_of_later_starts_is_appended(bench: Bench) -> None:
+    for epoch in (1, 2):
+        bench.launch(1, epoch, shell('echo start $MUSTER_EPOCH; echo "to stderr" >&2'))
+        bench.end(1, epoch)
+    assert bench.output(1) == "start 1\nto stderr\nstart 2\nto stderr\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "ended", "status", "message"),
+    [
+        (["true"], Exit.COMPLETED, 0, ""),
+        (shell("exit 75"), Exit.STOPPED, 75, ""),
+        (shell("exit 3"), Exit.FAILED, 3, "rank 0 ended with status 3"),
+        (shell("exit 143"), Exit.FAILED, 143, "rank 0 ended with status 143"),
+        (shell("kill -SEGV $$"), Exit.KILLED, -11, "rank 0 was ended by SIGSEGV"),
+        (shell("kill -TERM $$"), Exit.KILLED, -15, "rank 0 was ended by SIGTERM"),
+        (shell("kill -KILL $$"), Exit.KILLED, -9, "rank 0 was ended by SIGKILL"),
+        (["no-such-command"], Exit.FAILED, 127, "no-such-command: No such file or directory"),
+        (["/etc/passwd"], Exit.FAILED, 127, "/etc/passwd: Permission denied"),
+    ],
+)
+def test_how_a_start_ends(bench: Bench, command: list[str], ended: Exit, status: int, message: str) -> None:
+    bench.launch(1, 1, command)
+    end = bench.end(1, 1)
+    assert (end.ended, end.status) == (ended, status)
+    assert end.message.endswith(message)
+    assert bench.anew().observe() == [end]
+
+
+def test_a_folder_that_is_not_there_is_told(bench: Bench, tmp_path: Path) -> None:
+    bench.launch(1, 1, ["true"], directory=tmp_path / "gone")
+    end = bench.end(1, 1)
+    assert end.ended is Exit.FAILED
+    assert f"{tmp_path}/gone: No such file or directory" in end.message
+
+
+def test_output_is_not_written_through_a_link(bench: Bench, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("unharmed")
+    (tmp_path / "1" / "output").mkdir(parents=True)
+    (tmp_path / "1" / "output" / "0.log").symlink_to(secret)
+    bench.launch(1, 1, shell("echo harm"))
+    assert bench.end(1, 1).ended is Exit.FAILED
+    assert secret.read_text() == "unharmed"
+
+
+def test_if_one_rank_dies_the_others_are_asked_and_then_killed(bench: Bench) -> None:
+    bench.engine.gang_grace_seconds = 0.2
+    source = """
+import os, signal, sys, time
+if os.environ["RANK"] == "1":
+    signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+    open("ready", "w")
+    while True: time.sleep(60)
+while not os.path.exists("ready"): time.sleep(0.005)
+sys.exit(9)
+"""
+    bench.launch(1, 1, python(source), ranks=2)
+    end = bench.end(1, 1)
+    assert (end.ended, end.status) == (Exit.FAILED, 9)
+    assert bench.output(1, 1) == "asked\n"
+    assert bench.records(1, 1)[-1]["endings"] == [[0, 9, ""], [1, -9, ""]]
+
+
+def test_a_rank_that_is_done_or_stopped_leaves_the_others_alone(bench: Bench) -> None:
+    source = """
+import os, sys, time
+if os.environ["RANK"] == "0": sys.exit({status})
+while not os.path.exists("go"): time.sleep(0.005)
+sys.exit({status})
+"""
+    for job, status in ((1, 0), (2, 75)):
+        bench.launch(job, 1, python(source.format(status=status)), ranks=2)
+    for job in (1, 2):
+        pids = bench.shepherd(job, 1) and bench.records(job, 1)[1]["ranks"]
+        assert isinstance(pids, list)
+        until(lambda pid=pids[0]: not Path(f"/proc/{pid}").exists(), "the end of rank 0")
+        assert Path(f"/proc/{pids[1]}").exists()
+    (bench.folder / "go").touch()
+    assert bench.end(1, 1).ended is Exit.COMPLETED
+    assert bench.end(2, 1).ended is Exit.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "ended", "status"),
+    [
+        ("SIGTERM", "import time\n", Exit.STOPPED, -15),
+        ("SIGTERM", TRAPPED.format(signal="SIGTERM", status=75), Exit.STOPPED, 75),
+        ("SIGTERM", TRAPPED.format(signal="SIGTERM", status=0), Exit.COMPLETED, 0),
+        ("SIGTERM", TRAPPED.format(signal="SIGTERM", status=4), Exit.FAILED, 4),
+        ("SIGUSR1", TRAPPED.format(signal="SIGUSR1", status=128 + 10), Exit.STOPPED, 138),
+        ("SIGINT", "import time\n", Exit.STOPPED, -2),
+    ],
+)
+def test_a_signal_reaches_all_ranks(bench: Bench, name: str, source: str, ended: Exit, status: int) -> None:
+    bench.launch(1, 1, python(source + WAITING), ranks=2)
+    for rank in (0, 1):
+        bench.says("up", 1, rank)
+    bench.engine.signal(1, 1, name)
+    end = bench.end(1, 1)
+    assert (end.ended, end.status) == (ended, status)
+    bench.engine.signal(1, 1, name)
+    bench.engine.kill(1, 1)
+    assert bench.anew().observe() == [end]
+
+
+def test_each_signal_is_given_once_and_again_when_asked_again(bench: Bench) -> None:
+    source = (
+        "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('heard', flush=True))\n"
+        + WAITING
+    )
+    bench.launch(1, 1, python(source))
+    bench.says("up", 1)
+    for count in (1, 2, 3):
+        bench.anew().signal(1, 1, "SIGUSR1")
+        until(lambda count=count: bench.output(1).count("heard") == count, "a signal")
+    bench.engine.resize(1, 1, [bench.seat(cpus=1.0, memory_gb=1.5)])
+    bench.engine.signal(1, 1, "SIGTERM")
+    bench.end(1, 1)
+    assert bench.output(1).count("heard") == 3
+
+
+def test_a_signal_of_no_name_is_refused_before_anybody_gets_it(bench: Bench) -> None:
+    bench.launch(1, 1, ["sleep", "600"])
+    with pytest.raises(KeyError):
+        bench.engine.signal(1, 1, "SIGNOTHING")
+
+
+@pytest.mark.parametrize("asked", ["kill", "signal"])
+def test_a_start_that_is_stopped_before_it_has_processes_never_gets_any(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("muster.service.engines.local.engine._spawn_shepherd", _nobody)
+        bench.launch(1, 1, shell("echo ran"))
+        bench.engine.kill(1, 1) if asked == "kill" else bench.engine.signal(1, 1, "SIGTERM")
+    bench.anew()
+    end = bench.end(1, 1)
+    assert end.ended is Exit.STOPPED
+    assert bench.output(1) == ""
+
+
+def test_kill_ends_those_who_ran_away_too(bench: Bench) -> None:
+    bench.launch(
+        1,
+        1,
+        shell("trap '' TERM; setsid sh -c 'trap \"\" TERM; echo away; sleep 600; true' & sleep 600; true"),
+    )
+    bench.says("away", 1)
+    assert len(bench.left(1, 1)) >= 4
+    bench.engine.kill(1, 1)
+    end = bench.end(1, 1)
+    assert (end.ended, end.status) == (Exit.STOPPED, -9)
+    until(lambda: bench.left(1, 1) == [], "the end of the shepherd")
+
+
+def test_what_a_start_leaves_behind_is_gone_when_its_end_is_told(bench: Bench) -> None:
+    bench.launch(
+        1, 1, shell("(setsid sh -c 'echo $$ > left; exec sleep 600' &); while [ ! -s left ]; do :; done")
+    )
+    assert bench.end(1, 1).ended is Exit.COMPLETED
+    assert not Path(f"/proc/{(bench.folder / 'left').read_text().strip()}").exists()
+
+
+def test_starts_that_nobody_knows_are_not_minded(bench: Bench) -> None:
+    bench.engine.resize(5, 1, [bench.seat()])
+    bench.engine.signal(5, 1, "SIGTERM")
+    bench.engine.kill(5, 1)
+    bench.engine.forget(5, 1)
+    assert bench.engine.observe() == []
+
+
+def test_a_start_is_forgotten_only_after_its_end(bench: Bench) -> None:
+    bench.launch(1, 1, ["sleep", "600"])
+    with pytest.raises(OSError, match="still there"):
+        bench.engine.forget(1, 1)
+    bench.engine.kill(1, 1)
+    bench.end(1, 1)
+    bench.engine.forget(1, 1)
+    bench.engine.forget(1, 1)
+    assert bench.anew().observe() == []
+
+
+def test_a_shepherd_imports_the_standard_library_only() -> None:
+    """It is started for each start of each job."""
+    told = subprocess.check_output(
+        [
+            *(sys.executable, "-I", "-S", "-c"),
+            _RUN_SHEPHERD + "\nprint(*{name.split('.')[0] for name in sys.modules})",
+            str(Path(__file__).parents[3]),
+            "/nowhere",
+        ],
+        text=True,
+    )
+    assert set(told.split()) - set(sys.stdlib_module_names) == {"muster", "__main__"} & set(told.split())
+
+
+def _nobody(_folder: Path) -> int:
+    """A shepherd that dies at once."""
+    return os.posix_spawn("/bin/true", ["true"], {})

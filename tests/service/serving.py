@@ -1,0 +1,119 @@
+"""A daemon's API on a real port of this machine, on a store of its own, without a conductor behind it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muster.cluster.shipped import parse_cluster
+from muster.schedulers.catalogue import build
+from muster.service.api import create_app, server
+from muster.service.board import Board
+from muster.service.home import make_home, store_url
+from muster.service.known_models import KnownModels
+from muster.service.request import JobRequest
+from muster.service.store import Store
+
+CLUSTER = "2x4gpu,8cpu,32gb"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an HTTP request got."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def message(self) -> str:
+        """Of a failure."""
+        return str(self.json["error"]["message"])
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A running API."""
+
+    store: Store
+    board: Board
+    home: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One request; a body that is not bytes goes as JSON."""
+        sent = dict(headers or {})
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, sent)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.read(), dict(answer.getheaders()))
+        finally:
+            connection.close()
+
+
+def a_request(**fields: Any) -> JobRequest:
+    """A small job."""
+    return JobRequest(**{"name": "job", "command": ("true",), "directory": "/", **fields})
+
+
+def a_board(home: Path, cluster: str = CLUSTER) -> Board:
+    """Of a conductor that has just looked."""
+    return Board(
+        policy=build("fifo", {}),
+        engine="none",
+        enforces="nothing",
+        cluster=parse_cluster(cluster),
+        models=KnownModels(home).all,
+        round_seconds=60.0,
+        ready=True,
+        looked_at=time.time(),
+    )
+
+
+@contextmanager
+def serving(home: Path, host: str = "127.0.0.1") -> Iterator[Serving]:
+    """An API that serves until the end of the body."""
+    make_home(home)
+    store, board = Store.open(store_url(home)), a_board(home)
+    api = server(create_app(store, board, home))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.bind((host, 0))
+        listener.listen()  # So that nobody who asks before the loop runs is turned away.
+        thread = threading.Thread(target=api.run, args=([listener],))
+        thread.start()
+        try:
+            yield Serving(store, board, home, listener.getsockname()[1])
+        finally:
+            api.should_exit = True
+            thread.join()
+            store.close()

@@ -1,0 +1,159 @@
+"""Whatever is done to a store in whatever order, it is what a few dictionaries are."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as some
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from muster.problems import BadInput
+from muster.service.store import Store
+from muster.service.store.rows import (
+    ENDED,
+    Changes,
+    Event,
+    Explained,
+    Holding,
+    JobRow,
+    State,
+    Submission,
+    Wish,
+)
+
+from ..serving import a_request
+
+USERS = ("ann", "bob")
+FIGURES = some.floats(-1e9, 1e9)
+
+
+class StoreAgainstDict(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.url = f"sqlite:///{self.folder.name}/muster.db"
+        self.store = Store.open(self.url)
+        self.jobs: dict[int, JobRow] = {}
+        self.held: list[Holding] = []
+        self.explained: list[Explained] = []
+        self.events: list[Event] = []
+        self.drained: dict[str, bool] = {}
+        self.state: bytes | None = None
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+    @rule(user=some.sampled_from(USERS), count=some.integers(1, 3), held=some.booleans())
+    def submit(self, user: str, count: int, held: bool) -> None:
+        request = a_request(name=f"of {user}", held=held)
+        ids = self.store.submit([Submission(user, request)] * count)
+        assert ids == list(range(len(self.jobs) + 1, len(self.jobs) + 1 + count))
+        for job in ids:
+            found = self.store.job(job)
+            assert found is not None
+            state = State.HELD if held else State.QUEUED
+            self.jobs[job] = JobRow(
+                job, user, request, found.submitted, state=state, reason_since=found.submitted
+            )
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=some.data(), wish=some.sampled_from(Wish))
+    def wish(self, data: some.DataObject, wish: Wish) -> None:
+        job = data.draw(some.sampled_from(sorted(self.jobs)))
+        row = self.jobs[job]
+        try:
+            self.store.wish(job, wish, "ann")
+        except BadInput:
+            return  # Which are refused is told by test_store.py.
+        if row.wish != wish:
+            self.jobs[job] = replace(row, wish=wish)
+            self.events.append(Event(job, 0.0, wish, "asked by ann"))
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=some.data(), time=FIGURES, state=some.none() | some.binary(max_size=3))
+    def commit(self, data: some.DataObject, time: float, state: bytes | None) -> None:
+        chosen = data.draw(some.lists(some.sampled_from(sorted(self.jobs)), unique=True, max_size=3))
+        changes = Changes(scheduler_state=state)
+        for job in chosen:
+            row = self.jobs[job]
+            fields: dict[str, Any] = data.draw(
+                some.fixed_dictionaries(
+                    {},
+                    optional={
+                        "state": some.sampled_from(State),
+                        "epoch": some.integers(0, 5),
+                        "steps_done": FIGURES,
+                        "finished": some.none() | FIGURES,
+                        "message": some.text(some.characters(exclude_characters="\0", codec="utf-8")),
+                        "reason_parameters": some.dictionaries(some.sampled_from("ab"), FIGURES),
+                    },
+                )
+            )
+            changes.job(job, **fields)
+            if row.wish is not None and data.draw(some.booleans()):
+                done = changes.carried_out[job] = data.draw(some.sampled_from(Wish))
+                row = replace(row, wish=None if done == row.wish else row.wish)
+            self.jobs[job] = replace(row, **fields)
+            changes.closed[job, row.epoch] = time
+            changes.opened.append(Holding(job, row.epoch, "n", (1, 2), 1000, time, 2.0, 0.0, since=time))
+            changes.explained.append(Explained(job, "no_gpus", {"needs": time}, time, time + 1))
+            changes.event(job, time, "started", "here")
+        self.store.commit(changes)
+        self.held = [
+            replace(held, until=time)
+            if held.until is None and (held.job, held.epoch) in changes.closed
+            else held
+            for held in self.held
+        ] + changes.opened
+        self.explained += changes.explained
+        self.events += changes.events
+        self.state = self.state if state is None else state
+
+    @rule(node=some.sampled_from("mn"), drained=some.booleans())
+    def drain(self, node: str, drained: bool) -> None:
+        self.store.drain(node, drained)
+        self.drained[node] = drained
+
+    @rule()
+    def open_again(self) -> None:
+        origin = self.store.origin
+        self.store.close()
+        self.store = Store.open(self.url)
+        assert self.store.origin == origin
+
+    @invariant()
+    def jobs_are_those(self) -> None:
+        rows = list(self.jobs.values())
+        assert self.store.jobs() == rows
+        living = [row for row in rows if row.state not in ENDED]
+        assert self.store.living() == living
+        assert self.store.wishes() == [row for row in living if row.wish is not None]
+        assert self.store.counts() == {state: sum(row.state == state for row in rows) for state in State}
+        for user in USERS:
+            queued = [row for row in rows if row.user == user and row.state == State.QUEUED]
+            assert (
+                self.store.jobs([State.QUEUED], user, f"of {user}", after=1, limit=2)
+                == [row for row in queued if row.id > 1][:2]
+            )
+
+    @invariant()
+    def history_is_that(self) -> None:
+        assert self.store.holdings() == self.held
+        assert self.store.holdings(open_only=True) == [held for held in self.held if held.until is None]
+        assert self.store.all_explained() == self.explained
+        assert self.store.scheduler_state() == self.state
+        assert {node.name: node.drained for node in self.store.nodes()} == self.drained
+        for job in list(self.jobs)[:2]:
+            found = [(event.kind, event.detail) for event in self.store.events(job)[1:]]
+            assert found == [(event.kind, event.detail) for event in self.events if event.job == job]
+            assert self.store.explained(job) == [one for one in self.explained if one.job == job]
+
+
+TestStoreAgainstDict = StoreAgainstDict.TestCase
+TestStoreAgainstDict.settings = settings(
+    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

@@ -1,0 +1,129 @@
+"""Which databases are taken, and what happens when one fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from muster.problems import BadInput
+from muster.service.store import Store, StoreUnavailable
+from muster.service.store.database import Database
+from muster.service.store.rows import Changes, State, Submission
+from muster.service.store.tables import METADATA
+
+from ..serving import a_request
+from .conftest import Server, new_database
+
+
+def test_the_steps_lead_to_the_tables_that_the_code_means(url: str) -> None:
+    database = Database(url)
+    with database.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    database.close()
+
+
+def test_a_newer_store_is_refused_in_words_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "muster.db"
+    Store.open(f"sqlite:///{path}").close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '999'")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(
+        BadInput, match=r"a newer Muster made this store \(version 999; this one knows up to 1\)"
+    ):
+        Store.open(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://x/y", "sqlite:///PATH or postgresql://"),
+        ("postgresql://user:secret@host", r"found 'postgresql://user:\*\*\*@host'"),
+        ("nonsense", "sqlite:///PATH or postgresql://"),
+        ("", "sqlite:///PATH or postgresql://"),
+    ],
+)
+def test_an_address_of_no_store_is_refused_in_words(url: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as refused:
+        Store.open(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_what_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "text.db"
+    path.write_text("this is not a database, it is a text of some length\n" * 30)
+    with pytest.raises(BadInput, match="not a store of Muster: file is not a database"):
+        Store.open(f"sqlite:///{path}")
+    with pytest.raises(StoreUnavailable, match="Is a directory"):
+        Store.open(f"sqlite:///{tmp_path}")
+
+
+def test_a_path_may_have_any_characters_and_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "a?b=c %41#é"
+    folder.mkdir()
+    store = Store.open(f"sqlite:///{folder}/my.db")
+    store.submit([Submission("ann", a_request())])
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+    assert (folder / "my.db").exists()
+    store.close()
+
+
+def test_a_full_disk_is_told_in_words_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    """In a file system of 1 MB that this process never sees."""
+    unshare = shutil.which("unshare")
+    if (
+        unshare is None
+        or subprocess.run([unshare, "-rm", "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("this account may not mount a file system in a name space of its own")
+    code = Path(__file__).with_name("on_a_full_disk.py")
+    mounted = 'mount -t tmpfs -o size=1m none "$1" && exec "$2" "$3" "$1"'
+    done = subprocess.run(
+        [unshare, "-rm", "sh", "-c", mounted, "sh", tmp_path, sys.executable, code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["refusals"] == ["the store cannot be used: database or disk is full"] * 2
+    assert told["read_meanwhile"] == told["acknowledged"]
+    assert told["there"] == [*told["acknowledged"], *told["after"]] == list(range(1, len(told["there"]) + 1))
+    assert told["state"] == "held"
+
+
+@pytest.mark.needs_postgres
+def test_a_lost_server_is_told_in_words_and_nothing_acknowledged_is_lost(postgres: Server) -> None:
+    store = Store.open(new_database(postgres))
+    acknowledged = store.submit([Submission("ann", a_request())] * 3)
+    postgres.stop("immediate")
+    try:
+        with pytest.raises(StoreUnavailable, match="the store cannot be used: "):
+            store.submit([Submission("ann", a_request())])
+        with pytest.raises(StoreUnavailable):
+            store.commit(Changes(jobs={1: {"state": State.HELD}}))
+        with pytest.raises(StoreUnavailable):
+            store.living()
+    finally:
+        postgres.start()
+    assert [row.id for row in store.living()] == acknowledged
+    assert store.submit([Submission("ann", a_request())]) == [4]
+    store.close()
+
+
+@pytest.mark.needs_postgres
+def test_no_server_at_all_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="the store cannot be used: "):
+        Store.open(f"postgresql://muster@/x?host={tmp_path}")

@@ -1,0 +1,280 @@
+"""What is put into the store comes out of it, on both databases."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from muster.problems import BadInput
+from muster.service.store import Store
+from muster.service.store.group_commit import GroupCommit
+from muster.service.store.rows import (
+    Changes,
+    Event,
+    Explained,
+    Holding,
+    JobRow,
+    Phase,
+    State,
+    Submission,
+    Wish,
+)
+from muster.world.records import DECISIONS
+
+from ..serving import a_request
+
+HELD = Holding(1, 1, "n", (0, 3), 500, 1.5, 2.5, 0.25, since=1.0)
+
+
+def submitted(store: Store, count: int = 1, user: str = "ann", **fields: object) -> list[int]:
+    return store.submit([Submission(user, a_request(**fields))] * count)
+
+
+def test_a_job_comes_back_as_it_was_submitted(store: Store) -> None:
+    request = a_request(
+        name="größer 'x'",
+        command=("python", "-c", 'print("ü\\n")\n'),
+        environment={"A": "b\tc"},
+        gpus=2,
+        cpus=0.1,
+        memory_gb=1e-3,
+        steps=10**15,
+        priority=-1.5,
+        tenant="t",
+        progress=r"step (?P<step>\d+)",
+    )
+    before = store.now()
+    (job,) = store.submit([Submission("ann", request)])
+    row = store.job(job)
+    assert row is not None
+    assert before <= row.submitted <= store.now()
+    assert row == JobRow(1, "ann", request, row.submitted, reason_since=row.submitted)
+    assert store.events(1) == [Event(1, row.submitted, "submitted")]
+    assert store.job(2) is None
+    assert store.events(2) == []
+
+
+def test_ids_count_up_and_jobs_are_found_by_page_state_user_and_name(store: Store) -> None:
+    assert submitted(store, 3) == [1, 2, 3]
+    assert submitted(store, 2, user="bob", name="other", held=True) == [4, 5]
+    assert store.submit([]) == []
+    pages = [[row.id for row in store.jobs(after=after, limit=2)] for after in (0, 2, 4, 5)]
+    assert pages == [[1, 2], [3, 4], [5], []]
+    assert [row.id for row in store.jobs(states=[State.HELD])] == [4, 5]
+    assert [row.id for row in store.jobs(user="ann", name="job")] == [1, 2, 3]
+    assert [row.id for row in store.jobs(user="ann", name="other")] == []
+    assert [row.id for row in store.after(3)] == [4, 5]
+    assert {state: count for state, count in store.counts().items() if count} == {
+        State.QUEUED: 3,
+        State.HELD: 2,
+    }
+    assert set(store.counts()) == set(State)
+
+
+def test_many_threads_submit_at_once(store: Store) -> None:
+    def client(number: int) -> list[int]:
+        return [job for count in (1, 3, 1) for job in submitted(store, count, name=f"client {number}")]
+
+    with ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(client, range(8)))
+    assert sorted(job for jobs in told for job in jobs) == list(range(1, 41))
+    for number, jobs in enumerate(told):
+        assert jobs == sorted(jobs)
+        assert [row.id for row in store.jobs(name=f"client {number}")] == jobs
+
+
+def test_a_group_that_cannot_be_written_is_told_to_all_of_its_members() -> None:
+    """The first one writes; the others come meanwhile and are the second group, which fails."""
+    at_work, go_on = threading.Event(), threading.Event()
+    groups: list[list[int]] = []
+
+    def write(entries: object) -> list[int]:
+        assert isinstance(entries, list)
+        groups.append(entries)
+        at_work.set()
+        assert go_on.wait(10)
+        if len(groups) == 2:
+            raise OSError("no space")
+        return [-entry for entry in entries]
+
+    group: GroupCommit[int, int] = GroupCommit(write)
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(group.add, [1])
+        assert at_work.wait(10)
+        others = [threads.submit(group.add, [number, number]) for number in (2, 3, 4)]
+        while len(group._waiting) < 3:
+            pass
+        go_on.set()
+        assert first.result() == [-1]
+        assert [str(other.exception()) for other in others] == ["no space"] * 3
+    assert sorted(groups[1]) == [2, 2, 3, 3, 4, 4]
+    assert group.add([5]) == [-5]
+
+
+LIVING = (State.QUEUED, State.RUNNING, State.HELD)
+ENDED = (State.COMPLETED, State.FAILED, State.CANCELLED)
+SENSELESS = {
+    *((state, None, wish) for state in ENDED for wish in Wish),
+    *((state, Wish.CANCEL, wish) for state in LIVING for wish in (Wish.HOLD, Wish.RELEASE)),
+    (State.HELD, None, Wish.HOLD),
+    (State.QUEUED, None, Wish.RELEASE),
+    (State.RUNNING, None, Wish.RELEASE),
+}
+
+
+def test_wishes_are_kept_where_they_make_sense_and_refused_in_words_where_not(store: Store) -> None:
+    cases = [(state, before, wish) for state in LIVING for before in (None, *Wish) for wish in Wish]
+    cases += [(state, None, wish) for state in ENDED for wish in Wish]
+    # A wish that its owner could not have made is no case.
+    cases = [case for case in cases if (case[0], None, case[1]) not in SENSELESS]
+    for state, before, wish in cases:
+        (job,) = submitted(store, held=state == State.HELD)
+        store.commit(Changes(jobs={job: {"state": state}}))
+        if before is not None:
+            store.wish(job, before)
+        if (state, before, wish) in SENSELESS:
+            with pytest.raises(BadInput, match=f"job {job}: it "):
+                store.wish(job, wish)
+            expected = before
+        else:
+            answer = store.wish(job, wish, by="ann")
+            assert answer is not None
+            assert answer.wish == wish
+            expected = wish
+        row = store.job(job)
+        assert row is not None
+        assert (row.state, row.wish) == (state, expected)
+    assert store.wish(10_000, Wish.CANCEL) is None
+
+
+def test_a_wish_is_noted_once_with_who_made_it(store: Store) -> None:
+    (job,) = submitted(store)
+    store.wish(job, Wish.HOLD, by="ann")
+    store.wish(job, Wish.HOLD, by="ann")
+    kinds = [(event.kind, event.detail) for event in store.events(job)]
+    assert kinds == [("submitted", ""), ("hold", "asked by ann")]
+    assert [row.id for row in store.wishes()] == [job]
+
+
+def test_a_wish_that_comes_while_another_is_carried_out_stays(store: Store) -> None:
+    jobs = submitted(store, 2)
+    for job in jobs:
+        store.wish(job, Wish.HOLD)
+    seen = store.wishes()
+    store.wish(jobs[1], Wish.CANCEL)
+    store.commit(
+        Changes(
+            jobs={job: {"state": State.HELD} for job in jobs},
+            carried_out={row.id: row.wish for row in seen if row.wish},
+        )
+    )
+    assert [(row.id, row.wish) for row in store.wishes()] == [(jobs[1], Wish.CANCEL)]
+    with pytest.raises(ValueError, match="wish cannot be changed by a commit"):
+        store.commit(Changes(jobs={jobs[0]: {"wish": None}}))
+
+
+def test_what_the_conductor_writes_comes_back(store: Store) -> None:
+    submitted(store, 2)
+    fields = {
+        "state": State.RUNNING,
+        "phase": Phase.STARTING,
+        "epoch": 2,
+        "first_start": 1.0,
+        "last_start": 2.0,
+        "last_stop": 1.5,
+        "steps_done": 0.1,
+        "steps_per_second": 1e9,
+        "run_seconds": 3.0,
+        "attained_gpu_seconds": 4.0,
+        "restart_seconds": 5.0,
+        "preemptions": 6,
+        "moves": 7,
+        "deaths": 8,
+        "reason": "no_gpus",
+        "reason_parameters": {"needs": 2.0, "free": 1.0},
+        "reason_since": 9.0,
+        "status": -9,
+        "message": "killed",
+        "finished": 10.0,
+    }
+    before = store.job(1)
+    assert before is not None
+    waited = Explained(1, "no_gpus", {"needs": 2.0, "free": 1.0}, 0.0, 1.0)
+    decision = {name: float(number) for number, name in enumerate(DECISIONS)}
+    changes = Changes(
+        jobs={1: fields, 2: {"message": "other"}},
+        opened=[HELD, replace(HELD, node="m", gpus=())],
+        decisions=[decision, decision | {"value": float("nan"), "bound": None}],
+        explained=[waited, replace(waited, job=2)],
+        events=[Event(1, 3.0, "started", "n")],
+        scheduler_state=b"\x00state",
+    )
+    store.commit(changes)
+    assert store.job(1) == replace(before, **fields)
+    assert store.holdings(1) == store.holdings(open_only=True) == changes.opened
+    assert [list(row) for row in store.decisions()] == [list(DECISIONS)] * 2
+    assert store.decisions() == [decision, decision | {"value": None, "bound": None}]
+    assert store.explained(1) == [waited]
+    assert store.all_explained() == changes.explained
+    assert store.events(1)[1:] == changes.events
+    assert store.scheduler_state() == b"\x00state"
+
+    resized = replace(HELD, cpus=3.0, since=5.0)
+    store.commit(Changes(closed={(1, 1): 5.0}, opened=[resized], scheduler_state=b"new"))
+    assert store.holdings(open_only=True) == [resized]
+    assert store.holdings() == [*(replace(held, until=5.0) for held in changes.opened), resized]
+    assert store.scheduler_state() == b"new"
+    assert [row.id for row in store.living()] == [1, 2]
+
+
+def test_changes_are_written_all_or_not_at_all(store: Store) -> None:
+    submitted(store)
+    before = store.job(1)
+    changes = Changes(jobs={1: {"message": "x"}}, opened=[HELD], events=[Event(99, 0.0, "of no job")])
+    with pytest.raises(IntegrityError):
+        store.commit(changes)
+    assert store.job(1) == before
+    assert store.holdings() == []
+    store.commit(replace(changes, events=[]))
+    assert len(store.holdings()) == 1
+
+
+def test_nodes_are_drained_and_used_again(store: Store) -> None:
+    assert store.nodes() == []
+    store.drain("b", True)
+    store.drain("a", True)
+    store.drain("b", False)
+    assert [(node.name, node.drained) for node in store.nodes()] == [("a", True), ("b", False)]
+
+
+def test_tokens_are_found_by_their_hash_until_they_are_revoked(store: Store) -> None:
+    assert not store.has_tokens()
+    token = store.add_token("ann", True, "hash")
+    assert store.token("hash") == token
+    assert store.has_tokens()
+    revoked = store.revoke(token.id)
+    assert revoked is not None
+    assert revoked.revoked is not None
+    assert store.revoke(token.id) == revoked
+    assert store.token("hash") is None
+    assert not store.has_tokens()
+    assert store.tokens() == [revoked]
+    assert store.revoke(99) is None
+
+
+def test_all_is_there_when_it_is_opened_again(url: str) -> None:
+    first = Store.open(url)
+    submitted(first, 2)
+    first.commit(Changes(opened=[HELD], scheduler_state=b"s"))
+    row, origin = first.job(2), first.origin
+    first.close()
+    second = Store.open(url)
+    assert second.origin == origin
+    assert second.job(2) == row
+    assert second.holdings() == [HELD]
+    assert submitted(second) == [3]
+    second.close()
