@@ -11,6 +11,9 @@ import typer
 from muster.cli import flags
 from muster.problems import BadInput, Problem
 
+_MOVE_SECONDS = 30.0
+"""What a real job loses by a move, as far as a scheduler that counts it is told: a checkpoint and a new start."""
+
 if TYPE_CHECKING:
     from muster.cluster import Cluster
     from muster.schedulers.contract import Scheduler
@@ -103,19 +106,19 @@ def _pretended(home: Path, cluster: Cluster) -> tuple[Cluster, Callable[[Store],
 
 
 def _scheduler(name: str, settings: Mapping[str, str], turn: float) -> Scheduler:
-    """The scheduler of that name; one that lets jobs take turns does so every `--round`."""
+    """The scheduler of that name: where jobs take turns, a turn lasts a round, and a move costs what it really does."""
     from muster.schedulers.catalogue import build, parts
 
     policy = build(name, settings)
-    order = str(policy.describe().get("parts", {}).get("order", ""))
-    has_turns = any(
-        part.name == order and setting.name == "quantum_seconds"
+    chosen = set(policy.describe().get("parts", {}).values())
+    real = {"quantum_seconds": turn, "move_seconds": _MOVE_SECONDS}
+    known = {
+        f"{part.name}.{setting.name}": str(real[setting.name])
         for part in parts()
         for setting in part.settings
-    )
-    if has_turns and not {"quantum_seconds", f"{order}.quantum_seconds"} & set(settings):
-        return build(name, {**settings, f"{order}.quantum_seconds": str(turn)})
-    return policy
+        if part.name in chosen and setting.name in real and setting.name not in settings
+    }
+    return build(name, {**known, **settings}) if known else policy
 
 
 def _gb(text: str) -> float:

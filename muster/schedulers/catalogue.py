@@ -137,7 +137,8 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
         furnishing = None
         if isinstance(allocation, Allotment):
             furnishing, allocation = allocation, _shipped()["proportional"]()
-        return Leased(order, allocation, placement, tuple(made.values()), selections, furnishing, **own)
+        named = (*(part for part in made.values() if part is not placement), placement)
+        return Leased(order, allocation, placement, named, selections, furnishing, **own)
     habits = {"preemptive": order.preemptive, "strict": order.strict} | own
     return Composed(
         order=order,

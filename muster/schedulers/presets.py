@@ -38,6 +38,23 @@ PRESETS = {
             "srtf-speed+tune",
             "Synergy: shortest remaining time at its speed, CPU and memory by sensitivity (tune).",
         ),
+        *(
+            Preset(
+                f"synergy-published:{policy}{'-greedy' if allocation == 'greedy' else ''}",
+                f"{order}+{allocation}",
+                f"Synergy's simulator, {policy.upper()} with {allocation.partition('-')[0]}; give it --round 300 "
+                "--rules synergy-published.",
+                settings,
+            )
+            for policy, order, settings in (
+                ("fifo", "fifo", {}),
+                ("srtf", "srtf-speed", {}),
+                ("las", "las", {"listed": "true"}),
+                ("drf", "drf-static", {}),
+                ("tetris", "tetris", {"alignment": "0"}),
+            )
+            for allocation in ("tune-published", "greedy")
+        ),
         Preset(
             "dally",
             "network-sensitivity+proportional+delay-timers",
@@ -57,6 +74,11 @@ PRESETS = {
             "dally-consolidated",
             "network-sensitivity+proportional+fully-consolidated",
             "Dally that always waits for one machine, or one rack where no machine is large enough.",
+        ),
+        Preset(
+            "dally-tune",
+            "network-sensitivity+tune+delay-timers",
+            "Dally's places and leases with Synergy's CPU, memory and storage beside each GPU.",
         ),
         Preset(
             "dally-plus",
@@ -87,24 +109,29 @@ PRESETS = {
                 ("fifo", "fifo-strict+proportional+pack", "fifo by count", {}),
                 (
                     "fifo-yarn",
-                    "fifo-strict+proportional+consolidate",
+                    "fifo-strict+proportional+yarn",
                     "fifo on as few machines as possible",
                     {},
                 ),
                 ("fjf", "fifo+proportional+pack", "first job first by count", {}),
-                ("fjf-yarn", "fifo+proportional+consolidate", "fjf on as few machines as possible", {}),
+                ("fjf-yarn", "fifo+proportional+yarn", "fjf on as few machines as possible", {}),
                 ("sjf", "smallest+proportional+pack", "smallest gang first, preemptive", {}),
                 ("shortest", "srtf+proportional+pack", "shortest remaining time first", {}),
                 ("shortest-gpu", "srsf+proportional+pack", "shortest remaining GPU time first", {}),
                 ("dlas", "2d-las+proportional+pack", "LAS in queues by seconds", {"service": "seconds"}),
-                ("dlas-gpu", "2d-las+proportional+pack", "LAS in queues by GPU-seconds", {}),
-                ("dlas-gpu-2", "2d-las+proportional+pack", "dlas-gpu with promotion", {"promote_knob": "2"}),
-                ("dlas-gpu-gittins", "2d-gittins+proportional+pack", "Gittins index in each queue", {}),
+                ("dlas-gpu", "2d-las-sim+proportional+pack", "LAS in queues by GPU-seconds", {}),
+                (
+                    "dlas-gpu-2",
+                    "2d-las-sim+proportional+pack",
+                    "dlas-gpu with promotion",
+                    {"promote_knob": "2"},
+                ),
+                ("dlas-gpu-gittins", "2d-gittins-sim+proportional+pack", "Gittins index in each queue", {}),
                 (
                     "gittins",
-                    "2d-gittins+proportional+pack",
-                    "Gittins index without queues, by seconds",
-                    {"thresholds": "", "service": "seconds"},
+                    "gittins-sim+proportional+pack",
+                    "smallest Gittins index first, without queues",
+                    {"thresholds": ""},
                 ),
             )
         ),

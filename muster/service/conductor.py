@@ -119,6 +119,7 @@ class Conductor:
         self._drain(now)
         if self._is_due(now):
             self._decide(now, changes)
+            now = self._store.now()
         self._carry_out(now, changes, acts)
         self._write(changes)
         for act in acts:

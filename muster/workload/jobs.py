@@ -166,7 +166,9 @@ def job_table(
         models=tuple(profiled.get(name) for name in models),
         tenants=tuple(tenants),
         users=tuple(users),
-        node_allowed=np.array([nodes_allowed(constraint, cluster, trace.source) for constraint in constraints]),
+        node_allowed=np.array(
+            [nodes_allowed(constraint, cluster, trace.source) for constraint in constraints]
+        ),
     )
 
 

@@ -92,7 +92,7 @@ _ALLOWED: Mapping[str, str] = {
     "memory_gb_per_gpu": f"a list of 1 to {MOST_MEMORY_POINTS} numbers above 0 is needed (GB a GPU)",
     "speed": "a list of rows of numbers above 0 is needed, one row a CPU point",
     "gpu_type": "the type of GPU that was measured is needed, in quotes, as clusters name it",
-    "gpu_types": "tables [gpu_types.NAME] with speed or compute_scale are needed",
+    "gpu_types": "a table [gpu_types.NAME] with speed or compute_scale is needed",
     "dataset": "a table [dataset] with size_gb, sample_gb, storage_gb_per_s, memory_gb_per_s is needed",
 }
 
@@ -166,6 +166,8 @@ def _in_words(path: Path, text: str, error: ValidationError) -> Iterable[Problem
             )
         inside_list = len(indices) == len(_index_words(field)) > 0
         allowed = _NUMBER_ABOVE_0 if inside_list and field != "aliases" else _ALLOWED.get(field)
+        if names[0] == "gpu_types" and len(names) < 3:
+            allowed = _ALLOWED["gpu_types"]
         what = allowed or _NUMBER_ABOVE_0
         yield Problem(str(path), what, row=row, column=column, found=_short(finding["input"]))
 

@@ -13,7 +13,16 @@ from muster.problems import BadInput, Problem
 from muster.workload.models import Model, shipped_models
 from muster.workload.traces import read_content
 from muster.workload.traces.cleaning import Reading
-from muster.workload.traces.columns import COLUMNS, LINE, NAMES, WORK, Checks, checked, default_of
+from muster.workload.traces.columns import (
+    COLUMNS,
+    LINE,
+    NAMES,
+    TARGET_LOSS,
+    WORK,
+    Checks,
+    checked,
+    default_of,
+)
 from muster.workload.traces.content import open_content
 
 _ALWAYS_WRITTEN = ("job_id", "submit_seconds", "gpus")
@@ -89,7 +98,7 @@ def _telling(jobs: pl.DataFrame) -> pl.DataFrame:
 
     Iterations that follow from a loss to reach are not told again.
     """
-    if jobs["target_loss"].is_not_null().any():
+    if jobs[TARGET_LOSS].is_not_null().any():
         jobs = jobs.drop("iterations")
     defaults = {column.name: default_of(column) for column in COLUMNS}
     kept = [
@@ -106,7 +115,7 @@ def _all_default(cells: pl.Series, default: object) -> bool:
 
 def _check_writable(jobs: pl.DataFrame, path: Path, *, as_text: bool) -> None:
     problems = []
-    work = [name for name in WORK if name in jobs.columns]
+    work = [name for name in (*WORK, TARGET_LOSS) if name in jobs.columns]
     if len(work) != 1:
         what = f"jobs say their work in {len(work)} ways ({', '.join(work)}); one file has exactly one"
         problems.append(Problem(str(path), what))

@@ -9,17 +9,20 @@ import numpy as np
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster
+from muster.cluster.books import Rows
 from muster.cluster.ledger import Ledger
 from muster.schedulers.contract import Jobs, Plan, Trigger, View
 from muster.schedulers.parts import Allotment
 from muster.speed.demands import DemandBook
-from muster.speed.input_pipeline import model_table
+from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.points import held_speed, speed_at
 from muster.workload.generators.synergy import models_in_turn
 from muster.workload.jobs import WAITING, job_table
 from muster.workload.models import Model, shipped_models
 from tests.building import cluster_of, job, jobs_of
 from tests.speed.random_models import datasets, monotone_models
+
+TYPES = ("v100", "v100", "a100", "k80")
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,27 @@ class Round:
 
 
 def round_of(
-    cluster: Cluster, jobs: Sequence[tuple[str, int]], models: Mapping[str, Model] | None = None
+    cluster: Cluster,
+    jobs: Sequence[tuple[str, int]],
+    models: Mapping[str, Model] | None = None,
+    pins: Sequence[str] = (),
 ) -> Round:
-    """All jobs (model, GPUs) at once, in this order; chosen are those whose GPUs fit by the walk."""
+    """All jobs (model, GPUs) at once, in this order; chosen are those whose GPUs fit by the walk.
+
+    `pins` are the constraints of the jobs, in the same order, "" or left out for none.
+    """
     known = shipped_models() if models is None else models
-    trace = jobs_of(*(job(0.0, 3600.0, gpus=gpus, model=model) for model, gpus in jobs))
+    pinned = [*pins, *[""] * len(jobs)]
+    trace = jobs_of(
+        *(
+            job(0.0, 3600.0, gpus=gpus, model=model, constraint=pin)
+            for (model, gpus), pin in zip(jobs, pinned, strict=False)
+        )
+    )
     table = job_table(trace, cluster, known, {})
     table.facts["state"] = WAITING
     ledger = Ledger(cluster, len(table))
-    wants = DemandBook(model_table(table.models), ledger.books.nodes)
+    wants = DemandBook(model_table(table.models, cluster.gpu_types), ledger.books.nodes)
     everybody = np.arange(len(table))
     view = View(0.0, Trigger.ROUND, Jobs(table, everybody, 0.0), table, ledger, wants)
     chosen = np.zeros(len(table), np.bool_)
@@ -80,9 +95,14 @@ def fair_speeds(given: Round) -> np.ndarray:
     books, models = given.view.ledger.books, given.view.wants.models
     fair = np.zeros(len(given.view.jobs))
     for at, model in enumerate(given.view.jobs.model):
-        nodes = [share.node for share in given.view.ledger.holding(at)]
-        fair[at] = min((speed_at(models, model, books.nodes[node]["share"]) for node in nodes), default=0.0)
+        nodes = [books.nodes[share.node] for share in given.view.ledger.holding(at)]
+        fair[at] = min((fair_speed_on(models, model, node) for node in nodes), default=0.0)
     return fair
+
+
+def fair_speed_on(models: ModelTable, model: int, node: Rows) -> float:
+    """Speed with the GPU-proportional share of a machine."""
+    return float(speed_at(models, models[model]["on_type"][node["gpu_type"]], node["share"]))
 
 
 def synergy_jobs(
@@ -100,19 +120,37 @@ def servers(count: int) -> Cluster:
     return cluster_of(*[8] * count)
 
 
+def typed(cluster: Cluster, types: Sequence[str]) -> Cluster:
+    """The same machines with GPUs of these types."""
+    nodes = (replace(node, gpu_type=name) for node, name in zip(cluster.nodes, types, strict=True))
+    return replace(cluster, nodes=tuple(nodes))
+
+
+def on_types(model: Model, times_as_fast: Mapping[str, float | None]) -> Model:
+    """A model that is so many times as fast on some types of GPU, whatever limits it; None: nothing is told."""
+    tables = tuple(
+        (name, tuple(tuple(times * speed for speed in row) for row in model.speed))
+        for name, times in times_as_fast.items()
+        if times is not None
+    )
+    return replace(model, on_gpu_type=tables)
+
+
 @st.composite
 def random_round(draw: st.DrawFn, most_nodes: int = 4, most_jobs: int = 14, most_gpus: int = 64) -> Round:
-    """Machines of one to three kinds, models with any matrix, gangs up to 64 GPUs."""
+    """Machines of one to five shapes and three types of GPU, models with any matrix, gangs up to 64 GPUs."""
     nodes = draw(st.lists(st.sampled_from([1, 2, 4, 8, 8, 8, 16]), min_size=1, max_size=most_nodes))
     cluster = cluster_of(
         *nodes,
         cpus_per_gpu=draw(st.sampled_from([1.0, 2.5, 3.0, 6.0])),
         memory_gb_per_gpu=draw(st.sampled_from([15.0, 62.5, 100.0])),
     )
-    some = st.tuples(monotone_models(), st.none() | datasets())
+    cluster = typed(cluster, draw(st.lists(st.sampled_from(TYPES), min_size=len(nodes), max_size=len(nodes))))
+    times_as_fast = st.sampled_from([None, 0.3, 1.0, 2.5])
+    some = st.tuples(monotone_models(), st.none() | datasets(), times_as_fast, times_as_fast)
     models = {
-        name: replace(model, name=name, dataset=dataset)
-        for name, (model, dataset) in zip(
+        name: on_types(replace(model, name=name, dataset=dataset), {"a100": a100, "k80": k80})
+        for name, (model, dataset, a100, k80) in zip(
             ("one", "two", "three"), draw(st.tuples(some, some, some)), strict=True
         )
     }

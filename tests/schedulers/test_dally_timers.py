@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
+from muster.cluster.ledger import Share
 from muster.problems import BadInput
 from muster.schedulers.catalogue import build
 from muster.schedulers.contract import Plan, State, View
@@ -189,7 +190,7 @@ class Watched:
                 continue
             assert view.ledger.holds(number)
             if running[at] and ends[at] > view.now:
-                assert view.ledger.holding(number) == before[at], "a lease is not broken"
+                assert _gpus(view.ledger.holding(number)) == _gpus(before[at]), "a lease is not broken"
                 continue
             assert plan.lease_ends[number] == view.now + lease
             level = int(level_of(books, int(books.heads[number])))
@@ -201,6 +202,10 @@ class Watched:
             if level == NETWORK:
                 assert gpus > rack_most or waited >= min(rack for _, rack in limits)
         return plan, after
+
+
+def _gpus(shares: list[Share]) -> list[tuple[int, tuple[int, ...]]]:
+    return [(share.node, share.gpu_ids) for share in shares]
 
 
 def _largest_rack(cluster: Cluster) -> int:

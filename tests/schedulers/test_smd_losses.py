@@ -55,17 +55,15 @@ def test_a_job_to_a_loss_runs_as_one_of_its_iterations(tmp_path: Path) -> None:
 def test_losses_tell_what_is_left_where_nothing_else_does() -> None:
     table = table_of(*[to_loss()] * 40)
     index = np.arange(40)
+    assert np.isnan(fitted_remaining(table.sized, index, np.zeros(40))).all()
     errors = {}
-    for done in (0.0, 300.0, 900.0, 1600.0):
+    for done in (900.0, 1600.0):
         left = fitted_remaining(table.sized, index, np.full(40, done))
-        if done == 0:
-            assert np.isnan(left).all()
-        else:
-            errors[done] = float(np.median(np.abs(done + left - 1800) / 1800))
-    # With 2 % of noise a sixth of the curve leaves the floor open; the nearer the target, the better it is known.
-    assert errors[900.0] < 0.25
-    assert errors[1600.0] < 0.05
-    assert errors[1600.0] < errors[900.0] <= errors[300.0] + 0.05
+        assert (~np.isnan(left)).mean() > 0.9
+        errors[done] = float(np.nanmedian(np.abs(done + left - 1800) / 1800))
+    # Half of the curve, with 2 % of noise, leaves the floor a little open; nearer the target it is known better.
+    assert errors[900.0] < 0.1
+    assert errors[1600.0] < errors[900.0]
 
 
 def test_jobs_without_a_target_loss_are_not_guessed_at() -> None:
@@ -84,7 +82,7 @@ def test_the_same_job_reports_the_same_losses() -> None:
 
 
 def test_a_run_without_knowledge_of_durations_still_ends_on_the_target() -> None:
-    trace = jobs_of(to_loss(), to_loss(submit_seconds=50.0), sized_job() | to_loss(gpus=4))
+    trace = jobs_of(to_loss(), to_loss(submit_seconds=50.0), to_loss(gpus=4))
     result = run(trace, machines(1), "smd", {"interval_seconds": "60"}, knowledge="none")
     assert result.unfinished == 0
     assert column(result, "iterations") == [1800.0] * 3
@@ -98,6 +96,8 @@ def test_a_run_without_knowledge_of_durations_still_ends_on_the_target() -> None
         ({"loss_slope": None}, "a job with target_loss needs its loss curve"),
         ({"loss_slope": 0.0}, "a number above 0"),
         ({"loss_slope": 1e-300}, "more than 1e12 iterations"),
+        ({"iterations": 5.0}, "keep exactly one"),
+        ({"target_loss": None}, "a loss above 0 is needed"),
     ],
 )
 def test_a_curve_that_leads_nowhere_is_refused(change: dict[str, Any], told: str) -> None:

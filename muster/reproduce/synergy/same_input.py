@@ -21,7 +21,7 @@ ORIGINS: dict[str, float | str] = {
 }
 """Where rounds start; those of the other traces start at the first arrival, rounded up."""
 
-ALLOCATIONS = {"proportional": "proportional", "greedy": "greedy", "tune": "tune-published"}
+PLACEMENTS = {"first-fit": "first-fit", "consolidating": "pack"}
 TOLERANCE = {"proportional": 0.005, "greedy": 0.01, "tune": 0.01}
 LOOSE = {"DRF": 0.02, "TETRIS": 0.02}
 """Orders of which the published ties are not known in every detail."""
@@ -63,25 +63,17 @@ def _expected(effort: Effort) -> list[_Expected]:
                 float(row["p99_jct_hours"]),
             )
             for row in csv.DictReader(file)
-            if row["mechanism"] in ALLOCATIONS and row["policy"] != "FTF"
+            if row["mechanism"] in TOLERANCE and row["policy"] != "FTF"
         ]
     return [row for row in rows if not effort.quick or row.trace in QUICK_TRACES]
 
 
 def _piece(row: _Expected, folder: Path) -> Cell:
-    allocation = ALLOCATIONS[row.mechanism]
-    order = {"DRF": "drf-static", "TETRIS": "tetris"}.get(row.policy, row.policy.lower())
-    settings = {}
-    if row.policy == "TETRIS":
-        settings["alignment"] = "0"
-    if allocation == "proportional":
-        allocation += "+" + {"first-fit": "first-fit", "consolidating": "pack"}[row.gpu_choice]
-    else:
-        settings["gpu_choice"] = row.gpu_choice
-        if row.policy == "SRTF":
-            order = "srtf-speed"
-        if row.policy == "LAS":
-            settings["listed"] = "true"
+    name = f"synergy-published:{row.policy.lower()}{'-greedy' if row.mechanism == 'greedy' else ''}"
+    settings = {"gpu_choice": row.gpu_choice}
+    if row.mechanism == "proportional":
+        settings = {}
+        name = f"{row.policy.lower()}+proportional+{PLACEMENTS[row.gpu_choice]}"
     first, _, last = row.measured.partition(":")
     options = Options(
         round_seconds=ROUND_SECONDS,
@@ -90,7 +82,7 @@ def _piece(row: _Expected, folder: Path) -> Cell:
         rules=rules_named("synergy-published"),
     )
     workload = FromFile(folder / row.trace)
-    return Cell(workload, f"synergy-{row.servers}", f"{order}+{allocation}", options, settings)
+    return Cell(workload, f"synergy-{row.servers}", name, options, settings)
 
 
 def _pieces(effort: Effort) -> Sequence[Piece]:
@@ -129,7 +121,7 @@ def _read(effort: Effort, results: Sequence[Result]) -> Findings:
             )
         )
     counted = []
-    for mechanism in ALLOCATIONS:
+    for mechanism in TOLERANCE:
         of = [good for row, good in zip(rows, verdicts, strict=True) if row.mechanism == mechanism]
         verdict = Verdict.REACHED if all(of) else Verdict.NOT_REACHED
         counted.append(

@@ -1,4 +1,4 @@
-"""The exact integral placement of a small cluster of equal machines: every job's machines and point at once."""
+"""The exact integral placement of a small cluster: every job's machines and point at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from muster.schedulers.selection.knapsack.relaxation import quiet_solver
 
 
 def exact_plan(gangs: Gangs, opened: Seats, served: Ints, variables: int, nodes: int) -> Seats | None:
-    """The plan of most speed over the points worth choosing; None where it is too large or machines differ.
+    """The plan of most speed over the points worth choosing, each gang on one kind of machine; None if too large.
 
     Whole numbers x[job, machine, point] count units of GPUs, y[job, point] says which point. A unit is the gang
     where one machine holds it, a whole machine where a gang is so many of them, else a GPU.
     """
     machines = np.flatnonzero(opened.free[:, 0] > 0)
-    if len(gangs.kinds) > 1 or not len(machines) or (opened.condition[served] != MOVABLE).any():
+    if not len(machines) or (opened.condition[served] != MOVABLE).any():
         return None
-    classes = gangs.classes[served]
-    first, last = gangs.demands.first_choice[classes], gangs.demands.first_choice[classes + 1]
+    classes, kinds, first_choice = gangs.classes[served], len(gangs.kinds), gangs.demands.first_choice
+    first, last = first_choice[classes * kinds], first_choice[(classes + 1) * kinds]
     if int((last - first).sum()) * len(machines) > variables:
         return None
     jobs = np.repeat(np.arange(len(served)), last - first)
@@ -49,7 +49,7 @@ def _program(
     entries.append((jobs, y, np.ones(count)))
     gang_rows = len(served) + np.arange(count)
     entries.append((gang_rows, y, -gpus.astype(np.float64)))
-    unit = _unit(gpus, int(gangs.kinds[0]["gpus"]))
+    unit = _unit(gangs, gpus, points)
     entries.append((np.repeat(gang_rows, width), x.ravel(), np.repeat(unit.astype(np.float64), width)))
     base = len(served) + count
     for resource in range(4):
@@ -57,7 +57,8 @@ def _program(
         rows = np.broadcast_to(base + resource * width + np.arange(width), (count, width))
         entries.append((rows.ravel(), x.ravel(), np.repeat(amount, width)))
     free = opened.free[machines].astype(np.float64) / np.array([1, MICRO, MICRO, MICRO])
-    allowed = gangs.node_allowed[gangs.constraint[served]][jobs][:, machines]
+    of_kind = gangs.kind_of_node[machines] == _kind(gangs, points)[:, None]
+    allowed = gangs.node_allowed[gangs.constraint[served]][jobs][:, machines] & of_kind
     program = highspy.HighsLp()
     program.num_col_, program.num_row_ = count * (1 + width), base + 4 * width
     program.col_cost_ = np.concatenate([-gpus * gangs.demands.choice_speed[points], np.zeros(count * width)])
@@ -88,7 +89,7 @@ def _seated(
 ) -> Seats | None:
     """The plan that the whole numbers say; None where the solver's tolerance hid an overdraft."""
     plan = empty_copy(opened)
-    values = values * _unit(gangs.gpus[served][jobs], int(gangs.kinds[0]["gpus"]))[:, None]
+    values = values * _unit(gangs, gangs.gpus[served][jobs], points)[:, None]
     for column in np.flatnonzero(values.any(axis=1)).tolist():
         for machine in np.flatnonzero(values[column]).tolist():
             seat = sit(plan, int(served[jobs[column]]), int(machines[machine]), int(values[column, machine]))
@@ -96,7 +97,14 @@ def _seated(
     return None if plan.free.min() < 0 else plan
 
 
-def _unit(gpus: Ints, of_machine: int) -> Ints:
-    """GPUs of each gang that stay together."""
+def _kind(gangs: Gangs, points: Ints) -> Ints:
+    """The kind of machine that each point is of."""
+    pairs: Ints = np.searchsorted(gangs.demands.first_choice, points, side="right") - 1
+    return pairs % len(gangs.kinds)
+
+
+def _unit(gangs: Gangs, gpus: Ints, points: Ints) -> Ints:
+    """GPUs of each gang that stay together at each of its points."""
+    of_machine = np.maximum(gangs.kinds["gpus"][_kind(gangs, points)], 1)
     units: Ints = np.where(gpus <= of_machine, gpus, np.where(gpus % of_machine == 0, of_machine, 1))
     return units

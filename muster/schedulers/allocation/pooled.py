@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.books import MICRO, Bools, Floats, Ints
+from muster.cluster.books import MICRO, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.seats import Seats
 from muster.schedulers.selection.knapsack.columns import InfeasibleError, Table
@@ -115,7 +115,7 @@ def _groups(gangs: Gangs, served: Ints, kinds: Ints) -> tuple[Ints, Ints]:
     for at, kind in enumerate(kinds.tolist()):
         reach[:, at] = gangs.node_allowed[:, gangs.kind_of_node == kind].any(axis=1)
     rows = np.column_stack([gangs.classes[served], reach[gangs.constraint[served]]])
-    reached: Bools = rows[:, 1:].any(axis=1)
+    reached = (rows[:, 1:] > 0).any(axis=1)
     group_of = np.full(len(served), -1)
     groups, group_of[reached] = np.unique(rows[reached], axis=0, return_inverse=True)
     return groups, group_of

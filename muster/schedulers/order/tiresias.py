@@ -100,11 +100,16 @@ class TwoDGittins(TwoDLas):
 
     def inside(self, view: View, service: Floats) -> Floats:
         """Minus the Gittins index of what each has attained."""
+        return -gittins_index(np.sort(self.known(view)), service, self.delta)
+
+    def known(self, view: View) -> Floats:
+        """Total services of past jobs: the setting, or of the jobs completed so far."""
+        if self.services:
+            return np.array(self.services)
         facts = view.table.facts
-        known = np.array(self.services)
-        if not self.services:
-            known = facts["attained" if self.service == "gpu-seconds" else "run"][facts["state"] == COMPLETED]
-        return -gittins_index(np.sort(known), service, self.delta)
+        column = "attained" if self.service == "gpu-seconds" else "run"
+        services: Floats = facts[column][facts["state"] == COMPLETED]
+        return services
 
     def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
         """Any time: an index changes with every second of service."""

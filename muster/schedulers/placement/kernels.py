@@ -25,7 +25,7 @@ from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED,
 
 PROPORTIONAL = -1
 
-PACK, FIRST_FIT, CONSOLIDATE, SPREAD = 0, 1, 2, 3
+PACK, FIRST_FIT, CONSOLIDATE, SPREAD, YARN = 0, 1, 2, 3, 4
 
 
 @njit(cache=True)
@@ -130,15 +130,43 @@ def fewest_nodes(books: Books, allowed: Bools, gpus: int, need: Ints) -> int:
 
 
 @njit(cache=True)
+def _first_whole_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, take: Ints) -> bool:
+    """As YARN does it in Tiresias' simulator: no node is shared but one, and none where one could hold the gang."""
+    nodes = len(books.nodes)
+    largest = 0
+    for node in range(nodes):
+        if allowed[node]:
+            largest = max(largest, books.nodes[node]["gpus"])
+    if gpus > largest:
+        for node in range(nodes):
+            size = books.nodes[node]["gpus"]
+            if allowed[node] and 0 < size <= gpus and holds_gang(books, node, size, need):
+                take[node] = size
+                gpus -= size
+        if gpus > largest:
+            return False
+    if gpus == 0:
+        return True
+    for node in range(nodes):
+        if allowed[node] and take[node] == 0 and holds_gang(books, node, gpus, need):
+            take[node] = gpus
+            return True
+    return False
+
+
+@njit(cache=True)
 def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, fit: Ints, take: Ints) -> bool:
     """Choose nodes for a gang by a rule; `take` gets the GPUs on each. Whether there is a place.
 
     `fit` is scratch. Pack: the fullest node that holds the gang, else the emptiest nodes and the fullest that
     takes the rest. First fit: nodes in order. Consolidate: as pack, but only on the fewest nodes that could
-    ever hold the gang. Spread: one GPU at a time where most are free.
+    ever hold the gang. Spread: one GPU at a time where most are free. Yarn: the first node that holds the gang;
+    if it is larger than any, the first nodes that are all free and the first that takes the rest.
     """
     nodes = len(books.nodes)
     take[:] = 0
+    if rule == YARN:
+        return _first_whole_nodes(books, allowed, gpus, need, take)
     if rule in (PACK, CONSOLIDATE):
         best = -1
         for node in range(nodes):

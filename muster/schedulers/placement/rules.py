@@ -1,4 +1,4 @@
-"""The four compiled placement rules; what each does is written at `kernels.find_nodes`."""
+"""The compiled placement rules; what each does is written at `kernels.find_nodes`."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,3 +37,11 @@ class Spread(Placement):
 
     name: ClassVar[str] = "spread"
     rule: ClassVar[int] = kernels.SPREAD
+
+
+@dataclass(frozen=True)
+class Yarn(Placement):
+    """The first node that holds the gang, or where none is large enough the first empty ones and one for the rest."""
+
+    name: ClassVar[str] = "yarn"
+    rule: ClassVar[int] = kernels.YARN

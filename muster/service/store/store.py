@@ -268,6 +268,7 @@ def _change_jobs(connection: Connection, changes: Changes) -> None:
     for job, fields in changes.jobs.items():
         values = encoding.of_job_fields(fields)
         alike[tuple(sorted(values))].append({"of": job} | {f"new_{name}": values[name] for name in values})
+    alike.pop((), None)
     for names, rows in alike.items():
         changed = update(JOBS).where(JOBS.c.id == bindparam("of"))
         connection.execute(changed.values({name: bindparam(f"new_{name}") for name in names}), rows)

@@ -109,8 +109,11 @@ COLUMNS: tuple[Column, ...] = (
 )
 """All native columns in their order; this table is what `docs/traces.md` explains."""
 
-WORK = ("iterations", "duration_seconds", "gpu_work_seconds", "target_loss")
-"""What a job has left to do, said in exactly one of four ways."""
+WORK = ("iterations", "duration_seconds", "gpu_work_seconds")
+"""What a job has left to do, said in exactly one of three ways."""
+
+TARGET_LOSS = "target_loss"
+"""Instead of `iterations`: they follow from it."""
 
 SIZED_NEEDS = {
     "ps": ("worker_gpus", "servers", "server_cpus", "nic_gb_per_s", "batch", "model"),
@@ -196,7 +199,10 @@ def checked(frame: pl.DataFrame, checks: Checks, models: Sequence[str]) -> pl.Da
     """
     _check_names(frame, checks)
     native = pl.DataFrame({column.name: _native(column, frame, checks) for column in COLUMNS})
-    native = _with_iterations_to_loss(native, checks)
+    if TARGET_LOSS in frame.columns:
+        native = _with_iterations_to_loss(
+            native, checks, alone=not any(name in frame.columns for name in WORK)
+        )
     _check_together(native, checks, models)
     checks.raise_if_any()
     others = [name for name in frame.columns if name not in NAMES and name != LINE]
@@ -212,9 +218,9 @@ def _check_names(frame: pl.DataFrame, checks: Checks) -> None:
             what = f"is missing; rename a column or map one{hint}; found: {', '.join(present)}"
             checks.refuse_file(what, column.name)
     work = [name for name in WORK if name in present]
-    if not work:
+    if not work and TARGET_LOSS not in present:
         checks.refuse_file(
-            f"no column says how much work a job is; exactly one of {', '.join(WORK)} is needed"
+            f"no column says how much work a job is; exactly one of {', '.join((*WORK, TARGET_LOSS))} is needed"
         )
     elif len(work) > 1:
         checks.refuse_file(f"both {' and '.join(work)} say how much work a job is; keep exactly one")
@@ -238,25 +244,31 @@ def _native(column: Column, frame: pl.DataFrame, checks: Checks) -> pl.Series:
     return _text(column, cells, checks)
 
 
-def _with_iterations_to_loss(native: pl.DataFrame, checks: Checks) -> pl.DataFrame:
-    """Jobs given by a loss to reach, with the iterations after which their curve 1/(slope k + offset) + floor does."""
-    target = native["target_loss"]
+def _with_iterations_to_loss(native: pl.DataFrame, checks: Checks, *, alone: bool) -> pl.DataFrame:
+    """Jobs given by a loss to reach, with the iterations after which their curve 1/(slope k + offset) + floor does.
+
+    `alone`: no other column says how much work there is.
+    """
+    target = native[TARGET_LOSS]
+    if alone:
+        checks.refuse(target.is_null(), TARGET_LOSS, None, "is empty; a loss above 0 is needed")
+    else:
+        what = f"{', '.join(WORK)} or {TARGET_LOSS} say how much work a job is; keep exactly one"
+        checks.refuse(target.is_not_null(), TARGET_LOSS, target, what)
     for name in ("loss_slope", "loss_offset"):
         missing = target.is_not_null() & native[name].is_null()
         checks.refuse(missing, name, None, "is empty; a job with target_loss needs its loss curve")
     slope, offset, floor = (native[f"loss_{name}"] for name in ("slope", "offset", "floor"))
     checks.refuse(
-        target <= floor, "target_loss", target, "the loss curve never gets there: it is not above loss_floor"
+        target <= floor, TARGET_LOSS, target, "the loss curve never gets there: it is not above loss_floor"
     )
     reached = target >= 1 / offset + floor
-    checks.refuse(
-        reached, "target_loss", target, "the loss curve begins there: it is not below the first loss"
-    )
+    checks.refuse(reached, TARGET_LOSS, target, "the loss curve begins there: it is not below the first loss")
     needed = ((1 / (target - floor) - offset) / slope).ceil()
     sensible = (needed >= 1) & (needed <= LARGEST_SECONDS)
     checks.refuse(
         ~sensible & (target > floor) & ~reached,
-        "target_loss",
+        TARGET_LOSS,
         target,
         "takes more than 1e12 iterations on this curve",
     )

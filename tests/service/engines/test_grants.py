@@ -52,7 +52,7 @@ while True: time.sleep(0.005)
     assert pid in family
 
     def on(count: int) -> bool:
-        threads = [int(thread) for one in family for thread in os.listdir(f"/proc/{one}/task")]
+        threads = [int(path.name) for one in family for path in Path(f"/proc/{one}/task").iterdir()]
         assert len(threads) == 4
         return all(len(affinity(thread)) == count for thread in threads)
 

@@ -55,11 +55,11 @@ class Server:
 
     def start(self) -> None:
         """Begin to serve; ready at the end."""
-        options = f"-k {self.folder} -c listen_addresses= -c max_connections=50"
+        options = f"-k {self.folder} -c listen_addresses= -c max_connections=50 -c fsync=off"
         self.run("pg_ctl", "start", "-w", "-l", str(self.folder / "server.log"), "-o", options)
 
     def stop(self, how: str) -> None:
-        """`fast`, or `immediate` as if the machine had failed."""
+        """`fast`, or `immediate` as if it had crashed."""
         self.run("pg_ctl", "stop", "-w", "-m", how)
 
     def url(self, database: str) -> str:
@@ -87,7 +87,7 @@ def postgres() -> Iterator[Server]:
         try:
             yield server
         finally:
-            server.stop("fast")
+            server.stop("immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -30,10 +32,19 @@ USERS = ("ann", "bob")
 FIGURES = some.floats(-1e9, 1e9)
 
 
+@functools.cache
+def empty_store() -> bytes:
+    """Made once, as that takes longer than most examples."""
+    with tempfile.TemporaryDirectory() as folder:
+        Store.open(f"sqlite:///{folder}/muster.db").close()
+        return (Path(folder) / "muster.db").read_bytes()
+
+
 class StoreAgainstDict(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
+        (Path(self.folder.name) / "muster.db").write_bytes(empty_store())
         self.url = f"sqlite:///{self.folder.name}/muster.db"
         self.store = Store.open(self.url)
         self.jobs: dict[int, JobRow] = {}
@@ -155,5 +166,5 @@ class StoreAgainstDict(RuleBasedStateMachine):
 
 TestStoreAgainstDict = StoreAgainstDict.TestCase
 TestStoreAgainstDict.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=15, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

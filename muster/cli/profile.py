@@ -1,0 +1,143 @@
+"""`muster profile`: what a job is sensitive to, measured on the job itself."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.cli.flags import Gathering, Json, Overwrite
+from muster.problems import BadInput, Problem
+
+
+def profile(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What runs the job.")],
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the model; else the script's.")] = None,
+    family: Annotated[str, typer.Option(metavar="WORD", help="image, language, speech, ...")] = "measured",
+    cpus: Annotated[float | None, typer.Option(metavar="N", help="At most; else all there are.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Samples an iteration, if it cannot tell.")
+    ] = None,
+    progress: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help=r"For a job without muster.training: 'step (?P<step>\d+)'."),
+    ] = None,
+    precision: Annotated[
+        float, typer.Option(metavar="PERCENT", min=0.1, max=50, help="Of a point, to be sure of it.")
+    ] = 2.0,
+    patience: Annotated[
+        str, typer.Option(metavar="TIME", help="For its first step, and to fill its cache.")
+    ] = "5min",
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Then run every point and compare; takes long.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Else into MUSTER_HOME/models.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Measure in minutes how a job's speed depends on CPU, memory and storage.
+
+    Writes a model file, which simulations and the daemon go by, and a chart.
+
+    Example: muster profile -- python train.py
+    """
+    from muster.cli import profile_view as view
+    from muster.profiling import (
+        JobToProfile,
+        Precision,
+        measure_grid,
+        model_of,
+        model_toml,
+        profile_job,
+    )
+    from muster.profiling.model import memory_points
+    from muster.training.unchanged import UnchangedJob
+
+    name = name or _script(command)
+    told = Gathering()
+    path = told.of(_place, out, name, overwrite)
+    seconds = told.of(_seconds, patience)
+    unchanged = told.of(UnchangedJob, progress=progress) if progress is not None else None
+    job = JobToProfile(command, unchanged, seconds)
+    told.of(job.check)
+    told.settle()
+
+    exact = Precision(error=precision / 100)
+    with view.doing() as tell, _terminated_as_interrupted():
+        measured = profile_job(job, most_cpus=cpus, precision=exact, tell=tell)
+        today = f"{datetime.now(UTC):%Y-%m-%d}"
+        source = f"muster profile on {today}, {view.how(measured)}"
+        model = model_of(measured, name=name, family=family, batch=batch, source=source)
+        grid = None
+        if exhaustive:
+            memory = memory_points(measured.reading)
+            grid = measure_grid(job, cpus=measured.points, memory_gb=memory, precision=exact, tell=tell)
+
+    from muster.files import write_aside
+
+    text = model_toml(model, view.remarks(measured, command))
+    with write_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+    charts = view.draw(measured, model, grid, path)
+    if as_json:
+        print(json.dumps(view.document(measured, model, grid, path, charts), indent=2))
+    else:
+        view.show(measured, model, grid, [path, *charts])
+
+
+def _script(command: Sequence[str]) -> str:
+    """What a command is mostly called by."""
+    script = next((word for word in command if word.endswith((".py", ".sh"))), command[0])
+    return Path(script).stem or script
+
+
+def _place(out: Path | None, name: str, overwrite: bool) -> Path:
+    """Where the model file goes; refused before the work is done."""
+    from muster.service.home import home_folder, make_home, models_folder
+
+    if out is None:
+        if "/" in name or name.startswith("."):
+            raise BadInput(
+                Problem("--name", "this cannot be a file's name; name another, or say --out", found=name)
+            )
+        home = home_folder()
+        make_home(home)
+        out = models_folder(home) / f"{name}.toml"
+    if out.suffix != ".toml":
+        raise BadInput(Problem("--out", "a model file ends with .toml", found=str(out)))
+    if not out.parent.is_dir():
+        raise BadInput(Problem("--out", "its folder does not exist", found=str(out)))
+    if out.exists() and not overwrite:
+        raise BadInput(Problem(str(out), "the file exists; name another one or say --overwrite"))
+    return out
+
+
+def _seconds(text: str) -> float:
+    from muster.units import parse_seconds
+
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise BadInput(Problem("--patience", str(error), found=text)) from None
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the job too, and not this command alone."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

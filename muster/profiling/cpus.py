@@ -1,0 +1,76 @@
+"""How a running job is given more or less CPU: by quota where this machine has control groups, else by affinity."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from muster.cgroups import Ability, Cgroups, Group
+from muster.problems import BadInput, Problem
+
+_FINE_UP_TO = 4
+"""Cores up to which a quota is tried in quarters of one; above, in whole ones."""
+
+
+class CpuGrants(Protocol):
+    """Gives a running job CPU."""
+
+    def give(self, cores: float) -> None:
+        """From now on the job has so many cores, all its processes together."""
+
+
+@dataclass(frozen=True)
+class QuotaGrants:
+    """CPU time by a control group."""
+
+    group: Group
+
+    def give(self, cores: float) -> None:
+        """Sets the quota."""
+        self.group.set_cpu_quota(cores)
+
+
+@dataclass(frozen=True)
+class AffinityGrants:
+    """Whole CPUs, shared with whatever else runs on them; what a process starts inherits them."""
+
+    pids: Callable[[], Iterable[int]]
+
+    def give(self, cores: float) -> None:
+        """Pins every thread. Twice, as one not yet pinned may have started another meanwhile."""
+        cpus = sorted(os.sched_getaffinity(0))[: round(cores)]
+        for _ in range(2):
+            for pid in self.pids():
+                with suppress(OSError):
+                    for thread in Path(f"/proc/{pid}/task").iterdir():
+                        with suppress(ProcessLookupError):
+                            os.sched_setaffinity(int(thread.name), cpus)
+
+
+def has_quota(cgroups: Cgroups) -> bool:
+    """Whether fractions of a core can be given."""
+    return Ability.CPU_QUOTA in cgroups.abilities
+
+
+def cpu_points(most: float | None, *, fractions: bool) -> tuple[float, ...]:
+    """The CPU amounts that may be tried, ascending; refuses what this machine cannot show."""
+    real = len(os.sched_getaffinity(0))
+    wanted = float(real) if most is None else most
+    if not (math.isfinite(wanted) and 0 < wanted <= real):
+        what = f"more than 0 and at most {real} cores are needed; this process may use no more"
+        raise BadInput(Problem("--cpus", what, found=most))
+    step = 0.25 if fractions and wanted <= _FINE_UP_TO else 1.0
+    points = tuple(step * number for number in range(1, math.floor(wanted / step + 1e-9) + 1))
+    if len(points) < 2:
+        what = (
+            "at least two amounts of CPU have to be compared; give it more"
+            if fractions
+            else "without a CPU quota only whole cores can be given, and two amounts of them are needed to compare"
+        )
+        raise BadInput(Problem("--cpus", what, found=wanted))
+    return points

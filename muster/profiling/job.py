@@ -1,0 +1,288 @@
+"""A real job that runs to be measured: started, watched, given CPU and cache, killed at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from muster.cgroups import Cgroups, Group, find_cgroups
+from muster.problems import BadInput, Problem
+from muster.profiling.cpus import AffinityGrants, CpuGrants, QuotaGrants, has_quota
+from muster.profiling.rates import Precision, Rate, rate_of
+from muster.training.run_folder import EXIT_STOPPED, begin_start, give_notice, read_progress
+from muster.training.unchanged import UnchangedJob
+
+LOOK_SECONDS = 0.1
+"""Between two looks at a job's progress, which it tells about once a second."""
+_TAIL_LINES = 5
+"""Of a failed job's output that are shown."""
+_WARM_SHARE = 0.01
+"""Samples that may still come from storage when a cache counts as filled."""
+_LEAST_WORDS = 4
+"""Reports of a start that ended by itself, for another start to be worth its while."""
+_HIGH_WEIGHT = 10_000
+"""CPU weight while a job is measured, so that a busy machine disturbs it little."""
+
+
+Tell = Callable[[str], None]
+"""Called with what is being done."""
+
+
+@dataclass(frozen=True)
+class JobToProfile:
+    """What to run and how it tells its progress."""
+
+    command: Sequence[str]
+    unchanged: UnchangedJob | None = None
+    """For a job that knows nothing of Muster: the pattern of its progress."""
+    patience_seconds: float = 300.0
+    """For its first step, and for each filling of its cache."""
+
+    def check(self) -> None:
+        """Refuses a command that there is not."""
+        if not self.command:
+            raise BadInput(Problem("COMMAND", "a command is needed, as: muster profile -- python train.py"))
+        if shutil.which(self.command[0]) is None:
+            raise BadInput(Problem("COMMAND", "there is no such command", found=self.command[0]))
+
+
+@dataclass(frozen=True)
+class Told:
+    """A job's own word on how far it is."""
+
+    step: int
+    at: float
+    """Seconds of the machine's monotonic clock."""
+    start: int = 0
+    """Which start of the job told it; filled in by its reader."""
+    batches_per_epoch: int = 0
+    """0: unknown, as all below for a job without cached data."""
+    cache_hits: int = 0
+    cache_hit_cpu_seconds: float = 0.0
+    cache_samples: int = 0
+    cache_unfilled: int = 0
+    cache_full_gb: float = 0.0
+
+
+class RunningJob:
+    """A job under measurement; a start that ends, its work done, is followed by another. Made by `running`."""
+
+    def __init__(self, job: JobToProfile, folder: Path, group: Group | None, tell: Tell) -> None:
+        self._job = job
+        self._folder = folder
+        self._group = group
+        self._tell = tell
+        self._process: subprocess.Popen[bytes] | None = None
+        self._grants: CpuGrants = AffinityGrants(self._pids) if group is None else QuotaGrants(group)
+        self._starts = 0
+        self._told: Told | None = None
+        self._words = 0
+        self._output_read = 0
+        self._cores = self._cache_gb = 0.0
+        self._cached_only = False
+
+    @property
+    def has_quota(self) -> bool:
+        """Whether it can be given fractions of a core."""
+        return self._group is not None
+
+    def start(self, *, cores: float, cache_gb: float, cached_only: bool) -> Told:
+        """Starts the command anew and waits until its cache is filled; what it told last."""
+        self.end()
+        self._starts += 1
+        self._cache_gb, self._cached_only, self._cores = cache_gb, cached_only, cores
+        self._told, self._words, self._output_read = None, 0, 0
+        self._run_dir.mkdir()
+        begin_start(self._run_dir, 1)
+        command = list(self._job.command)
+        environment = {
+            # As `muster submit` does; a job computes with as many threads as it will have later.
+            "OMP_NUM_THREADS": "1",
+            **os.environ,
+            "MUSTER_RUN_DIR": str(self._run_dir),
+            "MUSTER_EPOCH": "1",
+            "MUSTER_CACHE_GB": repr(cache_gb),
+            "MUSTER_CACHED_ONLY": str(int(cached_only)),
+            # Nobody will resume it, and writing would disturb the measurement.
+            "MUSTER_CHECKPOINT_SECONDS": repr(1e9),
+            "PYTHONUNBUFFERED": "1",
+        }
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                command if self._group is None else self._group.entering(command),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._grants.give(cores)
+        return self._warm()
+
+    def set_cache(self, gigabytes: float) -> Told:
+        """Another size of the cache, from the next step on; returns once it is filled."""
+        self._cache_gb = gigabytes
+        give_notice(self._run_dir, 1, cache_gb=gigabytes)
+        return self._warm()
+
+    def give_cpus(self, cores: float) -> None:
+        """From now on the job has so many cores."""
+        self._cores = cores
+        self._grants.give(cores)
+
+    def measure(self, cores: float, precision: Precision) -> tuple[Rate, Told]:
+        """Steps a second with this much CPU, and the job's last word."""
+        self.give_cpus(cores)
+        windows: list[tuple[int, float]] = []
+        # What was begun under the grant before counts for neither.
+        last = self._next(self._next(None))
+        while True:
+            told = self._next(last)
+            if told.start == last.start and told.step > last.step:
+                windows.append((told.step - last.step, told.at - last.at))
+                rate = rate_of(windows, precision)
+                how_sure = (
+                    "" if rate is None else f", {rate.steps_per_s:.4g} steps/s ± {100 * rate.error:.1f} %"
+                )
+                self._tell(f"{cores:g} cores: window {len(windows)}{how_sure}")
+                if rate is not None and (rate.sure or len(windows) >= precision.most_windows):
+                    return rate, told
+            last = told
+
+    def end(self) -> None:
+        """Kills what runs."""
+        if self._process is None:
+            return
+        if self._group is not None:
+            self._group.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    @property
+    def _run_dir(self) -> Path:
+        return self._folder / f"start-{self._starts}"
+
+    @property
+    def _output(self) -> Path:
+        return self._folder / f"start-{self._starts}.log"
+
+    def _pids(self) -> Iterable[int]:
+        """The processes of the job's session."""
+        assert self._process is not None
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):
+                    if os.getsid(int(entry.name)) == self._process.pid:
+                        yield int(entry.name)
+
+    def _warm(self) -> Told:
+        """Waits until nearly all that is to be cached has been read.
+
+        Of the reports that come next, the first may be older than the notice and the second cross it.
+        """
+        end = time.monotonic() + self._job.patience_seconds
+        told = self._next(self._next(self._next(None)))
+        while told.cache_unfilled > _WARM_SHARE * told.cache_samples:
+            self._tell(f"filling the cache, {told.cache_unfilled:,} samples to go")
+            if time.monotonic() > end:
+                what = f"its cache of {self._cache_gb:.3g} GB was not filled in time; --patience waits longer"
+                raise BadInput(Problem("job", what + self._tail()))
+            told = self._next(told)
+        return told
+
+    def _next(self, before: Told | None) -> Told:
+        """The job's next word after that one; starts it again where it has ended in between."""
+        end = time.monotonic() + self._job.patience_seconds
+        while True:
+            told = self._look()
+            if told is not None and (before is None or told.at > before.at):
+                self._words += 1
+                return told
+            assert self._process is not None
+            status = self._process.poll()
+            if status is not None:
+                return self._again(status, told)
+            if time.monotonic() > end:
+                raise BadInput(Problem("job", self._silent(told)))
+            time.sleep(LOOK_SECONDS)
+
+    def _again(self, status: int, told: Told | None) -> Told:
+        """After an end: the first word of a new start, if the old one was of any use."""
+        if status not in (0, EXIT_STOPPED):
+            raise BadInput(Problem("job", f"ended with status {status}{self._tail()}"))
+        if told is None:
+            raise BadInput(Problem("job", f"ended before it had reported a step{self._tail()}"))
+        if self._words < _LEAST_WORDS:
+            what = "ends within seconds, too soon to be measured; give it more epochs or samples"
+            raise BadInput(Problem("job", what))
+        self._tell("the job has ended; starting it again")
+        return self.start(cores=self._cores, cache_gb=self._cache_gb, cached_only=self._cached_only)
+
+    def _silent(self, told: Told | None) -> str:
+        waited = f"{self._job.patience_seconds:g} s"
+        if told is not None:
+            return f"made no step in {waited}; --patience waits longer{self._tail()}"
+        if self._job.unchanged is not None:
+            return f"wrote no line in {waited} that --progress matches{self._tail()}"
+        return (
+            f"reported no step in {waited}. A job reports by muster.training (join, steps), see docs/training.md; "
+            f"for one that cannot be changed say --progress 'step (?P<step>\\d+)'{self._tail()}"
+        )
+
+    def _tail(self) -> str:
+        lines = self._output.read_text(errors="replace").split("\n")
+        said = [line.rstrip() for line in lines if line.strip()][-_TAIL_LINES:]
+        return "; it said last:\n  " + "\n  ".join(said) if said else "; it wrote nothing"
+
+    def _look(self) -> Told | None:
+        if self._job.unchanged is not None:
+            step, self._output_read = self._job.unchanged.read_progress(self._output, self._output_read)
+            if step is not None and (self._told is None or step != self._told.step):
+                self._told = Told(step, time.monotonic(), self._starts)
+            return self._told
+        report = read_progress(self._run_dir)
+        if report is None:
+            return None
+        known = {field.name: report[field.name] for field in fields(Told) if field.name in report}
+        return Told(**known, start=self._starts)
+
+
+@contextmanager
+def running(job: JobToProfile, tell: Tell) -> Iterator[RunningJob]:
+    """The job, not yet started; nothing of it is left at the end, neither process nor group nor file."""
+    job.check()
+    cgroups, _ = find_cgroups()
+    with ExitStack() as leaving:
+        folder = leaving.enter_context(
+            TemporaryDirectory(prefix="muster-profile-", ignore_cleanup_errors=True)
+        )
+        group = None
+        if cgroups is not None and has_quota(cgroups):
+            group = leaving.enter_context(_weighty_group(cgroups))
+        started = RunningJob(job, Path(folder), group, tell)
+        leaving.callback(started.end)
+        yield started
+
+
+@contextmanager
+def _weighty_group(cgroups: Cgroups) -> Iterator[Group]:
+    """A group that a busy machine disturbs little."""
+    group = cgroups.group(f"profile-{os.getpid()}")
+    try:
+        group.set_cpu_weight(_HIGH_WEIGHT)
+        cgroups.set_cpu_weight_of_all(_HIGH_WEIGHT)
+        yield group
+    finally:
+        cgroups.set_cpu_weight_of_all(100)
+        group.kill()
+        group.remove()

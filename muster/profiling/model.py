@@ -1,0 +1,108 @@
+"""From a profile to a model: the memory axis computed, the matrix W, and its file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+
+from muster.profiling.optimistic import Profile, Reading
+from muster.speed.input_pipeline import model_table, relative_speed
+from muster.workload.models import Dataset, Model
+
+MEMORY_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
+"""Parts of the data set that are the memory points of a profile."""
+_PLAIN_FIELDS = (
+    "name",
+    "family",
+    "batch",
+    "seconds_per_iteration",
+    "source",
+    "licence",
+    "reference_cpus_per_gpu",
+    "reference_memory_gb_per_gpu",
+    "cpus_per_gpu",
+    "memory_gb_per_gpu",
+)
+_NO_CACHE_GB = 1.0
+"""The one memory point of a job without cached data, whose speed does not depend on memory."""
+
+
+def model_of(profile: Profile, *, name: str, family: str, batch: int | None, source: str) -> Model:
+    """The model, its reference the largest CPU point with everything cached.
+
+    epoch(c, p) = max(epoch(c, all cached), p D / memory bandwidth + (1 - p) D / storage bandwidth), here of an
+    iteration (Synergy, optimistic profiling). `batch` None: samples by batches of an epoch, else 1.
+    """
+    reading = profile.reading
+    if batch is None:
+        batch = 1 if reading is None else max(1, round(reading.samples / reading.batches_per_epoch))
+    memory_gb = memory_points(reading)
+    seconds = [
+        [max(1 / rate.steps_per_s, _fetch_seconds(reading, memory)) for memory in memory_gb]
+        for rate in profile.rates.values()
+    ]
+    cpus = tuple(profile.rates)
+    return Model(
+        name=name,
+        family=family,
+        batch=batch,
+        seconds_per_iteration=seconds[-1][-1],
+        reference_cpus_per_gpu=cpus[-1],
+        reference_memory_gb_per_gpu=memory_gb[-1],
+        cpus_per_gpu=cpus,
+        memory_gb_per_gpu=memory_gb,
+        speed=tuple(tuple(seconds[-1][-1] / value for value in row) for row in seconds),
+        source=source,
+        licence="own measurement",
+        dataset=None if reading is None else _dataset(reading, batch),
+    )
+
+
+def memory_points(reading: Reading | None) -> tuple[float, ...]:
+    """GB at which the matrix is computed."""
+    if reading is None:
+        return (_NO_CACHE_GB,)
+    return tuple(share * reading.full_gb for share in MEMORY_SHARES)
+
+
+def predicted_steps_per_s(model: Model, cpus: float, memory_gb: float) -> float:
+    """What simulator and scheduler will expect of the model, on the storage it was measured with."""
+    table = model_table([model])
+    storage = model.dataset.storage_gb_per_s if model.dataset else 0.0
+    return float(relative_speed(table, 0, cpus, memory_gb, storage)) / model.seconds_per_iteration
+
+
+def model_toml(model: Model, remarks: Sequence[str]) -> str:
+    """The model as a file that `read_model` reads, the remarks as comments on top."""
+    lines = [f"# {remark}" for remark in remarks]
+    lines += [f"{name} = {_toml(getattr(model, name))}" for name in _PLAIN_FIELDS]
+    rows = "".join(f"  {_toml(row)},\n" for row in model.speed)
+    lines.append(f"speed = [\n{rows}]")
+    if model.dataset is not None:
+        lines.append("\n[dataset]")
+        lines += [f"{field.name} = {_toml(getattr(model.dataset, field.name))}" for field in fields(Dataset)]
+    return "\n".join(lines) + "\n"
+
+
+def _dataset(reading: Reading, batch: int) -> Dataset:
+    """Samples are counted in whole batches, so that a batch reads what a mean batch of the epoch did."""
+    return Dataset(
+        size_gb=reading.full_gb,
+        sample_gb=reading.batch_gb / batch,
+        storage_gb_per_s=reading.storage_gb_per_s,
+        memory_gb_per_s=reading.memory_gb_per_s,
+    )
+
+
+def _fetch_seconds(reading: Reading | None, memory_gb: float) -> float:
+    """To get one batch from cache and storage."""
+    if reading is None:
+        return 0.0
+    cached = memory_gb / reading.full_gb
+    return reading.batch_gb * (cached / reading.memory_gb_per_s + (1 - cached) / reading.storage_gb_per_s)
+
+
+def _toml(value: object) -> str:
+    """A string, a number or a list of numbers. JSON's strings are TOML's."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

@@ -1,0 +1,139 @@
+"""What is wrong with a request is told in words, and nothing that is sent makes the daemon fail."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from ..serving import Serving
+from .test_routes import JOB
+
+DEEP = b'{"name": ' + b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "column", "said"),
+    [
+        ({"gpus": 9}, "gpus", "cluster 2x4gpu,8cpu,32gb has 8 GPUs; ask for at most so many"),
+        ({"gpus": 0}, "gpus", "1 or more is needed"),
+        ({"gpus": "many"}, "gpus", "a whole number is needed"),
+        ({"gpus": 2, "cpus": 17}, "cpus", "a node has at most 8 CPU cores"),
+        ({"gpus": 1, "cpus": 9}, "cpus", "a node has at most 8 CPU cores"),
+        ({"gpus": 8, "memory_gb": 65}, "memory_gb", "a node has at most 32 GB of memory"),
+        ({"gpus": 2, "gpu_share": 0.5}, None, "gpu_share is of one GPU, and gpus is 2"),
+        ({"constraint": "gpu_type=A100"}, "constraint", "there are: GPU"),
+        ({"constraint": "fast"}, "constraint", "text that matches"),
+        ({"model": "resnet19"}, "model", "did you mean resnet18"),
+        ({"modle": "x"}, "modle", "did you mean model?"),
+        ({"directory": "here"}, "directory", "text that matches"),
+        ({"directory": "/a/../b"}, None, "directory may not go up by '..'"),
+        ({"command": []}, "command", "at least one entry is needed"),
+        ({"command": ["a\0b"]}, "command.1", "text that matches"),
+        ({"name": ""}, "name", "it must not be empty"),
+        ({"name": "\ud800"}, "name", "text without lone surrogates is needed"),
+        ({"name": "x" * 201}, "name", "at most 200 characters are allowed"),
+        ({"environment": {"MUSTER_EPOCH": "1"}}, None, "Muster sets this itself"),
+        ({"environment": {"A B": "1"}}, "environment.A B.[key]", "text that matches"),
+        ({"progress": "("}, "progress", "a regular expression with a group named step"),
+        ({"stop_signal": "SIGKILL"}, "stop_signal", "'SIGTERM'"),
+        ({"steps": 1e400}, "steps", "a finite number is needed"),
+        ({"priority": float("nan")}, "priority", "a finite number is needed"),
+    ],
+)
+def test_a_request_is_refused_with_its_field(
+    api: Serving, fields: Any, column: str | None, said: str
+) -> None:
+    refused = api.ask("POST", "/v1/jobs", JOB | fields)
+    assert refused.status == 422
+    (problem,) = refused.json["error"]["problems"]
+    assert problem["column"] == column
+    assert said in problem["what"]
+    assert api.store.jobs() == []
+
+
+def test_all_that_is_wrong_is_told_at_once(api: Serving) -> None:
+    refused = api.ask("POST", "/v1/jobs:batch", {"jobs": [JOB, JOB | {"gpus": 0, "cpu": 1}, {}]})
+    columns = [problem["column"] for problem in refused.json["error"]["problems"]]
+    missing = [f"jobs.3.{name}" for name in ("name", "command", "directory")]
+    assert columns == ["jobs.2.gpus", "jobs.2.cpu", *missing]
+    assert "did you mean cpus?" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status", "said"),
+    [
+        (b"\xff\xfe", "application/json", 400, "cannot be read as JSON in UTF-8"),
+        (b'{"name": "\xc3\x28"}', "application/json", 400, "cannot be read as JSON in UTF-8"),
+        (DEEP, "application/json", 400, "cannot be read"),
+        (b"9" * 10_000, "application/json", 400, "cannot be read"),
+        (b"{", "application/json", 422, "this is not JSON"),
+        (b"", "application/json", 422, "a JSON object"),
+        (b"[]", "application/json", 422, "a JSON object"),
+        (b"null", "application/json", 422, "a JSON object"),
+        # A form that any page can send must not be taken for JSON.
+        (json.dumps(JOB).encode(), "text/plain", 422, "Content-Type: application/json"),
+        (json.dumps(JOB).encode(), "application/x-www-form-urlencoded", 422, "Content-Type"),
+        (b'{"name": "' + b"x" * (16 * 2**20) + b'"}', "application/json", 413, "the body is too large"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused(
+    api: Serving, body: bytes, content_type: str, status: int, said: str
+) -> None:
+    refused = api.ask("POST", "/v1/jobs", body, headers={"Content-Type": content_type})
+    assert refused.status == status
+    assert said in refused.message
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/jobs/0", 422),
+        ("GET", "/v1/jobs/x", 422),
+        ("GET", "/v1/jobs/9223372036854775808", 422),
+        ("GET", "/v1/jobs/9223372036854775807", 404),
+        ("GET", "/v1/jobs/1/logs", 404),
+        ("GET", "/v1/jobs/%2e%2e/logs", 422),
+        ("GET", "/v1/jobs/../../etc/passwd", 404),
+        ("GET", "/v1/jobs/1%00/logs", 422),
+        ("GET", "/v1/jobs?name=%00", 422),
+        ("GET", "/v1/jobs?user=%ff", 200),
+        ("GET", "/v1/jobs?limit=1001", 422),
+        ("GET", "/v1/jobs?after=-1", 422),
+        ("GET", "/v1/jobs?state=lost", 422),
+        ("GET", "/v1/jobs/1/logs?rank=../../secret", 422),
+        ("POST", "/v1/jobs/1/why", 405),
+        ("DELETE", "/v1/jobs/1", 405),
+        ("GET", "/", 404),
+        ("GET", "/docs", 404),
+        ("POST", "/v1/nodes/%ff%00/drain", 404),
+        ("POST", "/v1/tokens/1/revoke", 404),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_refused(api: Serving, method: str, path: str, status: int) -> None:
+    answer = api.ask(method, path)
+    assert answer.status == status
+    if status >= 400:
+        assert answer.message
+        assert answer.json["error"]["status"] == status
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS to a port that speaks none
+        b"GET /v1/jobs\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused_and_the_next_request_answered(api: Serving, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", api.port), timeout=30) as raw:
+        raw.sendall(sent)
+        raw.shutdown(socket.SHUT_WR)
+        said = b"".join(iter(lambda: raw.recv(4096), b""))
+    assert said == b"" or said.startswith(b"HTTP/1.1 4")
+    assert api.ask("GET", "/v1/jobs").status == 200

@@ -1,0 +1,269 @@
+"""What each route does, over a real connection."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from muster.report.record import read_record
+from muster.schedulers.reasons import REASONS
+from muster.service.home import job_folder, store_url
+from muster.service.store import Store
+from muster.service.store.rows import Changes, Holding, Phase, State, Wish
+
+from ..serving import Serving
+
+JOB = {"name": "job", "command": ["true"], "directory": "/"}
+
+
+def submitted(api: Serving, **fields: Any) -> int:
+    answer = api.ask("POST", "/v1/jobs", JOB | fields)
+    assert answer.status == 201, answer.body
+    return int(answer.json["job_id"])
+
+
+def test_a_submitted_job_is_on_the_disk_and_the_conductor_is_woken(api: Serving) -> None:
+    answer = api.ask("POST", "/v1/jobs", JOB)
+    assert (answer.status, answer.json) == (201, {"job_id": 1})
+    assert api.board._something_new.is_set()
+    other = Store.open(store_url(api.home))
+    assert other.job(1) == api.store.job(1)
+    other.close()
+
+
+def test_a_batch_is_taken_whole_or_not_at_all(api: Serving) -> None:
+    good, bad = JOB | {"name": "good"}, JOB | {"gpus": 99}
+    refused = api.ask("POST", "/v1/jobs:batch", {"jobs": [good, bad, JOB | {"model": "x"}]})
+    assert refused.status == 422
+    assert [problem["where"] for problem in refused.json["error"]["problems"]] == [
+        "request, job 2",
+        "request, job 3",
+    ]
+    assert api.store.jobs() == []
+    assert api.ask("POST", "/v1/jobs:batch", {"jobs": [good, JOB]}).json == {"job_ids": [1, 2]}
+    assert api.ask("POST", "/v1/jobs:batch", {"jobs": []}).json == {"job_ids": []}
+
+
+def test_pages_have_every_job_once_though_more_arrive_meanwhile(api: Serving) -> None:
+    api.ask("POST", "/v1/jobs:batch", {"jobs": [JOB] * 25})
+    seen: list[int] = []
+    after: int | None = 0
+    while after is not None:
+        page = api.ask("GET", f"/v1/jobs?limit=10&after={after}").json
+        seen += [job["job_id"] for job in page["jobs"]]
+        after = page["next"]
+        if len(seen) == 20:
+            submitted(api)
+    assert seen == list(range(1, 27))
+    counts = api.ask("GET", "/v1/jobs?state=held&limit=1").json["counts"]
+    assert counts == {state.value: 26 if state == State.QUEUED else 0 for state in State}
+
+
+def test_lists_are_filtered(api: Serving) -> None:
+    submitted(api, held=True)
+    submitted(api, name="other")
+    for query, expected in (
+        ("state=held", [1]),
+        ("state=held&state=queued", [1, 2]),
+        ("name=other", [2]),
+        ("user=nobody-else", []),
+    ):
+        answer = api.ask("GET", f"/v1/jobs?{query}")
+        assert [job["job_id"] for job in answer.json["jobs"]] == expected
+
+
+def test_a_job_tells_what_it_holds_since_when_and_why_it_waits(api: Serving) -> None:
+    submitted(api, gpus=2)
+    submitted(api, gpus=8)
+    api.store.commit(
+        Changes(
+            jobs={
+                1: {"state": State.RUNNING, "phase": Phase.RUNNING, "epoch": 2, "last_start": 7.0},
+                2: {"reason": "outranked", "reason_parameters": {"needs": 8.0, "left": 6.0}},
+            },
+            opened=[
+                Holding(1, 1, "node-0", (0,), 1000, 1.0, 2.0, 0.0, since=1.0, until=3.0),
+                Holding(1, 2, "node-1", (2, 3), 1000, 4.0, 8.0, 0.5, since=7.0),
+            ],
+        )
+    )
+    origin = api.store.origin
+    held = {"node": "node-1", "gpus": [2, 3], "gpu_milli": 1000, "cpus": 4.0, "memory_gb": 8.0}
+    for job in (api.ask("GET", "/v1/jobs/1").json, api.ask("GET", "/v1/jobs").json["jobs"][0]):
+        assert job["holds"] == [held | {"storage_gb_per_s": 0.5, "since": origin + 7.0}]
+        assert (job["state"], job["starts"], job["last_start"]) == ("running", 2, origin + 7.0)
+        assert job["reason_in_words"] == ""
+    waiting = api.ask("GET", "/v1/jobs/2").json
+    assert waiting["reason_in_words"] == "it needs 8 GPUs and the jobs served before it leave 6"
+    assert waiting["request"]["gpus"] == 8
+    nodes = {node["name"]: node for node in api.ask("GET", "/v1/nodes").json["nodes"]}
+    assert (nodes["node-1"]["held_gpus"], nodes["node-1"]["held_cpus"], nodes["node-1"]["jobs"]) == (
+        2,
+        4,
+        [1],
+    )
+    assert (nodes["node-0"]["held_gpus"], nodes["node-0"]["jobs"]) == (0, [])
+
+
+def test_every_reason_has_words(api: Serving) -> None:
+    for name in REASONS:
+        job = submitted(api)
+        api.store.commit(Changes(jobs={job: {"reason": name}}))
+        assert api.ask("GET", f"/v1/jobs/{job}").json["reason_in_words"]
+
+
+def test_wishes_are_noted_and_refused_where_they_make_no_sense(api: Serving) -> None:
+    submitted(api)
+    refused = api.ask("POST", "/v1/jobs/1/release")
+    assert refused.status == 409
+    assert refused.message == "job 1: it is not held (queued), so there is nothing to release"
+    api.board.wait(0.0)
+    assert api.ask("POST", "/v1/jobs/1/hold").json["wish"] == "hold"
+    assert api.board._something_new.is_set()
+    assert [row.wish for row in api.store.wishes()] == [Wish.HOLD]
+    assert api.ask("POST", "/v1/jobs/1/cancel").json["wish"] == "cancel"
+    kinds = [event["kind"] for event in api.ask("GET", "/v1/jobs/1/events").json["events"]]
+    assert kinds == ["submitted", "hold", "cancel"]
+
+
+def test_why_is_answered_in_sentences(api: Serving) -> None:
+    submitted(api, held=True)
+    told = api.ask("GET", "/v1/jobs/1/why").json
+    assert told["job_id"] == 1
+    assert "is held" in " ".join(told["sentences"])
+
+
+def test_nodes_are_drained_and_used_again(api: Serving) -> None:
+    for name, drained in (("drain", True), ("undrain", False)):
+        answer = api.ask("POST", f"/v1/nodes/node-1/{name}")
+        assert [(node["name"], node["drained"]) for node in answer.json["nodes"]] == [("node-1", drained)]
+        assert {node.name: node.drained for node in api.store.nodes()} == {"node-1": drained}
+    unknown = api.ask("POST", "/v1/nodes/..%2Fx/drain")
+    assert unknown.status == 404
+
+
+def test_models_that_were_measured_here_are_known_at_once(api: Serving) -> None:
+    known = {model["name"] for model in api.ask("GET", "/v1/models").json["models"]}
+    assert "resnet18" in known
+    assert api.ask("POST", "/v1/jobs", JOB | {"model": "mine"}).status == 422
+    shipped = Path(__file__).parents[3] / "muster" / "workload" / "model_files" / "resnet18.toml"
+    text = shipped.read_text().replace('name = "resnet18"', 'name = "mine"')
+    lines = [line for line in text.splitlines() if not line.startswith("aliases")]
+    (api.home / "models" / "mine.toml").write_text("\n".join(lines))
+    (api.home / "models" / "broken.toml").write_text("this is no model")
+    assert submitted(api, model="Mine") == 1
+
+
+def test_the_export_is_a_record_that_report_reads(api: Serving, tmp_path: Path) -> None:
+    submitted(api)
+    answer = api.ask("GET", "/v1/export")
+    folder = tmp_path / "record"
+    folder.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(answer.body)) as tar:
+        for member in tar:
+            content = tar.extractfile(member)
+            assert content is not None
+            (folder / member.name).write_bytes(content.read())
+    assert read_record(folder).jobs["job_id"].to_list() == ["1"]
+
+
+def test_metrics_are_what_store_and_board_say(api: Serving) -> None:
+    submitted(api)
+    submitted(api, held=True)
+    api.board.decisions, api.board.decision_seconds_sum, api.board.free = 3, 0.5, (1.0, 2.0, 3.0, 4.0)
+    answer = api.ask("GET", "/metrics")
+    found = {
+        (sample.name, sample.labels.get("state")): sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+    }
+    expected = {
+        ("muster_jobs", "queued"): 1,
+        ("muster_jobs", "held"): 1,
+        ("muster_jobs", "running"): 0,
+        ("muster_gpus", None): 8,
+        ("muster_free_gpus", None): 1,
+        ("muster_free_storage_gb_per_s", None): 4,
+        ("muster_decisions_total", None): 3,
+        ("muster_decision_seconds_total", None): 0.5,
+        ("muster_ready", None): 1,
+        ("muster_trouble", None): 0,
+    }
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_the_dashboard_asks_for_metrics_that_exist(api: Serving) -> None:
+    dashboard = json.loads((Path(__file__).parents[3] / "docs" / "grafana-dashboard.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    names = set(re.findall(r"muster_[a-z_]+", " ".join(asked)))
+    told = set(re.findall(r"^muster_[a-z_]+", api.ask("GET", "/metrics").body.decode(), flags=re.MULTILINE))
+    assert names
+    assert names <= told
+
+
+def test_health_says_what_is_wrong(api: Serving) -> None:
+    assert api.ask("GET", "/healthz").json["scheduler"] == "fifo+proportional+pack"
+    api.board.trouble = "no space left on the disk of the store"
+    unwell = api.ask("GET", "/healthz")
+    assert (unwell.status, unwell.message) == (503, "no space left on the disk of the store")
+    api.board.trouble, api.board.looked_at = "", time.time() - 1000
+    assert "the conductor hangs: its last turn was 1000 s ago" in api.ask("GET", "/healthz").message
+
+
+def test_a_store_that_fails_is_told_in_words(api: Serving) -> None:
+    api.store.close()
+    (api.home / "muster.db").write_bytes(b"")
+    for suffix in ("-wal", "-shm"):
+        (api.home / f"muster.db{suffix}").unlink(missing_ok=True)
+    failed = api.ask("POST", "/v1/jobs", JOB)
+    assert (failed.status, failed.headers["retry-after"]) == (503, "1")
+    assert failed.message.startswith("the store cannot be used: no such table")
+
+
+@pytest.fixture
+def output(api: Serving) -> Path:
+    """Of job 1."""
+    submitted(api)
+    folder = job_folder(api.home, 1) / "output"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_output_is_read_in_pieces(api: Serving, output: Path) -> None:
+    (output / "0.log").write_bytes(b"0123456789\xff")
+    (output / "1.log").write_bytes(b"other")
+    first = api.ask("GET", "/v1/jobs/1/logs?limit=4")
+    assert (first.body, first.headers["muster-next-offset"]) == (b"0123", "4")
+    rest = api.ask("GET", "/v1/jobs/1/logs?offset=4")
+    assert (rest.body, rest.headers["muster-next-offset"]) == (b"456789\xff", "11")
+    assert rest.headers["muster-job-state"] == "queued"
+    assert api.ask("GET", "/v1/jobs/1/logs?rank=1").body == b"other"
+    for query in ("offset=11", "offset=9999999999", "rank=2"):
+        assert api.ask("GET", f"/v1/jobs/1/logs?{query}").body == b""
+
+
+def test_output_leads_nowhere_else(api: Serving, output: Path, tmp_path: Path) -> None:
+    """Whatever a job puts in the place of its output: links, pipes, folders."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (output / "0.log").symlink_to(secret)
+    (output / "1.log").hardlink_to(secret)
+    os.mkfifo(output / "2.log")
+    (output / "3.log").mkdir()
+    for rank in range(4):
+        answer = api.ask("GET", f"/v1/jobs/1/logs?rank={rank}")
+        assert (answer.status, answer.body) == (200, b"")
+    elsewhere = tmp_path / "elsewhere"
+    output.rename(elsewhere)
+    (elsewhere / "5.log").write_text("secret")
+    output.symlink_to(elsewhere)
+    assert api.ask("GET", "/v1/jobs/1/logs?rank=5").body == b""

@@ -1,0 +1,228 @@
+"""Daemon and shepherds killed at every point: a start is never lost, never brought up twice, its end is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from muster.service.engines import Exit
+from muster.service.engines.local import engine as engine_module
+from muster.service.engines.local import processes
+from muster.training.run_folder import begin_start
+from tests.service.engines.bench import Bench, shell, until
+
+ONCE = shell("echo $MUSTER_EPOCH >> ran")
+"""Tells in the folder that it ran."""
+
+
+class Dying:
+    """Daemons and shepherds that die at a line."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.service.engines.dying"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    def __call__(self, who: str, bench: Bench, **order: object) -> bool:
+        """Whether it died: there was such a line, or it was not done in that time."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = json.dumps({"who": who, "folder": str(bench.folder), **order})
+        print(line, file=self._process.stdin, flush=True)
+        died = json.loads(self._process.stdout.readline())
+        assert isinstance(died, bool)
+        return died
+
+    def end(self) -> None:
+        self._process.communicate()
+        assert self._process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def dying() -> Iterator[Dying]:
+    dying = Dying()
+    yield dying
+    dying.end()
+
+
+def ran(bench: Bench) -> list[str]:
+    path = bench.folder / "ran"
+    return path.read_text().split() if path.exists() else []
+
+
+def points(widest_step: int, seed: int) -> Iterator[tuple[int, int]]:
+    """Epochs, and lines to die at: from the first on, some left out."""
+    chance = random.Random(seed)
+    line = 0
+    for epoch in count(1):
+        line += chance.randint(1, widest_step)
+        yield epoch, line
+
+
+def test_a_daemon_that_dies_anywhere_in_launch(bench: Bench, dying: Dying) -> None:
+    """What was on its way is either unknown, and can be launched again, or comes to its end by itself; once."""
+    states = set()
+    for epoch, line in points(16, 1):
+        died = dying("daemon", bench, line=line, epoch=epoch, command=ONCE)
+        bench.anew()
+        states.add((died, bench.observed(1, epoch) is not None))
+        bench.launch(1, epoch, ONCE)
+        assert bench.end(1, epoch).ended is Exit.COMPLETED
+        assert ran(bench) == [str(each) for each in range(1, epoch + 1)], f"line {line}"
+        bench.engine.forget(1, epoch)
+        if not died:
+            break
+    assert states == {(True, False), (True, True), (False, True)}
+
+
+def test_a_shepherd_that_dies_anywhere(bench: Bench, dying: Dying) -> None:
+    """Its start is brought up by another one, if it had not begun; else it is told killed, once all is gone."""
+    ends = set()
+    for epoch, line in points(24, 2):
+        before = len(ran(bench))
+        died = dying("shepherd", bench, line=line, epoch=epoch, command=ONCE)
+        bench.anew()
+        end = bench.end(1, epoch)
+        times = len(ran(bench)) - before
+        until(lambda epoch=epoch: bench.left(1, epoch) == [], "nothing left")
+        ends.add((died, end.ended, times))
+        bench.anew()
+        assert bench.observed(1, epoch) == end
+        bench.engine.forget(1, epoch)
+        if not died:
+            break
+    assert ends <= {
+        (True, Exit.COMPLETED, 1),
+        (True, Exit.KILLED, 0),
+        (True, Exit.KILLED, 1),
+        (False, Exit.COMPLETED, 1),
+    }
+    assert len(ends) >= 3
+
+
+def test_daemons_killed_at_random_moments(bench: Bench, dying: Dying) -> None:
+    """No start lost, none run twice, each end told once; with two dozen of them on their way."""
+    command = [*shell("echo $1 >> began; sleep 0.1; echo $1 >> ended"), "sh"]
+    chance = random.Random(3)
+    for _ in range(20):
+        dying("conductor", bench, seconds=chance.uniform(0.002, 0.12), jobs=24, command=command)
+    assert not dying("conductor", bench, seconds=None, jobs=24, command=command)
+    expected = list(range(1, 25))
+    for name in ("began", "ended", "told"):
+        assert sorted(map(int, (bench.folder / name).read_text().split())) == expected, name
+
+
+def test_only_one_of_many_shepherds_brings_a_start_up(bench: Bench) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        spawn = engine_module._spawn_shepherd
+        patch.setattr(engine_module, "_spawn_shepherd", lambda folder: min(spawn(folder) for _ in range(6)))
+        bench.launch(1, 1, ONCE)
+    assert bench.end(1, 1).ended is Exit.COMPLETED
+    until(lambda: bench.left(1, 1) == [], "the end of the late ones")
+    assert ran(bench) == ["1"]
+    for _ in range(4):  # those that nobody waits for
+        os.wait()
+
+
+def test_shepherds_that_never_come_up_are_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "SHEPHERD_SECONDS", 0.0)
+    monkeypatch.setattr(engine_module, "_RUN_SHEPHERD", "raise SystemExit('no shepherds here')")
+    bench.launch(1, 1, ONCE)
+    end = bench.end(1, 1)
+    assert end.ended is Exit.KILLED
+    assert end.message.startswith("its shepherd did not come up")
+    monkeypatch.undo()
+    assert bench.anew().observe() == [end]
+    assert ran(bench) == []
+
+
+def test_a_start_that_was_launched_is_not_launched_again(bench: Bench) -> None:
+    for _ in range(3):
+        bench.launch(1, 1, ONCE)
+        bench.anew().launch(bench.described(1, 1, ONCE))
+    bench.end(1, 1)
+    bench.launch(1, 1, ONCE)
+    assert ran(bench) == ["1"]
+
+
+def test_no_start_while_an_older_one_is_there(bench: Bench) -> None:
+    bench.launch(1, 1, ["sleep", "600"])
+    with pytest.raises(OSError, match="start 1 of job 1 is still there"):
+        bench.launch(1, 2, ONCE)
+    bench.engine.kill(1, 1)
+    bench.end(1, 1)
+    bench.launch(1, 2, ONCE)
+    assert bench.end(1, 2).ended is Exit.COMPLETED
+
+
+def test_an_older_start_than_the_newest_never_runs(bench: Bench) -> None:
+    bench.launch(1, 5, ONCE)
+    bench.end(1, 5)
+    bench.launch(1, 4, ONCE)
+    end = bench.end(1, 4)
+    assert end.ended is Exit.FAILED
+    assert "start 5 has begun" in end.message
+    assert ran(bench) == ["5"]
+
+
+def test_a_late_shepherd_of_a_stale_start_ends_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(engine_module, "_spawn_shepherd", lambda _: os.posix_spawn("/bin/true", ["true"], {}))
+        bench.launch(1, 1, ONCE)
+    begin_start(bench.folder / "1" / "run", 2)
+    bench.anew()
+    end = bench.end(1, 1)
+    assert (end.ended, end.message) == (Exit.KILLED, "start 2 of this job has begun")
+    assert ran(bench) == []
+
+
+def test_a_killed_shepherd_takes_all_with_it(way: str, bench: Bench) -> None:
+    """Its ranks at once; what ran away from them, when the engine looks."""
+    away = "setsid sh -c 'echo away; exec sleep 600' & echo up; exec sleep 600"
+    bench.launch(1, 1, shell(away), ranks=2)
+    shepherd = bench.shepherd(1, 1)
+    ranks = bench.records(1, 1)[1]["ranks"]
+    assert isinstance(ranks, list)
+    for rank in (0, 1):
+        bench.says("away", 1, rank)
+    os.kill(shepherd, signal.SIGKILL)
+    until(lambda: not any(map(processes.look_at, ranks)), "the end of the ranks")
+    assert len(bench.left(1, 1)) == 2
+    end = bench.end(1, 1)
+    assert bench.left(1, 1) == []
+    assert (end.ended, end.status, end.message) == (Exit.KILLED, None, "its shepherd died")
+    assert bench.anew().observe() == [end]
+
+
+def test_a_shepherd_minds_no_signal_but_kill(bench: Bench) -> None:
+    bench.launch(1, 1, shell("while [ ! -e go ]; do :; done"))
+    shepherd = bench.shepherd(1, 1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(shepherd, number)
+    bench.engine.resize(1, 1, [bench.seat()])
+    (bench.folder / "go").touch()
+    assert bench.end(1, 1).ended is Exit.COMPLETED
+
+
+def test_a_rank_killed_by_somebody_else(bench: Bench) -> None:
+    bench.launch(1, 1, ["sleep", "600"], ranks=2)
+    bench.shepherd(1, 1)
+    ranks = bench.records(1, 1)[1]["ranks"]
+    assert isinstance(ranks, list)
+    os.kill(ranks[1], signal.SIGKILL)
+    end = bench.end(1, 1)
+    assert (end.ended, end.status, end.message) == (Exit.KILLED, -9, "rank 1 was ended by SIGKILL")
