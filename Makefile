@@ -11,7 +11,7 @@ STAMP := $(VENV)/.built-from-lock
 help:
 	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
 	@echo 'make demo       three schedulers on a generated Philly-like trace, with a page of charts'
-	@echo 'make test       the tests; test-all: and those that need PyTorch or a browser, and the wheel in a fresh venv'
+	@echo 'make test       the tests; test-all: and those that need PyTorch or PostgreSQL, or minutes; and the wheel in a fresh venv'
 	@echo 'make lint       ruff, mypy, and who may import whom'
 	@echo 'make bench      speed, as docs/performance.md tells it'
 	@echo 'make lock       new versions into requirements.lock and requirements-dev.lock'
@@ -35,12 +35,16 @@ demo: install
 		--out demo/result --overwrite
 
 test: install
-	$(BIN)/python -m pytest -q -n auto -m 'not needs_browser and not needs_torch'
+	$(BIN)/python -m pytest -q -n auto -m 'not ($(REST))'
 
-# pytest ends with 5 where no test carries the mark.
+# What it takes beside Python packages is installed where this may be done; tests of what is missing say so and skip.
 test-rest: install wheel
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v pg_lsclusters >/dev/null; then \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql >/dev/null; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0'
-	$(BIN)/python -m pytest -q -m 'needs_browser or needs_torch' || test $$? -eq 5
+	$(BIN)/python -m pytest -q -m '$(REST)'
+
+REST = needs_browser or needs_torch or needs_postgres or long
 
 test-all: test test-rest
 

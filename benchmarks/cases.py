@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.reproduce.dally import settings as dally
 from muster.workload.generators import mixed, philly_like, synergy
 from muster.workload.trace import Trace, read_trace
 
@@ -46,6 +47,13 @@ def mixed_trace(jobs: int, gpus: int, load: float) -> Callable[[], Trace]:
     return lambda: mixed.generate(jobs, gpus=gpus, load=load, seed=1)
 
 
+def dally_trace(arrivals: str, jobs: int, a_day: float) -> Callable[[], Trace]:
+    """Jobs like those of Dally's inputs, with its authors' models."""
+    return lambda: dally.trace(dally.Setting(arrivals, False, "authors' scales"), jobs, 1, a_day)
+
+
+_LARGE = str(Path(__file__).parent / "dally-32x8x8.toml")
+_CONTENDED = {"congestion": 0.5, "contention": True}
 _MEASURED = {"round_seconds": 300.0, "measure": (4000, 4999)}
 _ROUNDS = {"round_seconds": 300.0}
 
@@ -69,5 +77,17 @@ CASES = [
         Case(f"scaling-{order}-{jobs}", mixed_trace(jobs, 512, 0.8), "64x8gpu", order, "n log n")
         for order in ("fifo", "srtf", "las")
         for jobs in (1_000, 3_000, 10_000, 30_000, 100_000)
+    ),
+    *(
+        Case(f"dally-500-{policy}", dally_trace("batch", 500, 100.0), "dally-2x8x8", policy, "<= 3 s",
+             {"restart_cost_seconds": 30.0})
+        for policy in ("dally", "dally-manual", "dally-nowait", "dally-consolidated", "tiresias", "gandiva",
+                       "yarn-cs", "fifo", "las", "srtf", "dally-plus", "dally-plus-oracle")
+    ),
+    *(
+        Case(f"dally-20000-{policy}{'-contended' if options else ''}", dally_trace("Poisson", 20_000, 1600.0),
+             _LARGE, policy, "" if options else "<= 60 s", {"restart_cost_seconds": 30.0, **options})
+        for policy in ("dally", "dally-plus")
+        for options in ({}, _CONTENDED)
     ),
 ]  # fmt: skip

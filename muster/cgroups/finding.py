@@ -50,6 +50,9 @@ class Cgroups:
             controller: folder or self._made(name, self._bases[controller])
             for controller, folder in folders.items()
         }
+        for folder in folders.values():
+            if folder is not None:  # who made it may have died before it was ready
+                _fill_cpu_set(folder)
         return group_of(self.version, name, made)
 
     def find(self, name: str) -> Group | None:
@@ -201,7 +204,11 @@ def _make_folder(folder: Path, *, hand_down: bool) -> None:
         for controller in _enabled(folder.parent):
             with suppress(OSError):
                 (folder / "cgroup.subtree_control").write_text(f"+{controller}")
-        return
+    else:
+        _fill_cpu_set(folder)
+
+
+def _fill_cpu_set(folder: Path) -> None:
     for file in ("cpuset.cpus", "cpuset.mems"):
         path, above = folder / file, folder.parent / file
         if path.exists() and above.exists() and not path.read_text().strip():

@@ -39,7 +39,7 @@ Measure = Annotated[
     typer.Option("--measure", metavar="FIRST:LAST", help="Only these job ids count; ends with them."),
 ]
 RulesName = Annotated[
-    str, typer.Option("--rules", metavar="NAME", help="How time is counted; or synergy-published.")
+    str, typer.Option("--rules", metavar="NAME", help="How time is counted; or synergy-published, dally-published.")
 ]
 Knowledge = Annotated[
     str, typer.Option("--knowledge", metavar="CLASS", help="Of durations; or noisy:SIGMA, none.")

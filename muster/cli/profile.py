@@ -85,7 +85,8 @@ def profile(
 
     text = model_toml(model, view.remarks(measured, command))
     with write_aside(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+        # A command's words need not be text; as comments they are only to be looked at.
+        aside.write_bytes(text.encode(errors="replace"))
     charts = view.draw(measured, model, grid, path)
     if as_json:
         print(json.dumps(view.document(measured, model, grid, path, charts), indent=2))

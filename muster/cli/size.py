@@ -31,6 +31,12 @@ def size(
     server: Annotated[str, typer.Option(metavar="NEEDS", help="Of one server.")] = "cpu=4,memory_gb=8",
     batch: Annotated[int, typer.Option(metavar="N", help="Samples an iteration, over all workers.")] = 256,
     iterations: Annotated[int, typer.Option(metavar="N", help="Until the job is done.")] = 10_000,
+    losses: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV of step, loss so far, in place of --iterations.")
+    ] = None,
+    target_loss: Annotated[
+        float | None, typer.Option(metavar="LOSS", help="Until which --losses goes on.")
+    ] = None,
     gpu_tflops: Annotated[
         float, typer.Option(metavar="T", help="What a GPU sustains on a model known by name.")
     ] = 6.0,
@@ -52,6 +58,7 @@ def size(
 
     told = Gathering()
     told.of(_check_flags, chart, iterations)
+    iterations = told.of(_left, losses, target_loss, iterations)
     known = told.of(_layers, model, gpu_tflops, layers, profile_batch)
     limits = told.of(_quantities, "--limit", limit, (*RESOURCES, "nic"), ("gpu", "nic"))
     needs = (
@@ -84,6 +91,20 @@ def _check_flags(chart: Path | None, iterations: int) -> None:
         problems.append(Problem("--iterations", "a whole number from 1 on is needed", found=iterations))
     if problems:
         raise BadInput(*problems)
+
+
+def _left(losses: Path | None, target: float | None, iterations: int) -> int:
+    """Iterations until a loss, where one is to be reached, by the curve of the losses so far."""
+    from muster.speed.parameter_server.loss_curve import fit_loss_curve, read_losses
+
+    if losses is None and target is None:
+        return iterations
+    if target is None:
+        raise BadInput(Problem("--target-loss", "the loss to reach is needed beside --losses"))
+    if losses is None:
+        raise BadInput(Problem("--losses", "the losses so far are needed beside --target-loss"))
+    steps, measured = read_losses(losses)
+    return max(fit_loss_curve(steps, measured).remaining_steps(target, int(steps[-1])), 1)
 
 
 def _layers(model: str, gpu_tflops: float, file: Path | None, profile_batch: int | None) -> Layers:

@@ -104,5 +104,5 @@ def _fetch_seconds(reading: Reading | None, memory_gb: float) -> float:
 
 
 def _toml(value: object) -> str:
-    """A string, a number or a list of numbers. JSON's strings are TOML's."""
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    """A string, a number or a list of numbers. JSON's strings are TOML's, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -105,11 +105,15 @@ def bound_of_plan(view: View) -> float:
     whole = _measurable(view)
     holds = books.heads[jobs.index] >= 0
     served = np.flatnonzero(holds & whole).tolist()
-    left = int(books.nodes["free_gpus"].sum())
+    left = books.nodes["free_gpus"].copy()
     for at in np.flatnonzero(~holds & whole).tolist():
-        if gangs.gpus[at] <= left:
+        if not left.any():
+            break
+        allowed = np.flatnonzero(gangs.node_allowed[gangs.constraint[at]])
+        upto = np.cumsum(left[allowed])
+        if gangs.gpus[at] <= upto[-1]:
             served.append(at)
-            left -= int(gangs.gpus[at])
+            left[allowed] -= np.diff(np.minimum(upto, gangs.gpus[at]), prepend=0)
     pool: Ints = np.zeros((len(gangs.kinds), 4), np.int64)
     usable = books.nodes["capacity"] - books.nodes["unavailable"]
     usable[:, 0] //= MICRO

@@ -135,7 +135,7 @@ class Leased:
         pause = np.full(len(jobs), lease if timers.learns else inf)
         done = 0
         while done < len(ranked):
-            for_machine, for_rack = timers.limits_of(gpus, known)
+            for_machine, for_rack = timers.limits_for(view, known)
             done, wake = bid(
                 view.ledger.books,
                 view.table.asked,

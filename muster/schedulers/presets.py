@@ -103,6 +103,16 @@ PRESETS = {
             "Tiresias with 2D-Gittins, learned from the jobs completed so far.",
             {"quantum_seconds": "300"},
         ),
+        Preset(
+            "tiresias-dally",
+            "las+proportional+skew-leases",
+            "Tiresias as in the program of Dally's authors: leases, least service first, skewed models in one rack.",
+        ),
+        Preset(
+            "gandiva-dally",
+            "fifo+proportional+scatter",
+            "Gandiva as in the program of Dally's authors: no turns, no packing, large gangs scattered.",
+        ),
         *(
             Preset(f"tiresias-sim:{schedule}", parts, f"Tiresias' simulator, {what}.", settings)
             for schedule, parts, what, settings in (

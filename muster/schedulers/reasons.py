@@ -50,11 +50,17 @@ _KINDS = (
     Reason("waits_its_turn", "it shares GPUs in turns and another's turn is on"),
     Reason(
         "delay_timer",
-        "it waits for a better placement: {waited} of at most {limit} leases so far",
+        "it waits for a machine-level offer: its timer is at {waited} of {limit} leases",
         "waited",
         "limit",
     ),
     Reason("node_failed", "its machine failed and the next decision has not come yet"),
+    Reason(
+        "rack_timer",
+        "it waits for a rack-level offer: its timer is at {waited} of {limit} leases",
+        "waited",
+        "limit",
+    ),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
@@ -72,6 +78,7 @@ NOT_SELECTED = REASONS["not_selected"]
 WAITS_ITS_TURN = REASONS["waits_its_turn"]
 DELAY_TIMER = REASONS["delay_timer"]
 NODE_FAILED = REASONS["node_failed"]
+RACK_TIMER = REASONS["rack_timer"]
 
 
 def reason(code: int) -> Reason:

@@ -12,6 +12,7 @@ of the sparse file, by rank, so dropping ranks is cutting the file; it costs who
 from __future__ import annotations
 
 import fcntl
+import math
 import mmap
 import os
 import pickle
@@ -125,7 +126,7 @@ class CachedDataset:
 
     def resize(self, gigabytes: float) -> None:
         """Gives the samples this much memory, now and in every worker; for use in the main process."""
-        size_gb = self.size_gb
+        size_gb = self.size_gb if gigabytes else math.inf  # unread, as nothing of it is kept
         share = 1.0 if gigabytes >= size_gb else gigabytes / size_gb
         with self._locked():
             self._head[_BUDGET_BYTES] = int(min(gigabytes * 1e9, 2**62))

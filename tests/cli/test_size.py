@@ -107,9 +107,11 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
         (f"vgg16 --limit {LIMIT} --batch 0 --gpu-tflops 0", ["gpu_tflops: found 0"]),
         (f"vgg16 --limit {LIMIT} --batch 0", ["batch: found 0"]),
         (f"vgg16 --limit {LIMIT} --staleness -1", ["staleness: found -1"]),
-        (f"vgg16 --limit {LIMIT} --layers nowhere.csv", ["--profile-batch: the samples a batch"]),
+        (f"vgg16 --limit {LIMIT} --layers nowhere.csv", ["nowhere.csv: there is no such file"]),
+        (f"vgg16 --limit {LIMIT} --losses nowhere.csv", ["--target-loss: the loss to reach is needed"]),
+        (f"vgg16 --limit {LIMIT} --target-loss 1", ["--losses: the losses so far are needed"]),
         (
-            f"vgg16 --limit {LIMIT} --layers nowhere.csv --profile-batch 8",
+            f"vgg16 --limit {LIMIT} --losses nowhere.csv --target-loss 1",
             ["nowhere.csv: there is no such file"],
         ),
     ],
@@ -121,3 +123,58 @@ def test_mistakes_are_told_in_words(
     for part in parts:
         assert part in told
     assert "Traceback" not in told
+
+
+def losses_file(folder: Path, losses: list[float]) -> Path:
+    path = folder / "losses.csv"
+    path.write_text("step,loss\n" + "".join(f"{10 * at},{loss}\n" for at, loss in enumerate(losses)))
+    return path
+
+
+def test_a_job_is_sized_for_what_is_left_to_a_loss(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # 1 / (0.001 k + 0.7) + 0.1 is 0.5 after 1,800 steps, of which 990 are done.
+    path = losses_file(tmp_path, [1 / (0.01 * at + 0.7) + 0.1 for at in range(100)])
+    found = document(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 0.5", capsys)
+    assert found["iterations"] == pytest.approx(810, rel=0.02)
+    assert found["completion_seconds"] == pytest.approx(found["iterations"] * found["iteration_seconds"])
+
+
+@pytest.mark.parametrize(
+    ("losses", "target", "told"),
+    [
+        ([1.0, 1.1, 1.2, 1.3], 0.5, "the losses do not fall"),
+        ([2.0, 1.5, 1.2, 1.1, 1.05, 1.02], 0.01, "their curve flattens"),
+        ([2.0, 1.0], 0.5, "at least three steps"),
+        ([2.0, -1.0, 0.5], 0.1, "for losses above 0"),
+    ],
+)
+def test_losses_that_lead_nowhere_are_told(
+    losses: list[float], target: float, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = losses_file(tmp_path, losses)
+    words = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss {target}", capsys, BAD_INPUT)
+    assert told in words
+
+
+def test_a_losses_file_is_read_strictly(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "losses.csv"
+    path.write_text("step,loss\n0,x\n1\n")
+    words = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
+    assert "line 2" in words
+    assert "line 3" in words
+    path.write_text("iteration,value\n0,1\n")
+    words = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
+    assert "the columns step and loss are needed" in words
+
+
+def test_a_layer_file_may_say_its_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = "model,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes{}\nMine,64e6,1e6,1e6,4e6{}\n"
+    (tmp_path / "told.csv").write_text(rows.format(",batch", ",64"))
+    (tmp_path / "not.csv").write_text(rows.format("", ""))
+    told = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'told.csv'}", capsys)
+    flagged = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'} --profile-batch 64", capsys)
+    assert told == flagged
+    words = answered(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'}", capsys, BAD_INPUT)
+    assert "a column batch, or --profile-batch" in words

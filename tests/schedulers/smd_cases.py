@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,11 @@ def trace_of_seed(seed: int, jobs: int, per_hour: float | None = None, ring: flo
 
 
 def random_question(
-    seed: int, jobs: int, most: int = 3, reserved: bool = False, share: float = 0.5
+    seed: int, jobs: int, most: int = 3, reserved: bool = False, share: float = 0.5, rings: float = 0.0
 ) -> Question:
-    """Jobs at time 0 that hold nothing; the cluster has `share` of all their limits."""
+    """Jobs at time 0 that hold nothing; the cluster has `share` of all their limits; so many reduce in a ring."""
     rng = np.random.default_rng(seed)
+    is_ring = np.random.default_rng([seed, 1]).random(jobs) < rings
     steps, rows = [], []
     for _ in range(jobs):
         count = int(rng.integers(1, 6))
@@ -82,9 +84,12 @@ def random_question(
         nic = np.full((jobs, 1), 0.5 * (1 - role))
         rows.append(np.hstack([needs, nic, np.tile([role, 1 - role], (jobs, 1))]))
     worker, server = rows
+    # A ring's one server is nothing but its number; its workers take the bandwidth.
+    worker[is_ring, 3], server[is_ring, :4] = 0.5, 0.0
     limit = (worker + server) * rng.integers(1, most + 1, (jobs, 1))
     # One more of either kind where its resources allow it.
     limit[:, 4:] += 1
+    limit[is_ring, 5] = 1
     nothing = np.zeros(jobs, np.int64)
     return Question(
         now=0.0,
@@ -94,10 +99,10 @@ def random_question(
         workers=nothing,
         servers=nothing,
         pinned=np.zeros(jobs, bool),
-        steps=stack(steps),
+        steps=replace(stack(steps), ring=is_ring),
         demands=Demands(worker, server, limit),
         least_workers=np.ones(jobs, np.int64),
-        is_ring=np.zeros(jobs, bool),
+        is_ring=is_ring,
         priority=rng.uniform(1, 100, jobs),
         urgency=rng.uniform(0, 1, jobs) / 3600,
         target=rng.uniform(1, 5, jobs) * 3600,

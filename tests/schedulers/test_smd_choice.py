@@ -25,7 +25,7 @@ def pairs_of(question: Question, job: int) -> list[tuple[int, int]]:
     """Every pair within the owner's limit, and nothing."""
     one, demands = np.array([job]), question.demands
     within = [
-        (w, p)
+        (w, 0 if question.is_ring[job] else p)
         for w, p in product(range(1, 9), range(1, 9))
         if (
             demands.usage(np.full(len(question), w), np.full(len(question), p))[one]
@@ -40,7 +40,7 @@ def profit(question: Question, sizes: list[tuple[int, int]]) -> float:
     total = 0.0
     for job, (w, p) in enumerate(sizes):
         if w:
-            seconds = float(question.remaining[job] * question.steps[job].iteration_seconds(w, p))
+            seconds = float(question.remaining[job] * question.steps[job].iteration_seconds(w, max(p, 1)))
             rated = question.priority[job] / (
                 1 + np.exp(question.urgency[job] * (seconds - question.target[job]))
             )
@@ -73,10 +73,11 @@ def sizes_of(answer: Answer) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("reserved", [False, True])
-@given(seed=SEEDS, jobs=st.integers(1, 3))
-@settings(max_examples=25, deadline=None)
-def test_the_decomposition_is_the_joint_optimum(seed: int, jobs: int, reserved: bool) -> None:
-    question = random_question(seed, jobs, most=2, reserved=reserved)
+@given(seed=SEEDS, jobs=st.integers(1, 3), rings=st.sampled_from([0.0, 0.5]))
+@settings(max_examples=40, deadline=None)
+def test_the_decomposition_is_the_joint_optimum(seed: int, jobs: int, rings: float, reserved: bool) -> None:
+    """Of jobs with servers and of rings, side by side."""
+    question = random_question(seed, jobs, most=2, reserved=reserved, rings=rings)
     answer = EXACT.answer(question, None)
     found = profit(question, sizes_of(answer))
     assert found == pytest.approx(best(question), rel=2e-4)
@@ -103,10 +104,12 @@ def test_more_capacity_never_lowers_the_optimum(seed: int, jobs: int) -> None:
     assert profit(larger, sizes_of(EXACT.answer(larger, None))) >= before * (1 - 2e-4)
 
 
-@given(seed=SEEDS, jobs=st.integers(1, 40))
+@given(seed=SEEDS, jobs=st.integers(1, 40), rings=st.sampled_from([0.0, 0.3, 1.0]))
 @settings(max_examples=25, deadline=None)
-def test_the_fast_choice_stands_between_every_baseline_and_the_bound(seed: int, jobs: int) -> None:
-    question = random_question(seed, jobs)
+def test_the_fast_choice_stands_between_every_baseline_and_the_bound(
+    seed: int, jobs: int, rings: float
+) -> None:
+    question = random_question(seed, jobs, rings=rings)
     answer = Smd().answer(question, None)
     own = profit(question, sizes_of(answer))
     assert own <= answer.bound * (1 + 1e-9)

@@ -11,6 +11,7 @@ from collections import Counter
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 from typing import Literal
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from muster import training
 from muster.problems import BadInput
 from muster.training import CachedDataset
-from muster.training.cache import grant
+from muster.training.cache import cache_report, grant
 from muster.training.run_folder import begin_start, give_notice, read_progress
 from tests.training.stores import CountedStore
 
@@ -250,3 +251,39 @@ def test_indices_as_in_any_sequence() -> None:
             data[wrong]
     assert pickle.loads(pickle.dumps(data))[19] == data[19]
     assert (len(CachedDataset([])), CachedDataset([]).share) == (0, 0.0)
+
+
+def test_a_profiled_job_reads_what_its_cache_keeps_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_CACHED_ONLY", "1")
+    store = CountedStore(400)
+    data = CachedDataset(store, seed=3)
+    data.resize(100 * PAGES_GB)
+    given = Counter(int.from_bytes(data[index][:4], "little") for index in range(400))
+    assert set(given.values()) == {4}, "each of the 100 as often as the others"
+    assert cache_report()["cache_unfilled"] == 0
+    store.read.clear()
+    assert {int.from_bytes(data[index][:4], "little") for index in range(400)} == set(given)
+    assert not store.read
+    data.resize(0)
+    assert read_epoch(data, store).total() == 400
+
+
+def test_a_report_tells_what_of_the_cache_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.training.cache._caches", WeakSet())
+    monkeypatch.setattr("muster.training.cache._granted_gb", None)
+    data = CachedDataset(CountedStore(40))
+    assert cache_report()["cache_full_gb"] == 0, "nothing is read to learn the size of what is not cached"
+    data.resize(10 * PAGES_GB)
+    assert cache_report() == {
+        "cache_hits": 0,
+        "cache_misses": 0,
+        "cache_hit_cpu_seconds": 0,
+        "cache_samples": 40,
+        "cache_unfilled": 10,
+        "cache_full_gb": pytest.approx(40 * PAGES_GB),
+    }
+    for index in [*range(40)] * 2:
+        data[index]
+    report = cache_report()
+    assert (report["cache_hits"], report["cache_misses"], report["cache_unfilled"]) == (10, 70, 0)
+    assert report["cache_hit_cpu_seconds"] > 0

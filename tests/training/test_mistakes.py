@@ -19,11 +19,12 @@ def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("MUSTER_EPOCH", "0")
     monkeypatch.setenv("MUSTER_CACHE_GB", "nan")
     monkeypatch.setenv("MUSTER_CHECKPOINT_SECONDS", "-1")
+    monkeypatch.setenv("MUSTER_CACHED_ONLY", "yes")
     with pytest.raises(BadInput) as refused:
         training.join()
     told = [problem.where for problem in refused.value.problems]
-    names = ["MUSTER_CACHE_GB", "MUSTER_CHECKPOINT_SECONDS", "MUSTER_RUN_DIR", "MUSTER_EPOCH"]
-    assert told == names
+    numbers = ["MUSTER_CACHE_GB", "MUSTER_CHECKPOINT_SECONDS"]
+    assert told == [*numbers, "MUSTER_RUN_DIR", "MUSTER_EPOCH", "MUSTER_CACHED_ONLY"]
 
 
 @pytest.mark.parametrize(

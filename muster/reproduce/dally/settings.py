@@ -76,7 +76,7 @@ def seeds(effort: Effort) -> range:
     return range(1, 3) if effort.quick else range(1, 6)
 
 
-def trace(setting: Setting, jobs: int, seed: int) -> Trace:
+def trace(setting: Setting, jobs: int, seed: int, a_day: float = A_DAY) -> Trace:
     """Jobs of the authors' kind; the same jobs in every setting of a seed."""
     arrivals, sizes, work, models = streams(seed, 4)
     mix = MODELS[setting.models]
@@ -85,7 +85,7 @@ def trace(setting: Setting, jobs: int, seed: int) -> Trace:
         "job_id": np.arange(jobs),
         "submit_seconds": np.zeros(jobs)
         if setting.arrivals == "batch"
-        else poisson_arrivals(arrivals, jobs, A_DAY / 24),
+        else poisson_arrivals(arrivals, jobs, a_day / 24),
         "gpus": drawn(sizes, list(GPUS), list(GPUS.values()), jobs),
         "gpu_work_seconds": _work(work, jobs),
         "model": [names[at] for at in drawn(models, range(len(names)), list(mix.values()), jobs)],

@@ -17,7 +17,7 @@ PAPER = Paper(
     "smd",
     "SMD: sum-of-ratios multi-dimensional knapsack",
     "Yu et al., INFOCOM 2021, arXiv 2105.13855; Optimus: Peng et al., EuroSys 2018; equations and workload are ours",
-    (accounting("usage"), accounting("reservation"), LAYERS, DECISIONS, CERTIFIED, OPTIMUS, FITS),
+    (accounting("usage"), LAYERS, DECISIONS, CERTIFIED, OPTIMUS, FITS, accounting("reservation")),
     (
         "`equal-1to1` stands for ESW: the mapping is a guess. OASiS turns jobs away for good; they count as worth "
         "nothing and are left out of its mean JCT.",

@@ -114,26 +114,24 @@ DECISIONS = Experiment(
 PLACES: tuple[tuple[int, float, float | None], ...] = (
     (30, 0.3, None),
     (30, 0.3, PER_HOUR),
-    (100, 0.6, None),
-    (100, 0.6, PER_HOUR),
 )
+SEEDS, QUICK_SEEDS = 5, 2
 
 
 def _certified(effort: Effort) -> Sequence[Piece]:
-    seeds = range(2 if effort.quick else 5)
     return [
         Cell(name, "usage", *place, seed, certify=True)
-        for place in PLACES[: 2 if effort.quick else None]
+        for place in PLACES
         for name in POLICIES
-        for seed in seeds
+        for seed in range(QUICK_SEEDS if effort.quick else SEEDS)
     ]
 
 
 def _read_certified(effort: Effort, results: Sequence[Result]) -> Findings:
-    seeds = 2 if effort.quick else 5
+    seeds = QUICK_SEEDS if effort.quick else SEEDS
     left = iter(results)
     lines, spots = [], []
-    for place in PLACES[: 2 if effort.quick else None]:
+    for place in PLACES:
         below = {name: estimate([next(left)["below_bound"] for _ in range(seeds)]) for name in POLICIES}
         lines.append([in_words(place), *(shown(value) for value in below.values())])
         spots += [Spot(in_words(place), name, None, v.mean, v.half_width) for name, v in below.items()]

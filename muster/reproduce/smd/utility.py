@@ -13,7 +13,7 @@ from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
 from muster.sweep.statistics import Estimate, estimate
 
-JOBS = (20, 50, 100, 200)
+JOBS = {"usage": (20, 100, 200), "reservation": (50,)}
 CAPACITIES = (0.3, 0.6, 0.9)
 PER_HOUR = 6.0
 """Poisson arrivals: the jobs come over some hours instead of at once."""
@@ -42,10 +42,10 @@ def accounting(name: str) -> Experiment:
     )
 
 
-def _places(effort: Effort) -> list[Place]:
+def _places(effort: Effort, name: str) -> list[Place]:
     if effort.quick:
         return list(product(QUICK_JOBS, QUICK_CAPACITIES, (None, PER_HOUR)))
-    return list(product(JOBS, CAPACITIES, (None, PER_HOUR)))
+    return list(product(JOBS[name], CAPACITIES, (None, PER_HOUR)))
 
 
 def _seeds(effort: Effort) -> range:
@@ -60,7 +60,7 @@ def _pieces_under(name: str) -> Callable[[Effort], Sequence[Piece]]:
     def pieces(effort: Effort) -> Sequence[Piece]:
         return [
             Cell(scheduler, name, *place, seed)
-            for place in _places(effort)
+            for place in _places(effort, name)
             for scheduler in _schedulers(name)
             for seed in _seeds(effort)
         ]
@@ -72,7 +72,7 @@ def _read_under(name: str) -> Callable[[Effort, Sequence[Result]], Findings]:
     def read(effort: Effort, results: Sequence[Result]) -> Findings:
         left = iter(results)
         rows, tables, spots = [], [], []
-        for place in _places(effort):
+        for place in _places(effort, name):
             found = {other: [next(left) for _ in _seeds(effort)] for other in _schedulers(name)}
             rows += [_row(place, other, found) for other in found if other != "smd"]
             tables.append(_table(place, found))

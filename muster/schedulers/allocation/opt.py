@@ -12,7 +12,7 @@ from muster.cluster.ledger import Draft
 from muster.schedulers.allocation.dealing import deal_all
 from muster.schedulers.allocation.exact import exact_plan
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
-from muster.schedulers.allocation.pooled import Pooled, points_of_jobs, pool_of, pooled
+from muster.schedulers.allocation.pooled import points_of_jobs, pool_of
 from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
 from muster.schedulers.allocation.tune import hungriest_first
 from muster.schedulers.allocation.tune_plus import TunePlus, furnished
@@ -40,8 +40,7 @@ class Opt(Allotment):
         served = hungriest_first(opened, gangs, chosen)
         plans: list[Seats | None] = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
         if len(served):
-            stage1 = pooled(gangs, served, pool_of(opened, gangs))
-            plans.append(_dealt(gangs, opened, served, ranked, stage1))
+            plans.append(_dealt(gangs, opened, served, ranked))
             plans.append(exact_plan(gangs, opened, served, self.exact_variables, self.nodes))
         books, index = view.ledger.books, view.jobs.index
         found = [plan for plan in plans if plan is not None]
@@ -50,9 +49,9 @@ class Opt(Allotment):
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
 
 
-def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints, stage1: Pooled) -> Seats:
+def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints) -> Seats:
     """The points of stage 1 dealt over the machines."""
-    wanted, of_kind = points_of_jobs(gangs, served, stage1)
+    wanted, of_kind = points_of_jobs(gangs, served, pool_of(opened, gangs))
     plan = empty_copy(opened)
     deal_all(plan, gangs, of_kind, served, ranked, wanted)
     return plan

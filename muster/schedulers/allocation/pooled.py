@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.books import MICRO, Floats, Ints
+from muster.cluster.books import MICRO, Bools, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.seats import Seats
 from muster.schedulers.selection.knapsack.columns import InfeasibleError, Table
@@ -25,6 +25,7 @@ class Pooled:
 
     bound: float
     """GPUs times speed, summed: no plan for these jobs has more."""
+    served: Ints
     group_of: Ints
     """By place in `served`; -1: no machine that it may use has a GPU."""
     group: Ints
@@ -56,7 +57,7 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
     groups, group_of = _groups(gangs, served, kinds)
     none, nowhere = np.zeros(0, np.int64), np.zeros((0, 4), np.int64)
     if not len(groups):
-        return Pooled(0.0, group_of, none, none, nowhere, np.zeros(0))
+        return Pooled(0.0, served, group_of, none, none, nowhere, np.zeros(0))
     weight: Floats = np.zeros(len(groups))
     np.add.at(weight, group_of[group_of >= 0], gangs.gpus[served[group_of >= 0]])
     model = np.zeros(len(gangs.demands.best), np.int64)
@@ -76,11 +77,12 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
         relaxation = relax(table, none)
     except InfeasibleError:
         # Some of the served are chosen for GPUs that are still on their way; what they add cannot be known yet.
-        return Pooled(np.nan, group_of, none, none, nowhere, np.zeros(0))
+        return Pooled(np.nan, served, group_of, none, none, nowhere, np.zeros(0))
     taken = relaxation.share > 1e-9
     columns = relaxation.active[taken]
     return Pooled(
         relaxation.bound * table.profit_unit,
+        served,
         group_of,
         of_group[columns],
         of_kind[columns],
@@ -89,15 +91,35 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
     )
 
 
-def points_of_jobs(gangs: Gangs, served: Ints, stage1: Pooled) -> tuple[Ints, Ints]:
+def that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Ints:
+    """The served jobs without those for whom the GPUs that owners pin them to do not suffice."""
+    kinds = np.flatnonzero(pool[:, 0] > 0)
+    may_use = _reach(gangs, kinds)[gangs.constraint[served]]
+    if may_use.all():
+        return served
+    left = pool[kinds, 0].copy()
+    fit = []
+    for place in np.argsort(may_use.sum(axis=1), kind="stable").tolist():
+        allowed = np.flatnonzero(may_use[place])
+        upto = np.cumsum(left[allowed])
+        if len(allowed) and gangs.gpus[served[place]] <= upto[-1]:
+            fit.append(place)
+            left[allowed] -= np.diff(np.minimum(upto, gangs.gpus[served[place]]), prepend=0)
+    return served[np.sort(np.array(fit, np.int64))]
+
+
+def points_of_jobs(gangs: Gangs, served: Ints, pool: Ints) -> tuple[Ints, Ints]:
     """Stage 2: the jobs of each group dealt over the points that stage 1 takes, largest points first.
 
     What each served job wants a GPU, by resource, and its kind of machine.
     """
+    stage1 = pooled(gangs, that_fit(gangs, served, pool), pool)
+    group_of = np.full(len(served), -1)
+    group_of[np.isin(served, stage1.served)] = stage1.group_of
     of_kind = np.zeros(len(served), np.int64)
     wanted = gangs.demands.fair[gangs.classes[served], 0].copy()
     for one in np.unique(stage1.group):
-        members = np.flatnonzero(stage1.group_of == one)
+        members = np.flatnonzero(group_of == one)
         ends = np.cumsum(gangs.gpus[served[members]])
         points = np.flatnonzero(stage1.group == one)
         points = points[np.lexsort((-stage1.points[points, 2], -stage1.points[points, 1]))]
@@ -111,14 +133,19 @@ def points_of_jobs(gangs: Gangs, served: Ints, stage1: Pooled) -> tuple[Ints, In
 
 def _groups(gangs: Gangs, served: Ints, kinds: Ints) -> tuple[Ints, Ints]:
     """The groups as rows (class, whether it may use each of `kinds`), and the group of each served job."""
-    reach = np.zeros((len(gangs.node_allowed), len(kinds)), np.int64)
-    for at, kind in enumerate(kinds.tolist()):
-        reach[:, at] = gangs.node_allowed[:, gangs.kind_of_node == kind].any(axis=1)
-    rows = np.column_stack([gangs.classes[served], reach[gangs.constraint[served]]])
+    rows = np.column_stack([gangs.classes[served], _reach(gangs, kinds)[gangs.constraint[served]]])
     reached = (rows[:, 1:] > 0).any(axis=1)
     group_of = np.full(len(served), -1)
     groups, group_of[reached] = np.unique(rows[reached], axis=0, return_inverse=True)
     return groups, group_of
+
+
+def _reach(gangs: Gangs, kinds: Ints) -> Bools:
+    """Whether jobs of each constraint may use some machine of each of the kinds."""
+    reach = np.zeros((len(gangs.node_allowed), len(kinds)), np.bool_)
+    for at, kind in enumerate(kinds.tolist()):
+        reach[:, at] = gangs.node_allowed[:, gangs.kind_of_node == kind].any(axis=1)
+    return reach
 
 
 def _points(gangs: Gangs, number: int, kind: int, model: int) -> tuple[Ints, Floats]:

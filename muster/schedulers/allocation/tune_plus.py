@@ -13,7 +13,7 @@ from muster.compiling import njit
 from muster.schedulers.allocation.dealing import deal_all, targets
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
-from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled
+from muster.schedulers.allocation.pooled import points_of_jobs, pool_of
 from muster.schedulers.allocation.seats import (
     Seats,
     empty_copy,
@@ -71,9 +71,7 @@ class TunePlus(Allotment):
 def _wanted(gangs: Gangs, opened: Seats, served: Ints) -> tuple[Ints, Ints]:
     """What each served job would have on one pooled machine, and on which kind of machine where they differ."""
     if len(gangs.kinds) > 1 and len(served):
-        stage1 = pooled(gangs, served, pool_of(opened, gangs))
-        if len(stage1.group):
-            return points_of_jobs(gangs, served, stage1)
+        return points_of_jobs(gangs, served, pool_of(opened, gangs))
     return targets(opened, gangs, served, 0), np.zeros(len(served), np.int64)
 
 

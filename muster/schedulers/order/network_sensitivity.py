@@ -5,8 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.schedulers.contract import Floats, State, View
+from muster.compiling import njit
+from muster.schedulers.contract import Floats, Ints, Rows, State, View
 from muster.schedulers.parts import Order
+from muster.workload.jobs import RUNNING, work_now
 
 _DIGITS = 9
 """Of the sensitivity, so that jobs that lost nothing are equal and not ordered by rounding."""
@@ -20,12 +22,25 @@ class NetworkSensitivity(Order):
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:
         """Rank by Nw_sens in (0, 1], 0 where nothing ran yet; ties by the moment the job last lost its GPUs."""
-        jobs = view.jobs
-        asked = view.table.asked
-        ideal = jobs.work_done * (asked["ideal"] / asked["iterations"])[jobs.index]
-        ran = jobs.run_seconds
-        sensitivity = np.round(np.divide(ideal, ran, out=np.zeros_like(ran), where=ran > 0), _DIGITS)
-        without_gpus_since = np.where(jobs.running, view.now, jobs.last_stop)
-        ranks = np.empty(len(jobs))
-        ranks[np.lexsort((without_gpus_since, sensitivity))] = np.arange(len(jobs))
+        sensitivity, since = _sensitivity(view.table.asked, view.table.facts, view.jobs.index, view.now)
+        ranks = np.empty(len(since))
+        ranks[np.lexsort((since, sensitivity))] = np.arange(len(since))
         return ranks, state
+
+
+@njit(cache=True)
+def _sensitivity(asked: Rows, facts: Rows, index: Ints, now: float) -> tuple[Floats, Floats]:
+    """Nw_sens of each job, and since when it is without GPUs: now for those that hold some."""
+    sensitivity = np.zeros(len(index))
+    since = np.full(len(index), now)
+    done = work_now(facts, index, now)
+    for at in range(len(index)):
+        ask, fact = asked[index[at]], facts[index[at]]
+        ran = fact["run"]
+        if fact["state"] == RUNNING:
+            ran += now - fact["settled"]
+        else:
+            since[at] = fact["last_stop"]
+        if ran > 0:
+            sensitivity[at] = done[at] * (ask["ideal"] / ask["iterations"]) / ran
+    return np.round(sensitivity, _DIGITS), since

@@ -12,7 +12,6 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.schedulers.contract import Floats, Ints, Jobs, State, Trigger, View
 from muster.schedulers.order.tiresias import TwoDGittins, TwoDLas
-from muster.schedulers.parts import setting
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,8 @@ def arrange(
 
     `line` is each position's line of `kinds` and `speeds` (`speed.network.forms`). A place that offers less than
     `enough` of a gang's best speed is taken only where nobody else has a use for it, one that offers less than
-    `least` never. Moving pays if it gains more in a lease than `restart` seconds of those that move.
+    `least` never. Moving pays if it gains more in a lease than `restart` seconds of those that move, and if all of
+    them have a place again.
     """
     count = len(jobs)
     old = np.full(count, -1)
@@ -96,12 +97,13 @@ def arrange(
             books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, need, enough, sitting
         )
         moved = 0
+        dropped = False
         for at in order:
-            if old[at] >= 0 and not (
-                books.heads[jobs[at]] >= 0 and same(books, old[at], books.heads[jobs[at]])
-            ):
+            now_at = books.heads[jobs[at]]
+            if old[at] >= 0 and not (now_at >= 0 and same(books, old[at], now_at)):
                 moved += asked[jobs[at]]["gpus"]
-        if (anew - kept) * lease <= moved * restart:
+                dropped = dropped or now_at < 0
+        if dropped or (anew - kept) * lease <= moved * restart:
             undo_to(books, mark)
             _put_all(
                 books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, need, enough, nobody

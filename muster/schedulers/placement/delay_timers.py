@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from muster.schedulers.contract import Floats, Ints, State
+from muster.schedulers.contract import Floats, Ints, State, View
 from muster.schedulers.parts import Placement, setting
 from muster.schedulers.placement.offers import MACHINE, RACK
 
@@ -45,9 +45,14 @@ class Timers(Placement):
 
     def limits_of(self, gpus: Ints, memory: State) -> tuple[Floats, Floats]:
         """Likewise of many gangs."""
-        sizes, which = np.unique(gpus, return_inverse=True)
-        limits = np.array([self.limits(size, memory) for size in sizes.tolist()]).reshape(-1, 2)[which]
-        return limits[:, 0], limits[:, 1]
+        by_size = np.zeros((2, int(gpus.max(initial=0)) + 1))
+        for size in set(gpus.tolist()):
+            by_size[:, size] = self.limits(size, memory)
+        return by_size[0, gpus], by_size[1, gpus]
+
+    def limits_for(self, view: View, memory: State) -> tuple[Floats, Floats]:
+        """Likewise of the view's jobs; for timers that go by more than the size."""
+        return self.limits_of(view.jobs.gpus, memory)
 
     def nothing_learned(self) -> State:
         """The memory before the first wait."""

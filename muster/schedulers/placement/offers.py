@@ -22,7 +22,7 @@ from muster.schedulers.placement.kernels import (
     put_back,
     put_share,
 )
-from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLACE, PLACED
+from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLACE, PLACED, RACK_TIMER
 
 NOWHERE, ISLAND, MACHINE, RACK, NETWORK = -1, 0, 1, 2, 3
 """Levels of a placement, best first."""
@@ -236,6 +236,7 @@ def bid(
         rack_due = since[at] + rack_seconds[at]
         level = NOWHERE
         waits_until = np.inf
+        waits_for = DELAY_TIMER
         for rung in range(len(ladder[0])):
             need = ladder[0 if shared_ladder else at, rung]
             machine = -1
@@ -257,6 +258,7 @@ def bid(
             biggest = largest if common else largest_units(books, allowed, need, racks)
             if not (urgent[at] or now >= machine_due or gpus > biggest[0]):
                 waits_until = machine_due
+                waits_for = DELAY_TIMER
                 continue
             fit_by_rack(books, allowed, need, fit, racks)
             rack = -1 if common and gpus >= no_rack else find_rack(books, fit, racks, gpus, first_fit)
@@ -272,6 +274,7 @@ def bid(
                 no_rack = min(no_rack, gpus)
             if not (urgent[at] or now >= rack_due or gpus > biggest[1]):
                 waits_until = rack_due
+                waits_for = RACK_TIMER
                 continue
             if racks.sum() >= gpus:
                 level = NETWORK
@@ -284,7 +287,7 @@ def bid(
             if level <= RACK and now - since[at] >= pause[at]:
                 return turn + 1, wake
         elif waits_until < np.inf:
-            codes[at] = DELAY_TIMER
+            codes[at] = waits_for
             a[at] = (now - since[at]) / lease
             b[at] = (waits_until - since[at]) / lease
             wake = min(wake, waits_until)

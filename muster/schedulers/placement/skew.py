@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.schedulers.contract import Ints, View
+from muster.schedulers.contract import Floats, Ints, View
 from muster.schedulers.parts import Placement, setting
 from muster.schedulers.placement.kernels import CONSOLIDATE, PACK
 from muster.speed.network.model_file import find
@@ -25,8 +25,13 @@ class Skew(Placement):
 
     def rules(self, view: View) -> Ints:
         """Consolidate or pack, by the job's model; a model without a network profile has no skew."""
-        skews = np.array([_skew(name) for name in view.table.model_names])
-        return np.where(skews[view.jobs.model] >= self.threshold, CONSOLIDATE, PACK)
+        return np.where(skews_of(view) >= self.threshold, CONSOLIDATE, PACK)
+
+
+def skews_of(view: View) -> Floats:
+    """Of each job's model the share of its gradients in the largest one; 0 without a network profile."""
+    skews: Floats = np.array([_skew(name) for name in view.table.model_names])[view.jobs.model]
+    return skews
 
 
 @cache

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 import muster
 from muster.service.api import health, jobs, nodes, record, tokens
 from muster.service.api.failures import tell_failures
+from muster.service.api.limits import BodyLimit
 from muster.service.api.service import Service
 from muster.service.board import Board
 from muster.service.store import Store
@@ -27,6 +28,7 @@ def create_app(store: Store, board: Board, home: Path) -> FastAPI:
     )
     app.state.service = Service(store, board, home)
     tell_failures(app)
+    app.add_middleware(BodyLimit)
     for part in (jobs, nodes, tokens, record, health):
         app.include_router(part.router)
     return app

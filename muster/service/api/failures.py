@@ -95,6 +95,11 @@ def _shown(found: object) -> object:
     return found if found is None or isinstance(found, int | float) else repr(found)[:_SHOWN_CHARACTERS]
 
 
+def too_large() -> Response:
+    """To a body over the limit."""
+    return _answer(413, "the body is too large")
+
+
 def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     return _answer(error.status, str(error), error.problems)
@@ -141,11 +146,12 @@ def _unavailable(_: Request, error: Exception) -> Response:
 def _http(request: Request, error: Exception) -> Response:
     """What the framework refuses by itself."""
     status = int(getattr(error, "status_code", 500))
+    if status == 413:
+        return too_large()
     words = {
         400: "the body cannot be read as JSON in UTF-8",
         404: f"there is nothing at {request.url.path}; /v1/openapi.json tells what there is",
         405: f"{request.method} is not for {request.url.path}; /v1/openapi.json tells what is",
-        413: "the body is too large",
     }
     return _answer(status, words[status], headers=getattr(error, "headers", None))
 

@@ -19,7 +19,6 @@ from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, State, Submission, Wish
 
 MOST_IN_A_BATCH = 10_000
-_LARGEST_BODY = 16 * 2**20
 _LARGEST_NUMBER = 2**63 - 1
 _LARGEST_PIECE = 4 * 2**20
 
@@ -27,9 +26,7 @@ JobId = Annotated[int, Path(ge=1, le=_LARGEST_NUMBER)]
 Filter = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
 
 log = structlog.get_logger()
-router = APIRouter(
-    prefix="/v1", tags=["jobs"], dependencies=[DESCRIBED], responses=may_answer(), max_body_size=_LARGEST_BODY
-)
+router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[DESCRIBED], responses=may_answer())
 
 
 class Batch(BaseModel):

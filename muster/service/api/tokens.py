@@ -22,7 +22,6 @@ router = APIRouter(
     tags=["tokens"],
     dependencies=[DESCRIBED],
     responses=may_answer(403),
-    max_body_size=10_000,
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import log
 
 import numpy as np
@@ -47,6 +48,11 @@ class FormBook:
         self._cluster = cluster
         self._number: dict[tuple[int, int], int] = {}
         self._forms = Forms(np.full((0, MOST_FORMS, 3), -1), np.zeros((0, MOST_FORMS)))
+
+    @cached_property
+    def skews(self) -> Floats | None:
+        """By model the share of the gradients in the largest one; None: nobody says."""
+        return None if self._speed is None else self._speed.largest_shares()
 
     def of(self, models: Ints, gpus: Ints) -> tuple[Ints, Forms]:
         """Which line of the forms is each gang's, and the forms."""

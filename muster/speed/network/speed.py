@@ -80,6 +80,12 @@ class NetworkSpeed:
         """Of an iteration on one GPU, by model; 0 for a model that is insensitive to the network."""
         return self._table["compute_seconds"]
 
+    def largest_shares(self) -> Floats:
+        """By model the share of the gradients in the largest message (Tiresias' skew); 0 where none are known."""
+        spans = zip(self._table["first"].tolist(), self._table["messages"].tolist(), strict=True)
+        sizes = [self._messages[1, first : first + count] for first, count in spans]
+        return np.array([gb.max(initial=0.0) / max(gb.sum(), 1e-300) for gb in sizes])
+
     def stages(self, models: Ints, shapes: Shapes) -> Shapes:
         """STAGE_DTYPE for every pair of model and shape, alone; from the cache where it has been seen."""
         width = shapes.dtype.itemsize

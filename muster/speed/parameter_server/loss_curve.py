@@ -5,12 +5,16 @@ The curve is loss = 1 / (b0 k + b1) + b2 after k steps, with b0, b1, b2 from 0 o
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from muster.files import read_text
 from muster.problems import BadInput, Problem
 from muster.speed.parameter_server.layers import FloatArray
 
@@ -46,6 +50,24 @@ class LossCurve:
             raise BadInput(Problem("target loss", what, found=target_loss))
         steps = (1 / (target_loss / self.largest - self.floor) - self.offset) / self.slope
         return math.ceil(steps - 1e-9 * steps) - steps_done
+
+
+def read_losses(path: Path) -> tuple[FloatArray, FloatArray]:
+    """Steps and losses of a CSV file with these two columns."""
+    rows, problems = [], []
+    reader = csv.DictReader(io.StringIO(read_text(path)))
+    if not {"step", "loss"} <= set(reader.fieldnames or ()):
+        raise BadInput(Problem(str(path), "the columns step and loss are needed", 1))
+    for row in reader:
+        try:
+            rows.append((float(row["step"]), float(row["loss"])))
+        except (TypeError, ValueError):
+            what = "two numbers are needed: a step and its loss"
+            problems.append(Problem(str(path), what, reader.line_num, found=f"{row['step']},{row['loss']}"))
+    if problems:
+        raise BadInput(*problems)
+    steps, losses = np.array(rows, dtype=np.float64).reshape(-1, 2).T
+    return steps, losses
 
 
 def fit_loss_curve(steps: ArrayLike, losses: ArrayLike) -> LossCurve:

@@ -77,10 +77,8 @@ def test_a_daemon_of_root_lets_others_in_as_themselves(api: Serving) -> None:
     assert by_nobody(api, "GET", "/v1/tokens")[0] == 403
     api.ask("POST", "/v1/jobs", JOB)
     assert by_nobody(api, "POST", "/v1/jobs/1/cancel")[0] == 200
-    assert by_nobody(api, "POST", "/v1/jobs/2/cancel") == (
-        404,
-        api.ask("GET", "/v1/jobs/3").body.decode().replace("3", "2"),
-    )
+    status, told = by_nobody(api, "POST", "/v1/jobs/2/cancel")
+    assert (status, "there is no job 2" in told) == (404, True)
     assert api.ask("POST", "/v1/jobs/1/cancel").status == 200
 
 

@@ -76,7 +76,7 @@ def points(widest_step: int, seed: int) -> Iterator[tuple[int, int]]:
 def test_a_daemon_that_dies_anywhere_in_launch(bench: Bench, dying: Dying) -> None:
     """What was on its way is either unknown, and can be launched again, or comes to its end by itself; once."""
     states = set()
-    for epoch, line in points(16, 1):
+    for epoch, line in points(30, 1):
         died = dying("daemon", bench, line=line, epoch=epoch, command=ONCE)
         bench.anew()
         states.add((died, bench.observed(1, epoch) is not None))
@@ -92,7 +92,7 @@ def test_a_daemon_that_dies_anywhere_in_launch(bench: Bench, dying: Dying) -> No
 def test_a_shepherd_that_dies_anywhere(bench: Bench, dying: Dying) -> None:
     """Its start is brought up by another one, if it had not begun; else it is told killed, once all is gone."""
     ends = set()
-    for epoch, line in points(24, 2):
+    for epoch, line in points(40, 2):
         before = len(ran(bench))
         died = dying("shepherd", bench, line=line, epoch=epoch, command=ONCE)
         bench.anew()
@@ -174,7 +174,7 @@ def test_an_older_start_than_the_newest_never_runs(bench: Bench) -> None:
     bench.end(1, 5)
     bench.launch(1, 4, ONCE)
     end = bench.end(1, 4)
-    assert end.ended is Exit.FAILED
+    assert end.ended is Exit.KILLED
     assert "start 5 has begun" in end.message
     assert ran(bench) == ["5"]
 
@@ -186,7 +186,8 @@ def test_a_late_shepherd_of_a_stale_start_ends_it(bench: Bench, monkeypatch: pyt
     begin_start(bench.folder / "1" / "run", 2)
     bench.anew()
     end = bench.end(1, 1)
-    assert (end.ended, end.message) == (Exit.KILLED, "start 2 of this job has begun")
+    assert end.ended is Exit.KILLED
+    assert "start 2 has begun" in end.message
     assert ran(bench) == []
 
 

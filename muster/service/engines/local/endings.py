@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from typing import Any
 
 from muster.service.engines.interface import Exit
 from muster.training.run_folder import EXIT_STOPPED
+
+_NOT_THE_JOBS_DOING = frozenset(
+    {
+        *(errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC),
+        errno.ESTALE,
+    }
+)
+"""Errors that say: not now; or (the last) that a newer start has begun."""
 
 
 def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tuple[Exit, int | None, str]:
@@ -19,20 +28,21 @@ def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tup
         return Exit.FAILED, None, record["refused"]
     if "vanished" in record:
         return Exit.KILLED, None, record["vanished"]
-    bad = [(rank, status, why) for rank, status, why in record["endings"] if status != 0]
+    bad = [ending for ending in record["endings"] if ending[1] != 0]
     over_memory = record["over_memory_bytes"]
     if not record["endings"]:
         return Exit.STOPPED, None, "stopped before it had a process"
     if not bad:
         return Exit.COMPLETED, 0, ""
-    rank, status, why = bad[0]
+    rank, status, error, why = bad[0]
     if status == EXIT_STOPPED or _was_sent(status, record):
         return Exit.STOPPED, status, ""
     if over_memory is not None or memory_kills:
         used = "" if over_memory is None else f", with {over_memory / 1e9:.3g} GB in use"
         return Exit.KILLED, status, f"killed by the memory limit of {memory_gb:.6g} GB{used}"
     if why:
-        return Exit.FAILED, status, f"rank {rank} could not be started: {why}"
+        ended = Exit.KILLED if error in _NOT_THE_JOBS_DOING else Exit.FAILED
+        return ended, status, f"rank {rank} could not be started: {why}"
     if status < 0:
         return Exit.KILLED, status, f"rank {rank} was ended by {_signal_name(-status)}"
     return Exit.FAILED, status, f"rank {rank} ended with status {status}"

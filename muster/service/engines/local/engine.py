@@ -4,23 +4,23 @@ Each start has a folder (`folder.py`) and a shepherd (`shepherd.py`), a process 
 engine knows is in the folders, so an engine made anew knows the same. What happens if the daemon dies while `launch`
 is at work, step by step:
 
-1. *Before the fence is up* (`begin_start` in the job's run folder): nothing has happened. Launch again.
-2. *Before the folder stands*: it is filled beside its place and renamed. What lies beside is swept away by the next
-   engine; the fence is up for this very epoch, so launching again goes through.
-3. *Before the shepherd is started*: the folder stands, so the start is known and cannot be lost. The next engine finds
+1. *Before the folder stands*: it is filled beside its place and renamed. What lies beside is swept away by the next
+   engine; to it nothing has happened, and the start is launched again.
+2. *Before the shepherd is started*: the folder stands, so the start is known and cannot be lost. The next engine finds
    it without a record and starts a shepherd.
-4. *Before that shepherd has its lock*: the next engine cannot see it and starts a second one. One of them gets the
+3. *Before that shepherd has its lock*: the next engine cannot see it and starts a second one. One of them gets the
    lock. The other finds it taken and leaves; or gets it later and finds records, and leaves.
-5. *Before it has written its first record*, the shepherd dies: the folder stands without a record. An engine that has
+4. *Before it has written its first record*, the shepherd dies: the folder stands without a record. An engine that has
    waited `SHEPHERD_SECONDS` in vain starts another one; after the third it writes the end itself, holding the lock, so
    that a late shepherd finds a record and leaves.
-6. *After the first record* no shepherd ever comes up again. If the lock is free and there is no last record, the
+5. *After the first record* no shepherd ever comes up again. If the lock is free and there is no last record, the
    shepherd is dead; its ranks were killed with it by the kernel, what they left behind is killed through the control
    group and by the mark in its environment, and only when nothing is left the start is reported as killed.
 
 So the ranks of a start are brought up at most once, by the one process that wrote the first record under the lock; and
-a start whose folder stands comes to an end that is told. A start whose epoch is not the newest in the run folder ends
-before it begins. `launch` refuses to begin a start while an older one of the same job is there.
+a start whose folder stands comes to an end that is told. `launch` refuses to begin a start while an older one of the
+same job is there, and each rank raises the fence of the run folder (`begin_start`) before it becomes the command: if
+a newer start has begun there, it ends instead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from typing import Any
 import muster
 from muster.cgroups import Ability, CgroupError, Group, find_cgroups
 from muster.cluster import Node
-from muster.problems import BadInput
 from muster.service.engines.interface import Launch, Observed, Seat
 from muster.service.engines.local import processes
 from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
@@ -49,7 +48,6 @@ from muster.service.engines.local.endings import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
 from muster.service.engines.local.grants import Grants, refusals_as_os_errors
 from muster.service.machine import Machine
-from muster.training.run_folder import RunFolder, Stale, begin_start
 
 SHEPHERD_SECONDS = 10.0
 """Within which a shepherd writes its first record; another one is started then."""
@@ -59,10 +57,14 @@ _MARK = "MUSTER_START"
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _RUN_SHEPHERD = """
 import sys
-sys.path.append(sys.argv[1])
+rooms = ["muster", "muster.training", "muster.service", "muster.service.engines", "muster.service.engines.local"]
+for name in rooms:
+    package = sys.modules[name] = type(sys)(name)
+    package.__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
 from muster.service.engines.local.shepherd import main
 main(sys.argv[2])
 """
+"""It takes some light modules of Muster and leaves alone what the packages around them would import."""
 
 
 @dataclass
@@ -141,14 +143,15 @@ class LocalEngine:
                 what = f"start {start.folder.epoch} of job {launch.job} is still there"
                 raise OSError(errno.EBUSY, what)
         (seat,) = launch.seats
-        refusal = _raise_fence(launch.run_dir, launch.epoch)
+        end = identity = None
         try:
             identity = _identity(launch.user)
         except KeyError:
-            identity, refusal = None, f"this machine has no user {launch.user}"
+            end = {"ended": time.time(), "refused": f"this machine has no user {launch.user}"}
         launch.output_dir.mkdir(parents=True, exist_ok=True)
+        launch.run_dir.mkdir(parents=True, exist_ok=True)
         if identity is not None:
-            _hand_over(launch.run_dir, identity)
+            os.chown(launch.run_dir, identity["uid"], identity["gid"], follow_symlinks=False)
         wanted = {"signals": {}, "kill": False, "cpus": seat.cpus, "memory_gb": seat.memory_gb, "alone": []}
         record = {
             "epoch": launch.epoch,
@@ -161,7 +164,6 @@ class LocalEngine:
             "identity": identity,
             "gang_grace_seconds": self.gang_grace_seconds,
         }
-        end = {"ended": time.time(), "refused": refusal} if refusal else None
         folder = make_start_folder(self._folder, launch.job, launch.epoch, record, wanted, end)
         self._look_at(self._remember(folder, None))
 
@@ -353,26 +355,6 @@ def _spawn_shepherd(folder: Path) -> int:
     )
 
 
-def _raise_fence(run_dir: Path, epoch: int) -> str:
-    """Makes all older starts of the job stale; why not, if a newer one has begun."""
-    try:
-        if not _is_newest(run_dir, epoch):
-            begin_start(run_dir, epoch)
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-def _is_newest(run_dir: Path, epoch: int) -> bool:
-    """Whether the fence is up already, from a launch that went no further."""
-    try:
-        with RunFolder(run_dir, epoch).publishing():
-            pass
-    except (FileNotFoundError, Stale):
-        return False
-    return True
-
-
 def _identity(user: str | None) -> dict[str, Any] | None:
     """Numbers of a user whose processes the ranks become; None: they stay the daemon's. KeyError: no such user."""
     if user is None or os.geteuid() != 0:
@@ -380,9 +362,3 @@ def _identity(user: str | None) -> dict[str, Any] | None:
     owner = pwd.getpwnam(user)
     groups = os.getgrouplist(user, owner.pw_gid)
     return None if owner.pw_uid == 0 else {"uid": owner.pw_uid, "gid": owner.pw_gid, "groups": groups}
-
-
-def _hand_over(run_dir: Path, identity: Mapping[str, Any]) -> None:
-    """Gives a run folder to the user whose job it is."""
-    for path in (run_dir, run_dir / "lock"):
-        os.chown(path, identity["uid"], identity["gid"], follow_symlinks=False)

@@ -1,4 +1,8 @@
-"""The folder of one start, the daemon's side: made whole or not at all, read at every look, told what is wanted."""
+"""The folder of one start, the daemon's side: made whole or not at all, read at every look, told what is wanted.
+
+It has to survive the daemon, not the machine, whose death ends all starts: nothing waits for the disk here. What a
+crash of the machine leaves in pieces is swept away; to the conductor that start is lost, and it begins it again.
+"""
 
 from __future__ import annotations
 
@@ -111,33 +115,40 @@ def make_start_folder(
         os.mkfifo(aside / "bell")
         with (aside / "launch.json").open("w") as file:
             json.dump(launch, file)
-            file.flush()
-            os.fsync(file.fileno())
         for name, record in (("wanted", wanted), ("status", end)):
             if record is not None:
                 _write_first(aside / name, record)
-        _flush_folder(aside)
         aside.rename(path)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    _flush_folder(parent)
     return StartFolder(path)
 
 
 def known_start_folders(parent: Path) -> list[StartFolder]:
     """All starts that were made here, in the order of job and epoch; what was left half made or removed goes."""
-    for path in parent.glob(f"*{_PART}"):
-        shutil.rmtree(path)
-    folders = [StartFolder(path) for path in parent.iterdir() if _NAME.fullmatch(path.name)]
+    folders = []
+    for path in parent.iterdir():
+        if _NAME.fullmatch(path.name) and _is_whole(path):
+            folders.append(StartFolder(path))
+        elif _NAME.fullmatch(path.name.removesuffix(_PART)):
+            shutil.rmtree(path)
     return sorted(folders, key=lambda folder: (folder.job, folder.epoch))
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether all its files are there, as they always are unless the machine crashed."""
+    try:
+        json.loads((path / "launch.json").read_text())
+        with opened(path / "wanted", os.O_RDONLY) as file:
+            wanted = read_records(file)
+        return bool(wanted) and all(
+            (path / name).exists() for name in ("status", "lock", "bell", "shepherd.log")
+        )
+    except (OSError, ValueError):
+        return False
 
 
 def _write_first(path: Path, record: dict[str, Any]) -> None:
     with opened(path, os.O_RDWR) as file:
         append_record(file, record)
-
-
-def _flush_folder(path: Path) -> None:
-    with opened(path, os.O_RDONLY) as folder:
-        os.fsync(folder)

@@ -1,7 +1,7 @@
 """Records in a file whose room was taken when the disk had it: a full disk loses none, a torn one is noticed.
 
 A record is a line of JSON behind its CRC-32. The file is zeros at first and is written in place, so that no
-block need be found later (on a file system that copies on write there is no such promise).
+block need be found later (a file system that copies on write makes no such promise).
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ def reserve(path: str | os.PathLike[str]) -> None:
     """Makes the file, with nothing in it but its room on the disk. OSError if there is none."""
     with open(path, "xb") as file:  # noqa: PTH123
         file.write(bytes(RESERVED_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -47,10 +45,9 @@ def read_records(descriptor: int) -> list[dict[str, Any]]:
 
 
 def append_record(descriptor: int, record: dict[str, Any]) -> None:
-    """Adds a record behind those that are there, on the disk when this returns."""
+    """Adds a record behind those that are there."""
     offset = sum(len(_line(known)) for known in read_records(descriptor))
     _put(descriptor, _line(record), offset)
-    os.fdatasync(descriptor)
 
 
 def replace_records(descriptor: int, record: dict[str, Any]) -> None:

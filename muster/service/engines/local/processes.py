@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,8 @@ class Process(NamedTuple):
     """Clock ticks after boot; with the pid it names one process for ever."""
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -61,6 +64,16 @@ def marked(variable: str) -> list[int]:
             if variable.encode() in _read(f"/proc/{process.pid}/environ").split(b"\0"):
                 found.append(process.pid)
     return found
+
+
+def die_with_parent() -> None:
+    """From now on this process is killed when the thread that forked it ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """From now on descendants of this process whose parents end become its children."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_all(pids: Iterable[int]) -> None:

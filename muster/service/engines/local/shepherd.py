@@ -14,7 +14,6 @@ is written only once the last one is gone. Its ranks die with it (PR_SET_PDEATHS
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -23,20 +22,17 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from muster.service.engines.local import processes
 from muster.service.engines.local.journal import append_record, read_records
+from muster.service.engines.local.rank import become, read_complaint
+from muster.training.run_folder import EXIT_STOPPED
 
 MEMORY_LOOK_SECONDS = 1.0
 """Between two looks at the memory of a start for which there is no cgroup."""
 _CLEAR_LOOK_SECONDS = 0.005
 """Between the first two looks whether all is gone; doubled each time, up to a second."""
-_CANNOT_START = 127
-_COMPLAINT_BYTES = 200
-"""Of each rank, so that the record of the end has room for all."""
-_EXIT_STOPPED = 75
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Ending(NamedTuple):
@@ -45,15 +41,16 @@ class Ending(NamedTuple):
     rank: int
     status: int
     """Exit status, or minus the number of the signal that ended it."""
+    error: int
     why: str
-    """Where it could not be started: the reason."""
+    """Where it could not be brought up: the number of the error, and in words."""
 
 
 class _Rank(NamedTuple):
     rank: int
     pid: int
     complaint: int
-    """Read end of a pipe in which it says why it could not be started."""
+    """Read end of a pipe in which it says why it could not be brought up."""
 
 
 def main(folder: str) -> None:
@@ -76,7 +73,6 @@ class _Shepherd:
     def __init__(self, folder: str, status: int, launch: dict[str, Any]) -> None:
         self._status = status
         self._launch = launch
-        self._libc = ctypes.CDLL(None, use_errno=True)
         self._bell = os.open(f"{folder}/bell", os.O_RDWR | os.O_NONBLOCK)
         self._wanted_file = os.open(f"{folder}/wanted", os.O_RDONLY)
         self._wanted: dict[str, Any] = {}
@@ -91,13 +87,9 @@ class _Shepherd:
 
     def look_after(self) -> None:
         """From the first record to the last."""
-        newest = _newest_epoch(self._launch["run_dir"])
-        if newest != self._launch["epoch"]:
-            stale = f"start {newest} of this job has begun"
-            return append_record(self._status, {"ended": time.time(), "vanished": stale})
         began = processes.look_at(os.getpid())
         append_record(self._status, {"shepherd": began, "time": time.time()})
-        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        processes.adopt_orphans()
         alarm, alarm_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(alarm_end, warn_on_full_buffer=False)
         # What ends other processes is for the ranks to obey; handlers, unlike SIG_IGN, do not outlive an exec.
@@ -114,7 +106,7 @@ class _Shepherd:
             self._end_gang()
             self._watch_memory()
         self._clear()
-        return self._write_end()
+        self._write_end()
 
     def _start_ranks(self) -> None:
         with socket.socket() as free:
@@ -135,56 +127,16 @@ class _Shepherd:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
         }
-        complaint, complaint_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        complaint, complaint_end = os.pipe2(os.O_CLOEXEC)
         # No signal may come before the child has its own way of taking it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         shepherd = os.getpid()
         pid = os.fork()
         if pid == 0:
-            try:
-                self._become(rank, environment, shepherd)
-            except OSError as error:
-                os.write(complaint_end, f"{error.filename or 'the process'}: {error.strerror}".encode())
-            except BaseException as error:
-                os.write(complaint_end, repr(error).encode())
-            os._exit(_CANNOT_START)
+            become(rank, self._launch, self._wanted, environment, shepherd, complaint_end)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(complaint_end)
         self._ranks[pid] = _Rank(rank, pid, complaint)
-
-    def _become(self, rank: int, environment: dict[str, str], shepherd: int) -> NoReturn:
-        """In the new process: everything that makes it the rank."""
-        os.setsid()
-        for door in self._wanted["doors"]:
-            with open(door, "w") as file:  # noqa: PTH123
-                file.write("0")
-        if self._wanted.get("affinity"):
-            os.sched_setaffinity(0, self._wanted["affinity"])
-        output = f"{self._launch['output_dir']}/{rank}.log"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for descriptor in (1, 2):
-            os.dup2(os.open(output, flags, 0o640), descriptor)
-        os.umask(0o022)
-        if (identity := self._launch["identity"]) is not None:
-            os.setgroups(identity["groups"])
-            os.setgid(identity["gid"])
-            os.setuid(identity["uid"])
-        # After the change of user, which would undo it.
-        self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != shepherd:
-            os._exit(_CANNOT_START)
-        os.chdir(self._launch["directory"])
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            with suppress(OSError):  # the C library keeps two for itself
-                signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        command = self._launch["command"]
-        try:
-            os.execvpe(command[0], command, environment)
-        except OSError as error:
-            error.filename = command[0]
-            raise
 
     def _wait(self, alarm: int) -> None:
         """Until a child ends, the bell rings or it is time for something."""
@@ -212,7 +164,10 @@ class _Shepherd:
                     break
                 if pid in self._ranks:
                     rank = self._ranks.pop(pid)
-                    ended.append(Ending(rank.rank, os.waitstatus_to_exitcode(raw), _complaint(rank)))
+                    ended.append(
+                        Ending(rank.rank, os.waitstatus_to_exitcode(raw), *read_complaint(rank.complaint))
+                    )
+                    os.close(rank.complaint)
         self._endings += sorted(ended, key=lambda ending: ending.status >= 0)
 
     def _obey(self) -> None:
@@ -252,7 +207,7 @@ class _Shepherd:
         """Neither done, nor stopped, nor ended by what it was sent: those say nothing about the others."""
         numbers = {signal.Signals[name].value for name in self._sent}
         by_signal = -ending.status if ending.status < 0 else ending.status - 128
-        return ending.status not in (0, _EXIT_STOPPED) and by_signal not in numbers
+        return ending.status not in (0, EXIT_STOPPED) and by_signal not in numbers
 
     def _watch_memory(self) -> None:
         limit = self._wanted.get("memory_bytes")
@@ -288,22 +243,4 @@ class _Shepherd:
                 "over_memory_bytes": self._over_memory_bytes,
             },
         )
-
-
-def _newest_epoch(run_dir: str) -> int | None:
-    """Of the job's starts; None if its run folder does not tell."""
-    try:
-        with open(f"{run_dir}/start.json") as file:  # noqa: PTH123
-            epoch = json.load(file)["epoch"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return epoch if isinstance(epoch, int) else None
-
-
-def _complaint(rank: _Rank) -> str:
-    try:
-        return os.read(rank.complaint, _COMPLAINT_BYTES).decode(errors="replace")
-    except BlockingIOError:
-        return ""
-    finally:
-        os.close(rank.complaint)
+        os.fsync(self._status)

@@ -1,0 +1,261 @@
+"""Gandiva as Tiresias' simulator has it: sets of nodes by gang size, whose jobs take turns; for parity, not for use.
+
+What it does was read from its program (SymbioticLab/Tiresias, Apache-2.0). A step is taken whenever a job comes
+and 10 s after the last one. Turns change at steps whose time is a whole number of minutes, and at no others: once
+the jobs that come have shifted the steps off the minute, whoever runs stays. A set's use counts all jobs that were
+ever put there, until its jobs are dealt anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any, ClassVar
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.cluster.books import CPU, MEMORY, MICRO, STORAGE, WHOLE
+from muster.cluster.ledger import DoesNotFit, Share
+from muster.problems import BadInput, Problem
+from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.schedulers.reasons import NO_PLACE, PLACED, WAITS_ITS_TURN
+
+STEP_SECONDS, TURN_SECONDS = 10.0, 60.0
+
+
+@dataclass
+class NodeSet:
+    """Nodes whose jobs all ask for the same number of GPUs; the first of them run."""
+
+    nodes: tuple[int, ...]
+    jobs: list[int]
+    used: int = 0
+
+
+@dataclass(frozen=True)
+class GandivaSim:
+    """Gandiva as Tiresias' simulator does it: node sets by gang size, in turns of a minute, no packing."""
+
+    name: ClassVar[str] = "gandiva-sim"
+    slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Name, for the record."""
+        parts = {"order": "arrival", "allocation": "proportional", "placement": "node sets, in turns"}
+        return {"name": self.name, "parts": parts, "settings": {}, "needs": []}
+
+    def initial(self, cluster: Cluster) -> State:
+        """All nodes free."""
+        return {"free": tuple(range(len(cluster.nodes))), "sets": {}, "pending": ()}
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        """One step, and who runs until the next."""
+        _refuse(view)
+        sets = _Sets(view, state)
+        sets.take_turns(view.now % TURN_SECONDS == 0)
+        sets.admit()
+        sets.adjust()  # They do so at the next step, before they look at who ran since this one.
+        plan = Plan(
+            view.draft(),
+            np.zeros(len(view.jobs), np.int64),
+            np.zeros(len(view.jobs)),
+            np.zeros(len(view.jobs)),
+        )
+        sets.write(plan)
+        plan.wake_on = Trigger.ARRIVAL
+        plan.next_wake = plan.stable_until = view.now + STEP_SECONDS if len(view.jobs) else inf
+        return plan, sets.state()
+
+
+class _Sets:
+    """The sets of a step."""
+
+    def __init__(self, view: View, state: State) -> None:
+        self._view = view
+        self._here = int(view.cluster.nodes[0].gpus)
+        """GPUs of a node."""
+        self._gpus: Mapping[int, int] = dict(
+            zip(view.jobs.index.tolist(), view.jobs.gpus.tolist(), strict=True)
+        )
+        self._free: list[int] = list(state["free"])
+        self._sets: dict[int, list[NodeSet]] = {
+            gpus: [NodeSet(tuple(nodes), list(jobs), used) for nodes, jobs, used in sets]
+            for gpus, sets in sorted(state["sets"].items())
+        }
+        self._pending: list[int] = list(state["pending"])
+        known = {job for sets in self._sets.values() for here in sets for job in here.jobs} | set(
+            self._pending
+        )
+        self._new = [job for job in self._gpus if job not in known]
+        self._released = False
+
+    def state(self) -> State:
+        """What the next step needs to know."""
+        sets = {
+            gpus: tuple((here.nodes, tuple(here.jobs), here.used) for here in sets)
+            for gpus, sets in self._sets.items()
+        }
+        return {"free": tuple(self._free), "sets": sets, "pending": tuple(self._pending)}
+
+    def adjust(self) -> None:
+        """More or fewer sets for each gang size, by its share of all the GPUs asked for."""
+        asked = {gpus: gpus * sum(len(here.jobs) for here in sets) for gpus, sets in self._sets.items()}
+        total = self._here * len(self._view.cluster.nodes)
+        for gpus, sets in self._sets.items():
+            if asked[gpus] == 0:
+                continue
+            target = min(total * asked[gpus] // sum(asked.values()), asked[gpus])
+            lacking = target - self._here * sum(len(here.nodes) for here in sets)
+            if lacking > 0:
+                self._expand(gpus, sets, ceil(lacking / gpus))
+            elif lacking < 0:
+                self._shrink(sets, min(ceil(-lacking / gpus), len(sets) - 1))
+
+    def _expand(self, gpus: int, sets: list[NodeSet], count: int) -> None:
+        nodes = ceil(gpus / self._here)
+        room = len(self._free) >= count * nodes
+        for _ in range(min(count, len(self._free) // nodes)):
+            sets.append(self._fresh(nodes))
+        # As their loop counts: with a node a set, jobs are dealt anew only if nodes ran out.
+        if nodes > 1 or not room:
+            jobs = [job for here in sets for job in here.jobs]
+            for here in sets:
+                here.jobs, here.used = [], 0
+            self._deal(jobs, sets)
+
+    def _shrink(self, sets: list[NodeSet], count: int) -> None:
+        gone, sets[:] = sets[:count], sets[count:]
+        for here in gone:
+            self._free += here.nodes
+        self._deal([job for here in gone for job in here.jobs], sets)
+
+    def _deal(self, jobs: Iterable[int], sets: list[NodeSet]) -> None:
+        """Each to the set that was used least."""
+        for job in jobs:
+            _join(sets[0], job)
+            sets.sort(key=lambda here: here.used)
+
+    def _fresh(self, nodes: int) -> NodeSet:
+        taken, self._free = self._free[:nodes], self._free[nodes:]
+        return NodeSet(tuple(taken), [])
+
+    def take_turns(self, switch: bool) -> None:
+        """Those that ran go behind the others; those that are done leave, and sets without jobs with them."""
+        for gpus, sets in self._sets.items():
+            for here in sets:
+                slots = self._slots(gpus, here)
+                if switch and len(here.jobs) > slots:
+                    here.jobs = here.jobs[slots:] + here.jobs[:slots]
+                here.jobs = [job for job in here.jobs if job in self._gpus]
+                if not here.jobs:
+                    self._free += here.nodes
+                    self._released = True
+            sets[:] = [here for here in sets if here.jobs]
+
+    def _slots(self, gpus: int, here: NodeSet) -> int:
+        """Gangs that run at once."""
+        return len(here.nodes) * self._here // gpus
+
+    def admit(self) -> None:
+        """Those that came, and if nodes became free those that wait, of which they skip one after each that starts."""
+        self._pending += [job for job in self._new if not self._place(job)]
+        at = 0
+        while self._released and at < len(self._pending):
+            if self._place(self._pending[at]):
+                del self._pending[at]
+            at += 1
+
+    def _place(self, job: int) -> bool:
+        """In the set that was used least if it has a slot to spare, in a new one, or in turns in the next one."""
+        gpus = self._gpus[job]
+        sets = self._sets.setdefault(gpus, [])
+        if sets:
+            first = sets.pop(0)
+            sets.append(first)
+            if first.used + 1 < self._slots(gpus, first):
+                _join(first, job)
+                sets.sort(key=lambda here: here.used)
+                return True
+        nodes = ceil(gpus / self._here)
+        if nodes <= len(self._free):
+            sets.append(self._fresh(nodes))
+            _join(sets[-1], job)
+        elif sets:
+            sets.append(sets.pop(0))
+            _join(sets[-1], job)
+        else:
+            return False
+        sets.sort(key=lambda here: here.used)
+        return True
+
+    def write(self, plan: Plan) -> None:
+        """The first jobs of each set hold its slots; who held one before keeps it."""
+        view, draft, index = self._view, plan.draft, self._view.jobs.index
+        runs: dict[int, list[Share]] = {}
+        for gpus, sets in self._sets.items():
+            for here in sets:
+                slots = self._slots_of(gpus, here)
+                running = here.jobs[: len(slots)]
+                held = {job: view.ledger.holding(job) for job in running}
+                for job in running:
+                    if held[job] in slots:
+                        slots.remove(held[job])
+                        runs[job] = held[job]
+                for job in running:
+                    if job not in runs:
+                        runs[job] = slots.pop(0)
+        for job in index[view.jobs.running].tolist():
+            if runs.get(job) != view.ledger.holding(job):
+                draft.release(job)
+        pending = set(self._pending)
+        for at, job in enumerate(index.tolist()):
+            plan.reasons[at] = NO_PLACE if job in pending else WAITS_ITS_TURN
+            if job in runs:
+                try:
+                    if not view.ledger.holds(job):
+                        draft.put(job, runs[job])
+                    plan.reasons[at] = PLACED
+                except DoesNotFit:  # A node is down, or its GPUs are still releasing.
+                    continue
+
+    def _slots_of(self, gpus: int, here: NodeSet) -> list[list[Share]]:
+        """What a gang holds in each slot."""
+        if len(here.nodes) == 1:
+            firsts = range(0, self._here - gpus + 1, gpus)
+            return [[self._share(here.nodes[0], first, gpus)] for first in firsts]
+        sizes = [min(self._here, gpus - self._here * at) for at in range(len(here.nodes))]
+        return [[self._share(node, 0, size) for node, size in zip(here.nodes, sizes, strict=True)]]
+
+    def _share(self, node: int, first: int, gpus: int) -> Share:
+        amounts = self._view.ledger.books.nodes[node]["share"] * gpus / MICRO
+        return Share(
+            node,
+            tuple(range(first, first + gpus)),
+            float(amounts[CPU]),
+            float(amounts[MEMORY]),
+            float(amounts[STORAGE]),
+        )
+
+
+def _join(here: NodeSet, job: int) -> None:
+    here.jobs.append(job)
+    here.used += 1
+
+
+def _refuse(view: View) -> None:
+    """What their program does not know: nodes of several sizes, shares of a GPU, owners' wishes."""
+    problems = []
+    if len({node.gpus for node in view.cluster.nodes}) > 1:
+        problems.append(
+            Problem("--scheduler", "gandiva-sim needs nodes of one size", found=view.cluster.name)
+        )
+    jobs = view.jobs
+    strange = (jobs.gpu_milli < WHOLE) | (jobs.constraint > 0) | ~jobs.preemptible | (jobs.min_runtime > 0)
+    for job in jobs.index[strange].tolist()[:20]:
+        what = "gandiva-sim knows whole GPUs of any node, and stops a job at any time"
+        problems.append(Problem("--scheduler", what, column="job", found=view.table.ids[job]))
+    if problems:
+        raise BadInput(*problems)

@@ -1,0 +1,109 @@
+"""What a new process does to become a rank: all between fork and exec.
+
+What touches the folders of the job's owner is done as the owner, so that nothing that he puts there (a link, a lock
+that is never freed) can hold up or mislead anybody but his own job.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from muster.problems import BadInput
+from muster.service.engines.local import processes
+from muster.training.run_folder import RunFolder, Stale, begin_start
+
+CANNOT_START = 127
+"""Exit status of a rank that never became one; shells say so too."""
+_COMPLAINT_BYTES = 200
+"""Of each rank, so that the record of the end has room for all."""
+
+
+def become(
+    rank: int,
+    launch: dict[str, Any],
+    wanted: dict[str, Any],
+    environment: dict[str, str],
+    shepherd: int,
+    complaint: int,
+) -> NoReturn:
+    """The rank, or its end; `complaint` is a pipe for the reason: an error's number and words."""
+    number, words = 0, ""
+    try:
+        _become(rank, launch, wanted, environment, shepherd)
+    except OSError as error:
+        what = error.filename or "the process"
+        number, words = error.errno or 0, f"{what}: {error.strerror or error}"
+    except BadInput as error:
+        number, words = errno.ESTALE, str(error)
+    except BaseException as error:
+        words = repr(error)
+    os.write(complaint, f"{number} {words}".encode(errors="replace")[:_COMPLAINT_BYTES])
+    os._exit(CANNOT_START)
+
+
+def read_complaint(complaint: int) -> tuple[int, str]:
+    """What a rank that has ended wrote; 0 and nothing, if it was brought up."""
+    number, _, words = os.read(complaint, _COMPLAINT_BYTES).decode(errors="replace").partition(" ")
+    return int(number or 0), words
+
+
+def _become(
+    rank: int, launch: dict[str, Any], wanted: dict[str, Any], environment: dict[str, str], shepherd: int
+) -> None:
+    os.setsid()
+    for door in wanted["doors"]:
+        with open(door, "w") as file:  # noqa: PTH123
+            file.write("0")
+    if wanted["affinity"] is not None:
+        os.sched_setaffinity(0, wanted["affinity"])
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    output = os.open(f"{launch['output_dir']}/{rank}.log", flags, 0o640)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.umask(0o022)
+    if (identity := launch["identity"]) is not None:
+        os.setgroups(identity["groups"])
+        os.setgid(identity["gid"])
+        os.setuid(identity["uid"])
+    # After the change of user, which would undo it.
+    processes.die_with_parent()
+    if os.getppid() != shepherd:
+        os._exit(CANNOT_START)
+    _raise_fence(launch["run_dir"], launch["epoch"])
+    os.chdir(launch["directory"])
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError):  # the C library keeps two for itself
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    command = launch["command"]
+    try:
+        os.execvpe(command[0], command, environment)
+    except OSError as error:
+        error.filename = command[0]
+        raise
+
+
+def _raise_fence(run_dir: str, epoch: int) -> None:
+    """Makes all older starts of the job stale. BadInput if this one is."""
+    folder = Path(run_dir)
+    if not _is_newest(folder, epoch):
+        try:
+            begin_start(folder, epoch)
+        except BadInput:
+            if not _is_newest(folder, epoch):  # or has another rank just done it?
+                raise
+
+
+def _is_newest(run_dir: Path, epoch: int) -> bool:
+    try:
+        with RunFolder(run_dir, epoch).publishing():
+            pass
+    except (FileNotFoundError, Stale):
+        return False
+    return True

@@ -1,0 +1,233 @@
+"""Profiles of real processes: what they find, what they refuse in words, and that nothing is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.cgroups import find_cgroups
+from muster.cli.app import run as run_command_line
+from muster.problems import BadInput
+from muster.profiling import JobToProfile, Precision, Profile, profile_job
+from muster.profiling.cpus import AffinityGrants, cpu_points
+from muster.training.unchanged import UnchangedJob
+from muster.workload.models import read_model
+from tests.cli.conftest import MUSTER
+
+from . import cached_job
+
+QUICK = Precision(error=0.5, least_windows=2, most_windows=2)
+PRINTING = """
+import time
+for step in range(1, {steps} + 1):
+    end = time.process_time() + 0.01
+    while time.process_time() < end: pass
+    print(f"step {{step}}/many", flush=True)
+"""
+PATTERN = r"step (?P<step>\d+)/"
+
+
+def silent(_what: str) -> None:
+    """Nobody watches."""
+
+
+def python(source: str) -> list[str]:
+    return [sys.executable, "-c", source]
+
+
+def refusal(job: JobToProfile) -> str:
+    with pytest.raises(BadInput) as refused:
+        profile_job(job, precision=QUICK, tell=silent)
+    return str(refused.value)
+
+
+@pytest.fixture
+def needs_quota() -> None:
+    cgroups, how = find_cgroups()
+    if cgroups is None:
+        pytest.skip(f"no CPU quota on this machine: {how}")
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    cgroups, how = find_cgroups()
+    if cgroups is None:
+        pytest.skip(f"no CPU quota on this machine: {how}")
+    job = JobToProfile([sys.executable, str(Path(cached_job.__file__)), "1000000"])
+    return profile_job(job, most_cpus=0.5, precision=QUICK, tell=silent)
+
+
+def test_a_job_is_not_faster_than_its_cpu(profile: Profile) -> None:
+    assert list(profile.rates) == [0.25, 0.5]
+    for cores, rate in profile.rates.items():
+        # A window of a second may begin with a full period's quota.
+        assert 0 < rate.steps_per_s < 1.15 * cores / cached_job.STEP_CPU_SECONDS
+
+
+def test_what_the_job_reads_is_known(profile: Profile) -> None:
+    reading = profile.reading
+    assert reading is not None
+    assert (reading.samples, reading.batches_per_epoch) == (cached_job.SAMPLES, 8)
+    # Each sample as its pickle, in whole pages.
+    assert reading.full_gb == cached_job.SAMPLES * 8192 / 1e9
+    assert reading.memory_gb_per_s > 0
+    assert reading.storage_gb_per_s >= reading.batch_gb * reading.uncached.steps_per_s * 0.999
+
+
+def test_nothing_is_left(profile: Profile) -> None:
+    cgroups, _ = find_cgroups()
+    assert cgroups is not None
+    assert f"profile-{os.getpid()}" not in cgroups.names()
+    mine = [line for line in _command_lines() if cached_job.__file__ in line]
+    assert mine == []
+
+
+def test_an_unchanged_job_by_the_command_line(
+    needs_quota: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "printer.toml"
+    words = [
+        "profile",
+        "--json",
+        "--name",
+        "printer",
+        "--cpus",
+        "0.5",
+        "--precision",
+        "50",
+        "--out",
+        str(out),
+    ]
+    words += ["--progress", PATTERN, "--", *python(PRINTING.format(steps=10**6))]
+    assert run_command_line(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [point["cores"] for point in told["cpu_points"]] == [0.25, 0.5]
+    assert told["reading"] is None
+    model = read_model(out)
+    assert (model.name, model.cpus_per_gpu, model.dataset) == ("printer", (0.25, 0.5), None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["printer.png", "printer.svg", "printer.toml"]
+
+    assert run_command_line(words) == 2
+    assert "say --overwrite" in capsys.readouterr().out
+
+
+def test_a_job_that_ends_is_started_again(needs_quota: None) -> None:
+    told: list[str] = []
+    job = JobToProfile(python(PRINTING.format(steps=60)), UnchangedJob(progress=PATTERN))
+    found = profile_job(job, most_cpus=0.5, precision=Precision(1e-9, 12, 12), tell=told.append)
+    assert "the job has ended; starting it again" in told
+    assert all(rate.windows >= 6 for rate in found.rates.values())
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (JobToProfile(["there is no such command"]), "there is no such command"),
+        (JobToProfile([]), "a command is needed"),
+        (
+            JobToProfile(python("print('hello')")),
+            r"ended before it had reported a step; it said last:\n  hello",
+        ),
+        (
+            JobToProfile(python("raise SystemExit('no data')")),
+            r"ended with status 1; it said last:\n  no data",
+        ),
+        (
+            JobToProfile(python("import time; time.sleep(600)"), patience_seconds=0.5),
+            "reported no step in 0.5 s. A job reports by muster.training",
+        ),
+        (
+            JobToProfile(
+                python("import time; print('x', flush=True); time.sleep(600)"),
+                UnchangedJob(progress=PATTERN),
+                0.5,
+            ),
+            "wrote no line in 0.5 s that --progress matches",
+        ),
+        (
+            JobToProfile(python(PRINTING.format(steps=2)), UnchangedJob(progress=PATTERN)),
+            "ends within seconds, too soon to be measured",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_measured_is_refused_in_words(job: JobToProfile, said: str) -> None:
+    assert said.replace(r"\n", "\n") in refusal(job)
+
+
+def test_a_terminated_profile_takes_its_job_with_it(tmp_path: Path) -> None:
+    pipe = tmp_path / "pids"
+    os.mkfifo(pipe)
+    job = f"import os, time; open({str(pipe)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    words = ["profile", "--out", str(tmp_path / "never.toml"), "--", *python(job)]
+    with subprocess.Popen([*MUSTER, *words], stderr=subprocess.PIPE, text=True) as profiler:
+        pid = int(pipe.read_text())
+        profiler.terminate()
+        _, complaint = profiler.communicate()
+    assert (profiler.returncode, complaint) == (130, "interrupted; nothing was written\n")
+    assert not Path(f"/proc/{pid}").exists()
+    assert not (tmp_path / "never.toml").exists()
+
+
+@pytest.mark.needs_torch
+def test_the_example_trains_alone() -> None:
+    script = Path(__file__).parents[2] / "examples" / "profile_images.py"
+    options = ["--samples", "32", "--side", "32", "--workers", "1", "--epochs", "2", "--store-mb-per-s", "8"]
+    subprocess.run([sys.executable, str(script), *options], check=True)
+
+
+def test_amounts_of_cpu() -> None:
+    most = len(os.sched_getaffinity(0))
+    assert cpu_points(0.5, fractions=True) == (0.25, 0.5)
+    assert cpu_points(1.1, fractions=True) == (0.25, 0.5, 0.75, 1.0)
+    for wrong in (0.0, -1.0, most + 1.0, float("nan")):
+        with pytest.raises(BadInput, match=f"at most {most} cores"):
+            cpu_points(wrong, fractions=True)
+    with pytest.raises(BadInput, match="without a CPU quota only whole cores"):
+        cpu_points(1.0, fractions=False)
+
+
+def test_affinity_reaches_every_thread_and_process() -> None:
+    source = (
+        "import os, threading, time; os.fork(); threading.Thread(target=time.sleep, args=(600,)).start();"
+        "print('up', flush=True)"
+    )
+    first = min(os.sched_getaffinity(0))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(python(source), stdout=pipe, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            assert [process.stdout.readline() for _ in range(2)] == [b"up\n"] * 2
+            pids = [pid for pid in _pids() if _session(pid) == process.pid]
+            AffinityGrants(lambda: pids).give(1)
+            threads = [int(task.name) for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+            assert len(threads) == 4
+            assert all(os.sched_getaffinity(thread) == {first} for thread in threads)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _command_lines() -> list[str]:
+    lines = []
+    for pid in _pids():
+        try:
+            lines.append(Path(f"/proc/{pid}/cmdline").read_text())
+        except OSError:
+            continue
+    return lines

@@ -1,0 +1,326 @@
+"""What a job's owner and an operator type, and what they get."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.cli import logs as logs_command
+from muster.report.record import read_record
+from muster.service.home import job_folder, read_endpoint, remove_endpoint, store_url, write_endpoint
+from muster.service.store.rows import Changes, Holding, Phase, State, Submission
+
+from ..serving import Serving, a_request
+from .conftest import Muster
+
+
+def test_a_job_is_submitted_by_flags(
+    api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/my/bin")
+    monkeypatch.setenv("SECRET", "not for the job")
+    monkeypatch.setenv("MINE", "yes")
+    flags = "--name resnet --gpus 2 --cpus 6 --memory 16GB --steps 9000 --model resnet18 --priority 1.5 --threads 2"
+    more = "--ranks per-gpu --tenant t --env MINE --env A=b=c --stop-signal SIGUSR1 --json"
+    done = muster("submit", *flags.split(), *more.split(), "--", "python", "train.py", "--epochs", "3")
+    assert (done.status, json.loads(done.out)) == (0, {"job_id": 1})
+    row = api.store.job(1)
+    assert row is not None
+    environment = row.request.environment
+    assert (environment["PATH"], environment["MINE"], environment["A"]) == ("/my/bin", "yes", "b=c")
+    assert "SECRET" not in environment
+    assert row.request == a_request(
+        name="resnet",
+        command=("python", "train.py", "--epochs", "3"),
+        directory=str(tmp_path),
+        environment=environment,
+        gpus=2,
+        cpus=6.0,
+        memory_gb=16.0,
+        steps=9000,
+        model="resnet18",
+        priority=1.5,
+        compute_threads=2,
+        ranks="per-gpu",
+        tenant="t",
+        stop_signal="SIGUSR1",
+    )
+
+
+def test_a_job_is_called_by_its_script_and_its_number_is_told(api: Serving, muster: Muster) -> None:
+    assert muster("submit", "--", "python", "-u", "lib/train.py").out == "Job 1 (train) is queued.\n"
+    assert muster("submit", "--hold", "--", "/usr/bin/true").out == "Job 2 (true) is held.\n"
+
+
+def test_profile_auto_uses_what_is_known_or_says_that_nothing_is(api: Serving, muster: Muster) -> None:
+    assert muster("submit", "--name", "Resnet18", "--profile", "auto", "--", "x").err == ""
+    unknown = muster("submit", "--name", "mine", "--profile", "auto", "--json", "--", "x")
+    assert json.loads(unknown.out) == {"job_id": 2}
+    assert "No model mine has been profiled here" in unknown.err
+    assert [row.request.model for row in api.store.jobs()] == ["resnet18", None]
+
+
+def test_a_job_is_submitted_by_a_file(
+    api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text('name = "bert"\ncommand = ["x"]\ngpus = 4\n[environment]\nPATH = "/own"\n')
+    assert muster("submit", "job.toml").out == "Job 1 (bert) is queued.\n"
+    row = api.store.job(1)
+    assert row is not None
+    assert (row.request.gpus, row.request.directory) == (4, str(tmp_path))
+    assert row.request.environment["PATH"] == "/own"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('gpu = 1\ngpus = "x"', ["job.toml, line 3, column gpu: ", "job.toml, line 4, column gpus: "]),
+        ("gpus = 9", ["job.toml, line 3, column gpus: found 9; cluster 2x4gpu,8cpu,32gb has 8 GPUs"]),
+        ('model = "resnet19"', ["job.toml, line 3, column model: ", "did you mean resnet18"]),
+        ("gpus = ", ["job.toml, line 3: this is not TOML"]),
+        ("gpus = 2\ngpu_share = 0.5", ["job.toml: ", "gpu_share is of one GPU"]),
+    ],
+)
+def test_a_wrong_file_is_told_with_its_lines(
+    api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text(f'name = "bert"\ncommand = ["x"]\n{line}\n')
+    refused = muster("submit", "job.toml")
+    assert refused.status == 2
+    assert all(words in refused.err for words in said), refused.err
+    assert api.store.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--gpus 9", "--gpus: found 9; cluster 2x4gpu,8cpu,32gb has 8 GPUs"),
+        ("--gpu-share 0.5 --gpus 2", "gpu_share is of one GPU"),
+        (
+            "--cpus few --memory much",
+            "--cpus: found 'few'; a number of CPU cores, or auto, is needed\n--memory: ",
+        ),
+        ("--memory 33GB", "--memory: found 33.0; "),
+        ("--threads 0", "--threads: found 0; 1 or more is needed"),
+        ("--env NOWHERE", "--env: found 'NOWHERE'; there is no such variable here"),
+        ("--env MUSTER_X=1", "Muster sets this itself"),
+        ("--ranks two", "--ranks: found 'two'; 'one' or 'per-gpu' is needed"),
+        ("--profile yes", "--profile: found 'yes'; auto is needed"),
+        ("--profile auto --model resnet18", "--model NAME names another"),
+        ("--model resnet19", "--model: found 'resnet19'; did you mean resnet18"),
+    ],
+)
+def test_a_wrong_flag_is_told_by_its_name(api: Serving, muster: Muster, flags: str, said: str) -> None:
+    refused = muster("submit", *flags.split(), "--", "x")
+    assert refused.status == 2
+    assert said in refused.err
+    as_json = json.loads(muster("submit", *flags.split(), "--json", "--", "x").out)
+    assert as_json["error"]["problems"]
+    assert api.store.jobs() == []
+
+
+def some_jobs(api: Serving) -> None:
+    """One that runs, one that waits, one held, one failed."""
+    requests = [
+        a_request(name=name) for name in ("runs", "waits [red]", "rests", "a-name-that-is-far-too-long-" * 3)
+    ]
+    requests[1] = a_request(name="waits [red]", gpus=8)
+    api.store.submit([Submission(user, request) for user, request in zip("aabb", requests, strict=True)])
+    now = api.store.now()
+    api.store.commit(
+        Changes(
+            jobs={
+                1: {"state": State.RUNNING, "phase": Phase.RUNNING, "last_start": now - 7200, "epoch": 1},
+                2: {"reason": "outranked", "reason_parameters": {"needs": 8.0, "left": 7.0}},
+                3: {"state": State.HELD},
+                4: {"state": State.FAILED, "finished": now, "status": -9, "message": "killed"},
+            },
+            opened=[Holding(1, 1, "node-0", (0, 1, 3), 1000, 3.0, 4.0, 0.0, since=now - 7200)],
+        )
+    )
+
+
+def test_the_queue_fits_80_columns_and_tells_who_holds_what(api: Serving, muster: Muster) -> None:
+    some_jobs(api)
+    shown = muster("queue")
+    assert shown.status == 0
+    lines = [line.rstrip() for line in shown.out.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert any(re.fullmatch(r" +1 +runs +a +running +1 +2\.00 h +node-0: 0-1,3", line) for line in lines), (
+        lines
+    )
+    assert any(re.match(r" +2 +waits \[red\] +a +queued +8 .* needs 8 GPUs and", line) for line in lines)
+    assert lines[-1] == "1 queued, 1 running, 1 held, 1 failed."
+    failed = muster("queue", "--state", "failed").out
+    assert "killed" in failed
+    assert "runs" not in failed
+    for chosen, ids in ((("--user", "b"), [3]), (("--name", "runs"), [1]), (("--all",), [1, 2, 3])):
+        told = json.loads(muster("queue", *chosen, "--json").out)
+        assert [job["job_id"] for job in told["jobs"]] == ids
+    assert told["counts"]["queued"] == 1
+    assert muster("queue", "--state", "lost").status == 2
+
+
+def test_a_long_queue_shows_its_head_and_says_so(api: Serving, muster: Muster) -> None:
+    api.store.submit([Submission("a", a_request())] * 120)
+    shown = muster("queue").out
+    assert "120 queued. The first ones of them are shown; --all shows all." in shown
+    assert len(shown.splitlines()) < 60
+    assert len(json.loads(muster("queue", "--all", "--json").out)["jobs"]) == 120
+    assert muster("queue", "--state", "failed").out == "120 queued.\n"
+
+
+def test_status_tells_all_about_a_job(api: Serving, muster: Muster) -> None:
+    some_jobs(api)
+    shown = muster("status", 1).out
+    for words in ("running for 2.00 h", "GPU 0-1,3, 3 CPU cores, 4 GB", "submitted", "true"):
+        assert words in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "killed" in muster("status", 4).out
+    assert json.loads(muster("status", 3, "--json").out)["state"] == "held"
+    absent = muster("status", 9)
+    assert (absent.status, absent.err) == (2, "there is no job 9\n")
+    assert json.loads(muster("status", 9, "--json").out)["error"]["message"] == "there is no job 9"
+
+
+def test_why_speaks_in_lines_that_fit(api: Serving, muster: Muster) -> None:
+    some_jobs(api)
+    shown = muster("why", 2).out
+    assert "waits [red]" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert json.loads(muster("why", 3, "--json").out)["state"] == "held"
+
+
+def test_jobs_are_cancelled_held_and_released_several_at_once(api: Serving, muster: Muster) -> None:
+    some_jobs(api)
+    assert muster("cancel", 1, 2, 2).out == "Job 1 is being cancelled.\nJob 2 is being cancelled.\n"
+    assert muster("release", 3).out == "Job 3 competes again.\n"
+    mixed = muster("hold", 4, 3, 9)
+    assert mixed.status == 2
+    assert mixed.out == "Job 3 will be held.\n"
+    assert "job 4: it has ended (failed)" in mixed.err
+    assert "there is no job 9" in mixed.err
+    assert json.loads(muster("hold", 3, "--json").out)["jobs"][0]["wish"] == "hold"
+
+
+def test_logs_are_printed_byte_by_byte(api: Serving, muster: Muster) -> None:
+    api.store.submit([Submission("a", a_request())])
+    empty = muster("logs", 1)
+    assert (empty.status, empty.out) == (0, "")
+    assert "has written nothing yet" in empty.err
+    output = job_folder(api.home, 1) / "output"
+    output.mkdir(parents=True)
+    (output / "0.log").write_bytes(b"x" * 3_000_000 + b"\xff\nend")
+    (output / "1.log").write_text("of rank 1")
+    assert muster("logs", 1).out == "x" * 3_000_000 + "\\xff\nend"
+    assert muster("logs", "--rank", 1, 1).out == "of rank 1"
+    assert json.loads(muster("logs", 1, "--rank", 1, "--json").out)["output"] == "of rank 1"
+
+
+def test_logs_are_followed_until_the_job_ends(
+    api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time it waits for more, more happens."""
+    api.store.submit([Submission("a", a_request())])
+    output = job_folder(api.home, 1) / "output" / "0.log"
+    output.parent.mkdir(parents=True)
+    happens = [
+        lambda: output.write_text("first\n"),
+        lambda: output.open("a").write("second\n"),
+        lambda: api.store.commit(Changes(jobs={1: {"state": State.COMPLETED}})),
+    ]
+    monkeypatch.setattr(logs_command.time, "sleep", lambda _: happens.pop(0)())
+    assert muster("logs", "-f", 1).out == "first\nsecond\n"
+    assert happens == []
+
+
+def test_nodes_are_shown_drained_and_used_again(api: Serving, muster: Muster) -> None:
+    some_jobs(api)
+    assert re.search(r"node-0 +GPU +3 of 4 +3 of 8 +4 of 32 +1", muster("nodes").out)
+    assert muster("drain", "node-0").out == "Nothing starts on node node-0 any more. Jobs 1 move away.\n"
+    assert "node-0 (drained)" in muster("nodes").out
+    assert muster("drain", "node-0", "--undo").out == "Node node-0 is used again.\n"
+    assert json.loads(muster("nodes", "--json").out)["nodes"][0]["drained"] is False
+    assert muster("drain", "../x").err == "there is no node '../x'; muster nodes lists them\n"
+
+
+def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_path: Path) -> None:
+    some_jobs(api)
+    done = muster("export", tmp_path / "record")
+    assert done.status == 0, done.err
+    assert len(read_record(tmp_path / "record").jobs) == 4
+    assert muster("export", tmp_path / "record").status == 2
+    assert json.loads(muster("export", tmp_path / "record", "--overwrite", "--json").out)["record"]
+
+
+def test_tokens_are_made_listed_used_and_revoked(
+    api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "there is no operator's token yet" in muster("token", "create", "ann").err
+    made = muster("token", "create", "chief", "--role", "operator")
+    assert "nobody can show it again" in made.err
+    assert "a token is needed: set MUSTER_TOKEN" in muster("queue").err
+    monkeypatch.setenv("MUSTER_TOKEN", made.out.strip())
+    ann = json.loads(muster("token", "create", "ann", "--json").out)
+    assert re.search(r"2 +ann +user", muster("token", "list").out)
+    assert len(json.loads(muster("token", "list", "--json").out)["tokens"]) == 2
+    assert muster("token", "revoke", 2).out == "Token 2, of ann, is revoked.\n"
+    monkeypatch.setenv("MUSTER_TOKEN", ann["token"])
+    assert muster("queue").status == 2
+    # Who can write the store needs no other key to it.
+    again = json.loads(
+        muster("token", "create", "me", "--role", "operator", "--store", store_url(api.home), "--json").out
+    )
+    monkeypatch.setenv("MUSTER_TOKEN", again["token"])
+    assert muster("token", "list").status == 0
+    assert muster("token", "create", "x", "--role", "king").status == 2
+
+
+def test_without_a_daemon_one_sentence_says_how_to_start_one(
+    nobody_serves: Path, muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[tuple[Any, ...]] = [
+        ("queue",), ("status", 1), ("why", 1), ("logs", 1), ("cancel", 1), ("nodes",), ("drain", "n"),
+        ("export", nobody_serves / "x"), ("token", "list"), ("submit", "--", "x"),
+    ]  # fmt: skip
+    for command in commands:
+        refused = muster(*command)
+        expected = f"daemon: none answers in {nobody_serves}; muster serve starts one\n"
+        assert (refused.status, refused.err) == (2, expected)
+    nobody_serves.mkdir(exist_ok=True)
+    write_endpoint(nobody_serves, "http://127.0.0.1:1")
+    assert muster("queue").err == "daemon: none answers at http://127.0.0.1:1; muster serve starts one\n"
+    remove_endpoint(nobody_serves)
+    assert read_endpoint(nobody_serves) is None
+    (nobody_serves / "endpoint.json").write_text("{")
+    assert "cannot be read as a daemon's address" in muster("queue").err
+    monkeypatch.setenv("MUSTER_URL", "ftp://x")
+    assert muster("queue").err == "MUSTER_URL: found 'ftp://x'; http://HOST:PORT or https://HOST is needed\n"
+
+
+def test_the_daemon_is_found_by_its_home(
+    api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MUSTER_URL")
+    write_endpoint(api.home, api.url)
+    assert muster("queue").out == "No job has been submitted yet.\n"
+
+
+def test_the_queue_is_watched_until_interrupted(
+    api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some_jobs(api)
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupted)
+    assert muster("queue", "--watch").status == 0

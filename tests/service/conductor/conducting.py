@@ -1,0 +1,48 @@
+"""A conductor in a process of its own, as the daemon has it, without the API: `python -m ... HOME SCHEDULER GPUS`.
+
+It says `ready` once it has found what was there before it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from muster.schedulers.catalogue import build
+from muster.service.board import Board
+from muster.service.conductor import Conductor
+from muster.service.engines.local.engine import LocalEngine
+from muster.service.home import claimed, make_home, store_url
+from muster.service.known_models import KnownModels
+from muster.service.machine import find_machine
+from muster.service.store import Store
+
+
+class Speaking(Board):
+    """Says when it is ready."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "ready" and value:
+            print("ready", flush=True)
+
+
+def main(home: Path, scheduler: str, gpus: int) -> None:
+    make_home(home)
+    with claimed(home):
+        machine = find_machine(gpus=gpus, cpus=float(gpus), memory_gb=float(gpus))
+        engine = LocalEngine(home / "engine", machine)
+        store = Store.open(store_url(home))
+        board = Speaking(
+            policy=build(scheduler, {"quantum_seconds": "1"} if scheduler.startswith("las") else {}),
+            engine=engine.name,
+            enforces=engine.enforces,
+            cluster=machine.cluster,
+            models=KnownModels(home).all,
+            round_seconds=1.0,
+        )
+        Conductor(store, engine, board, home).run()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

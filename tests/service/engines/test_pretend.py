@@ -1,0 +1,176 @@
+"""Nodes without processes: starts take their time by an injected clock, and are found again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.cluster.shipped import parse_cluster
+from muster.service.engines import Exit, Launch, Seat
+from muster.service.engines import pretend as pretend_module
+from muster.service.engines.pretend import Pace, PretendEngine, pace_of
+from muster.service.request import JobRequest
+from muster.service.store.rows import JobRow
+from muster.training.run_folder import read_progress
+from muster.workload.models import shipped_models
+
+CLUSTER = parse_cluster("2x8gpu,24cpu,500gb")
+
+
+def seat(cpus: float = 3.0, memory_gb: float = 62.5, gpus: int = 1) -> Seat:
+    return Seat("node-0", tuple(range(gpus)), 1000, cpus, memory_gb, 0.0625 * gpus, 1)
+
+
+class World:
+    """Jobs of 100 steps; as many a second as they have CPUs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.now = folder, 1000.0
+        self.done: dict[int, float] = {}
+        self.anew()
+
+    def anew(self) -> None:
+        self.engine = PretendEngine(self.folder / "pretend", CLUSTER, self.pace, lambda: self.now)
+
+    def pace(self, job: int, seats: Sequence[Seat]) -> Pace:
+        return Pace(self.done.get(job, 0.0), 100.0, sum(seat.cpus for seat in seats))
+
+    def launch(self, job: int, epoch: int, cpus: float = 2.0) -> None:
+        run_dir = self.folder / str(job) / "run"
+        nothing = self.folder / "nothing"
+        self.engine.launch(Launch(job, epoch, run_dir, nothing, ("true",), nothing, {}, (seat(cpus),), None))
+
+    def told(self, job: int) -> dict[str, object] | None:
+        return read_progress(self.folder / str(job) / "run")
+
+
+def test_a_start_takes_the_time_of_its_steps(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.launch(1, 1)
+    for now, ended in ((1000.0, None), (1049.9, None), (1050.0, Exit.COMPLETED), (1060.0, Exit.COMPLETED)):
+        world.now = now
+        (one,) = world.engine.observe()
+        assert (one.ended, one.since) == (ended, 1000.0 if ended is None else 1050.0)
+    assert one.status == 0
+    told = world.told(1)
+    assert told is not None
+    assert (told["epoch"], told["state"], told["step"], told["steps_per_second"]) == (1, "trained", 100, 2.0)
+    world.engine.forget(1, 1)
+    world.engine.forget(1, 1)
+    assert world.engine.observe() == []
+
+
+def test_stopped_and_started_again_it_has_the_rest_to_do(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.launch(1, 1)
+    world.now += 20
+    world.engine.signal(1, 1, "SIGTERM")
+    (one,) = world.engine.observe()
+    assert (one.ended, one.status, one.since) == (Exit.STOPPED, 75, 1020.0)
+    told = world.told(1)
+    assert told is not None
+    assert (told["state"], told["step"]) == ("stopped", 40)
+    world.engine.forget(1, 1)
+    world.done[1] = 40.0
+    world.launch(1, 2, cpus=1.0)
+    world.now += 59
+    assert world.engine.observe()[0].ended is None
+    world.now += 1
+    assert world.engine.observe()[0].ended is Exit.COMPLETED
+
+
+def test_other_cpus_change_the_pace_from_then_on(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.launch(1, 1)
+    world.now += 10  # 20 steps
+    world.engine.resize(1, 1, [seat(8.0)])
+    world.now += 9.99
+    assert world.engine.observe()[0].ended is None
+    world.now += 0.01
+    assert world.engine.observe()[0].ended is Exit.COMPLETED
+
+
+def test_a_job_without_steps_runs_until_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    monkeypatch.setattr(world, "pace", lambda job, seats: Pace(0.0, math.inf, 1.0))
+    world.anew()
+    world.launch(1, 1)
+    world.now += 1e9
+    world.anew()
+    assert world.engine.observe()[0].ended is None
+    world.engine.kill(1, 1)
+    assert world.engine.observe()[0].ended is Exit.STOPPED
+
+
+ACTS = st.lists(
+    st.tuples(
+        st.sampled_from(["launch", "signal", "kill", "resize", "forget", "look"]),
+        st.integers(1, 3),
+        st.integers(1, 2),
+        st.sampled_from([0.0, 1.0, 13.0, 60.0]),
+    ),
+    max_size=25,
+)
+
+
+@given(acts=ACTS, lines=st.integers(0, 3))
+def test_an_engine_made_anew_at_any_moment_makes_no_difference(
+    tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int, float]], lines: int
+) -> None:
+    steady, restarted = (World(tmp_path_factory.mktemp(name)) for name in ("steady", "restarted"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pretend_module, "_LINES_BEFORE_REWRITE", lines)
+        for act, job, epoch, seconds in acts:
+            for world in (steady, restarted):
+                world.now += seconds
+                if act == "launch":
+                    world.launch(job, epoch)
+                elif act == "resize":
+                    world.engine.resize(job, epoch, [seat(float(job + 3))])
+                elif act == "signal":
+                    world.engine.signal(job, epoch, "SIGTERM")
+                elif act in ("kill", "forget"):
+                    getattr(world.engine, act)(job, epoch)
+            restarted.anew()
+            seen = [
+                sorted(world.engine.observe(), key=lambda one: (one.job, one.epoch))
+                for world in (steady, restarted)
+            ]
+            assert seen[0] == seen[1]
+
+
+def test_a_line_that_was_cut_off_is_none(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.launch(1, 1)
+    with (tmp_path / "pretend" / "starts.jsonl").open("a") as file:
+        file.write('{"job": 2, "ep')
+    world.anew()
+    world.launch(3, 1)
+    world.anew()
+    assert [one.job for one in world.engine.observe()] == [1, 3]
+
+
+def test_a_pace_is_the_models(tmp_path: Path) -> None:
+    """Of its slowest node; more CPUs make a job that waits for its input faster, one without a model not."""
+    models = shipped_models()
+    known = {name.lower(): model for name, model in models.items()}
+    model = known["resnet18"]
+
+    def pace(name: str | None, *seats: Seat) -> Pace:
+        request = JobRequest(name="a", command=("true",), directory="/", model=name, steps=500)
+        return pace_of(JobRow(1, "me", request, 0.0, steps_done=20.0), seats, known)
+
+    plenty = pace("resnet18", seat(cpus=24.0, memory_gb=500.0))
+    assert (plenty.step, plenty.steps) == (20.0, 500.0)
+    assert plenty.steps_per_second == pytest.approx(1 / (model.seconds_per_iteration / model.speed[-1][-1]))
+    poor = pace("resnet18", seat(cpus=1.0))
+    assert poor.steps_per_second < plenty.steps_per_second
+    assert pace("resnet18", seat(cpus=24.0, memory_gb=500.0), seat(cpus=1.0)) == poor
+    assert pace(None, seat(cpus=0.1)).steps_per_second == 1.0

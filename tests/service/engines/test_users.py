@@ -1,0 +1,98 @@
+"""Jobs run as who submitted them, where the daemon is root."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.service.engines import Exit
+from tests.service.engines.bench import Bench, shell
+
+NOBODY = "nobody"
+
+
+@pytest.fixture
+def open_bench() -> Iterator[Bench]:
+    """In a folder through which others may go, as the daemon's home is."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
+    folder.chmod(0o711)
+    bench = Bench(folder)
+    yield bench
+    bench.clear()
+    shutil.rmtree(folder)
+
+
+def test_processes_are_the_users_own(open_bench: Bench) -> None:
+    source = """
+id -u; id -g; id -G; grep -E '^(Cap(Prm|Eff)|Uid)' /proc/self/status; echo $HOME $USER
+echo saved > $MUSTER_RUN_DIR/checkpoint && (flock -n 9 && echo locked) 9>> $MUSTER_RUN_DIR/lock
+ls $MUSTER_START 2>&1; cat $MUSTER_START/launch.json 2>&1
+kill -0 $PPID 2>&1
+"""
+    bench = open_bench
+    bench.launch(1, 1, shell(source), user=NOBODY, directory=Path("/"))
+    bench.end(1, 1)
+    nobody = pwd.getpwnam(NOBODY)
+    lines = bench.output(1).splitlines()
+    assert lines[:2] == [str(nobody.pw_uid), str(nobody.pw_gid)]
+    assert lines[2].split() == [str(group) for group in os.getgrouplist(NOBODY, nobody.pw_gid)]
+    assert lines[3].split()[1:] == [str(nobody.pw_uid)] * 4
+    assert [line.split()[1] for line in lines[4:6]] == ["0" * 16] * 2
+    assert lines[6:8] == [f"{nobody.pw_dir} {NOBODY}", "locked"]
+    assert (bench.folder / "1" / "run" / "checkpoint").owner() == NOBODY
+    assert ["denied" in line.lower() or "not permitted" in line.lower() for line in lines[8:] if line] == [
+        True
+    ] * 3
+    bench.launch(1, 2, shell("cat $MUSTER_RUN_DIR/checkpoint"), user=NOBODY, directory=Path("/"))
+    assert bench.end(1, 2).ended is Exit.COMPLETED
+    assert bench.output(1).endswith("saved\n")
+
+
+def test_a_user_that_this_machine_has_not(open_bench: Bench) -> None:
+    open_bench.launch(1, 1, ["true"], user="no-such-user")
+    end = open_bench.end(1, 1)
+    assert (end.ended, end.message) == (Exit.FAILED, "this machine has no user no-such-user")
+
+
+def test_signals_and_an_end_reach_processes_of_others(open_bench: Bench) -> None:
+    for job in (1, 2):
+        open_bench.launch(job, 1, shell("echo up; exec sleep 600"), user=NOBODY, directory=Path("/"))
+        open_bench.says("up", job)
+    open_bench.engine.signal(1, 1, "SIGTERM")
+    open_bench.engine.kill(2, 1)
+    assert [open_bench.end(job, 1).status for job in (1, 2)] == [-15, -9]
+
+
+def test_a_folder_that_the_user_may_not_enter(open_bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir(mode=0o700)
+    open_bench.launch(1, 1, ["true"], user=NOBODY, directory=tmp_path / "private")
+    end = open_bench.end(1, 1)
+    assert end.ended is Exit.FAILED
+    assert "Permission denied" in end.message
+
+
+def test_a_user_who_holds_his_own_lock_holds_up_nobody_else(open_bench: Bench) -> None:
+    bench = open_bench
+    bench.launch(1, 1, ["true"], user=NOBODY, directory=Path("/"))
+    bench.end(1, 1)
+    with (bench.folder / "1" / "run" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        bench.launch(1, 2, shell("echo ran"), user=NOBODY, directory=Path("/"))
+        bench.launch(2, 1, ["true"])
+        assert bench.end(2, 1).ended is Exit.COMPLETED
+        bench.shepherd(1, 2)
+        bench.engine.kill(1, 2)
+        assert bench.end(1, 2).ended is Exit.STOPPED
+    bench.launch(1, 3, shell("echo ran"), user=NOBODY, directory=Path("/"))
+    assert bench.end(1, 3).ended is Exit.COMPLETED
+    assert bench.output(1) == "ran\n"
+    assert (bench.folder / "1" / "run" / "start.json").owner() == NOBODY
