@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ class Case:
     goal: str
     options: Mapping[str, Any] = field(default_factory=dict)
     published_rules: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the scheduler."""
+    warm_on: str = "16x8gpu"
+    """The cluster of the run before, by which everything is compiled."""
+    warm_trace: Callable[[], Trace] = partial(mixed.generate, 300, gpus=128, load=1.2, seed=0)
 
 
 def synergy_trace() -> Trace:
@@ -34,6 +40,9 @@ def synergy_trace() -> Trace:
     return (
         read_trace(published) if published.is_file() else synergy.generate(12_000, load_per_hour=9, seed=42)
     )
+
+
+_synergy_warm = partial(synergy.generate, 300, load_per_hour=9, seed=0)
 
 
 def philly_trace() -> Trace:
@@ -64,6 +73,11 @@ CASES = [
         for published in (False, True)
         for order, goal in (("fifo", 1.5), ("srtf", 1.5), ("las", 3))
     ),
+    *(
+        Case(f"synergy-12000-{name}", synergy_trace, "synergy-16", name, f"<= {goal} s", _MEASURED,
+             settings={"preemptive": "true"}, warm_trace=_synergy_warm)
+        for name, goal in (("fifo+tune", 4), ("las+tune", 12), ("fifo+tune-plus", 8))
+    ),
     Case("philly-fifo", philly_trace, "philly", "fifo", "<= 5 s, 1.5 GB"),
     Case("philly-las", philly_trace, "philly", "las", "<= 30 s, 1.5 GB", _ROUNDS),
     Case("philly-srtf", philly_trace, "philly", "srtf", "<= 30 s, 1.5 GB", _ROUNDS),
@@ -80,13 +94,14 @@ CASES = [
     ),
     *(
         Case(f"dally-500-{policy}", dally_trace("batch", 500, 100.0), "dally-2x8x8", policy, "<= 3 s",
-             {"restart_cost_seconds": 30.0})
+             {"restart_cost_seconds": 30.0}, warm_on="dally-2x8x8", warm_trace=dally_trace("batch", 60, 100.0))
         for policy in ("dally", "dally-manual", "dally-nowait", "dally-consolidated", "tiresias", "gandiva",
                        "yarn-cs", "fifo", "las", "srtf", "dally-plus", "dally-plus-oracle")
     ),
     *(
-        Case(f"dally-20000-{policy}{'-contended' if options else ''}", dally_trace("Poisson", 20_000, 1600.0),
-             _LARGE, policy, "" if options else "<= 60 s", {"restart_cost_seconds": 30.0, **options})
+        Case(f"dally-20000-{policy}{'-contended' if options else ''}", dally_trace("Poisson", 20_000, 400.0),
+             _LARGE, policy, "" if options else "<= 60 s", {"restart_cost_seconds": 30.0, **options},
+             warm_on="dally-2x8x8", warm_trace=dally_trace("batch", 60, 100.0))
         for policy in ("dally", "dally-plus")
         for options in ({}, _CONTENDED)
     ),

@@ -7,7 +7,7 @@ import resource
 import sys
 import tempfile
 import time
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.cases import CASES, Case
@@ -15,14 +15,13 @@ from muster.cli.runs import write_run
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.catalogue import build
 from muster.simulation import EXACT, RULES, Options, simulate
-from muster.workload.generators import mixed
 from muster.workload.trace import Trace
 
 
 def run(case: Case, trace: Trace, folder: Path) -> int:
     """Simulate and write everything; how many decisions changed something."""
     rules = RULES["synergy-published"] if case.published_rules else EXACT
-    scheduler = build(case.scheduler, rules.settings)
+    scheduler = build(case.scheduler, {**rules.settings, **case.settings})
     result = simulate(trace, parse_cluster(case.cluster), scheduler, Options(rules=rules, **case.options))
     write_run(result, folder)
     return len(result.record.decisions)
@@ -32,8 +31,7 @@ def main(name: str) -> None:
     """Warm up, so that imports and compiling are shown apart; then time one whole run, records included."""
     case = next(case for case in CASES if case.name == name)
     options = {name: value for name, value in case.options.items() if name != "measure"}
-    few = partial(mixed.generate, 300, gpus=128, load=1.2, seed=0)
-    warm = Case("warm", few, "16x8gpu", case.scheduler, "", options, case.published_rules)
+    warm = replace(case, trace=case.warm_trace, cluster=case.warm_on, options=options)
     with tempfile.TemporaryDirectory() as folder:
         run(warm, warm.trace(), Path(folder))
     imports_and_compiling = time.process_time()

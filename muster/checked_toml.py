@@ -53,7 +53,7 @@ def parse_toml(text: str, where: str, model: type[Model]) -> Model:
 def field_problem(text: str, where: str, way: Way, what: str, found: object = None) -> Problem:
     """A problem of one field of a TOML text, with its line."""
     column = ".".join(str(step + 1 if isinstance(step, int) else step) for step in way)
-    return Problem(where, what, row=_line_of(text, way), column=column, found=found)
+    return Problem(where, what, row=_line_of(text, way), column=column or None, found=found)
 
 
 def in_words(details: ErrorDetails, model: type[BaseModel] | None, way: Way) -> tuple[str, object]:

@@ -21,7 +21,8 @@ def drain(
     from muster.cli.runs import as_json_text
     from muster.service.client import Client, node_path
 
-    answer = Client.of_environment().post(node_path(node, "undrain" if undo else "drain"))
+    with Client.of_environment() as client:
+        answer = client.post(node_path(node, "undrain" if undo else "drain"))
     if as_json:
         print(as_json_text(answer), end="")
     elif undo:

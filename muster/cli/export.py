@@ -25,8 +25,11 @@ def export(
     from muster.files import write_folder_aside
     from muster.service.client import Client
 
-    client = Client.of_environment()
-    with write_folder_aside(folder, overwrite=overwrite) as aside, tempfile.TemporaryFile() as archive:
+    with (
+        Client.of_environment() as client,
+        write_folder_aside(folder, overwrite=overwrite) as aside,
+        tempfile.TemporaryFile() as archive,
+    ):
         for piece in client.download("/v1/export"):
             archive.write(piece)
         archive.seek(0)

@@ -35,17 +35,18 @@ def logs(
     from muster.cli.runs import as_json_text
     from muster.service.client import Client
 
-    pieces = _pieces(Client.of_environment(), job, rank, follow)
-    if as_json:
-        text = b"".join(pieces).decode(errors="replace")
-        print(as_json_text({"job_id": job, "rank": rank, "output": text}), end="")
-        return
-    written = 0
-    # Ctrl-C is how following ends.
-    with suppress(KeyboardInterrupt) if follow else nullcontext():
-        for piece in pieces:
-            written += sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+    with Client.of_environment() as client:
+        pieces = _pieces(client, job, rank, follow)
+        if as_json:
+            text = b"".join(pieces).decode(errors="replace")
+            print(as_json_text({"job_id": job, "rank": rank, "output": text}), end="")
+            return
+        written = 0
+        # Ctrl-C is how following ends.
+        with suppress(KeyboardInterrupt) if follow else nullcontext():
+            for piece in pieces:
+                written += sys.stdout.buffer.write(piece)
+                sys.stdout.buffer.flush()
     if not written:
         print(f"Process {rank} of job {job} has written nothing yet.", file=sys.stderr)
 

@@ -14,7 +14,8 @@ def nodes(as_json: flags.Json = False) -> None:
     from muster.cli.service_view import plain_table, ranges, show
     from muster.service.client import Client
 
-    found = Client.of_environment().get("/v1/nodes")
+    with Client.of_environment() as client:
+        found = client.get("/v1/nodes")
     if as_json:
         print(as_json_text(found), end="")
         return

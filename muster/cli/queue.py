@@ -41,18 +41,18 @@ def queue(
     from muster.cli.service_view import show
     from muster.service.client import Client
 
-    client = Client.of_environment()
+    with Client.of_environment() as client:
 
-    def look() -> Queue:
-        return _queue(client, tuple(state or _STATES), user, name, every)
+        def look() -> Queue:
+            return _queue(client, tuple(state or _STATES), user, name, every)
 
-    if as_json:
-        print(as_json_text(look()), end="")
-    elif watch:
-        with suppress(KeyboardInterrupt):
-            _watch(look)
-    else:
-        show(*_shown(look()))
+        if as_json:
+            print(as_json_text(look()), end="")
+        elif watch:
+            with suppress(KeyboardInterrupt):
+                _watch(look)
+        else:
+            show(*_shown(look()))
 
 
 def _queue(client: Client, states: tuple[str, ...], user: str | None, name: str | None, every: bool) -> Queue:

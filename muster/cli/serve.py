@@ -63,7 +63,7 @@ def serve(
     chosen = told.of(flags.parse_settings, settings or [])
     nodes = told.of(parse_cluster, pretend) if pretend else None
     made = told.of(_pretended, home, nodes) if nodes else told.of(_machine, home, gpus, cpus, memory)
-    policy = told.of(_scheduler, scheduler, chosen or {}, turn or 60.0)
+    policy = told.of(live_scheduler, scheduler, chosen or {}, turn or 60.0)
     told.settle()
     assert made is not None
     assert address is not None
@@ -105,7 +105,7 @@ def _pretended(home: Path, cluster: Cluster) -> tuple[Cluster, Callable[[Store],
     return cluster, engine
 
 
-def _scheduler(name: str, settings: Mapping[str, str], turn: float) -> Scheduler:
+def live_scheduler(name: str, settings: Mapping[str, str], turn: float) -> Scheduler:
     """The scheduler of that name: where jobs take turns, a turn lasts a round, and a move costs what it really does."""
     from muster.schedulers.catalogue import build, parts
 

@@ -23,13 +23,13 @@ def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json
     """Asks something for each job; those that refuse are told together, after the others are done."""
     from muster.cli.runs import as_json_text
 
-    client = Client.of_environment()
     answers, refusals = [], []
-    for job in dict.fromkeys(jobs):
-        try:
-            answers.append(client.post(f"/v1/jobs/{job}/{what}"))
-        except Refusal as refusal:
-            refusals.append(refusal)
+    with Client.of_environment() as client:
+        for job in dict.fromkeys(jobs):
+            try:
+                answers.append(client.post(f"/v1/jobs/{job}/{what}"))
+            except Refusal as refusal:
+                refusals.append(refusal)
     if refusals:
         for answer in answers:
             print(done(answer))
@@ -47,13 +47,14 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
     jobs = list(jobs)
     several = len({job["user"] for job in jobs}) > 1
     table = plain_table()
+    table.expand = True
     table.add_column("job", justify="right", no_wrap=True)
     for heading, most in (("name", 18), *((("user", 10),) if several else ())):
         table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=most)
     table.add_column("state", no_wrap=True)
     for heading in ("GPUs", "since"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("where, or why it waits", no_wrap=True, overflow="ellipsis")
+    table.add_column("where, or why it waits", no_wrap=True, overflow="ellipsis", ratio=1)
     for job in jobs:
         table.add_row(
             str(job["job_id"]),

@@ -20,8 +20,9 @@ def status(job: JobId, as_json: flags.Json = False) -> None:
     from muster.cli.service_view import moment, plain_table, show
     from muster.service.client import Client
 
-    client = Client.of_environment()
-    found = client.get(f"/v1/jobs/{job}")
+    with Client.of_environment() as client:
+        found = client.get(f"/v1/jobs/{job}")
+        events = client.get(f"/v1/jobs/{job}/events")["events"]
     if as_json:
         print(as_json_text(found), end="")
         return
@@ -33,7 +34,7 @@ def status(job: JobId, as_json: flags.Json = False) -> None:
         facts.add_row(name, value)
     show(f"Job {job}: {found['name']}", facts)
     history = plain_table()
-    for event in client.get(f"/v1/jobs/{job}/events")["events"]:
+    for event in events:
         history.add_row(moment(event["time"]), event["kind"], event["detail"])
     history.columns[0].no_wrap = history.columns[1].no_wrap = True
     history.show_header = False

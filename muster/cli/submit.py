@@ -96,9 +96,9 @@ def submit(
         )
         told.of(_refuse, Problem("--profile", what, found=profile))
     told.settle()
-    client = Client.of_environment()
-    request["model"] = model if profile is None else _known_model(client, request["name"])
-    _post(client, request, lambda refusal: _by_flags(refusal), as_json)
+    with Client.of_environment() as client:
+        request["model"] = model if profile is None else _known_model(client, request["name"])
+        _post(client, request, _by_flags, as_json)
 
 
 def _submit_file(path: Path, as_json: bool) -> None:
@@ -117,7 +117,6 @@ def _submit_file(path: Path, as_json: bool) -> None:
     text = read_text(path)
     request = parse_toml(text, str(path), JobFile).model_dump(mode="json")
     request["environment"] = _environment([]) | request["environment"]
-    client = Client.of_environment()
 
     def by_lines(refusal: Refusal) -> list[Problem]:
         return [
@@ -127,7 +126,8 @@ def _submit_file(path: Path, as_json: bool) -> None:
             for problem in refusal.problems
         ]
 
-    _post(client, request, by_lines, as_json)
+    with Client.of_environment() as client:
+        _post(client, request, by_lines, as_json)
 
 
 def _post(client: Client, request: Mapping[str, Any], told: Any, as_json: bool) -> None:

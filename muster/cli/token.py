@@ -43,7 +43,8 @@ def create(
     if role not in ("user", "operator"):
         raise BadInput(Problem("--role", "user or operator is needed", found=role))
     if store is None:
-        made = Client.of_environment().post("/v1/tokens", {"user": user, "role": role})
+        with Client.of_environment() as client:
+            made = client.post("/v1/tokens", {"user": user, "role": role})
     else:
         made = _in_store(store, user, role)
     if as_json:
@@ -62,7 +63,8 @@ def list_tokens(as_json: flags.Json = False) -> None:
     from muster.cli.service_view import moment, plain_table, show
     from muster.service.client import Client
 
-    found = Client.of_environment().get("/v1/tokens")
+    with Client.of_environment() as client:
+        found = client.get("/v1/tokens")
     if as_json:
         _print(found)
         return
@@ -86,7 +88,8 @@ def revoke(
     """
     from muster.service.client import Client
 
-    revoked = Client.of_environment().post(f"/v1/tokens/{number}/revoke")
+    with Client.of_environment() as client:
+        revoked = client.post(f"/v1/tokens/{number}/revoke")
     if as_json:
         _print(revoked)
     else:

@@ -16,7 +16,8 @@ def why(job: JobId, as_json: flags.Json = False) -> None:
     from muster.cli.runs import as_json_text
     from muster.service.client import Client
 
-    told = Client.of_environment().get(f"/v1/jobs/{job}/why")
+    with Client.of_environment() as client:
+        told = client.get(f"/v1/jobs/{job}/why")
     if as_json:
         print(as_json_text(told), end="")
     else:

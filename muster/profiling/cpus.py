@@ -13,6 +13,8 @@ from typing import Protocol
 from muster.cgroups import Ability, Cgroups, Group
 from muster.problems import BadInput, Problem
 
+_HIGH_WEIGHT, _ORDINARY_WEIGHT = 10_000, 100
+"""CPU weights while a job is measured, and else."""
 _FINE_UP_TO = 4
 """Cores up to which a quota is tried in quarters of one; above, in whole ones."""
 
@@ -26,13 +28,22 @@ class CpuGrants(Protocol):
 
 @dataclass(frozen=True)
 class QuotaGrants:
-    """CPU time by a control group."""
+    """CPU time by a control group that a busy machine disturbs little."""
 
+    cgroups: Cgroups
     group: Group
 
     def give(self, cores: float) -> None:
-        """Sets the quota."""
+        """Sets the quota; and the weight again, which another profile that ended may have lowered."""
         self.group.set_cpu_quota(cores)
+        if Ability.CPU_WEIGHT in self.cgroups.abilities:
+            self.group.set_cpu_weight(_HIGH_WEIGHT)
+            self.cgroups.set_cpu_weight_of_all(_HIGH_WEIGHT)
+
+    def take_back(self) -> None:
+        """Lowers the weight of Muster's groups together to that of an ordinary process."""
+        if Ability.CPU_WEIGHT in self.cgroups.abilities:
+            self.cgroups.set_cpu_weight_of_all(_ORDINARY_WEIGHT)
 
 
 @dataclass(frozen=True)

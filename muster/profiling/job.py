@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from muster.cgroups import Cgroups, Group, find_cgroups
+from muster.cgroups import Cgroups, find_cgroups
 from muster.problems import BadInput, Problem
 from muster.profiling.cpus import AffinityGrants, CpuGrants, QuotaGrants, has_quota
 from muster.profiling.rates import Precision, Rate, rate_of
@@ -28,8 +28,6 @@ _WARM_SHARE = 0.01
 """Samples that may still come from storage when a cache counts as filled."""
 _LEAST_WORDS = 4
 """Reports of a start that ended by itself, for another start to be worth its while."""
-_HIGH_WEIGHT = 10_000
-"""CPU weight while a job is measured, so that a busy machine disturbs it little."""
 
 
 Tell = Callable[[str], None]
@@ -75,13 +73,13 @@ class Told:
 class RunningJob:
     """A job under measurement; a start that ends, its work done, is followed by another. Made by `running`."""
 
-    def __init__(self, job: JobToProfile, folder: Path, group: Group | None, tell: Tell) -> None:
+    def __init__(self, job: JobToProfile, folder: Path, quota: QuotaGrants | None, tell: Tell) -> None:
         self._job = job
         self._folder = folder
-        self._group = group
+        self._group = None if quota is None else quota.group
         self._tell = tell
         self._process: subprocess.Popen[bytes] | None = None
-        self._grants: CpuGrants = AffinityGrants(self._pids) if group is None else QuotaGrants(group)
+        self._grants: CpuGrants = quota or AffinityGrants(self._pids)
         self._starts = 0
         self._told: Told | None = None
         self._words = 0
@@ -266,23 +264,22 @@ def running(job: JobToProfile, tell: Tell) -> Iterator[RunningJob]:
         folder = leaving.enter_context(
             TemporaryDirectory(prefix="muster-profile-", ignore_cleanup_errors=True)
         )
-        group = None
+        quota = None
         if cgroups is not None and has_quota(cgroups):
-            group = leaving.enter_context(_weighty_group(cgroups))
-        started = RunningJob(job, Path(folder), group, tell)
+            quota = leaving.enter_context(_quota(cgroups))
+        started = RunningJob(job, Path(folder), quota, tell)
         leaving.callback(started.end)
         yield started
 
 
 @contextmanager
-def _weighty_group(cgroups: Cgroups) -> Iterator[Group]:
-    """A group that a busy machine disturbs little."""
+def _quota(cgroups: Cgroups) -> Iterator[QuotaGrants]:
+    """Grants in a group of this profile's own, removed at the end."""
     group = cgroups.group(f"profile-{os.getpid()}")
+    quota = QuotaGrants(cgroups, group)
     try:
-        group.set_cpu_weight(_HIGH_WEIGHT)
-        cgroups.set_cpu_weight_of_all(_HIGH_WEIGHT)
-        yield group
+        yield quota
     finally:
-        cgroups.set_cpu_weight_of_all(100)
         group.kill()
+        quota.take_back()
         group.remove()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster.problems import BadInput, Problem
 from muster.profiling.cpus import cpu_points
 from muster.profiling.job import JobToProfile, RunningJob, Tell, Told, running
 from muster.profiling.knee_search import search_knee
@@ -82,6 +83,9 @@ def profile_job(
 
 def _reading(run: RunningJob, cores: float, cached: Rate, told: Told, precision: Precision) -> Reading:
     """Storage by the job's own loader, with nothing cached; memory by the CPU seconds its hits took."""
+    if not told.cache_hits:
+        what = f"not one of its samples fits into the {CACHE_GB:g} GB of cache that a profile gives it"
+        raise BadInput(Problem("job", what))
     run.set_cache(0.0)
     uncached, _ = run.measure(cores, precision)
     is_limit = uncached.steps_per_s < _STORE_WAITS * cached.steps_per_s

@@ -104,6 +104,11 @@ PRESETS = {
             {"quantum_seconds": "300"},
         ),
         Preset(
+            "themis",
+            "ftf+proportional+no-wait",
+            "Themis (NSDI'20): at the end of each lease the most unfairly treated jobs bid first.",
+        ),
+        Preset(
             "tiresias-dally",
             "las+proportional+skew-leases",
             "Tiresias as in the program of Dally's authors: leases, least service first, skewed models in one rack.",

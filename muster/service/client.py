@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from muster.problems import BadInput, Problem
 from muster.service.home import home_folder, read_endpoint
 
-_SECONDS = 60.0
-"""Without a word from the daemon; `why` may think for a while."""
+_SECONDS = 300.0
+"""Without a word from the daemon: where it has never simulated before, `why` compiles first."""
 _PIECE = 2**20
 
 
@@ -42,7 +42,7 @@ class Piece:
 
 
 class Client:
-    """One connection to a daemon, kept open between requests."""
+    """One connection to a daemon, kept open until the end of `with`."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url
@@ -60,7 +60,16 @@ class Client:
             if endpoint is None:
                 raise _nobody_there(f"in {home_folder()}")
             url = endpoint.url
-        return cls(url, os.environ.get("MUSTER_TOKEN") or None)
+        token = os.environ.get("MUSTER_TOKEN")
+        if token and not (token.isascii() and token.isprintable()):
+            raise BadInput(Problem("MUSTER_TOKEN", "one line of plain letters, as it was shown, is needed"))
+        return cls(url, token or None)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
 
     def get(self, path: str, **query: Any) -> Any:
         """The answer to GET; query entries of None are left out, lists repeated."""

@@ -231,7 +231,8 @@ class Conductor:
         self._set(changes, row.id, **fields)
         self._carried_out(changes, row)
         self._settle_end(self.rows[row.id], until, now)
-        self._pending |= Trigger.COMPLETION | Trigger.CAPACITY
+        if fields["state"] in ENDED:  # That a job has stopped is no news to whoever stopped it.
+            self._pending |= Trigger.COMPLETION
 
     def _settle_end(self, row: JobRow, until: float, now: float) -> None:
         """What an ended start means for the books."""

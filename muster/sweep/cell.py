@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from muster.cluster.shipped import parse_cluster
 from muster.report import summarise
@@ -19,6 +19,18 @@ from muster.workload.trace import Trace, read_trace
 
 GENERATORS = {"synergy": "synergy", "philly-like": "philly_like", "mixed": "mixed"}
 """Kind of workload, and the module of `muster.workload.generators` that makes it."""
+
+
+class Workload(Protocol):
+    """Where a cell's jobs come from."""
+
+    def inputs(self) -> Mapping[str, Any]:
+        """What determines the trace, ready for JSON."""
+        ...
+
+    def trace(self) -> Trace:
+        """The trace."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,7 @@ class FromFile:
 class Cell:
     """A simulation as a piece of a sweep."""
 
-    workload: Made | FromFile
+    workload: Workload
     cluster: str
     """As `--cluster` takes it."""
     scheduler: str

@@ -11,6 +11,7 @@ import fcntl
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from muster.problems import BadInput, Problem
 EXIT_STOPPED = 75
 """Exit status of a job that stopped on notice and wants to be started again (EX_TEMPFAIL)."""
 
+_MOST_BYTES = 1_000_000
 _START, _NOTICE, _PROGRESS, _LOCK = "start.json", "notice.json", "progress.json", "lock"
 
 
@@ -106,7 +108,9 @@ def read_progress(run_dir: Path) -> dict[str, Any] | None:
 def write_part(folder: Path, content: bytes) -> Path:
     """A file beside its place, on the disk, to be renamed."""
     aside = folder / f"{os.getpid()}.part"
-    with aside.open("wb") as file:
+    # Made anew: a link of that name, in a folder that is a user's, must not lead a scheduler who is root elsewhere.
+    aside.unlink(missing_ok=True)
+    with aside.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -162,8 +166,19 @@ def _as_json(content: dict[str, Any]) -> bytes:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    """A small ordinary file: whoever else the folder belongs to cannot make the reader wait, or read elsewhere."""
     try:
-        content = json.loads(path.read_text())
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise BadInput(Problem(str(path), "an ordinary file is needed"))
+            content = json.loads(os.read(descriptor, _MOST_BYTES))
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadInput(Problem(str(path), f"cannot be read: {error.strerror}")) from None
     except ValueError as error:
         raise BadInput(Problem(str(path), f"cannot be read as JSON: {error}")) from None
     if not isinstance(content, dict):

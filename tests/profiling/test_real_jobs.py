@@ -176,6 +176,7 @@ def test_a_terminated_profile_takes_its_job_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.needs_torch
 def test_the_example_trains_alone() -> None:
+    pytest.importorskip("torch")
     script = Path(__file__).parents[2] / "examples" / "profile_images.py"
     options = ["--samples", "32", "--side", "32", "--workers", "1", "--epochs", "2", "--store-mb-per-s", "8"]
     subprocess.run([sys.executable, str(script), *options], check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -19,7 +20,7 @@ from muster.schedulers.contract import Plan, State, View
 from muster.schedulers.leased import Leased
 from muster.schedulers.placement.delay_timers import DelayTimers
 from muster.schedulers.placement.offers import MACHINE, NETWORK, RACK, level_of
-from muster.schedulers.reasons import PLACED
+from muster.schedulers.reasons import PLACED, REASONS, reason
 from muster.speed.network.models import CompactModel
 from tests.building import column, finishes, job, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, LINKS, gang
@@ -75,6 +76,11 @@ def test_a_wait_that_got_no_rack_teaches_nothing() -> None:
 # Offers
 
 
+def in_words(name: str, given: str) -> str:
+    numbers = json.loads(given)
+    return reason(REASONS[name]).words(numbers["waited"], numbers["limit"])
+
+
 def test_a_job_waits_for_a_machine_then_a_rack_then_takes_anything() -> None:
     # One GPU is left on each of two machines, first in one rack, then in two.
     two = job(10, 50, gpus=2)
@@ -88,9 +94,12 @@ def test_a_job_waits_for_a_machine_then_a_rack_then_takes_anything() -> None:
         cluster = Cluster("two", nodes, ("r0", "r1")[: max(racks) + 1])
         result = run(jobs_of(*blockers, two), cluster, "fifo+manual-timers", timers)
         assert column(result, "start_seconds") == pytest.approx([0, 0, expected])
-        waits = result.record.reasons.filter(reason="delay_timer")
-        assert waits["to_seconds"].to_list() == [expected]
-        assert '"limit": 2.0' in waits["parameters"][0]
+        reasons = result.record.reasons.filter(job_id="2")
+        assert reasons["to_seconds"].to_list() == [210, 510][: 1 + (expected > 210)]
+        assert reasons["reason"].to_list() == ["delay_timer", "rack_timer"][: len(reasons)]
+        told = [in_words(name, given) for name, given in reasons.select("reason", "parameters").rows()]
+        assert told[0] == "it waits for a machine-level offer: its timer is at 0 of 2 leases"
+        assert told[1:] == ["it waits for a rack-level offer: its timer is at 2 of 5 leases"][: len(told) - 1]
 
 
 def test_a_machine_is_taken_at_once_and_an_island_before_a_machine() -> None:

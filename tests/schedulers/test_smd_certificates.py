@@ -87,28 +87,14 @@ def test_the_bound_is_above_every_joint_choice_and_the_value_is_that_of_the_size
     assert question.value(workers, servers) == pytest.approx(profit(question, sizes), rel=1e-9)
 
 
-@given(seed=st.integers(0, 10_000), jobs=st.integers(1, 10))
-@settings(max_examples=40, deadline=None)
-def test_what_is_held_stays_a_choice_and_is_spared_the_restart(seed: int, jobs: int) -> None:
-    """Whatever sizes jobs hold, on no frontier perhaps: keeping them is worth no more than the bound."""
-    question = random_question(seed, jobs, most=2)
-    rng = np.random.default_rng(seed)
-    pairs = [pairs_of(question, job) for job in range(jobs)]
-    sizes = [(0, 0)] * jobs
-    for job in rng.permutation(jobs).tolist():
-        tried = [*sizes]
-        tried[job] = pairs[job][rng.integers(len(pairs[job]))]
-        if (_usage(question, tried) <= question.capacity).all():
-            sizes = tried
-    workers, servers = np.array(sizes).T
-    held = replace(question, workers=workers, servers=servers, restart_seconds=600.0)
+@given(seed=st.integers(0, 10_000), at=st.integers(0, 100))
+@settings(max_examples=60, deadline=None)
+def test_what_is_held_stays_a_choice_and_is_spared_the_restart(seed: int, at: int) -> None:
+    """Whatever size a job holds, on no frontier perhaps."""
+    question = random_question(seed, 1, share=2.0)
+    pairs = pairs_of(question, 0)[1:]
+    workers, servers = (np.array([count]) for count in pairs[at % len(pairs)])
+    held = replace(question, workers=workers, servers=servers, restart_seconds=1e9)
     assert held.value(workers, servers) <= bound_of(held) * (1 + 1e-9)
-    answer = Smd(hysteresis=1e9).answer(held, None)
-    running = workers > 0
-    kept = (answer.workers == workers) & (answer.servers == servers)
-    assert (kept | (answer.workers == 0))[running].all()
-
-
-def _usage(question: object, sizes: list[tuple[int, int]]) -> np.ndarray:
-    workers, servers = np.array(sizes).T
-    return question.usage(np.arange(len(sizes)), workers, servers).sum(axis=0)  # type: ignore[attr-defined]
+    answer = Smd().answer(held, None)
+    assert (answer.workers, answer.servers) == (workers, servers)

@@ -104,6 +104,18 @@ def test_more_capacity_never_lowers_the_optimum(seed: int, jobs: int) -> None:
     assert profit(larger, sizes_of(EXACT.answer(larger, None))) >= before * (1 - 2e-4)
 
 
+@given(seed=SEEDS, jobs=st.integers(1, 12), more=st.floats(1.0, 2.0))
+@settings(max_examples=25, deadline=None)
+def test_a_higher_limit_never_lowers_the_optimum(seed: int, jobs: int, more: float) -> None:
+    """Where a job is charged what it holds; a reservation is charged the higher limit."""
+    question = random_question(seed, jobs)
+    demands = replace(question.demands, limit=question.demands.limit * more)
+    before = profit(question, sizes_of(EXACT.answer(question, None)))
+    allowed = replace(question, demands=demands)
+    assert before <= EXACT.answer(allowed, None).bound * (1 + 1e-9)
+    assert profit(allowed, sizes_of(EXACT.answer(allowed, None))) >= before * (1 - 2e-4)
+
+
 @given(seed=SEEDS, jobs=st.integers(1, 40), rings=st.sampled_from([0.0, 0.3, 1.0]))
 @settings(max_examples=25, deadline=None)
 def test_the_fast_choice_stands_between_every_baseline_and_the_bound(

@@ -220,13 +220,12 @@ def brute_force(gpu_types: tuple[str, ...], models: list[Model]) -> float:
 def test_a_run_goes_at_the_speed_of_its_gpus() -> None:
     """1200 s of work at the reference: 400 s on an A100, 3000 s on a K80; a gang over both at the slower's pace."""
     cluster = typed(cluster_of(1, 1), ["a100", "k80"])
-    flat = {"net": on_types(SHIPPED["gnmt"], {"a100": 3.0, "k80": 0.4})}
-    one = jobs_of(*(job(0, 1200, model="net", constraint=f"gpu_type={kind}") for kind in ("a100", "k80")))
+    flat = {"gnmt": on_types(SHIPPED["gnmt"], {"a100": 3.0, "k80": 0.4})}
+    one = jobs_of(*(job(0, 1200, model="gnmt", constraint=f"gpu_type={kind}") for kind in ("a100", "k80")))
     assert finishes(run(one, cluster, "fifo+tune", models=flat)) == pytest.approx([400, 3000])
-    both = jobs_of(job(0, 1200, gpus=2, model="net"))
+    both = jobs_of(job(0, 1200, gpus=2, model="gnmt"))
     result = run(both, cluster, "fifo+tune", models=flat, certify=True)
     assert finishes(result) == pytest.approx([3000])
-    untold = {"net": SHIPPED["gnmt"]}
-    result = run(one, cluster, "fifo", models=untold)
+    result = run(one, cluster, "fifo")
     assert finishes(result) == pytest.approx([1200, 1200])
     assert any("gnmt on GPUs of type a100, k80" in note for note in result.record.run["trace"]["notes"])

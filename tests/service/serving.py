@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from structlog.testing import capture_logs
+
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.catalogue import build
 from muster.service.api import create_app, server
@@ -106,7 +108,8 @@ def serving(home: Path, host: str = "127.0.0.1") -> Iterator[Serving]:
     store, board = Store.open(store_url(home)), a_board(home)
     api = server(create_app(store, board, home))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
+    # What the daemon logs must not come between what a command prints.
+    with socket.socket(family, socket.SOCK_STREAM) as listener, capture_logs():
         listener.bind((host, 0))
         listener.listen()  # So that nobody who asks before the loop runs is turned away.
         thread = threading.Thread(target=api.run, args=([listener],))

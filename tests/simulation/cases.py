@@ -171,7 +171,8 @@ def schedulers(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
             "trial_seconds": HURRY["trial_seconds"],
             "most_turns": draw(st.sampled_from("129")),
         }
-    order = draw(st.sampled_from(shipped("order")))
+    # Orders of other simulators keep to events of their own, so there are none to be skipped.
+    order = draw(st.sampled_from([name for name in shipped("order") if not name.endswith("-sim")]))
     apart = [f"{a}+{p}" for p in shipped("placement") for a in shipped("allocation")]
     name = f"{order}+{draw(st.sampled_from([*apart, *shipped('allocation+placement')]))}"
     settings: dict[str, str] = {}

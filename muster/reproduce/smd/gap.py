@@ -115,7 +115,7 @@ PLACES: tuple[tuple[int, float, float | None], ...] = (
     (30, 0.3, None),
     (30, 0.3, PER_HOUR),
 )
-SEEDS, QUICK_SEEDS = 5, 2
+SEEDS, QUICK_SEEDS = 3, 2
 
 
 def _certified(effort: Effort) -> Sequence[Piece]:

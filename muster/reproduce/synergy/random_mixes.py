@@ -54,7 +54,7 @@ class RandomMixes:
     def run(self) -> Mapping[str, Any]:
         """Total speed of every mix by allocation, and the bound."""
         cluster = parse_cluster(
-            f"synergy-{self.servers}" if self.servers in (16, 64) else _servers(self.servers)
+            f"synergy-{self.servers}" if self.servers in (16, 64) else servers_of(self.servers)
         )
         schedulers = {name: Certified(build(f"fifo+{name}", {"preemptive": "true"})) for name in ALLOCATIONS}
         if self.has_optimum:
@@ -66,7 +66,7 @@ class RandomMixes:
             )
             bounds = []
             for name, scheduler in schedulers.items():
-                view = _all_at_once(trace, cluster)
+                view = all_at_once(trace, cluster)
                 plan, _ = scheduler.decide(view, scheduler.initial(cluster))
                 reached[name].append(plan.value)
                 bounds.append(plan.bound)
@@ -93,7 +93,7 @@ def random_mix(gpus: int, sizes: str, rng: np.random.Generator) -> Trace:
     return trace_of(columns, "a random mix")
 
 
-def _all_at_once(trace: Trace, cluster: Cluster) -> View:
+def all_at_once(trace: Trace, cluster: Cluster) -> View:
     """Everybody waits, nobody holds anything."""
     table = job_table(trace, cluster, shipped_models(), {})
     table.facts["state"] = WAITING
@@ -103,8 +103,9 @@ def _all_at_once(trace: Trace, cluster: Cluster) -> View:
     return View(0.0, Trigger.ARRIVAL, jobs, table, ledger, wants)
 
 
-def _servers(count: int) -> str:
-    return f"{count}x8gpu,24cpu,500gb,0.5gb/s"
+def servers_of(count: int) -> Cluster:
+    """So many of Synergy's servers."""
+    return parse_cluster(f"{count}x8gpu,24cpu,500gb,0.5gb/s")
 
 
 def _cases(effort: Effort) -> list[RandomMixes]:

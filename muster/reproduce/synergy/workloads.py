@@ -12,9 +12,12 @@ from muster.sweep.sweep_file import SweepFile
 ROUND_SECONDS = 300
 PREEMPTIVE = {"preemptive": True}
 """In the paper everybody competes anew each round, under FIFO too."""
+LISTED = {"listed": True}
+"""How their program has LAS with tune."""
 
-ORDERS = ("fifo", "srtf", "las", "ftf")
-ALLOCATIONS = ("proportional", "tune", "tune-plus")
+ORDERS = ("fifo", "srtf", "las")
+ALLOCATIONS = ("proportional", "tune-published", "tune", "tune-plus")
+SEEDS = 5
 FULL = {"jobs": 4000, "measure": "2000:2999"}
 QUICK = {"jobs": 1000, "measure": "400:799"}
 
@@ -24,7 +27,11 @@ BIG_DATA = ("greedy", "tune", "tune-plus")
 
 def _schedulers(orders: Sequence[str], allocations: Sequence[str]) -> list[dict[str, Any]]:
     return [
-        {"name": f"{order}+{allocation}", "label": f"{order}+{allocation}", "settings": PREEMPTIVE}
+        {
+            "name": f"{order}+{allocation}",
+            "label": f"{order}+{allocation}",
+            "settings": PREEMPTIVE | (LISTED if (order, allocation) == ("las", "tune-published") else {}),
+        }
         for order in orders
         for allocation in allocations
     ]
@@ -34,7 +41,6 @@ def _dynamic(
     effort: Effort,
     loads: Sequence[float],
     schedulers: list[dict[str, Any]],
-    seeds: int,
     clusters: Sequence[str] = ("synergy-16",),
     **workload: Any,
 ) -> SweepFile:
@@ -42,7 +48,7 @@ def _dynamic(
     return sweep_of(
         schedulers=schedulers,
         clusters=list(clusters),
-        seeds=2 if effort.quick else seeds,
+        seeds=2 if effort.quick else SEEDS,
         synergy=[{"jobs": size["jobs"], "loads": list(loads), **workload}],
         options=[{"round_seconds": ROUND_SECONDS, "measure": size["measure"]}],
     )
@@ -51,35 +57,41 @@ def _dynamic(
 def single_gpu(effort: Effort) -> SweepFile:
     """Jobs of one GPU, load by load."""
     if effort.quick:
-        return _dynamic(effort, [6.0, 9.0], _schedulers(["fifo", "las"], ALLOCATIONS), 2)
-    return _dynamic(effort, [6.0, 8.0, 9.0, 10.0], _schedulers(ORDERS, ALLOCATIONS), 3)
+        return _dynamic(effort, [6.0, 9.0], _schedulers(["fifo", "las"], ALLOCATIONS))
+    return _dynamic(effort, [1.0, 4.0, 7.0, 8.0, 9.0, 10.0], _schedulers(ORDERS, ALLOCATIONS))
 
 
 def splits(effort: Effort) -> SweepFile:
     """More jobs that are sensitive to CPU and memory."""
-    loads = [9.0] if effort.quick else [8.0, 9.0]
-    orders = ["fifo"] if effort.quick else ["fifo", "las"]
-    return _dynamic(effort, loads, _schedulers(orders, ALLOCATIONS), 3, splits=["33,33,33", "50,0,50"])
+    loads = [9.0] if effort.quick else [7.0, 9.0]
+    orders = ["fifo"] if effort.quick else ORDERS
+    return _dynamic(effort, loads, _schedulers(orders, ALLOCATIONS), splits=["33,33,33", "50,0,50"])
 
 
 def multi_gpu(effort: Effort) -> SweepFile:
     """Philly's mix of 1 to 16 GPUs, load by load."""
     if effort.quick:
-        return _dynamic(effort, [5.0], _schedulers(["fifo"], ALLOCATIONS), 2, multi_gpu=True)
-    return _dynamic(effort, [4.0, 5.0, 6.0], _schedulers(ORDERS, ALLOCATIONS), 3, multi_gpu=True)
+        return _dynamic(effort, [5.0], _schedulers(["fifo"], ALLOCATIONS), multi_gpu=True)
+    return _dynamic(effort, [4.0, 5.0, 6.0], _schedulers(ORDERS, ALLOCATIONS), multi_gpu=True)
+
+
+def fairness(effort: Effort) -> SweepFile:
+    """Finish-time fairness as the order, which their program has upside down."""
+    loads = [6.0] if effort.quick else [7.0, 9.0]
+    return _dynamic(effort, loads, _schedulers(["ftf"], ALLOCATIONS))
 
 
 def servers(effort: Effort) -> SweepFile:
     """Servers with 3 to 6 CPUs a GPU."""
     cpus = (24, 48) if effort.quick else (24, 32, 40, 48)
     clusters = [f"16x8gpu,{count}cpu,500gb" for count in cpus]
-    return _dynamic(effort, [9.0], _schedulers(["fifo"], ALLOCATIONS), 3, clusters)
+    return _dynamic(effort, [9.0], _schedulers(["fifo"], ALLOCATIONS), clusters)
 
 
 def big_data(effort: Effort) -> SweepFile:
     """DRF and Tetris, with fixed demands and with tune."""
     orders = ["drf-static"] if effort.quick else ["drf-static", "tetris"]
-    return _dynamic(effort, [9.0], _schedulers(orders, BIG_DATA), 3)
+    return _dynamic(effort, [9.0], _schedulers(orders, BIG_DATA))
 
 
 def four_servers(effort: Effort) -> SweepFile:
@@ -89,7 +101,7 @@ def four_servers(effort: Effort) -> SweepFile:
     return sweep_of(
         schedulers=_schedulers(orders, (*ALLOCATIONS, "opt")),
         clusters=["synergy-4"],
-        seeds=2 if effort.quick else 3,
+        seeds=2 if effort.quick else SEEDS,
         synergy=[{"jobs": 400, "loads": loads, "splits": ["60,30,10"]}],
         options=[{"round_seconds": ROUND_SECONDS, "measure": "100:299"}],
     )
@@ -101,7 +113,7 @@ def static(effort: Effort) -> SweepFile:
     return sweep_of(
         schedulers=_schedulers(["fifo", "srtf", "las"], (*ALLOCATIONS, "opt")),
         clusters=["synergy-4"],
-        seeds=2 if effort.quick else 3,
+        seeds=2 if effort.quick else SEEDS,
         traces=published,
         synergy=[{"jobs": 100, "static": True, "splits": ["60,30,10"]}],
         options=[{"round_seconds": ROUND_SECONDS}],

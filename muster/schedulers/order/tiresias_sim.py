@@ -85,7 +85,8 @@ class DlasSim(TwoDLas):
         gpus = dict(zip(index, self._paces(jobs), strict=True))
         queue_of = {job: queue for queue, members in enumerate(state["queues"]) for job in members}
         waited = {job: state["waited"].get(job, 0.0) for job in index}
-        if not view.triggers & (Trigger.ARRIVAL | Trigger.COMPLETION):
+        known = all(job in state["keys"] for job in index)
+        if known and not view.triggers & (Trigger.ARRIVAL | Trigger.COMPLETION):
             before = {job: executed[job] - since * running[job] for job in index}
             if since < self._jump(queue_of, running, before, waited, gpus):
                 return np.array([state["keys"][job] for job in index]), state

@@ -5,6 +5,10 @@ repeated after a crash: launching a start that was launched, stopping what has s
 changes nothing. No call waits for a process: what became of it is told by `observe`. An engine remembers its starts
 outside the daemon (files, Slurm's job names, Kubernetes' labels), so that a new daemon finds them by `observe`.
 
+A call raises OSError if it cannot be carried out now (a full disk, a refusal of the kernel): nothing has happened,
+ask again later. What can never be carried out (no such user, a stale epoch) is told as the end of the start. One
+thread uses an engine.
+
 Checked on paper against the engines to come:
 
 | | launch | signal | resize | observe |
@@ -57,23 +61,29 @@ class Launch:
     """An argument list; no shell reads it."""
     directory: Path
     environment: Mapping[str, str]
-    """The owner's own and what the conductor adds for `muster.training`; ranks and GPUs are the engine's to add."""
+    """The owner's own and what the conductor adds for `muster.training`.
+
+    The engine adds MUSTER_RUN_DIR, MUSTER_EPOCH, the GPUs and the variables of torchrun, and where nothing is said
+    PATH, HOME, USER, LOGNAME and PYTHONUNBUFFERED. Nothing of the daemon's own is handed down.
+    """
     seats: tuple[Seat, ...]
     user: str | None
-    """Whose processes they are, where the engine may choose; None: the daemon's."""
+    """Whose processes they are, where the engine may choose (the daemon is root); None: the daemon's."""
 
 
 class Exit(Enum):
     """How a start ended."""
 
     COMPLETED = "completed"
-    """All ranks ended with 0."""
+    """All ranks ended with 0, asked to or not: whether the work was done, its progress tells."""
     STOPPED = "stopped"
-    """It ended with `EXIT_STOPPED`, or by the signal that it was sent: start it again."""
+    """It ended with `EXIT_STOPPED`, or by a signal that it was sent (`kill` too; also as 128 + its number, as shells
+    say it), or before it had a process: start it again."""
     FAILED = "failed"
     """A rank ended with another status."""
     KILLED = "killed"
-    """By a signal that nobody here sent, by the memory limit, or by a vanished node: not the job's own doing."""
+    """By a signal that nobody here sent, by the memory limit, for want of something on the machine, or with its node:
+    not the job's own doing."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,8 @@ class Observed:
     since: float
     """Unix seconds of its first process, or of its end."""
     status: int | None = None
-    """Exit status of the first rank that ended badly; minus the signal's number where a signal ended it."""
+    """Exit status of the first rank that ended badly, minus the signal's number where a signal ended it; 0 if none
+    did; None while it lives, or if nobody knows."""
     message: str = ""
     """In words, where there is more to say: `killed by the memory limit of 2 GB`."""
 
@@ -106,18 +117,22 @@ class Engine(Protocol):
         ...
 
     def launch(self, launch: Launch) -> None:
-        """Begin a start; from now on every older one of this job is stale and can publish nothing.
+        """Begin a start; before its first process runs, every older one of the job is stale and can publish nothing.
 
-        Returns as soon as the start cannot be lost any more; its processes come up by themselves.
+        Returns as soon as the start cannot be lost any more; its processes come up by themselves. OSError while an
+        older start of the job is there.
         """
         ...
 
     def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
-        """Other CPUs, memory and storage bandwidth for a running start, on the nodes and GPUs that it has."""
+        """Other CPUs, memory and storage bandwidth for a running start, on the nodes and GPUs that it has.
+
+        Less memory is enforced once the start uses no more than that: it is its notice that tells it to give back.
+        """
         ...
 
     def signal(self, job: int, epoch: int, name: str) -> None:
-        """Send a signal to every process of a start, so that it saves and ends."""
+        """Send a signal to every process of a start, so that it saves and ends; without processes yet it gets none."""
         ...
 
     def kill(self, job: int, epoch: int) -> None:
@@ -129,5 +144,5 @@ class Engine(Protocol):
         ...
 
     def forget(self, job: int, epoch: int) -> None:
-        """A start that has ended and whose end is on record."""
+        """A start that has ended and whose end is on record; OSError while it lives."""
         ...

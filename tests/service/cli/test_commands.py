@@ -193,8 +193,8 @@ def test_status_tells_all_about_a_job(api: Serving, muster: Muster) -> None:
 
 def test_why_speaks_in_lines_that_fit(api: Serving, muster: Muster) -> None:
     some_jobs(api)
-    shown = muster("why", 2).out
-    assert "waits [red]" in shown
+    shown = muster("why", 3).out
+    assert "Job 3 (rests) is held" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert json.loads(muster("why", 3, "--json").out)["state"] == "held"
 
@@ -234,7 +234,7 @@ def test_logs_are_followed_until_the_job_ends(
     output.parent.mkdir(parents=True)
     happens = [
         lambda: output.write_text("first\n"),
-        lambda: output.open("a").write("second\n"),
+        lambda: output.write_text("first\nsecond\n"),
         lambda: api.store.commit(Changes(jobs={1: {"state": State.COMPLETED}})),
     ]
     monkeypatch.setattr(logs_command.time, "sleep", lambda _: happens.pop(0)())
@@ -249,7 +249,8 @@ def test_nodes_are_shown_drained_and_used_again(api: Serving, muster: Muster) ->
     assert "node-0 (drained)" in muster("nodes").out
     assert muster("drain", "node-0", "--undo").out == "Node node-0 is used again.\n"
     assert json.loads(muster("nodes", "--json").out)["nodes"][0]["drained"] is False
-    assert muster("drain", "../x").err == "there is no node '../x'; muster nodes lists them\n"
+    assert muster("drain", "x y?").err == "there is no node 'x y?'; muster nodes lists them\n"
+    assert muster("drain", "../x").status == 2
 
 
 def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_path: Path) -> None:
@@ -300,6 +301,11 @@ def test_without_a_daemon_one_sentence_says_how_to_start_one(
     assert muster("queue").err == "daemon: none answers at http://127.0.0.1:1; muster serve starts one\n"
     remove_endpoint(nobody_serves)
     assert read_endpoint(nobody_serves) is None
+    monkeypatch.setenv("MUSTER_TOKEN", "two\nlines")
+    monkeypatch.setenv("MUSTER_URL", "http://127.0.0.1:1")
+    assert muster("queue").err.startswith("MUSTER_TOKEN: one line of plain letters")
+    monkeypatch.delenv("MUSTER_TOKEN")
+    monkeypatch.delenv("MUSTER_URL")
     (nobody_serves / "endpoint.json").write_text("{")
     assert "cannot be read as a daemon's address" in muster("queue").err
     monkeypatch.setenv("MUSTER_URL", "ftp://x")

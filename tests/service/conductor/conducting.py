@@ -1,4 +1,4 @@
-"""A conductor in a process of its own, as the daemon has it, without the API: `python -m ... HOME SCHEDULER GPUS`.
+"""A conductor in a process of its own, as the daemon has it, without the API: `... HOME SCHEDULER GPUS TURN`.
 
 It says `ready` once it has found what was there before it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from muster.schedulers.catalogue import build
+from muster.cli.serve import live_scheduler
 from muster.service.board import Board
 from muster.service.conductor import Conductor
 from muster.service.engines.local.engine import LocalEngine
@@ -27,22 +27,22 @@ class Speaking(Board):
             print("ready", flush=True)
 
 
-def main(home: Path, scheduler: str, gpus: int) -> None:
+def main(home: Path, scheduler: str, gpus: int, turn: float) -> None:
     make_home(home)
     with claimed(home):
         machine = find_machine(gpus=gpus, cpus=float(gpus), memory_gb=float(gpus))
         engine = LocalEngine(home / "engine", machine)
         store = Store.open(store_url(home))
         board = Speaking(
-            policy=build(scheduler, {"quantum_seconds": "1"} if scheduler.startswith("las") else {}),
+            policy=live_scheduler(scheduler, {}, turn),
             engine=engine.name,
             enforces=engine.enforces,
             cluster=machine.cluster,
             models=KnownModels(home).all,
-            round_seconds=1.0,
+            round_seconds=turn,
         )
         Conductor(store, engine, board, home).run()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

@@ -7,11 +7,7 @@ import os
 import random
 import select
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 
@@ -22,31 +18,14 @@ from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import State, Submission
 
+from .running import conducting, wait_until_ended
+
 WITNESS = Path(__file__).with_name("witness.py")
 STEPS, STEP_SECONDS = 30, 0.05
-GIVE_UP_SECONDS = 120.0
 
 
 def expected_sum(steps: int) -> int:
     return reduce(lambda total, batch: (31 * total + batch) % 1_000_003, range(steps), 0)
-
-
-@contextmanager
-def conducting(home: Path, scheduler: str, gpus: int) -> Iterator[subprocess.Popen[str]]:
-    """A conductor that is ready; killed at the end."""
-    module = "tests.service.conductor.conducting"
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, str(home), scheduler, str(gpus)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        assert select.select([process.stdout], [], [], GIVE_UP_SECONDS)[0], "it is never ready"
-        assert process.stdout.readline() == "ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def submitted(store: Store, home: Path, jobs: int, seconds: float = STEP_SECONDS) -> list[int]:
@@ -63,14 +42,6 @@ def submitted(store: Store, home: Path, jobs: int, seconds: float = STEP_SECONDS
         for number in range(jobs)
     ]
     return store.submit([Submission(getpass.getuser(), request) for request in requests])
-
-
-def wait_until_ended(store: Store, jobs: list[int], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + GIVE_UP_SECONDS
-    while store.counts()[State.COMPLETED] + store.counts()[State.FAILED] < len(jobs):
-        assert process.poll() is None, "the conductor ended"
-        assert time.monotonic() < deadline, [store.job(job) for job in jobs]
-        select.select([], [], [], 0.1)
 
 
 def check_diaries(store: Store, home: Path, jobs: list[int], *, steps_repeated: bool) -> None:

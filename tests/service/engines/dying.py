@@ -59,7 +59,7 @@ def shepherd_of_that_start(order: dict[str, Any]) -> None:
             os._exit(0)
         return child
 
-    engine_module._spawn_shepherd = spawn
+    engine_module.spawn_shepherd = spawn
     bench = Bench(Path(order["folder"]))
     bench.launch(1, order["epoch"], order["command"])
     (child,) = bench.engine._children

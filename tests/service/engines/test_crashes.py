@@ -16,7 +16,7 @@ import pytest
 
 from muster.service.engines import Exit
 from muster.service.engines.local import engine as engine_module
-from muster.service.engines.local import processes
+from muster.service.engines.local import given, processes
 from muster.training.run_folder import begin_start
 from tests.service.engines.bench import Bench, shell, until
 
@@ -128,8 +128,8 @@ def test_daemons_killed_at_random_moments(bench: Bench, dying: Dying) -> None:
 
 def test_only_one_of_many_shepherds_brings_a_start_up(bench: Bench) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        spawn = engine_module._spawn_shepherd
-        patch.setattr(engine_module, "_spawn_shepherd", lambda folder: min(spawn(folder) for _ in range(6)))
+        spawn = engine_module.spawn_shepherd
+        patch.setattr(engine_module, "spawn_shepherd", lambda folder: min(spawn(folder) for _ in range(6)))
         bench.launch(1, 1, ONCE)
     assert bench.end(1, 1).ended is Exit.COMPLETED
     until(lambda: bench.left(1, 1) == [], "the end of the late ones")
@@ -140,7 +140,7 @@ def test_only_one_of_many_shepherds_brings_a_start_up(bench: Bench) -> None:
 
 def test_shepherds_that_never_come_up_are_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "SHEPHERD_SECONDS", 0.0)
-    monkeypatch.setattr(engine_module, "_RUN_SHEPHERD", "raise SystemExit('no shepherds here')")
+    monkeypatch.setattr(given, "RUN_SHEPHERD", "raise SystemExit('no shepherds here')")
     bench.launch(1, 1, ONCE)
     end = bench.end(1, 1)
     assert end.ended is Exit.KILLED
@@ -181,7 +181,7 @@ def test_an_older_start_than_the_newest_never_runs(bench: Bench) -> None:
 
 def test_a_late_shepherd_of_a_stale_start_ends_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(engine_module, "_spawn_shepherd", lambda _: os.posix_spawn("/bin/true", ["true"], {}))
+        patch.setattr(engine_module, "spawn_shepherd", lambda _: os.posix_spawn("/bin/true", ["true"], {}))
         bench.launch(1, 1, ONCE)
     begin_start(bench.folder / "1" / "run", 2)
     bench.anew()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.service.engines import Exit
-from muster.service.engines.local.engine import _RUN_SHEPHERD
+from muster.service.engines.local.given import RUN_SHEPHERD
 from tests.service.engines.bench import Bench, python, shell, until
 
 TRAPPED = "import signal, sys, time\nsignal.signal(signal.{signal}, lambda *_: sys.exit({status}))\n"
@@ -234,7 +234,7 @@ def test_a_start_that_is_stopped_before_it_has_processes_never_gets_any(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("muster.service.engines.local.engine._spawn_shepherd", _nobody)
+        patch.setattr("muster.service.engines.local.engine.spawn_shepherd", _nobody)
         bench.launch(1, 1, shell("echo ran"))
         bench.engine.kill(1, 1) if asked == "kill" else bench.engine.signal(1, 1, "SIGTERM")
     bench.anew()
@@ -289,7 +289,7 @@ def test_a_shepherd_imports_the_standard_library_only() -> None:
     told = subprocess.check_output(
         [
             *(sys.executable, "-I", "-S", "-c"),
-            _RUN_SHEPHERD + "\nprint(*sys.modules)",
+            RUN_SHEPHERD + "\nprint(*sys.modules)",
             str(Path(__file__).parents[3]),
             "/nowhere",
         ],

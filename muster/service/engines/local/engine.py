@@ -28,43 +28,28 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import pwd
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
-import muster
-from muster.cgroups import Ability, CgroupError, Group, find_cgroups
+from muster.cgroups import CgroupError, Group, find_cgroups
 from muster.cluster import Node
 from muster.service.engines.interface import Launch, Observed, Seat
 from muster.service.engines.local import processes
 from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
 from muster.service.engines.local.endings import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
+from muster.service.engines.local.given import MARK, environment_of, identity_of, spawn_shepherd
 from muster.service.engines.local.grants import Grants, refusals_as_os_errors
 from muster.service.machine import Machine
 
 SHEPHERD_SECONDS = 10.0
 """Within which a shepherd writes its first record; another one is started then."""
 SHEPHERDS_AT_MOST = 3
-_MARK = "MUSTER_START"
-"""In the environment of all processes of a start: its folder. By it they are found where there is no group."""
-_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_RUN_SHEPHERD = """
-import sys
-rooms = ["muster", "muster.training", "muster.service", "muster.service.engines", "muster.service.engines.local"]
-for name in rooms:
-    package = sys.modules[name] = type(sys)(name)
-    package.__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
-from muster.service.engines.local.shepherd import main
-main(sys.argv[2])
-"""
-"""It takes some light modules of Muster and leaves alone what the packages around them would import."""
 
 
 @dataclass
@@ -83,7 +68,7 @@ class _Start:
     memory_limited: bool = True
     """Its memory limit is what was granted last; False while it still uses more."""
     seat: tuple[float, CpuSeat] | None = None
-    """The CPUs that were granted and set last."""
+    """The CPUs that were granted and set last; None if that has still to be done."""
 
     @property
     def lives(self) -> bool:
@@ -128,7 +113,6 @@ class LocalEngine:
         for start in self._starts.values():
             if start.lives:
                 start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
-        self._seat()
 
     def nodes(self) -> Sequence[Node]:
         """This machine."""
@@ -145,13 +129,14 @@ class LocalEngine:
         (seat,) = launch.seats
         end = identity = None
         try:
-            identity = _identity(launch.user)
+            identity = identity_of(launch.user)
         except KeyError:
             end = {"ended": time.time(), "refused": f"this machine has no user {launch.user}"}
         launch.output_dir.mkdir(parents=True, exist_ok=True)
         launch.run_dir.mkdir(parents=True, exist_ok=True)
         if identity is not None:
             os.chown(launch.run_dir, identity["uid"], identity["gid"], follow_symlinks=False)
+        path = self._folder / f"{launch.job}.{launch.epoch}"
         wanted = {"signals": {}, "kill": False, "cpus": seat.cpus, "memory_gb": seat.memory_gb, "alone": []}
         record = {
             "epoch": launch.epoch,
@@ -159,13 +144,12 @@ class LocalEngine:
             "output_dir": str(launch.output_dir),
             "command": launch.command,
             "directory": str(launch.directory),
-            "environment": self._environment(launch, seat, identity),
+            "environment": environment_of(launch, self._machine, path, identity),
             "ranks": seat.ranks,
             "identity": identity,
             "gang_grace_seconds": self.gang_grace_seconds,
         }
-        folder = make_start_folder(self._folder, launch.job, launch.epoch, record, wanted, end)
-        self._look_at(self._remember(folder, None))
+        self._look_at(self._remember(make_start_folder(path, record, wanted, end), None))
 
     def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
         """Other CPUs and memory for a running start; less memory as soon as it uses no more than that."""
@@ -197,6 +181,8 @@ class LocalEngine:
         for start in self._starts.values():
             if start.lives:
                 self._look_at(start)
+        if any(start.lives and start.seat is None for start in self._starts.values()):
+            self._seat()
         return [start.observed for start in self._starts.values()]
 
     def forget(self, job: int, epoch: int) -> None:
@@ -254,7 +240,7 @@ class LocalEngine:
             watched = self._grants.memory_bytes_to_watch(start.memory_gb)
             start.folder.want(doors=doors, memory_bytes=watched)
             self._seat()
-            self._children.add(_spawn_shepherd(start.folder.path))
+            self._children.add(spawn_shepherd(start.folder.path))
         except OSError as error:
             start.trouble = error.strerror or str(error)
 
@@ -263,7 +249,7 @@ class LocalEngine:
         records = start.folder.records()
         if "ended" in records[-1]:
             return records
-        left = processes.marked(f"{_MARK}={start.folder.path}")
+        left = processes.marked(f"{MARK}={start.folder.path}")
         if start.group is not None:
             left += start.group.pids()
         if left:
@@ -275,9 +261,7 @@ class LocalEngine:
         return start.folder.records()
 
     def _end(self, start: _Start, record: dict[str, Any]) -> Observed:
-        kills = 0
-        if start.group is not None and Ability.MEMORY_LIMIT in self._grants.abilities:
-            kills = start.group.memory_kills()
+        kills = self._grants.memory_kills(start.group)
         ended, status, message = classify(record, kills, start.memory_gb)
         return Observed(start.folder.job, start.folder.epoch, ended, record["ended"], status, message)
 
@@ -290,29 +274,11 @@ class LocalEngine:
             start = living[key]
             if start.seat == (start.cpus, seat):
                 continue
-            affinity = self._grants.limit_cpus(start.group, start.cpus, seat)
-            start.folder.want(alone=list(seat.cpus) if seat.alone else [], affinity=affinity)
-            start.seat = (start.cpus, seat)
-
-    def _environment(self, launch: Launch, seat: Seat, identity: Mapping[str, Any] | None) -> dict[str, str]:
-        """What each rank has; its shepherd adds the variables of torchrun."""
-        try:
-            owner = pwd.getpwuid(os.geteuid() if identity is None else identity["uid"])
-            person = {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
-        except KeyError:  # as in containers
-            person = {}
-        gpus = ",".join(self._machine.gpu_names[gpu] for gpu in seat.gpus)
-        return {
-            "PATH": _SEARCH_PATH,
-            **person,
-            "PYTHONUNBUFFERED": "1",  # so that what a job says can be followed
-            **launch.environment,
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order of nvidia-smi
-            "CUDA_VISIBLE_DEVICES": gpus,
-            "MUSTER_RUN_DIR": str(launch.run_dir),
-            "MUSTER_EPOCH": str(launch.epoch),
-            _MARK: str(self._folder / f"{launch.job}.{launch.epoch}"),
-        }
+            start.seat = None
+            with suppress(OSError):  # dealt again at the next look
+                affinity = self._grants.limit_cpus(start.group, start.cpus, seat)
+                start.folder.want(alone=list(seat.cpus) if seat.alone else [], affinity=affinity)
+                start.seat = (start.cpus, seat)
 
     def _group_name(self, folder: StartFolder) -> str:
         return f"{self._group_prefix}-{folder.job}.{folder.epoch}"
@@ -335,30 +301,3 @@ class LocalEngine:
                 gone = pid
             if gone:
                 self._children.discard(pid)
-
-
-def _spawn_shepherd(folder: Path) -> int:
-    """Its process id."""
-    package = Path(muster.__file__).parent.parent
-    log = os.fspath(folder / "shepherd.log")
-    return os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-I", "-S", "-c", _RUN_SHEPHERD, str(package), str(folder)],
-        {**os.environ, _MARK: str(folder)},
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND, 0),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-        setsigmask=(),
-    )
-
-
-def _identity(user: str | None) -> dict[str, Any] | None:
-    """Numbers of a user whose processes the ranks become; None: they stay the daemon's. KeyError: no such user."""
-    if user is None or os.geteuid() != 0:
-        return None
-    owner = pwd.getpwnam(user)
-    groups = os.getgrouplist(user, owner.pw_gid)
-    return None if owner.pw_uid == 0 else {"uid": owner.pw_uid, "gid": owner.pw_gid, "groups": groups}

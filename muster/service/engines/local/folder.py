@@ -91,9 +91,7 @@ class StartFolder:
 
 
 def make_start_folder(
-    parent: Path,
-    job: int,
-    epoch: int,
+    path: Path,
     launch: dict[str, Any],
     wanted: dict[str, Any],
     end: dict[str, Any] | None,
@@ -102,7 +100,6 @@ def make_start_folder(
 
     With an `end` it is one that has ended before it began.
     """
-    path = parent / f"{job}.{epoch}"
     aside = path.with_name(path.name + _PART)
     if aside.exists():
         shutil.rmtree(aside)

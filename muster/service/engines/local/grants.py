@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 
 from muster.cgroups import Ability, CgroupError, Cgroups, Group
 from muster.service.engines.local.cpus import CpuSeat
@@ -41,17 +40,28 @@ class Grants:
         return list(seat.cpus)
 
     def limit_memory(self, group: Group | None, memory_gb: float) -> bool:
-        """Sets a start's limit, if it uses no more than that: one that gives memory back does so in its own time.
+        """Sets a start's limit; False while it uses more than that, as who gives memory back does so in his own time.
 
         Without groups there is nothing to set, the shepherd looks itself.
         """
         if group is None or not self._can(Ability.MEMORY_LIMIT):
             return True
-        with refusals_as_os_errors():
+        try:
             if group.memory_gb() > memory_gb:
                 return False
             group.set_memory_limit(memory_gb)
+        except (CgroupError, OSError):
+            return False
         return True
+
+    def memory_kills(self, group: Group | None) -> int:
+        """How many processes of a start the kernel has killed at its limit, as far as is known."""
+        if group is None or not self._can(Ability.MEMORY_LIMIT):
+            return 0
+        try:
+            return group.memory_kills()
+        except OSError:  # the group is gone
+            return 0
 
     def memory_bytes_to_watch(self, memory_gb: float) -> int | None:
         """The limit for the shepherd to look after; None: the kernel does."""
@@ -89,13 +99,8 @@ class Grants:
     def _group_name(self) -> str:
         return f"cgroup v{self.cgroups.version}" if self.cgroups is not None else ""
 
-    @cached_property
-    def abilities(self) -> frozenset[Ability]:
-        """What groups can do here; nothing without groups."""
-        return frozenset() if self.cgroups is None else self.cgroups.abilities
-
     def _can(self, ability: Ability) -> bool:
-        return ability in self.abilities
+        return self.cgroups is not None and ability in self.cgroups.abilities
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""How well the simulator foretells what the daemon really does: `python -m benchmarks.fidelity`."""

@@ -1,0 +1,114 @@
+"""Runs the scenario for real, then in the simulator from what its record says, and prints both side by side."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.fidelity.scenario import Ask, Real, run_for_real, scenario
+from muster.cli.serve import live_scheduler
+from muster.cluster.shipped import parse_cluster
+from muster.simulation import Options, simulate
+from muster.workload.trace import trace_of
+
+
+def foretold(
+    asks: Sequence[Ask], real: Real, scheduler: str, gpus: int, round_seconds: float
+) -> dict[str, list[float]]:
+    """First start and end of each job by the simulator, which is given arrivals, work, solo rates and costs."""
+    trace = trace_of(
+        {
+            "job_id": [str(number) for number in range(len(asks))],
+            "submit_seconds": [job.submitted for job in real.jobs],
+            "gpus": [1] * len(asks),
+            "model": [""] * len(asks),
+            "duration_seconds": [
+                real.startup_seconds + ask.steps * job.step_seconds
+                for ask, job in zip(asks, real.jobs, strict=True)
+            ],
+        },
+        "the record",
+    )
+    cluster = parse_cluster(f"1x{gpus}gpu,{gpus}cpu,{2 * gpus}gb")
+    options = Options(
+        restart_cost_seconds=real.startup_seconds, release_seconds_per_gpu=real.stop_seconds, knowledge="none"
+    )
+    run = simulate(trace, cluster, live_scheduler(scheduler, {}, round_seconds), options)
+    jobs = run.record.jobs
+    return {
+        "start": jobs["start_seconds"].to_list(),
+        "finish": jobs["finish_seconds"].to_list(),
+        "preemptions": jobs["preemptions"].to_list(),
+    }
+
+
+def main() -> None:
+    """The table of docs/fidelity.md."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--scheduler", default="las+tune-plus")
+    parser.add_argument("--round", type=float, default=30.0)
+    parser.add_argument("--gap", type=float, default=25.0, help="mean seconds between submissions")
+    parser.add_argument(
+        "--lengths", type=float, nargs=2, default=(40.0, 200.0), help="shortest and longest, seconds"
+    )
+    chosen = parser.parse_args()
+    asks = scenario(chosen.jobs, chosen.seed, chosen.gap, *chosen.lengths)
+    errors_jct, errors_makespan = [], []
+    table = Table(title=f"{chosen.jobs} jobs on {chosen.gpus} GPUs under {chosen.scheduler}")
+    for name in ("run", "", "mean JCT", "makespan", "preempted", "order of ends"):
+        table.add_column(name)
+    with tempfile.TemporaryDirectory(prefix="muster-fidelity-") as folder:
+        for number in track(range(1, chosen.runs + 1), "running for real", console=Console(stderr=True)):
+            home = Path(folder) / str(number)
+            real = run_for_real(asks, home, chosen.scheduler, chosen.gpus, chosen.round)
+            told = foretold(asks, real, chosen.scheduler, chosen.gpus, chosen.round)
+            submitted = np.array([job.submitted for job in real.jobs])
+            finish = np.array(told["finish"])
+            jct, makespan = float(np.mean(finish - submitted)), float(finish.max() - submitted.min())
+            errors_jct.append(jct / real.mean_jct - 1)
+            errors_makespan.append(makespan / real.makespan - 1)
+            really = np.array([job.finished for job in real.jobs])
+            starts = sum(job.starts - 1 for job in real.jobs)
+            table.add_row(
+                str(number),
+                "real",
+                f"{real.mean_jct:.1f} s",
+                f"{real.makespan:.1f} s",
+                str(starts),
+                _order(really),
+            )
+            table.add_row(
+                "",
+                "simulated",
+                f"{jct:.1f} s ({errors_jct[-1]:+.1%})",
+                f"{makespan:.1f} s ({errors_makespan[-1]:+.1%})",
+                str(int(sum(told["preemptions"]))),
+                _order(finish),
+            )
+            costs = f"start-up {real.startup_seconds:.2f} s, stop {real.stop_seconds:.2f} s"
+            table.add_row("", costs, "", "", "", "", end_section=True)
+    Console(width=120).print(table)
+    print(
+        f"median of {chosen.runs} runs: mean JCT {median(map(abs, errors_jct)):.1%} off, "
+        f"makespan {median(map(abs, errors_makespan)):.1%} off"
+    )
+
+
+def _order(ends: np.ndarray) -> str:
+    return " ".join(str(job + 1) for job in np.argsort(ends, kind="stable"))
+
+
+if __name__ == "__main__":
+    main()

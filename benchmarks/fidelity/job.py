@@ -1,0 +1,39 @@
+"""A small training job with a store of a fixed speed: `job.py DIARY STEPS STEP_SECONDS`.
+
+A step reads a batch from the store (it takes its time), then learns from it (on the CPU). The diary gets a line for
+each step's begin and end, so that the solo rate and the cost of starts can be read from it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from muster import training
+
+READ_SHARE = 0.8
+"""Of a step's seconds; the rest is for computing."""
+
+
+def main(diary: Path, steps: int, step_seconds: float) -> None:
+    """Logistic regression by momentum."""
+    run = training.join(seed=1)
+    model = {"weights": np.zeros(2000), "momentum": np.zeros(2000)}
+    with diary.open("a") as pages:
+        for batch in run.steps(list(range(steps)), state={"model": model}):
+            began = time.time()
+            time.sleep(READ_SHARE * step_seconds)
+            samples = np.random.default_rng(batch).normal(size=(64, 2000))
+            while time.time() < began + step_seconds:
+                gradient = samples.T @ (1 / (1 + np.exp(-samples @ model["weights"])) - batch % 2)
+            model["momentum"] = 0.9 * model["momentum"] + gradient / 64
+            model["weights"] = model["weights"] - 0.1 * model["momentum"]
+            pages.write(f"{began} {time.time()}\n")
+            pages.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

@@ -1,0 +1,150 @@
+"""How much a daemon takes in, and how soon its queue is told: `python -m benchmarks.service [NAME ...]`.
+
+A real `muster serve` on a pretended cluster and SQLite on this disk, its clients in this process, over loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from muster.service.client import Client
+from muster.service.home import read_endpoint
+
+CLUSTER = "512x8gpu,24cpu,500gb"
+MUSTER = [sys.executable, "-c", "from muster.cli import main; main()"]
+SECONDS, CLIENTS, BATCH, QUEUED = 10, 8, 1_000, 10_000
+
+Figures = dict[str, str]
+
+
+def job(gpus: int = 1) -> dict[str, Any]:
+    """One whose steps are not known, as most."""
+    return {
+        "name": "load",
+        "command": ["python", "train.py", "--epochs", "3"],
+        "directory": "/",
+        "gpus": gpus,
+    }
+
+
+@contextmanager
+def daemon(*flags: str) -> Iterator[dict[str, str]]:
+    """One that serves until the end of the body; the environment in which its clients find it."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "MUSTER_HOME": folder}
+        command = [*MUSTER, "serve", "--scheduler", "fifo", "--pretend", CLUSTER, *flags]
+        log = Path(folder) / "daemon.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+        try:
+            while read_endpoint(Path(folder)) is None:
+                if process.poll() is not None:
+                    raise RuntimeError(log.read_text())
+                time.sleep(0.05)
+            os.environ["MUSTER_HOME"] = folder
+            with Client.of_environment() as client:
+                client.post("/v1/jobs", job())  # what is imported at the first request
+            yield environment
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def batches() -> Figures:
+    """A batch of 1,000 jobs begun every second for ten seconds."""
+    with daemon(), Client.of_environment() as client:
+        began, answers = time.perf_counter(), []
+        for second in range(SECONDS):
+            time.sleep(max(0.0, began + second - time.perf_counter()))
+            sent = time.perf_counter()
+            client.post("/v1/jobs:batch", {"jobs": [job()] * BATCH})
+            answers.append(time.perf_counter() - sent)
+        whole = max(time.perf_counter() - began, SECONDS)
+    rate = f"{SECONDS * BATCH / whole:,.0f} jobs/s"
+    return {"kept up": rate, "slowest answer": f"{1000 * max(answers):.0f} ms"}
+
+
+def singles() -> Figures:
+    """Single submissions of eight clients, each sending the next one once the last is answered."""
+    took: list[float] = []
+
+    def client_until(end: float) -> None:
+        with Client.of_environment() as client:
+            while time.perf_counter() < end:
+                sent = time.perf_counter()
+                client.post("/v1/jobs", job())
+                took.append(time.perf_counter() - sent)
+
+    with daemon():
+        end = time.perf_counter() + SECONDS
+        clients = [threading.Thread(target=client_until, args=(end,)) for _ in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+    took.sort()
+    at = {name: took[int(share * len(took))] for name, share in (("median", 0.5), ("p99", 0.99))}
+    return {"rate": f"{len(took) / SECONDS:,.0f} jobs/s"} | {
+        name: f"{1000 * seconds:.1f} ms" for name, seconds in at.items()
+    }
+
+
+def queue() -> Figures:
+    """What `muster queue` asks for, with 10,000 jobs that wait, and the whole command."""
+    with daemon() as environment, Client.of_environment() as client:
+        for _ in range(QUEUED // BATCH):
+            client.post("/v1/jobs:batch", {"jobs": [job(gpus=4096)] * BATCH})
+        # Those at the head may run; the rest waits for as long as this takes.
+        answers = []
+        for _ in range(20):
+            sent = time.perf_counter()
+            for state, limit in (("running", 1000), ("queued", 50), ("held", 50)):
+                client.get("/v1/jobs", state=state, limit=limit)
+            counts = client.get("/v1/jobs", limit=1)["counts"]
+            answers.append(time.perf_counter() - sent)
+        sent = time.perf_counter()
+        subprocess.run([*MUSTER, "queue"], env=environment, stdout=subprocess.DEVNULL, check=True)
+        command = time.perf_counter() - sent
+    answers.sort()
+    return {
+        "queued": f"{counts['queued']:,}",
+        "median answer": f"{1000 * answers[len(answers) // 2]:.0f} ms",
+        "slowest answer": f"{1000 * answers[-1]:.0f} ms",
+        "command with its start": f"{command:.2f} s",
+    }
+
+
+CASES: dict[str, tuple[str, Callable[[], Figures]]] = {
+    "service-batch": ("1,000 jobs/s for 10 s", batches),
+    "service-single": (">= 200 jobs/s, p99 <= 100 ms", singles),
+    "service-queue": ("answers <= 200 ms with 10,000 queued", queue),
+}
+
+
+def main() -> None:
+    """All cases, or those whose names begin with one of the arguments."""
+    wanted = tuple(sys.argv[1:]) or ("",)
+    table = Table("case", "goal", "measured")
+    for name, (goal, measure) in CASES.items():
+        if name.startswith(wanted):
+            figures = measure()
+            table.add_row(name, goal, ", ".join(f"{what} {value}" for what, value in figures.items()))
+            print(json.dumps({"case": name, **figures}), flush=True)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

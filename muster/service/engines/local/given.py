@@ -1,0 +1,79 @@
+"""What a start's processes are given by the daemon: the shepherd's command, the ranks' variables and user."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import muster
+from muster.service.engines.interface import Launch
+from muster.service.machine import Machine
+
+MARK = "MUSTER_START"
+"""In the environment of all processes of a start: its folder. By it they are found where there is no group."""
+_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+RUN_SHEPHERD = """
+import sys
+rooms = ["muster", "muster.training", "muster.service", "muster.service.engines", "muster.service.engines.local"]
+for name in rooms:
+    package = sys.modules[name] = type(sys)(name)
+    package.__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
+from muster.service.engines.local.shepherd import main
+main(sys.argv[2])
+"""
+"""It takes some light modules of Muster and leaves alone what the packages around them would import."""
+
+
+def spawn_shepherd(folder: Path) -> int:
+    """A shepherd for the start in this folder; its process id."""
+    package = Path(muster.__file__).parent.parent
+    log = os.fspath(folder / "shepherd.log")
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", "-c", RUN_SHEPHERD, str(package), str(folder)],
+        {**os.environ, MARK: str(folder)},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND, 0),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+    )
+
+
+def environment_of(
+    launch: Launch, machine: Machine, folder: Path, identity: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """What each rank has; its shepherd adds the variables of torchrun."""
+    try:
+        owner = pwd.getpwuid(os.geteuid() if identity is None else identity["uid"])
+        person = {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
+    except KeyError:  # as in containers
+        person = {}
+    (seat,) = launch.seats
+    gpus = ",".join(machine.gpu_names[gpu] for gpu in seat.gpus)
+    return {
+        "PATH": _SEARCH_PATH,
+        **person,
+        "PYTHONUNBUFFERED": "1",  # so that what a job says can be followed
+        **launch.environment,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order of nvidia-smi
+        "CUDA_VISIBLE_DEVICES": gpus,
+        "MUSTER_RUN_DIR": str(launch.run_dir),
+        "MUSTER_EPOCH": str(launch.epoch),
+        MARK: str(folder),
+    }
+
+
+def identity_of(user: str | None) -> dict[str, Any] | None:
+    """Numbers of a user whose processes the ranks become; None: they stay the daemon's. KeyError: no such user."""
+    if user is None or os.geteuid() != 0:
+        return None
+    owner = pwd.getpwnam(user)
+    groups = os.getgrouplist(user, owner.pw_gid)
+    return None if owner.pw_uid == 0 else {"uid": owner.pw_uid, "gid": owner.pw_gid, "groups": groups}

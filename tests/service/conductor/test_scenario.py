@@ -1,0 +1,81 @@
+"""Real training under three schedulers: preempted jobs end with the very bits of an uninterrupted run."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.service.home import job_folder, make_home, store_url
+from muster.service.request import JobRequest
+from muster.service.store import Store
+from muster.service.store.rows import State, Submission
+
+from .running import conducting, wait_until_ended
+
+pytestmark = pytest.mark.needs_torch
+EXAMPLE = Path(__file__).parents[3] / "examples" / "train_images.py"
+JOBS, GPUS = 12, 2
+SAMPLES = (320, 480, 640)
+BATCH, EPOCHS = 32, 2
+
+
+def arguments(number: int) -> tuple[str, ...]:
+    """Of job `number`; every third one is alike."""
+    samples = str(SAMPLES[number % len(SAMPLES)])
+    return (str(EXAMPLE), "--samples", samples, "--epochs", str(EPOCHS), "--workers", "1")
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[str]:
+    """The last line, with the final loss, of each kind of job run alone and without Muster."""
+    ends = []
+    for number in range(len(SAMPLES)):
+        command = [sys.executable, *arguments(number)]
+        alone = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+        environment = alone | {"OMP_NUM_THREADS": "1"}
+        told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        ends.append(told.stdout.splitlines()[-1])
+    return ends
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "preempts"), [("fifo+tune-plus", False), ("srtf+tune-plus", True), ("las+tune-plus", True)]
+)
+def test_every_job_ends_with_the_loss_of_an_uninterrupted_run(
+    tmp_path: Path, undisturbed: list[str], scheduler: str, preempts: bool
+) -> None:
+    make_home(tmp_path)
+    store = Store.open(store_url(tmp_path))
+    requests = [
+        JobRequest(
+            name=f"images-{number}",
+            command=(sys.executable, *arguments(number)),
+            directory=str(EXAMPLE.parent),
+            environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(EXAMPLE.parents[1])},
+            model="resnet18" if number % 2 else None,
+            steps=SAMPLES[number % len(SAMPLES)] * EPOCHS // BATCH,
+            min_runtime_seconds=4.0,
+            checkpoint_seconds=5.0,
+        )
+        for number in range(JOBS)
+    ]
+    # The longest come first, so that shorter ones have somebody to take the place of.
+    requests.sort(key=lambda request: -(request.steps or 0))
+    with conducting(tmp_path, scheduler, GPUS, turn=8.0) as process:
+        jobs = []
+        for request in requests:
+            jobs += store.submit([Submission(getpass.getuser(), request)])
+        wait_until_ended(store, jobs, process)
+    rows = [row for job in jobs if (row := store.job(job))]
+    for row in rows:
+        output = (job_folder(tmp_path, row.id) / "output" / "0.log").read_text()
+        assert row.state is State.COMPLETED, (row, output)
+        kind = int(row.request.name.split("-")[1]) % len(SAMPLES)
+        assert output.splitlines()[-1] == undisturbed[kind]
+    assert (sum(row.preemptions for row in rows) > 0) == preempts
+    store.close()

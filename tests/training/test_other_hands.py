@@ -1,0 +1,36 @@
+"""A run folder that belongs to a user: what he puts there cannot hold up a scheduler, or lead it elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from muster.problems import BadInput
+from muster.training.run_folder import begin_start, give_notice, read_progress
+
+
+def test_a_link_in_the_place_of_a_part_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("unharmed")
+    run_dir = tmp_path / "run"
+    begin_start(run_dir, 1)
+    (run_dir / f"{os.getpid()}.part").symlink_to(victim)
+    give_notice(run_dir, 1, stop=True)
+    assert victim.read_text() == "unharmed"
+    assert '"stop": true' in (run_dir / "notice.json").read_text()
+
+
+@pytest.mark.parametrize("what", ["pipe", "link", "folder"])
+def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "progress.json"
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "link":
+        (tmp_path / "secret").write_text('{"epoch": 1}')
+        path.symlink_to("secret")
+    else:
+        path.mkdir()
+    with pytest.raises(BadInput, match=r"progress\.json"):
+        read_progress(tmp_path)
