@@ -22,6 +22,8 @@ from muster.reproduce.experiment import Effort, Experiment, Findings, Paper, Row
 from muster.reproduce.sweeps import pieces_of, ratios, sweep_of, table_of
 from muster.reproduce.synergy.low_load import CpuUse, _usable
 from muster.reproduce.synergy.one_round import OneRound, pooled_bound
+from muster.reproduce.synergy.philly import TRACE, PhillyJobs
+from muster.reproduce.synergy.random_mixes import GANGS, ONE, RANDOM_MIXES, RandomMixes, random_mix
 from muster.reproduce.synergy.same_input import SAME_INPUT
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.sweep.page import Table
@@ -150,10 +152,12 @@ def test_a_row_outside_its_tolerance_is_seen(reference: Path) -> None:
     results = []
     for piece in SAME_INPUT.pieces(effort):
         inputs = piece.inputs()
-        order, _, allocation = inputs["scheduler"].partition("+")
-        policy = {"drf-static": "DRF", "srtf-speed": "SRTF"}.get(order, order.upper())
-        mechanism = allocation.partition("+")[0].removesuffix("-published")
-        row = by_key[Path(inputs["workload"]["file"]).name, policy, mechanism]
+        preset, _, ours = inputs["scheduler"].partition(":")
+        policy, _, greedy = ours.partition("-")
+        mechanism = greedy or "tune"
+        if not ours:
+            policy, mechanism, _ = preset.split("+")
+        row = by_key[Path(inputs["workload"]["file"]).name, policy.upper(), mechanism]
         results.append(
             {
                 "jct_seconds": {
@@ -226,6 +230,32 @@ def test_one_round_is_ordered() -> None:
     assert speeds[0] == pytest.approx(16.0)
     assert speeds == sorted(speeds)
     assert speeds[-1] <= found["opt"]["bound"] + 1e-9
+
+
+def test_random_mixes_are_ordered_and_read() -> None:
+    """On one server: bound >= opt >= tune-plus >= tune >= proportional in every mix; goals are judged from 128 GPUs."""
+    result = RandomMixes(1, ONE, 3).run()
+    names = ("proportional", "tune", "tune-plus", "opt", "bound")
+    for less, more in itertools.pairwise(np.array(result[name]) for name in names):
+        assert (less <= more * (1 + 1e-6)).all()
+    assert result["proportional"] == pytest.approx([8.0] * 3)
+    gangs = random_mix(32, GANGS, np.random.default_rng(1)).jobs
+    assert gangs["gpus"].sum() == 32
+    effort = Effort(quick=True, reference=None)
+    good = {name: [1.0] * 50 for name in (*names, "tune-published")}
+    for worst, verdict in ((0.96, Verdict.REACHED), (0.80, Verdict.NOT_REACHED)):
+        large = {**good, "tune-plus": [1.0] * 48 + [worst] * 2}
+        rows = RANDOM_MIXES.read(effort, [large, good]).rows
+        assert rows[0].verdict is verdict
+        assert rows[0].what == "tune-plus below the bound, 128 GPUs, jobs of one GPU"
+
+
+@pytest.mark.reference
+def test_the_philly_jobs_are_as_they_are(reference: Path) -> None:
+    jobs = PhillyJobs(reference / TRACE, 100, 139).trace().jobs
+    assert jobs["job_id"].to_list() == [str(number) for number in range(100, 140)]
+    assert jobs["submit_seconds"][0] == 0
+    assert jobs["model"].n_unique() == 10
 
 
 def test_cpus_in_use_by_hand() -> None:

@@ -12,12 +12,12 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-import typer.core
 
 import muster
+from muster.cli.help import Command, sections_of
 from muster.problems import BadInput
 
 TRYING = {
@@ -52,15 +52,6 @@ COMMANDS = TRYING | RUNNING
 _SECTIONS = (("Commands", TRYING), ("Commands of a running daemon", RUNNING))
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-
-
-class _Sections(typer.core.TyperGroup):
-    """The commands of `--help`, those that belong together under one heading."""
-
-    def format_commands(self, _: object, formatter: Any) -> None:
-        for heading, commands in _SECTIONS:
-            with formatter.section(heading):
-                formatter.write_dl(list(commands.items()))
 
 
 class Interrupted(Exception):
@@ -100,7 +91,7 @@ def _app(asked: str | None) -> typer.Typer:
     """All commands, the one asked for with its parameters, the others with their sentence alone."""
     app = typer.Typer(
         name="muster",
-        cls=_Sections,
+        cls=sections_of(_SECTIONS),
         help="Decide when each training job on a shared GPU cluster runs, how much it gets and where it sits.",
         epilog="One command in full: muster COMMAND --help",
         rich_markup_mode=None,
@@ -115,7 +106,7 @@ def _app(asked: str | None) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name, help=None if name == asked else sentence)(command)
+            app.command(name, cls=Command, help=None if name == asked else sentence)(command)
     return app
 
 

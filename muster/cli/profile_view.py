@@ -11,8 +11,8 @@ from typing import Any
 
 from muster.profiling import Grid, Profile, Rate, predicted_steps_per_s
 from muster.profiling.optimistic import KNEE_THRESHOLD
-from muster.report.words import duration, percent, three_figures
 from muster.speed.knee import Demand, ServerLimits, measured_knee
+from muster.words import duration, percent, three_figures
 from muster.workload.models import Model
 
 Tell = Callable[[str], None]

@@ -17,7 +17,7 @@ REFERENCE = "MUSTER_REFERENCE"
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="Whose experiments: synergy, ...")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="Whose experiments: synergy, smd, dally.")],
     quick: Annotated[bool, typer.Option("--quick", help="Fewer loads and seeds: some minutes.")] = False,
     out: Annotated[
         Path | None,

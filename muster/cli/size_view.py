@@ -69,7 +69,7 @@ def show(sized: Sized, model: str, limits: Mapping[str, float], iterations: int,
     """Print the answer for a person."""
     from rich.console import Console
 
-    from muster.report.words import duration, number, percent
+    from muster.words import duration, number, percent
 
     console = Console(highlight=False, soft_wrap=True)
     workers, servers = _counted(sized.workers, "worker"), _counted(sized.servers, "parameter server")
@@ -101,7 +101,7 @@ def _surface_table(sized: Sized, width: int) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from muster.report.words import duration
+    from muster.words import duration
 
     rows, columns = sized.surface_seconds.shape
     shown_servers = _spread(columns, sized.servers, max(3, (width - 10) // 11))
@@ -133,7 +133,7 @@ def draw(sized: Sized, model: str, path: Path) -> None:
     from muster.files import write_aside
     from muster.report.render import png_of, svg_of
     from muster.report.theme import LIGHT, SIZES, config
-    from muster.report.words import duration
+    from muster.words import duration
 
     rows, columns = sized.surface_seconds.shape
     hours = max(sized.best_seconds / 3600, 1e-12)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from muster.report import words
+from muster import words
 from muster.report.drawing import (
     FULL,
     HALF,

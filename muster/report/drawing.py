@@ -11,7 +11,7 @@ import altair as alt
 
 from muster.report.theme import config, series_colours, series_dashes
 from muster.report.timeline import Steps
-from muster.report.words import DAY, HOUR, MINUTE
+from muster.words import DAY, HOUR, MINUTE
 
 Rows = list[dict[str, Any]]
 CHARACTER = 6.4

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from muster.report import words
+from muster import words
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from muster.report import words
+from muster import words
 from muster.report.drawing import CHARACTER, FULL, HALF, Chart, Room, Rows, colour_of_run, data, panels
 from muster.report.series import GroupMean
 from muster.report.theme import LIGHT

@@ -10,9 +10,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from muster import words
 from muster.files import write_aside, write_folder_aside
 from muster.problems import BadInput, Problem
-from muster.report import words
 from muster.report.charts import charts_of
 from muster.report.drawing import PHONE, Chart
 from muster.report.figures import (

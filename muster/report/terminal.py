@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.report.figures import CERTIFIED_FIGURES, FIGURES, TERMINAL_PATHS, UTILITY_FIGURES, column, known
-from muster.report.words import short_names
+from muster.words import short_names
 
 NAME_COLUMNS = 18
 """What the figures leave of 80 columns."""

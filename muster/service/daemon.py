@@ -108,6 +108,7 @@ def _listening(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()  # Clients that read the address before the server runs wait, and are not turned away.
     except OSError as error:
         listener.close()
         what = f"cannot be listened on: {error.strerror}; port 0 takes any that is free"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table as TerminalTable
 
-from muster.report import words
+from muster import words
 from muster.report.drawing import Chart, time_unit
 from muster.sweep.charts import Spot, load_chart, point_chart
 from muster.sweep.page import Section, Table

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
@@ -162,7 +162,8 @@ class Link:
         self._reported_step, self._reported_at = place.step, now
 
     def _say(self, what: str) -> None:
-        print(f"muster: {what}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # The output may lie on the very disk that is full.
+            print(f"muster: {what}", file=sys.stderr, flush=True)
         self._problems = [*self._problems, what][-_PROBLEMS_KEPT:]
 
     def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:

@@ -21,7 +21,8 @@ def test_the_commands_fit_a_small_screen_with_their_whole_sentences(muster: Must
     shown = muster("--help")
     assert shown.status == 0
     lines = shown.out.splitlines()
-    assert len(lines) <= 24 + len(COMMANDS) - 8
+    # A screen of 24 lines has room for eight, and the second heading takes two.
+    assert len(lines) <= 24 + len(COMMANDS) - 8 + 2
     assert max(map(len, lines)) <= 80
     for name, sentence in COMMANDS.items():
         assert any(line.split() == [name, *sentence.split()] for line in lines)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from muster.report import summarise
 from muster.report.terminal import comparison_table
-from muster.report.words import duration, number, percent, ratio, short_names
+from muster.words import duration, number, percent, ratio, short_names
 from tests.report.hand_made import ORDERS, scheduled
 
 

@@ -59,7 +59,7 @@ def _read(effort: Effort, results: Sequence[Result]) -> Findings:
             rows.append(
                 Row(
                     f"median error of the predicted points, ten fitted: {fit.folder.name}",
-                    "3 to 11 %, other data",
+                    "",
                     "",
                     f"{found['typical']:.1%}",
                     Verdict.REACHED if found["typical"] <= GOAL else Verdict.NOT_REACHED,

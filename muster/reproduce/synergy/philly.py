@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from muster.report import words
+from muster import words
 from muster.reproduce.experiment import Effort, Experiment, Findings, Result, Row, Verdict
 from muster.reproduce.synergy.workloads import ALLOCATIONS, LISTED, ORDERS, PREEMPTIVE, ROUND_SECONDS
 from muster.simulation import Options

@@ -53,9 +53,7 @@ class RandomMixes:
 
     def run(self) -> Mapping[str, Any]:
         """Total speed of every mix by allocation, and the bound."""
-        cluster = parse_cluster(
-            f"synergy-{self.servers}" if self.servers in (16, 64) else servers_of(self.servers)
-        )
+        cluster = servers_of(self.servers)
         schedulers = {name: Certified(build(f"fifo+{name}", {"preemptive": "true"})) for name in ALLOCATIONS}
         if self.has_optimum:
             schedulers["opt"] = Certified(build(f"fifo+{EXACT[0]}", {"preemptive": "true", **EXACT[1]}))

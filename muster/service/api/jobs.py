@@ -78,7 +78,7 @@ def jobs(
 def job(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """One job, with what was asked and what it holds."""
     row = job_of(service, caller, job_id)
-    held = [holding for holding in service.store.holdings(job_id) if holding.until is None]
+    held = service.store.holdings(job_id, open_only=True)
     return answers.jobs_of([row], held, service.store)[0]
 
 
@@ -188,5 +188,5 @@ def _wish(service: Service, caller: Caller, job: int, wish: Wish) -> dict[str, A
     assert row is not None
     service.board.wake()
     log.info("wished", user=caller.user, job=job, wish=wish.value)
-    held = [holding for holding in service.store.holdings(job) if holding.until is None]
+    held = service.store.holdings(job, open_only=True)
     return answers.jobs_of([row], held, service.store)[0]

@@ -27,11 +27,12 @@ class Service:
     home: Path
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
 
+# What does not wait is asynchronous: a dependency that is not costs a change of threads.
 ServiceHere = Annotated[Service, Depends(_service)]
 
 
@@ -55,7 +56,7 @@ DESCRIBED = Security(HTTPBearer(auto_error=False, description="Needed once there
 """Tells of the token in the description; `_caller` is who looks at it."""
 
 
-def _operator(caller: CallerHere) -> Caller:
+async def _operator(caller: CallerHere) -> Caller:
     if not caller.operator:
         raise Refused(403, f"this is for operators, and {caller.user} is none")
     return caller

@@ -224,7 +224,7 @@ def _read(path: Path) -> list[_Run]:
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     for line in map(json.loads, lines):
         if "forget" in line:
-            del runs[tuple(line["forget"])]
+            runs.pop(tuple(line["forget"]), None)  # gone already, if the file was rewritten at that moment
         else:
             run = _Run(**line)
             runs[run.key] = run

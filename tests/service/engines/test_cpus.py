@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.service.engines.local.cpus import seat_on_cpus
@@ -12,6 +12,7 @@ from muster.service.engines.local.cpus import seat_on_cpus
 GRANTS = st.dictionaries(st.integers(0, 9), st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0]), max_size=8)
 
 
+@settings(deadline=None)
 @given(count=st.integers(1, 12), steps=st.lists(GRANTS, min_size=1, max_size=5))
 def test_whole_grants_are_alone_and_stay_where_they_are(count: int, steps: list[dict[int, float]]) -> None:
     cpus = range(4, 4 + count)

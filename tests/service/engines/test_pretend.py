@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster.shipped import parse_cluster
@@ -120,6 +120,7 @@ ACTS = st.lists(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(acts=ACTS, lines=st.integers(0, 3))
 def test_an_engine_made_anew_at_any_moment_makes_no_difference(
     tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int, float]], lines: int

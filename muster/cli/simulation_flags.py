@@ -1,0 +1,228 @@
+"""The flags of a simulation, declared once for `simulate` and `compare`, and the inputs that they name."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from muster.cli import flags
+from muster.cli.help import RARELY_NEEDED, HelpAll
+from muster.problems import BadInput, Problem
+
+if TYPE_CHECKING:
+    from muster.cluster import Cluster
+    from muster.schedulers.contract import Scheduler
+    from muster.simulation import Failures, Options, Progress, Run
+    from muster.speed.network.models import NetworkModel
+    from muster.workload.models import Model
+    from muster.workload.trace import Trace
+
+
+def _rare(*names: str, **details: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=RARELY_NEEDED, **details)
+
+
+@dataclass(frozen=True)
+class SimulationFlags:
+    """What is typed about a run beside its trace, cluster and scheduler; help shows it in this order."""
+
+    round_seconds: Annotated[
+        str | None, typer.Option("--round", metavar="SECONDS", help="Decide at multiples; else at events.")
+    ] = None
+    round_origin: Annotated[str, typer.Option(metavar="WHEN", help="Of rounds; or first-arrival.")] = "0"
+    restart_cost: Annotated[str, typer.Option(metavar="SECONDS", help="Lost at a stop, move or resize.")] = (
+        "0"
+    )
+    measure: Annotated[
+        str | None, typer.Option(metavar="FIRST:LAST", help="Only these job ids count; ends with them.")
+    ] = None
+    rules: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="exact; or synergy-published, dally-published.", show_default=False
+        ),
+    ] = "exact"
+    knowledge: Annotated[
+        str,
+        typer.Option(metavar="CLASS", help="Of durations: oracle; or noisy:SIGMA, none.", show_default=False),
+    ] = "oracle"
+    skip_impossible: Annotated[
+        bool, typer.Option("--skip-impossible", help="Leave out jobs that can never fit.")
+    ] = False
+    settings: flags.Settings = None
+    seed: flags.Seed = 0
+    network: Annotated[
+        str, _rare("--network", metavar="MODEL", help="auto; or physical, astra, none.", show_default=False)
+    ] = "auto"
+    congestion: Annotated[
+        float,
+        _rare("--congestion", metavar="SHARE", help="Of uplinks, that others take.", show_default=False),
+    ] = 0.0
+    contention: Annotated[bool, _rare("--contention", help="Jobs on the same uplinks slow each other.")] = (
+        False
+    )
+    layers: Annotated[
+        Path | None, _rare("--layers", metavar="FILE", help="CSV of layer profiles, for the network.")
+    ] = None
+    models: Annotated[
+        Path | None, _rare("--models", metavar="DIR", help="Models of your own, as TOML files.")
+    ] = None
+    failures: Annotated[
+        str | None, _rare("--failures", metavar="BETWEEN:REPAIR", help="Of nodes, in the mean; as 30d:2h.")
+    ] = None
+    checkpoint: Annotated[
+        str, _rare("--checkpoint", metavar="SECONDS", help="What a failed job may lose.")
+    ] = "3600"
+    resize_restarts: Annotated[
+        bool, _rare("--resize-restarts", help="A change of CPU or memory restarts a job.")
+    ] = False
+    release_seconds: Annotated[
+        str,
+        _rare("--release-seconds-per-gpu", metavar="S", help="Freed GPUs stay unusable so long."),
+    ] = "0"
+    certify: Annotated[bool, _rare("--certify", help="Set decisions beside the best ones possible.")] = False
+
+    def inputs(self, told: flags.Gathering, trace: Path, cluster: str) -> Inputs:
+        """The inputs of a run; what is wrong with them is in `told`: settle it before anything is run."""
+        from muster.cli.runs import known_layers, known_models
+        from muster.cluster.shipped import parse_cluster
+        from muster.workload.trace import read_trace
+
+        models = told.of(known_models, self.models)
+        return Inputs(
+            options=told.of(self.options),
+            cluster=told.of(parse_cluster, cluster),
+            settings=told.of(flags.parse_settings, self.settings or []),
+            models=models,
+            layers=told.of(known_layers, self.layers),
+            trace=told.of(read_trace, trace, models=models),
+        )
+
+    def options(self) -> Options:
+        """The settings of the simulation from the text of the flags."""
+        from muster.simulation import Options, rules_named
+
+        told = flags.Gathering()
+        given: dict[str, Any] = {
+            "round_seconds": self.round_seconds and told.of(flags.seconds_of, "--round", self.round_seconds),
+            "round_origin": told.of(_origin, self.round_origin),
+            "restart_cost_seconds": told.of(flags.seconds_of, "--restart-cost", self.restart_cost),
+            "release_seconds_per_gpu": told.of(
+                flags.seconds_of, "--release-seconds-per-gpu", self.release_seconds
+            ),
+            "measure": self.measure and told.of(_range, self.measure),
+            "rules": told.of(rules_named, self.rules),
+            "failures": self.failures and told.of(_failures, self.failures),
+            "checkpoint_seconds": told.of(flags.seconds_of, "--checkpoint", self.checkpoint),
+        }
+        # What was refused above keeps its default here, so that the rest is checked and told as well.
+        understood = {name: value for name, value in given.items() if value is not None}
+        options = told.of(
+            Options,
+            **understood,
+            resize_restarts=self.resize_restarts,
+            knowledge=self.knowledge,
+            network=self.network,
+            congestion=self.congestion,
+            contention=self.contention,
+            skip_impossible=self.skip_impossible,
+            certify=self.certify,
+            seed=self.seed,
+        )
+        told.settle()
+        return options
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run goes by, apart from its scheduler."""
+
+    options: Options
+    cluster: Cluster
+    settings: Mapping[str, str]
+    models: Mapping[str, Model]
+    layers: Mapping[str, NetworkModel] | None
+    trace: Trace
+
+    def scheduler(self, name: str) -> Scheduler:
+        """The scheduler of a name with what the rules impose on it and the user's settings."""
+        from muster.schedulers.catalogue import build
+
+        # Inputs that are not settled yet may lack what was refused.
+        imposed = self.options.rules.settings if self.options else {}
+        return build(name, {**imposed, **(self.settings or {})})
+
+    def run(self, scheduler: Scheduler, progress: Callable[[Progress], None]) -> Run:
+        """Simulates."""
+        from muster.simulation import simulate
+
+        return simulate(self.trace, self.cluster, scheduler, self.options, progress, self.models, self.layers)
+
+    def tell_notes(self) -> None:
+        """Says on stderr what was cleaned in the trace."""
+        for note in self.trace.notes:
+            print(f"{self.trace.source}: {note}", file=sys.stderr)
+
+
+def takes_simulation_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with all `SimulationFlags` as flags of its own, for its parameter `given`, and `--help-all`."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    declared = fields(SimulationFlags)
+    hints = get_type_hints(SimulationFlags, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if parameter.name != "given":
+            parameters.append(parameter.replace(kind=keyword))
+            continue
+        parameters += [
+            inspect.Parameter(field.name, keyword, default=field.default, annotation=hints[field.name])
+            for field in declared
+        ]
+    parameters.append(inspect.Parameter("help_all", keyword, default=False, annotation=HelpAll))
+
+    @functools.wraps(command)
+    def with_flags(**typed: Any) -> None:
+        del typed["help_all"]
+        given = SimulationFlags(**{field.name: typed.pop(field.name) for field in declared})
+        command(given=given, **typed)
+
+    with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return with_flags
+
+
+def _origin(text: str) -> float | str:
+    from muster.simulation.options import FIRST_ARRIVAL
+
+    if text == FIRST_ARRIVAL:
+        return text
+    try:
+        return flags.seconds_of("--round-origin", text)
+    except BadInput:
+        what = f"{FIRST_ARRIVAL} or a number of seconds from 0 on is needed"
+        raise BadInput(Problem("--round-origin", what, found=text)) from None
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, colon, last = text.partition(":")
+    if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
+        raise BadInput(
+            Problem("--measure", "FIRST:LAST with two job ids is needed, as 4000:4999", found=text)
+        )
+    return int(first), int(last)
+
+
+def _failures(text: str) -> Failures:
+    from muster.simulation import Failures
+
+    between, colon, repair = text.partition(":")
+    if not colon:
+        what = "BETWEEN:REPAIR with two times is needed, as 30d:2h"
+        raise BadInput(Problem("--failures", what, found=text))
+    return Failures(flags.seconds_of("--failures", between), flags.seconds_of("--failures", repair))
