@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,10 @@ from muster.cli import flags
 if TYPE_CHECKING:
     from muster.schedulers.catalogue import PartInfo, Setting
     from muster.schedulers.presets import Preset
+
+SENTENCE_AT = 24
+"""The column of the terminal where sentences begin."""
+WIDEST = 120
 
 
 def schedulers(
@@ -70,20 +75,23 @@ def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list
 
 
 def _print_list(parts: list[PartInfo], presets: list[Preset]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    """Under each slot its parts: name and sentence, a long name on a line of its own."""
+    from itertools import groupby
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("slot", "name", "what it does"):
-        table.add_column(column, no_wrap=column == "name")
-    last = None
-    for part in parts:
-        table.add_row(part.slot if part.slot != last else "", part.name, part.sentence)
-        last = part.slot
-    for at, preset in enumerate(presets):
-        table.add_row("" if at else "preset", preset.name, preset.sentence)
-    Console().print(table)
+    from rich.console import Console
+
+    rows = [(part.slot, part.name, part.sentence) for part in parts]
+    rows += [("preset", preset.name, preset.sentence) for preset in presets]
+    room = min(Console().width, WIDEST) - SENTENCE_AT
+    indent = " " * SENTENCE_AT
+    for slot, of_slot in groupby(rows, key=lambda row: row[0]):
+        print(slot)
+        for _, name, sentence in of_slot:
+            start = f"  {name}".ljust(SENTENCE_AT)
+            if not start.endswith(" "):
+                start += f"\n{indent}"
+            print(start + f"\n{indent}".join(textwrap.wrap(sentence, room)))
+        print()
     print("A scheduler is ORDER+ALLOCATION+PLACEMENT, all but the order optional, or a preset.")
     print("Settings of one: muster schedulers NAME")
 

@@ -13,13 +13,15 @@ from rich.text import Text
 from muster.report.figures import CERTIFIED_FIGURES, FIGURES, TERMINAL_PATHS, UTILITY_FIGURES, column, known
 from muster.words import short_names
 
-NAME_COLUMNS = 18
-"""What the figures leave of 80 columns."""
+WIDTH = 80
+BESIDE_A_NAME = 3
+"""Columns of the table that are neither name nor figure: its edges and the space behind the name."""
+BESIDE_A_FIGURE = 2
 
 
 def comparison_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
     """A row a scheduler: best in bold, below each time its ratio to the first scheduler's."""
-    names, common = short_names([str(summary["scheduler"]) for summary in summaries])
+    names, common = _names([str(summary["scheduler"]) for summary in summaries])
     figures = [figure for figure in FIGURES if figure.path in TERMINAL_PATHS]
     more = [*known(UTILITY_FIGURES, summaries), *known(CERTIFIED_FIGURES[:1], summaries)]
     if more:

@@ -9,23 +9,15 @@ from __future__ import annotations
 
 import os
 import pwd
-import sys
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from pathlib import Path
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from muster.problems import BadInput, Problem
+from muster.service.sockets import Address, owner, plain
 from muster.service.store import Store
 from muster.service.store.rows import Caller
 from muster.service.tokens import hash_of
-
-_ESTABLISHED = "01"
-_LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
-"""Columns of /proc/net/tcp."""
-
-Address = tuple[str, int]
-"""Host as a number, and port."""
 
 
 class Unknown(Exception):
@@ -77,7 +69,7 @@ def check_bind(host: str, store: Store) -> None:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine has this address."""
-    return _is_address(host) and _plain(ip_address(host)).is_loopback
+    return _is_address(host) and plain(ip_address(host)).is_loopback
 
 
 def _is_address(host: str) -> bool:
@@ -86,12 +78,6 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """An IPv4 address that is written as an IPv6 one, as itself."""
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address
 
 
 def _by_token(call: Call, store: Store) -> Caller:
@@ -130,7 +116,7 @@ def _host_name(host: str | None) -> str:
 
 
 def _by_socket(client: Address, server: Address) -> Caller:
-    uid, own = _owner(client, server), os.geteuid()
+    uid, own = owner(client, server), os.geteuid()
     if uid is None:
         raise Unknown("the kernel does not say whose connection this is; use a token")
     if own not in (0, uid) and uid != 0:
@@ -145,41 +131,3 @@ def _account(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid-{uid}"
-
-
-def _owner(client: Address, server: Address) -> int | None:
-    """The account that made the client's end of a connection, while it is open.
-
-    A socket that its process has left behind is shown as root's. Such a one is not established any more, and
-    its number is gone; the second look sees that if the first fell into that very moment.
-    """
-    first = _socket(client, server)
-    return first[0] if first is not None and first == _socket(client, server) else None
-
-
-def _socket(client: Address, server: Address) -> tuple[int, int] | None:
-    """Owner and number of the established socket from `client` to `server`, on this machine."""
-    ends = ip_address(client[0]), ip_address(server[0])
-    both_v4 = all(isinstance(_plain(end), IPv4Address) for end in ends)
-    for file, form in (("tcp", _plain), ("tcp6", _as_v6)) if both_v4 else (("tcp6", _as_v6),):
-        local, remote = (
-            _hexadecimal(form(end).packed, port)
-            for end, (_, port) in zip(ends, (client, server), strict=True)
-        )
-        for line in Path("/proc/self/net", file).read_text().splitlines():
-            if local in line:
-                fields = line.split()
-                if (fields[_LOCAL], fields[_REMOTE], fields[_STATE]) == (local, remote, _ESTABLISHED):
-                    inode = int(fields[_INODE])
-                    return (int(fields[_UID]), inode) if inode else None
-    return None
-
-
-def _as_v6(address: IPv4Address | IPv6Address) -> IPv6Address:
-    return address if isinstance(address, IPv6Address) else IPv6Address(f"::ffff:{address}")
-
-
-def _hexadecimal(packed: bytes, port: int) -> str:
-    """An address as /proc/net/tcp writes it: words of four bytes in the machine's order."""
-    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
-    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words) + f":{port:04X}"

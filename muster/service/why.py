@@ -106,7 +106,7 @@ def _last_ran(row: JobRow) -> str:
 
 def _sentence(row: JobRow) -> str:
     """The scheduler's own reason."""
-    parameters = list(row.reason_parameters.values()) + [0.0, 0.0]
+    parameters = [*row.reason_parameters.values(), 0.0, 0.0]
     words = reason(REASONS[row.reason]).words(parameters[0], parameters[1])
     if row.deaths:
         words += f"; its last {row.deaths} starts ended without progress, so the next one is delayed"

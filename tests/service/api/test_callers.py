@@ -7,12 +7,13 @@ import pwd
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from muster.problems import BadInput
-from muster.service import callers
+from muster.service import callers, sockets
 from muster.service.callers import check_bind
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
@@ -95,8 +96,14 @@ def test_a_daemon_of_somebody_lets_only_him_and_root_in(
     assert by_nobody(api, "GET", "/v1/tokens")[0] == 200
 
 
+WAYS = pytest.mark.parametrize("way", [sockets.by_netlink, sockets.by_proc])
+
+
+@WAYS
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_connection_that_its_maker_has_left_is_nobodys(host: str) -> None:
+def test_a_connection_that_its_maker_has_left_is_nobodys(
+    host: str, way: Callable[..., tuple[int, int] | None]
+) -> None:
     """The kernel shows such a one as root's."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:
@@ -105,20 +112,27 @@ def test_a_connection_that_its_maker_has_left_is_nobodys(host: str) -> None:
         client = socket.create_connection(listener.getsockname()[:2])
         accepted, _ = listener.accept()
         ends = client.getsockname()[:2], listener.getsockname()[:2]
-        assert callers._owner(*ends) == os.geteuid()
-        assert callers._owner(ends[0], (host, 1)) is None
+        inode = os.fstat(client.fileno()).st_ino
+        assert way(*ends) == (os.geteuid(), inode)
+        assert sockets.owner(*ends) == os.geteuid()
+        assert way(ends[0], (host, 1)) is None
+        # Nobody has connected from where somebody listens.
+        assert way(ends[1], (host, 1)) is None
         client.close()
-        assert callers._owner(*ends) is None
+        assert way(*ends) is None
+        assert sockets.owner(*ends) is None
         accepted.close()
 
 
-def test_a_dual_stack_client_is_found() -> None:
+@WAYS
+def test_a_dual_stack_client_is_found(way: Callable[..., tuple[int, int] | None]) -> None:
     with socket.socket(socket.AF_INET6) as client, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         accepted, address = listener.accept()
-        assert callers._owner(address, listener.getsockname()) == os.geteuid()
+        inode = os.fstat(client.fileno()).st_ino
+        assert way(address, listener.getsockname()) == (os.geteuid(), inode)
         accepted.close()
 
 

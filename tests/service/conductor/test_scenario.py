@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import State, Submission
 
-from .running import conducting, wait_until_ended
+from .running import GIVE_UP_SECONDS, conducting, wait_until_ended
 
 pytestmark = pytest.mark.needs_torch
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train_images.py"
@@ -59,17 +61,17 @@ def test_every_job_ends_with_the_loss_of_an_uninterrupted_run(
             environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(EXAMPLE.parents[1])},
             model="resnet18" if number % 2 else None,
             steps=SAMPLES[number % len(SAMPLES)] * EPOCHS // BATCH,
-            min_runtime_seconds=4.0,
+            min_runtime_seconds=8.0,
             checkpoint_seconds=5.0,
         )
         for number in range(JOBS)
     ]
     # The longest come first, so that shorter ones have somebody to take the place of.
     requests.sort(key=lambda request: -(request.steps or 0))
-    with conducting(tmp_path, scheduler, GPUS, turn=8.0) as process:
-        jobs = []
-        for request in requests:
-            jobs += store.submit([Submission(getpass.getuser(), request)])
+    with conducting(tmp_path, scheduler, GPUS, turn=10.0) as process:
+        jobs = [submit(store, request) for request in requests[:GPUS]]
+        wait_until_each_learns(tmp_path, jobs)
+        jobs += [submit(store, request) for request in requests[GPUS:]]
         wait_until_ended(store, jobs, process)
     rows = [row for job in jobs if (row := store.job(job))]
     for row in rows:
@@ -79,3 +81,14 @@ def test_every_job_ends_with_the_loss_of_an_uninterrupted_run(
         assert output.splitlines()[-1] == undisturbed[kind]
     assert (sum(row.preemptions for row in rows) > 0) == preempts
     store.close()
+
+
+def submit(store: Store, request: JobRequest) -> int:
+    return store.submit([Submission(getpass.getuser(), request)])[0]
+
+
+def wait_until_each_learns(home: Path, jobs: list[int]) -> None:
+    deadline = time.monotonic() + GIVE_UP_SECONDS
+    while not all((job_folder(home, job) / "run" / "progress.json").exists() for job in jobs):
+        assert time.monotonic() < deadline
+        select.select([], [], [], 0.1)
