@@ -58,7 +58,9 @@ def parse_gb_per_s(value: str | float) -> float:
 
 def parse_seconds(value: str | float) -> float:
     """A time in seconds: `5us`, `300s`, `5min`, or a number of seconds. ValueError says what is allowed."""
-    return _parse(value, _TIMES, "a time such as 5us, 300s, 5min or 2h, or a number of seconds, is needed")
+    return _parse(
+        value, _TIMES, "a time from 0 on is needed, such as 5us, 300s, 5min or 2h, or a number of seconds"
+    )
 
 
 def _parse(value: str | float, factors: Mapping[str, Decimal], allowed: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -44,6 +45,12 @@ def number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return UNKNOWN
     return f"{value:,.0f}" if float(value).is_integer() else three_figures(value)
+
+
+def natural_order(name: str) -> tuple[list[str | int], str]:
+    """A key to sort names by as people count: `vc2` before `vc10`."""
+    pieces = re.split(r"(\d+)", name)
+    return [int(piece) if at % 2 else piece for at, piece in enumerate(pieces)], name
 
 
 def short_names(names: Sequence[str]) -> tuple[list[str], str]:

@@ -76,19 +76,19 @@ def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list
 
 def _print_list(parts: list[PartInfo], presets: list[Preset]) -> None:
     """Under each slot its parts: name and sentence, a long name on a line of its own."""
-    from itertools import groupby
-
     from rich.console import Console
 
-    rows = [(part.slot, part.name, part.sentence) for part in parts]
-    rows += [("preset", preset.name, preset.sentence) for preset in presets]
+    by_slot: dict[str, list[tuple[str, str]]] = {}
+    for part in parts:
+        by_slot.setdefault(part.slot, []).append((part.name, part.sentence))
+    by_slot["preset"] = [(preset.name, preset.sentence) for preset in presets]
     room = min(Console().width, WIDEST) - SENTENCE_AT
     indent = " " * SENTENCE_AT
-    for slot, of_slot in groupby(rows, key=lambda row: row[0]):
+    for slot, rows in by_slot.items():
         print(slot)
-        for _, name, sentence in of_slot:
+        for name, sentence in rows:
             start = f"  {name}".ljust(SENTENCE_AT)
-            if not start.endswith(" "):
+            if not start.endswith("  "):
                 start += f"\n{indent}"
             print(start + f"\n{indent}".join(textwrap.wrap(sentence, room)))
         print()

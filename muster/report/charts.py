@@ -9,6 +9,7 @@ from muster.report.drawing import Chart
 from muster.report.gantt import gantt_chart
 from muster.report.means import means_chart
 from muster.report.series import SIZE_NAMES, RunSeries
+from muster.words import natural_order
 
 
 def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:
@@ -33,7 +34,7 @@ def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:
             means_chart("jct-by-size", title, note, [(run.name, run.jct_by_size) for run in runs], SIZE_NAMES)
         )
     if any(run.wait_by_tenant for run in runs):
-        order = sorted({mean.group for run in runs for mean in run.wait_by_tenant})
+        order = sorted({mean.group for run in runs for mean in run.wait_by_tenant}, key=natural_order)
         tenants = max(run.tenants for run in runs)
         note = f"The {len(order)} tenants with the most jobs, of {tenants}." if len(order) < tenants else ""
         title = "Mean waiting time by tenant"

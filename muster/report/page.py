@@ -169,7 +169,7 @@ def _tenants(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     """A row a tenant and run, of the tenants with the most jobs, by name; the first tells how many follow."""
     by_jobs = sorted(runs[0].summary["tenants"], key=lambda tenant: (-tenant["jobs"], tenant["tenant"]))
     rows = []
-    for name in sorted(tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED]):
+    for name in sorted((tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED]), key=words.natural_order):
         of_runs = [
             (run.name, tenant)
             for run in runs

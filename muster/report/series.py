@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from muster.report.timeline import FloatArray, Steps, certified, gpus_in_use, held, jobs_waiting, window
+from muster.words import natural_order
 from muster.world.records import Record
 
 TIMELINE_POINTS = 300
@@ -125,7 +126,7 @@ def _by_tenant(record: Record, done: pl.DataFrame) -> list[GroupMean]:
     named = record.jobs.select(pl.col("tenant").fill_null("").alias("tenant"))
     counts = named.group_by("tenant").len().sort("len", "tenant", descending=[True, False])
     means = []
-    for tenant in sorted(counts["tenant"].head(TENANTS_SHOWN).to_list()):
+    for tenant in sorted(counts["tenant"].head(TENANTS_SHOWN).to_list(), key=natural_order):
         waits = done.filter(pl.col("tenant").fill_null("") == tenant)["wait_seconds"].drop_nulls().to_numpy()
         if waits.size:
             means.append(GroupMean(tenant or "no tenant", waits.size, float(np.mean(waits))))

@@ -255,17 +255,21 @@ def _installed() -> dict[str, type[Any]]:
 def _from_code(piece: str) -> type[Any]:
     """A class from `path/to/file.py:Name` or `module:Name`."""
     where, _, name = piece.rpartition(":")
+    file = ""
     try:
         if where.endswith(".py"):
             spec = importlib.util.spec_from_file_location("muster_user_scheduler", where)
             if spec is None or spec.loader is None:
                 raise ImportError(f"{where} is no Python file")
+            file = spec.origin or ""
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(where)
     except (ImportError, OSError, SyntaxError) as error:
-        raise BadInput(Problem(_FLAG, f"{where} cannot be loaded: {error}", found=piece)) from error
+        missing = isinstance(error, FileNotFoundError) and error.filename == file
+        why = "there is no such file" if missing else f"it cannot be loaded: {error}"
+        raise BadInput(Problem(_FLAG, f"{where}: {why}", found=piece)) from error
     if not hasattr(module, name):
         classes = [key for key, value in vars(module).items() if inspect.isclass(value)]
         what = f"{where} has no {name}; it has: {', '.join(classes) or 'no class'}"

@@ -47,6 +47,8 @@ from muster.world.bookkeeping import EXPLAINED
 
 _TURN_SECONDS = 0.2
 """Between two looks at the machines."""
+_SHORTEST_PAUSE = 0.03
+"""Between two turns, however many submissions come: they are taken together."""
 _REPORT_SECONDS = 1.0
 """Between two looks at what jobs tell; also how often a job tells it."""
 _SAVE_SECONDS = 10.0
@@ -100,6 +102,7 @@ class Conductor:
         self._board.ready = True
         while not self._stopping:
             self.turn()
+            time.sleep(_SHORTEST_PAUSE)
             self._board.wait(max(min(_TURN_SECONDS, self._next_wake - self._store.now()), 0.001))
 
     def stop(self) -> None:

@@ -52,7 +52,7 @@ def serve(serving: Serving, say: Callable[[str], None]) -> None:
         store = Store.open(serving.store or store_url(serving.home))
         try:
             check_bind(serving.host, store)
-            with _listening(serving.host, serving.port) as listener:
+            with store.claimed(), _listening(serving.host, serving.port) as listener:
                 _serve(serving, store, listener, say)
         finally:
             store.close()

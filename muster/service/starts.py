@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import regex
+
 from muster.cluster import Cluster
 from muster.cluster.books import WHOLE
 from muster.cluster.ledger import Share
@@ -21,6 +23,8 @@ _OWN_SHARE = 0.5
 """Of a granted memory that stays the process's own at least, where its owner did not say how much it needs."""
 _OWN_GB = 1.0
 _SLACK = 1e-6
+_SEARCH_SECONDS = 0.05
+"""Of an owner's expression on one line of output."""
 
 
 @dataclass
@@ -186,7 +190,10 @@ def read_report(row: JobRow, start: Start, home: Path) -> bool:
         output = folder / "output" / "0.log"
         if not output.exists():
             return False
-        step, start.output_read = unchanged.read_progress(output, start.output_read)
+        try:
+            step, start.output_read = unchanged.read_progress(output, start.output_read, _bounded_search)
+        except TimeoutError:
+            return False
         if step is None:
             return False
         start.told = {"step": step}
@@ -200,6 +207,11 @@ def read_report(row: JobRow, start: Start, home: Path) -> bool:
     start.told = told
     start.joined = True
     return True
+
+
+def _bounded_search(expression: str, line: str) -> regex.Match[str] | None:
+    """An owner's expression is not trusted to end by itself."""
+    return regex.search(expression, line, timeout=_SEARCH_SECONDS)
 
 
 def _ranks(row: JobRow, gpus: int) -> int:

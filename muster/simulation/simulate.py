@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from muster.schedulers.contract import Scheduler
 from muster.simulation.assumptions import assumptions
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, Progress
+from muster.simulation.impossible import set_impossible_aside, told_left_out
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import Options
 from muster.simulation.sizes import with_sizes
@@ -90,7 +91,7 @@ def simulate(
         table.facts["attained"] = attained
     network = _network(table, trace, cluster, options, layers)
     _refuse_endless_switching(scheduler, options)
-    refused = _refuse_impossible(table, cluster, trace, options)
+    refused = set_impossible_aside(table, cluster, trace, options)
     measured = _measured(table, options)
     compiling = CompileClock()
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -103,7 +104,7 @@ def simulate(
         allocations=allocations_frame(engine.held(), table, cluster),
         decisions=decisions_frame(engine.decisions),
         reasons=reasons_frame(engine.explained(), table),
-        run=_described(trace, cluster, scheduler, options, network, table),
+        run=_described(trace, cluster, scheduler, options, network, table, refused),
     )
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
@@ -207,29 +208,6 @@ def _refuse_endless_switching(scheduler: Scheduler, options: Options) -> None:
         raise BadInput(Problem("--restart-cost", what, found=options.restart_cost_seconds))
 
 
-def _refuse_impossible(table: JobTable, cluster: Cluster, trace: Trace, options: Options) -> tuple[str, ...]:
-    """Set aside the jobs that no empty cluster could hold, or refuse the trace because of them."""
-    gpus = np.array([node.gpus for node in cluster.nodes])
-    room = (table.node_allowed * gpus).sum(axis=1)[table.asked["constraint"]]
-    impossible = np.flatnonzero(table.asked["min_gpus"] > room)
-    ids = tuple(table.ids.gather(impossible).to_list())
-    if len(impossible) and not options.skip_impossible:
-        raise BadInput(
-            *(
-                Problem(
-                    trace.source,
-                    f"job {table.ids[job]} can never run: cluster {cluster.name} has {int(room[job])} GPUs that it "
-                    "may use; leave such jobs out with --skip-impossible",
-                    column="gpus",
-                    found=int(table.asked["min_gpus"][job]),
-                )
-                for job in impossible.tolist()
-            )
-        )
-    table.facts["state"][impossible] = REFUSED
-    return ids
-
-
 def _measured(table: JobTable, options: Options) -> Bools:
     """Which jobs count."""
     possible: Bools = table.facts["state"] != REFUSED
@@ -252,6 +230,7 @@ def _described(
     options: Options,
     network: NetworkOfRun | None,
     table: JobTable,
+    refused: Sequence[str],
 ) -> dict[str, Any]:
     """All that is needed to run it again."""
     rules = options.rules
@@ -259,13 +238,14 @@ def _described(
     strict = described.get("settings", {}).get("strict", False)
     placement = described.get("parts", {}).get("placement", "its own")
     assumed = assumptions(table, cluster, described.get("parts", {}).get("allocation", ""))
+    left_out = told_left_out(refused, cluster)
     return {
         "muster_version": muster.__version__,
         "trace": {
             "source": trace.source,
             "jobs": len(trace.jobs),
             "sha256": hashlib.sha256(trace.jobs.select(NAMES).write_csv().encode()).hexdigest(),
-            "notes": [*trace.notes, *(network.notes if network else ()), *assumed],
+            "notes": [*trace.notes, *left_out, *(network.notes if network else ()), *assumed],
         },
         "cluster": cluster.to_dict(),
         "scheduler": described,

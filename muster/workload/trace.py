@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -40,6 +40,10 @@ class Trace:
     """The file, or the generator with its settings."""
     notes: tuple[str, ...] = ()
     """What was cleaned or is worth knowing, a line each with its count."""
+    lines: pl.Series | None = None
+    """The line of the file that each job came from; None: made by a program."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """For a native column the name it has in the file, where another."""
 
 
 def read_trace(
@@ -61,7 +65,8 @@ def read_trace(
     jobs = _checked(reading, content.where, shipped_models() if models is None else models)
     others = jobs.columns[len(NAMES) :]
     kept = (f"kept columns that Muster does not use: {', '.join(others)}",) if others else ()
-    return Trace(jobs, content.where, (*reading.notes, *kept))
+    notes = (*reading.notes, *kept)
+    return Trace(jobs, content.where, notes, reading.frame[LINE], reading.names)
 
 
 def trace_of(columns: Mapping[str, object], source: str, models: Mapping[str, Model] | None = None) -> Trace:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,9 +38,30 @@ def test_each_command_fits_a_screen_and_shows_an_example(muster: Muster, words: 
     shown = muster(*words, "--help")
     assert (shown.status, shown.err) == (0, "")
     lines = shown.out.splitlines()
-    assert len(lines) <= 50
+    assert len(lines) <= 31
     assert max(map(len, lines)) <= 80
     assert any(line.strip().startswith("Example: muster ") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["simulate", "compare"])
+def test_what_help_leaves_out_stands_in_the_longer_help(muster: Muster, name: str) -> None:
+    short, long = muster(name, "--help").out, muster(name, "--help-all").out
+    assert long.startswith(short)
+    signature = inspect.signature(getattr(importlib.import_module(f"muster.cli.{name}"), name))
+    flags = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", long, re.MULTILINE)
+    # The trace is an argument; help has a flag and no parameter.
+    assert len(flags) == len(set(flags)) == len(signature.parameters)
+    assert "--congestion" not in short
+    for needed in (
+        "--cluster",
+        "--round-origin",
+        "--measure",
+        "--rules",
+        "--knowledge",
+        "--set",
+        "--help-all",
+    ):
+        assert needed in short
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
+
 from muster.schedulers.catalogue import parts, presets
 
 from .conftest import Outcome
@@ -18,8 +20,15 @@ def test_every_part_and_preset_is_listed_with_its_sentence(muster: Muster) -> No
         (part.name, part.sentence) for part in parts()
     ]
     assert [preset["name"] for preset in listed["presets"]] == [preset.name for preset in presets()]
-    table = muster("schedulers").out
-    assert all(part.name in table for part in parts())
+
+
+def test_the_list_fits_80_columns_and_breaks_no_name(muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = muster("schedulers").out.splitlines()
+    assert max(map(len, lines[:-2])) <= 80
+    text = " ".join(" ".join(lines).split())
+    for one in (*parts(), *presets()):
+        assert f" {one.name} {one.sentence} " in text
 
 
 def test_one_is_shown_with_its_settings_and_defaults(muster: Muster) -> None:

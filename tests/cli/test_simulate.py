@@ -124,11 +124,28 @@ def test_a_job_that_can_never_run_is_named_or_left_out(muster: Muster, trace: Pa
     flags = ("simulate", trace, "--cluster", "1x4gpu", "--out", tmp_path / "out")
     refused = muster(*flags)
     assert refused.status == 2
-    assert "job 1 can never run" in refused.err
-    assert "job 5 can never run" in refused.err
+    assert "trace.csv, line 2, column gpus: found 8; job 1 can never run" in refused.err
+    assert "trace.csv, line 6, column gpus: found 8; job 5 can never run" in refused.err
     assert not (tmp_path / "out").exists()
     done = muster(*flags, "--skip-impossible", "--json")
     assert json.loads(done.out)["summary"]["completed"] == 3
+    assert done.err == "left out 2 jobs that cluster 1x4gpu could never hold: 1, 5\n"
+
+
+def test_a_job_that_can_never_run_is_found_in_a_file_of_any_order_and_kind(
+    muster: Muster, tmp_path: Path
+) -> None:
+    (tmp_path / "helios.csv").write_text(
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+        "late,u,v,16,8,2,COMPLETED,2020-04-02 00:00:00,2020-04-02 00:00:00,2020-04-02 00:01:00,60,0\n"
+        "none,u,v,0,8,1,COMPLETED,2020-04-01 06:00:00,2020-04-01 06:00:00,2020-04-01 06:01:00,60,0\n"
+        "early,u,v,9,8,2,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:00,2020-04-01 00:01:00,60,0\n"
+    )
+    flags = ("simulate", tmp_path / "helios.csv", "--cluster", "1x8gpu", "--out", tmp_path / "out")
+    refused = muster(*flags)
+    assert "helios.csv, line 2, column gpu_num: found 16; job late can never run" in refused.err
+    assert "helios.csv, line 4, column gpu_num: found 9; job early can never run" in refused.err
+    assert "none" not in refused.err
 
 
 def test_only_the_measured_jobs_count(muster: Muster, trace: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from muster.report import summarise
 from muster.report.terminal import comparison_table
-from muster.words import duration, number, percent, ratio, short_names
+from muster.words import duration, natural_order, number, percent, ratio, short_names
 from tests.report.hand_made import ORDERS, scheduled
 
 
@@ -43,6 +43,11 @@ def test_shares_ratios_and_numbers() -> None:
     assert ratio(None, 1.0) == "–"
     assert number(12_000) == "12,000"
     assert number(1.336) == "1.34"
+
+
+def test_names_stand_as_people_count() -> None:
+    counted = ["", "7", "10", "vc", "vc1", "vc02", "vc2", "vc2b", "vc10", "vc10-3", "vc10-20", "w1"]
+    assert sorted(reversed(counted), key=natural_order) == counted
 
 
 @given(st.lists(st.text("ab+", min_size=1, max_size=8), min_size=1, max_size=6, unique=True))
@@ -79,6 +84,21 @@ def test_ten_long_names_fit_in_80_columns() -> None:
     assert "…" not in plain
     for name in names:
         assert all(part in plain for part in name.split("+"))
+
+
+def test_a_name_is_broken_behind_a_plus_alone() -> None:
+    names = ["fifo+proportional+pack", "srtf-speed+requested+consolidate"]
+    plain = re.sub(r"\x1b\[[\d;]*m", "", printed(names))
+    lines = re.findall(r"^ ([a-z][-+a-z]*)", plain, re.MULTILINE)[1:]
+    assert "".join(lines) == "".join(names)
+    assert [line for line in lines if not line.endswith("+")] == ["pack", "consolidate"]
+    assert len(lines) > len(names)
+
+
+def test_the_name_of_a_single_run_stands_whole_below() -> None:
+    plain = re.sub(r"\x1b\[[\d;]*m", "", printed(["fifo+proportional+pack"]))
+    assert re.search(r"^ fifo +\d", plain, re.MULTILINE)
+    assert "in full: fifo+proportional+pack" in plain
 
 
 def test_best_is_bold_and_the_first_has_no_ratio() -> None:

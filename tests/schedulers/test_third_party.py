@@ -72,7 +72,7 @@ def test_an_installed_package_is_found_by_its_entry_point(
         ("las", {"queues": "1,x"}, "queues takes"),
         ("quota+fifo", {"limits": "a=3"}, "names with numbers, as a:1,b:2"),
         ("fifo", {"strict": "maybe"}, "strict takes true or false"),
-        ("nowhere.py:X", {}, "cannot be loaded"),
+        ("nowhere.py:X", {}, "nowhere.py: there is no such file"),
         ("json:JSONDecoder", {}, "a class is needed that is a part"),
         ("json:Nothing", {}, "json has no Nothing"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, insert, make_url, select
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from muster.problems import BadInput, Problem
@@ -20,6 +21,8 @@ SQLITE, POSTGRESQL = "sqlite:///", "postgresql"
 _ALLOWED = "sqlite:///PATH or postgresql://USER@HOST/DATABASE is needed"
 _WAITS_SECONDS = 30.0
 """For another process that is writing, for instance `muster token --store`."""
+_CLAIM = 0x4D757374
+"""The number of the advisory lock in PostgreSQL that the one daemon of a database holds."""
 _CONNECTIONS, _MORE_CONNECTIONS = 10, 90
 
 
@@ -56,6 +59,23 @@ class Database:
         ):
             yield connection
 
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """The database as one daemon's alone, until the body ends or this process does. BadInput if it is taken."""
+        if self._engine.dialect.name == POSTGRESQL:
+            with self._engine.connect() as connection:
+                if not connection.scalar(select(func.pg_try_advisory_lock(_CLAIM))):
+                    raise _taken(self._engine.url.render_as_string(hide_password=True))
+                connection.commit()
+                yield
+        else:
+            with Path(f"{self._engine.url.database}.claim").open("a") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise _taken(str(self._engine.url.database)) from None
+                yield
+
     def close(self) -> None:
         """Ends all connections."""
         self._engine.dispose()
@@ -73,6 +93,12 @@ class Database:
         except DatabaseError as error:
             what = f"this is not a store of Muster: {_said(error)}"
             raise BadInput(Problem(_shown(url), what)) from None
+
+
+def _taken(store: str) -> BadInput:
+    return BadInput(
+        Problem("--store", "another daemon works on this store; each needs one of its own", found=store)
+    )
 
 
 def _engine(url: str) -> Engine:

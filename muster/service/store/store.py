@@ -6,6 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, update
@@ -60,6 +61,10 @@ class Store:
     def open(cls, url: str) -> Store:
         """The store at `sqlite:///PATH` or `postgresql://...`, made or brought up to date where needed."""
         return cls(Database(url))
+
+    def claimed(self) -> AbstractContextManager[None]:
+        """As one daemon's alone while the body runs. BadInput if another one has it."""
+        return self._database.claimed()
 
     def now(self) -> float:
         """Seconds since the store was made."""

@@ -127,3 +127,13 @@ def test_a_lost_server_is_told_in_words_and_nothing_acknowledged_is_lost(postgre
 def test_no_server_at_all_is_told_in_words(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="the store cannot be used: "):
         Store.open(f"postgresql://muster@/x?host={tmp_path}")
+
+
+def test_a_store_is_one_daemons_alone(store: Store, url: str) -> None:
+    other = Store.open(url)
+    with store.claimed():
+        with pytest.raises(BadInput, match="another daemon works on this store"), other.claimed():
+            pass
+    with other.claimed():
+        pass
+    other.close()
