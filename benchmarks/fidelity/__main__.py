@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from statistics import median
 
@@ -54,6 +55,9 @@ def main() -> None:
     """The table of docs/fidelity.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument(
+        "--at-once", type=int, default=1, help="runs side by side, each with a daemon of its own"
+    )
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--gpus", type=int, default=2)
@@ -67,12 +71,19 @@ def main() -> None:
     asks = scenario(chosen.jobs, chosen.seed, chosen.gap, *chosen.lengths)
     errors_jct, errors_makespan = [], []
     table = Table(title=f"{chosen.jobs} jobs on {chosen.gpus} GPUs under {chosen.scheduler}")
-    for name in ("run", "", "mean JCT", "makespan", "preempted", "order of ends"):
+    for name in ("run", "", "mean JCT", "makespan", "started again", "order of ends"):
         table.add_column(name)
-    with tempfile.TemporaryDirectory(prefix="muster-fidelity-") as folder:
-        for number in track(range(1, chosen.runs + 1), "running for real", console=Console(stderr=True)):
-            home = Path(folder) / str(number)
-            real = run_for_real(asks, home, chosen.scheduler, chosen.gpus, chosen.round)
+    with (
+        tempfile.TemporaryDirectory(prefix="muster-fidelity-") as folder,
+        ThreadPool(chosen.at_once) as side_by_side,
+    ):
+
+        def run(number: int) -> Real:
+            return run_for_real(asks, Path(folder) / str(number), chosen.scheduler, chosen.gpus, chosen.round)
+
+        runs = side_by_side.imap(run, range(chosen.runs))
+        bar = track(runs, "running for real", total=chosen.runs, console=Console(stderr=True))
+        for number, real in enumerate(bar, 1):
             told = foretold(asks, real, chosen.scheduler, chosen.gpus, chosen.round)
             submitted = np.array([job.submitted for job in real.jobs])
             finish = np.array(told["finish"])
@@ -80,15 +91,9 @@ def main() -> None:
             errors_jct.append(jct / real.mean_jct - 1)
             errors_makespan.append(makespan / real.makespan - 1)
             really = np.array([job.finished for job in real.jobs])
-            starts = sum(job.starts - 1 for job in real.jobs)
-            table.add_row(
-                str(number),
-                "real",
-                f"{real.mean_jct:.1f} s",
-                f"{real.makespan:.1f} s",
-                str(starts),
-                _order(really),
-            )
+            again = str(sum(job.starts - 1 for job in real.jobs))
+            seen = f"{real.mean_jct:.1f} s", f"{real.makespan:.1f} s", again, _order(really)
+            table.add_row(str(number), "real", *seen)
             table.add_row(
                 "",
                 "simulated",

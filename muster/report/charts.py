@@ -43,7 +43,12 @@ def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:
                 "wait-by-tenant", title, note, [(run.name, run.wait_by_tenant) for run in runs], order
             )
         )
-    for number, run in enumerate(runs, start=1):
-        if run.gantt is not None and not run.gantt.is_empty():
-            charts.append(gantt_chart(f"nodes-{number}" if len(runs) > 1 else "nodes", run, run.gantt))
+    held = {
+        number: (run, run.gantt)
+        for number, run in enumerate(runs, start=1)
+        if run.gantt is not None and not run.gantt.is_empty()
+    }
+    end = max((float(gantt["to_seconds"].to_numpy().max()) for _, gantt in held.values()), default=0.0)
+    for number, (run, gantt) in held.items():
+        charts.append(gantt_chart(f"nodes-{number}" if len(runs) > 1 else "nodes", run, gantt, end))
     return charts

@@ -102,10 +102,11 @@ def time_unit(seconds: float) -> tuple[float, str]:
     return 1.0, "Seconds"
 
 
-def since_first_submission(field: str, unit: str) -> alt.X:
-    """The axis of time, from its first to its last moment."""
+def since_first_submission(field: str, unit: str, until: float | None = None) -> alt.X:
+    """The axis of time, to its last moment, or until a later one that charts of several runs share."""
     axis = alt.Axis(title=f"{unit} since the first submission", tickCount=6, labelFlush=True, grid=False)
-    return alt.X(f"{field}:Q", axis=axis, scale=alt.Scale(nice=False, zero=True))
+    scale = alt.Scale(nice=False, zero=True) if until is None else alt.Scale(nice=False, domain=[0, until])
+    return alt.X(f"{field}:Q", axis=axis, scale=scale)
 
 
 def stepped(run: str, steps: Steps, divisor: float) -> Rows:

@@ -92,10 +92,10 @@ def _bar(row: dict[str, Any], low: float, high: float) -> Bar:
     return Bar(row["job_id"], row["gang_gpus"], row["from_seconds"], row["to_seconds"], low, high)
 
 
-def gantt_chart(name: str, run: RunSeries, gantt: pl.DataFrame) -> Chart:
-    """The allocations of a run, one lane a GPU."""
+def gantt_chart(name: str, run: RunSeries, gantt: pl.DataFrame, end: float) -> Chart:
+    """The allocations of a run, one lane a GPU; `end` is the last moment, in seconds, of all runs drawn."""
     drawn = bars(gantt, run.nodes)
-    divisor, unit = time_unit(max(bar.end for bar in drawn))
+    divisor, unit = time_unit(end)
     rows: Rows = [
         {
             "job": bar.job_id,
@@ -133,7 +133,7 @@ def gantt_chart(name: str, run: RunSeries, gantt: pl.DataFrame) -> Chart:
             alt.Chart(data(rows))
             .mark_rect(stroke=LIGHT["surface"], strokeWidth=0.6)
             .encode(
-                x=since_first_submission("begin", unit),
+                x=since_first_submission("begin", unit, end / divisor),
                 x2="end:Q",
                 y=y,
                 y2="high:Q",

@@ -18,6 +18,9 @@ FLAGS = {
     "checkpoint_seconds": "--checkpoint",
     "skip_impossible": "--skip-impossible",
     "certify": "--certify",
+    "network": "--network",
+    "congestion": "--congestion",
+    "contention": "--contention",
 }
 
 

@@ -98,7 +98,7 @@ class Conductor:
 
     def run(self) -> None:
         """Until `stop`; the jobs that run go on without it."""
-        self._recover()
+        self.recover()
         self._board.ready = True
         while not self._stopping:
             self.turn()
@@ -131,7 +131,7 @@ class Conductor:
 
     # What is
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Find what the daemon before this one left: jobs, starts, seats, the scheduler's memory."""
         now = self._store.now()
         rows = self._store.living()
@@ -204,6 +204,7 @@ class Conductor:
             "phase": Phase.NONE,
             "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * ran,
             "run_seconds": row.run_seconds + ran,
+            "restart_seconds": row.restart_seconds + (ran if start.lost is None else min(start.lost, ran)),
             "last_stop": until,
             "steps_per_second": 0.0,
             "status": one.status,
@@ -268,6 +269,8 @@ class Conductor:
         rate = float(start.told.get("steps_per_second", 0.0))
         if rate <= 0 and steps > start.steps_before and now > start.since:
             rate = (steps - start.steps_before) / (now - start.since)
+        if start.lost is None and rate > 0:
+            start.lost = max(now - start.since - max(steps - start.steps_before, 0.0) / rate, 0.0)
         fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}
         self.rows[row.id] = replace(row, **fields)
         if changes is not None:
@@ -476,6 +479,9 @@ class Conductor:
                     changes.event(start.job, now, "grace is over")
                     acts.append(self._killing(start))
         for _, start, wanted in sorted(resized, key=lambda one: one[0]):
+            others = (other for other in self.starts.values() if other is not start)
+            if not has_room(wanted, others, self._columns.cluster):
+                continue  # Somebody who has been asked to go still has what it is to get.
             start.seats = wanted
             changes.closed[start.job, start.epoch] = now
             changes.opened += start.holdings(now)

@@ -47,6 +47,8 @@ class Start:
     """Bytes of its output in which progress has been looked for."""
     told: Mapping[str, Any] = field(default_factory=dict)
     """Its last report."""
+    lost: float | None = None
+    """Seconds that went by without a step before its first one; None: not known before its first report."""
 
     @property
     def gpus(self) -> float:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from muster.schedulers.reasons import REASONS, reason
 from muster.service.board import Board
 from muster.service.forecast import GUESSED_SECONDS, Forecast, forecast
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, Holding, JobRow, Phase, State, Wish
+from muster.service.waiting import reason_in_words
 from muster.words import duration
 
 _NAMED_AT_MOST = 5
@@ -106,8 +106,7 @@ def _last_ran(row: JobRow) -> str:
 
 def _sentence(row: JobRow) -> str:
     """The scheduler's own reason."""
-    parameters = [*row.reason_parameters.values(), 0.0, 0.0]
-    words = reason(REASONS[row.reason]).words(parameters[0], parameters[1])
+    words = reason_in_words(row)
     if row.deaths:
         words += f"; its last {row.deaths} starts ended without progress, so the next one is delayed"
     return words[0].upper() + words[1:]

@@ -134,6 +134,7 @@ ELSEWHERE = {
     "network": "test_the_network_options_slow_a_gang_over_two_racks",
     "congestion": "test_the_network_options_slow_a_gang_over_two_racks",
     "contention": "test_the_network_options_slow_a_gang_over_two_racks",
+    "certify": "test_certify_adds_bounds_and_changes_nothing_else",
 }
 """Options that need a case of their own."""
 
@@ -191,6 +192,21 @@ def test_the_network_options_slow_a_gang_over_two_racks() -> None:
     alone = ends(network="physical")
     assert free == 0.0 < alone < ends(network="physical", congestion=0.5)
     assert alone < ends(network="physical", contention=True)
+
+
+def test_certify_adds_bounds_and_changes_nothing_else() -> None:
+    """A strict queue leaves GPUs idle that a job behind its head could use: below the best possible."""
+    plain, certified = (
+        run(jobs_of(*CROWD), cluster_of(4, 3, 1), "fifo-strict", certify=asked).record
+        for asked in (False, True)
+    )
+    assert certified.jobs.equals(plain.jobs)
+    stretch = ("job_id", "node", "from_seconds")
+    assert certified.allocations.sort(stretch).equals(plain.allocations.sort(stretch))
+    assert plain.decisions["bound"].is_null().all()
+    value, bound = certified.decisions["value"].to_numpy(), certified.decisions["bound"].to_numpy()
+    assert (value <= bound + 1e-9).all()
+    assert (value < bound - 1e-9).any()
 
 
 def kinds(of: type[Part] = Part) -> dict[str, type[Part]]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from muster.schedulers.reasons import REASONS, reason
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import Holding, JobRow, Phase, State, TokenRow, Wish
+from muster.service.waiting import reason_in_words
 
 
 class Submitted(BaseModel):
@@ -218,7 +218,7 @@ def _job(row: JobRow, holds: list[dict[str, Any]], origin: float) -> dict[str, A
         "preemptions": row.preemptions,
         "moves": row.moves,
         "reason": row.reason,
-        "reason_in_words": _reason_in_words(row),
+        "reason_in_words": reason_in_words(row),
         "reason_since": origin + row.reason_since,
         "status": row.status,
         "message": row.message,
@@ -229,15 +229,6 @@ def _job(row: JobRow, holds: list[dict[str, Any]], origin: float) -> dict[str, A
 
 def _at(origin: float, seconds: float | None) -> float | None:
     return None if seconds is None else origin + seconds
-
-
-def _reason_in_words(row: JobRow) -> str:
-    """Empty for a job that does not wait."""
-    if row.state != State.QUEUED or row.reason not in REASONS:
-        return ""
-    kind = reason(REASONS[row.reason])
-    figures = row.reason_parameters
-    return kind.words(figures.get(kind.a, 0.0), figures.get(kind.b, 0.0))
 
 
 def token_of(row: TokenRow, origin: float) -> dict[str, Any]:

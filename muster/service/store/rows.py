@@ -64,6 +64,7 @@ class JobRow:
     run_seconds: float = 0.0
     attained_gpu_seconds: float = 0.0
     restart_seconds: float = 0.0
+    """Of them without a step: before the first one of each start, as well as its reports show."""
     preemptions: int = 0
     moves: int = 0
     deaths: int = 0

@@ -70,7 +70,7 @@ def some_moments(seed: int, kills: int) -> list[float]:
     return [chance.uniform(0.0, 0.6) for _ in range(kills)]
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.long)])
 def test_running_jobs_do_not_notice_that_the_daemon_is_killed(tmp_path: Path, kills: int) -> None:
     make_home(tmp_path)
     store = Store.open(store_url(tmp_path))
@@ -89,11 +89,11 @@ def test_running_jobs_do_not_notice_that_the_daemon_is_killed(tmp_path: Path, ki
     store.close()
 
 
-@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.long)])
 def test_a_scheduler_that_preempts_is_killed_again_and_again(tmp_path: Path, kills: int) -> None:
     make_home(tmp_path)
     store = Store.open(store_url(tmp_path))
-    jobs = submitted(store, tmp_path, 5, seconds=STEP_SECONDS * kills / 8)
+    jobs = submitted(store, tmp_path, 5, seconds=STEP_SECONDS * kills / 5)
     for moment in some_moments(2, kills):
         with conducting(tmp_path, "las", gpus=2):
             select.select([], [], [], 4 * moment)
@@ -103,7 +103,7 @@ def test_a_scheduler_that_preempts_is_killed_again_and_again(tmp_path: Path, kil
     store.close()
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.long)])
 def test_processes_of_jobs_are_killed(tmp_path: Path, kills: int) -> None:
     make_home(tmp_path)
     store = Store.open(store_url(tmp_path))

@@ -1,0 +1,17 @@
+"""Why a queued job does not run, as a clause: `it needs 2 GPUs and 0 are free`."""
+
+from __future__ import annotations
+
+from muster.schedulers.reasons import REASONS, reason
+from muster.service.store.rows import JobRow, State
+
+
+def reason_in_words(row: JobRow) -> str:
+    """Empty for a job that does not wait."""
+    if row.state is not State.QUEUED or row.reason not in REASONS:
+        return ""
+    if row.reason == "placed":
+        return "it has a place and begins as soon as the GPUs are empty"
+    kind = reason(REASONS[row.reason])
+    figures = row.reason_parameters
+    return kind.words(figures.get(kind.a, 0.0), figures.get(kind.b, 0.0))

@@ -1,0 +1,157 @@
+"""The conductor over nodes without processes and a clock at will: whatever owners, operators and crashes do to it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.cli.serve import live_scheduler
+from muster.cluster.shipped import parse_cluster
+from muster.problems import BadInput
+from muster.service.board import Board
+from muster.service.conductor import Conductor
+from muster.service.engines import Seat
+from muster.service.engines.pretend import Pace, PretendEngine, pace_of
+from muster.service.home import make_home, store_url
+from muster.service.request import JobRequest
+from muster.service.store import Store
+from muster.service.store.rows import ENDED, State, Submission, Wish
+from muster.workload.models import shipped_models
+
+CLUSTER = parse_cluster("2x2gpu,6cpu,100gb")
+MODELS = {name.lower(): model for name, model in shipped_models().items()}
+NAMES = [None, "resnet18", "alexnet", "gnmt"]
+
+
+class World:
+    """A daemon that can be killed between any two of its turns."""
+
+    def __init__(self, folder: Path, scheduler: str) -> None:
+        make_home(folder)
+        self.folder, self.scheduler = folder, scheduler
+        self.seconds = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        self.store = Store.open(store_url(self.folder))
+        self.store.now = lambda: self.seconds  # type: ignore[method-assign]
+        self.engine = PretendEngine(
+            self.folder / "pretend", CLUSTER, self.pace, lambda: self.store.origin + self.seconds
+        )
+        board = Board(
+            policy=live_scheduler(self.scheduler, {}, 20.0),
+            engine=self.engine.name,
+            enforces=self.engine.enforces,
+            cluster=CLUSTER,
+            models=lambda: MODELS,
+            round_seconds=20.0,
+        )
+        self.conductor = Conductor(self.store, self.engine, board, self.folder)
+        self.conductor.recover()
+        self.board = board
+
+    def pace(self, job: int, seats: list[Seat]) -> Pace:
+        row = self.store.job(job)
+        assert row is not None
+        return pace_of(row, seats, MODELS)
+
+    def turn(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.conductor.turn()
+        assert not self.board.trouble
+        self.check()
+
+    def check(self) -> None:
+        """Nothing is given twice, on the books or on the machines."""
+        assert not self.conductor._columns.ledger.balance().any()
+        gpus: dict[tuple[str, int], int] = defaultdict(int)
+        cpus: dict[str, float] = defaultdict(float)
+        starts: dict[int, int] = defaultdict(int)
+        for holding in self.store.holdings(open_only=True):
+            starts[holding.job] = max(starts[holding.job], holding.epoch)
+            cpus[holding.node] += holding.cpus
+            for gpu in holding.gpus:
+                gpus[holding.node, gpu] += holding.gpu_milli
+        assert all(milli <= 1000 for milli in gpus.values())
+        assert all(amount <= 6 + 1e-6 for amount in cpus.values())
+        for job, epoch in starts.items():
+            row = self.store.job(job)
+            assert row is not None
+            assert (row.state, row.epoch) == (State.RUNNING, epoch)
+
+    def die(self) -> None:
+        self.store.close()
+        self.begin()
+
+
+JOB = st.fixed_dictionaries(
+    {
+        "gpus": st.sampled_from([1, 1, 1, 2, 4]),
+        "model": st.sampled_from(NAMES),
+        "steps": st.integers(1, 400),
+        "held": st.sampled_from([False, False, False, True]),
+        "priority": st.integers(0, 3),
+    }
+)
+ACT = st.one_of(
+    st.tuples(st.just("submit"), st.lists(JOB, min_size=1, max_size=4)),
+    st.tuples(st.just("pass"), st.floats(0.1, 60.0)),
+    st.tuples(st.sampled_from([Wish.CANCEL, Wish.HOLD, Wish.RELEASE]), st.integers(1, 12)),
+    st.tuples(st.sampled_from(["drain", "undrain"]), st.sampled_from([node.name for node in CLUSTER.nodes])),
+    st.tuples(st.just("die"), st.none()),
+)
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "las+tune-plus", "srtf+tune"])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(acts=st.lists(ACT, max_size=25))
+def test_every_job_comes_to_the_end_that_its_owner_wants(
+    scheduler: str, acts: list[tuple[str, object]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder), scheduler)
+        wanted: dict[int, Wish] = {}
+        for act, what in acts:
+            if act == "submit":
+                assert isinstance(what, list)
+                requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in what]
+                ids = world.store.submit([Submission("ann", request) for request in requests])
+                wanted |= {job: Wish.HOLD for job, one in zip(ids, requests, strict=True) if one.held}
+            elif act == "pass":
+                assert isinstance(what, float)
+                world.turn(what)
+            elif act in ("drain", "undrain"):
+                world.store.drain(str(what), act == "drain")
+            elif act == "die":
+                world.die()
+            elif isinstance(act, Wish) and isinstance(what, int):
+                try:
+                    if world.store.wish(what, act) is not None:
+                        wanted[what] = act
+                except BadInput:
+                    pass
+            world.turn(0.1)
+        for node in CLUSTER.nodes:
+            world.store.drain(node.name, False)
+        for _ in range(400):
+            world.turn(25.0)
+            left = [row for row in world.store.living() if row.state is not State.HELD]
+            if not left:
+                break
+        assert not left, left
+        for row in world.store.jobs(limit=1000):
+            assert row.state in ENDED or (row.state is State.HELD and wanted[row.id] is Wish.HOLD), row
+            if row.state is State.COMPLETED:
+                assert row.steps_done == row.request.steps
+                held = sum(
+                    len(one.gpus) * (one.until - one.since)
+                    for one in world.store.holdings(row.id)
+                    if one.until is not None
+                )
+                assert held == pytest.approx(row.attained_gpu_seconds)
+        world.store.close()
