@@ -27,21 +27,29 @@ def sections_of(headings: Sequence[tuple[str, Mapping[str, str]]]) -> type[typer
 class Command(typer.core.TyperCommand):
     """A command whose rarely needed flags are shown by `--help-all` alone."""
 
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """As Typer's, with the braces around an argument only where they group alternatives."""
+        pieces = super().collect_usage_pieces(ctx)
+        return [piece if "|" in piece else piece.replace("{", "").replace("}", "") for piece in pieces]
+
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """Arguments, options, and where the rest is."""
+        """Arguments, options, and where asked for the rarely needed ones."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                heading = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or heading, []).append(record)
+            if record is None:
+                continue
+            heading = getattr(parameter, "rich_help_panel", None) or "Options"
+            if isinstance(parameter, typer.core.TyperArgument):
+                # Its name says what it is; `<path>` says nothing more.
+                heading, record = "Arguments", (record[0].partition(" <")[0], record[1])
+            sections.setdefault(heading, []).append(record)
         rare = sections.pop(RARELY_NEEDED, [])
+        if ctx.meta.get(RARELY_NEEDED):
+            sections[RARELY_NEEDED] = rare
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
-        if rare and ctx.meta.get(RARELY_NEEDED):
-            with formatter.section(RARELY_NEEDED):
-                formatter.write_dl(rare)
 
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:

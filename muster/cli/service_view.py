@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Job = Mapping[str, Any]
 
 JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="Its number.")]
-JobIds = Annotated[list[int], typer.Argument(metavar="JOB...", min=1, help="Their numbers.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="JOB", min=1, help="Their numbers.")]
 
 
 def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json: bool) -> None:

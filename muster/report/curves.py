@@ -156,6 +156,8 @@ def _lines_over_time(
     names = [run for run, _ in runs]
     divisor, unit = time_unit(max(float(steps.times[-1]) for _, steps in runs if steps))
     rows = [row for run, steps in runs if steps for row in stepped(run, steps, divisor)]
+    # A line of zeros alone would be drawn in the middle.
+    scale = alt.Scale() if any(row["value"] for row in rows) else alt.Scale(domain=[0, 1])
 
     def draw(room: Room) -> alt.TopLevelMixin:
         lines = (
@@ -163,7 +165,7 @@ def _lines_over_time(
             .mark_line(interpolate="step-after", strokeWidth=1.5)
             .encode(
                 x=since_first_submission("time", unit),
-                y=alt.Y("value:Q", axis=axis),
+                y=alt.Y("value:Q", axis=axis, scale=scale),
                 color=colour_of_run(names, legend_of_runs(names, room)),
                 strokeDash=dash_of_run(names, legend_of_runs(names, room)),
             )

@@ -96,7 +96,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         conductor.stop()
         thread.join()
         remove_endpoint(serving.home)
-    log.info("stopped", running=len(conductor.starts))
+    log.info("stopped", running=len(conductor.jobs.starts))
     if failure:
         raise failure[0]
 

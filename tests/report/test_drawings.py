@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.report.curves import distribution_chart
-from muster.report.drawing import PHONE
+from muster.report.charts import charts_of
+from muster.report.curves import distribution_chart, queue_chart
+from muster.report.drawing import PHONE, time_unit
 from muster.report.gantt import bars, stretches
 from muster.report.series import GANTT_ROWS, chart_series, size_name
 from muster.report.theme import DARK, LIGHT
@@ -64,6 +65,24 @@ def test_a_large_run_is_not_drawn_bar_by_bar() -> None:
     assert chart_series(tables([job], [row] * GANTT_ROWS), "few").gantt is not None
     assert chart_series(tables([job], [row] * (GANTT_ROWS + 1)), "many").gantt is None
     assert chart_series(tables([job], [row], run=run_record(65, 4)), "wide").gantt is None
+
+
+def test_nodes_of_several_runs_have_one_axis_of_time() -> None:
+    runs = [chart_series(scheduled(order, jobs=40), order) for order in ("fifo", "las")]
+    ends = [
+        bar["to_seconds"] for run in runs if run.gantt is not None for bar in run.gantt.iter_rows(named=True)
+    ]
+    drawn = [chart.spec(chart.wide) for chart in charts_of(runs) if chart.detail]
+    domains = [spec["layer"][0]["encoding"]["x"]["scale"]["domain"] for spec in drawn]
+    assert len(domains) == 2
+    assert domains[0] == domains[1] == [0, pytest.approx(max(ends) / time_unit(max(ends))[0])]
+
+
+def test_a_queue_that_is_always_empty_lies_at_the_bottom() -> None:
+    job = {"job_id": "a", "submit_seconds": 0.0, "finish_seconds": 1.0}
+    row = {"job_id": "a", "node": "node-0", "from_seconds": 0.0, "to_seconds": 1.0}
+    chart = queue_chart([chart_series(tables([job], [row]), "idle")])
+    assert chart.spec(chart.wide)["encoding"]["y"]["scale"]["domain"] == [0, 1]
 
 
 @pytest.mark.parametrize(

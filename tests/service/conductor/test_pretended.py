@@ -68,7 +68,7 @@ class World:
 
     def check(self) -> None:
         """Nothing is given twice, on the books or on the machines."""
-        assert not self.conductor._columns.ledger.balance().any()
+        assert not self.conductor.jobs.columns.ledger.balance().any()
         gpus: dict[tuple[str, int], int] = defaultdict(int)
         cpus: dict[str, float] = defaultdict(float)
         starts: dict[int, int] = defaultdict(int)

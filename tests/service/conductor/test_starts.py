@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from muster.cluster.shipped import parse_cluster
+from muster.service.conductor.occupied import Occupied
+from muster.service.conductor.starts import Start, cache_gb, read_report
 from muster.service.engines import Seat
 from muster.service.home import job_folder
 from muster.service.request import JobRequest
-from muster.service.starts import Start, cache_gb, has_room, read_report
 from muster.service.store.rows import JobRow
 
 CLUSTER = parse_cluster("2x2gpu,4cpu,8gb")
@@ -42,13 +43,17 @@ def start(*seats: Seat) -> Start:
     ],
 )
 def test_a_start_waits_until_its_seats_are_empty(wanted: Seat, there_is: bool) -> None:
-    assert has_room([wanted], [start(seat())], CLUSTER) is there_is
+    assert Occupied(CLUSTER, [start(seat())]).has_room([wanted]) is there_is
 
 
 def test_two_shares_fit_on_a_gpu_and_three_do_not() -> None:
     shares = [start(seat(milli=400)), start(seat(milli=400))]
-    assert has_room([seat(milli=400)], shares[:1], CLUSTER)
-    assert not has_room([seat(milli=400)], shares, CLUSTER)
+    occupied = Occupied(CLUSTER, shares[:1])
+    assert occupied.has_room([seat(milli=400)])
+    occupied.take([seat(milli=400)])
+    assert not occupied.has_room([seat(milli=400)])
+    occupied.take([seat(milli=400)], -1)
+    assert occupied.has_room([seat(milli=400)])
 
 
 def test_the_cache_is_what_the_process_itself_does_not_need() -> None:

@@ -131,9 +131,12 @@ def test_no_server_at_all_is_told_in_words(tmp_path: Path) -> None:
 
 def test_a_store_is_one_daemons_alone(store: Store, url: str) -> None:
     other = Store.open(url)
-    with store.claimed():
-        with pytest.raises(BadInput, match="another daemon works on this store"), other.claimed():
-            pass
+    with (
+        store.claimed(),
+        pytest.raises(BadInput, match="another daemon works on this store"),
+        other.claimed(),
+    ):
+        pass
     with other.claimed():
         pass
     other.close()

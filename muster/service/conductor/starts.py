@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,6 @@ from muster.training.run_folder import read_progress
 _OWN_SHARE = 0.5
 """Of a granted memory that stays the process's own at least, where its owner did not say how much it needs."""
 _OWN_GB = 1.0
-_SLACK = 1e-6
 _SEARCH_SECONDS = 0.05
 """Of an owner's expression on one line of output."""
 
@@ -128,28 +126,6 @@ def same_place(one: Iterable[Seat], other: Iterable[Seat]) -> bool:
     return [(seat.node, seat.gpus, seat.gpu_milli) for seat in one] == [
         (seat.node, seat.gpus, seat.gpu_milli) for seat in other
     ]
-
-
-def has_room(seats: Iterable[Seat], starts: Iterable[Start], cluster: Cluster) -> bool:
-    """Whether all of these seats are free of other starts: those that were asked to go may still be there."""
-    gpus: dict[tuple[str, int], int] = defaultdict(int)
-    cpus: dict[str, float] = defaultdict(float)
-    memory: dict[str, float] = defaultdict(float)
-    for start in starts:
-        for seat in start.seats:
-            for gpu in seat.gpus:
-                gpus[seat.node, gpu] += seat.gpu_milli
-            cpus[seat.node] += seat.cpus
-            memory[seat.node] += seat.memory_gb
-    for seat in seats:
-        node = cluster.nodes[cluster.node_index[seat.node]]
-        if any(gpus[seat.node, gpu] + seat.gpu_milli > WHOLE for gpu in seat.gpus):
-            return False
-        if cpus[seat.node] + seat.cpus > node.cpus + _SLACK:
-            return False
-        if memory[seat.node] + seat.memory_gb > node.memory_gb + _SLACK:
-            return False
-    return True
 
 
 def launch_of(row: JobRow, start: Start, home: Path) -> Launch:

@@ -1,0 +1,92 @@
+"""What owners and operators want: new jobs, wishes, drained nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster.cluster import books as b
+from muster.schedulers.contract import Trigger
+from muster.service.conductor.living import LivingJobs
+from muster.service.store import Store
+from muster.service.store.rows import JobRow, State, Wish
+from muster.workload.jobs import WAITING
+
+
+class Owners:
+    """Reads from the store what has been asked."""
+
+    def __init__(self, jobs: LivingJobs, store: Store) -> None:
+        self._jobs, self._store = jobs, store
+        self._drained: set[str] = set()
+
+    def admit(self) -> None:
+        """Jobs that were submitted since the last turn."""
+        rows = self._store.after(self._jobs.newest)
+        if not rows:
+            return
+        self._jobs.columns.admit(rows)
+        for row in rows:
+            self._jobs.rows[row.id] = row
+            if row.state is State.QUEUED:
+                self._jobs.active.add(row.id)
+                self._jobs.columns.facts[row.id]["state"] = WAITING
+        self._jobs.newest = rows[-1].id
+        self._jobs.pending |= Trigger.ARRIVAL
+
+    def heed_wishes(self, now: float) -> None:
+        """Cancel, hold and release."""
+        for asked in self._store.wishes():
+            row = self._jobs.rows.get(asked.id)
+            if row is None or (row.wish is asked.wish and row.id in self._jobs.starts):
+                continue
+            assert asked.wish is not None
+            self._jobs.rows[row.id] = row = replace(row, wish=asked.wish)
+            if asked.wish is Wish.RELEASE:
+                self._released(row, now)
+                continue
+            self._jobs.active.discard(row.id)
+            self._jobs.planned.pop(row.id, None)
+            self._jobs.columns.leave(row.id, State.HELD, now)
+            self._jobs.pending |= Trigger.CAPACITY
+            if row.id not in self._jobs.starts:
+                self._let_go(row, now)
+
+    def _released(self, row: JobRow, now: float) -> None:
+        """A held job competes again; one that is still stopping does once it has stopped."""
+        state = State.QUEUED if row.state is State.HELD else row.state
+        self._jobs.set(row.id, state=state)
+        self._jobs.carried_out(row)
+        self._jobs.changes.event(row.id, now, "released")
+        self._jobs.columns.facts[row.id]["state"] = WAITING
+        self._jobs.active.add(row.id)
+        self._jobs.pending |= Trigger.ARRIVAL
+
+    def _let_go(self, row: JobRow, now: float) -> None:
+        """A job of which nothing runs is held or cancelled at once."""
+        if row.wish is Wish.HOLD:
+            self._jobs.set(row.id, state=State.HELD)
+            self._jobs.carried_out(row)
+            self._jobs.changes.event(row.id, now, "held")
+            return
+        self._jobs.set(row.id, state=State.CANCELLED, finished=now, message="cancelled by its owner")
+        self._jobs.carried_out(row)
+        self._jobs.changes.event(row.id, now, "cancelled")
+        del self._jobs.rows[row.id]
+
+    def drain(self, now: float) -> None:
+        """Nothing new starts on a drained node, and what runs there is moved away."""
+        wanted = {node.name for node in self._store.nodes() if node.drained}
+        for name in sorted(wanted ^ self._drained):
+            node = self._jobs.columns.cluster.node_index.get(name)
+            if node is None:
+                continue
+            if name in self._drained:
+                b.bring_up(self._jobs.columns.ledger.books, node)
+            else:
+                for job, shares in list(self._jobs.planned.items()):
+                    if any(share.node == node for share in shares):
+                        self._jobs.columns.waiting(job, now)
+                        del self._jobs.planned[job]
+                b.take_down(self._jobs.columns.ledger.books, node)
+            self._jobs.pending |= Trigger.CAPACITY
+        self._drained = wanted
