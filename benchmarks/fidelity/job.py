@@ -27,12 +27,18 @@ def main(diary: Path, steps: int, step_seconds: float) -> None:
             began = time.time()
             time.sleep(READ_SHARE * step_seconds)
             samples = np.random.default_rng(batch).normal(size=(64, 2000))
+            gradient = gradient_of(samples, model["weights"], batch % 2)
             while time.time() < began + step_seconds:
-                gradient = samples.T @ (1 / (1 + np.exp(-samples @ model["weights"])) - batch % 2)
+                gradient = gradient_of(samples, model["weights"], batch % 2)
             model["momentum"] = 0.9 * model["momentum"] + gradient / 64
             model["weights"] = model["weights"] - 0.1 * model["momentum"]
             pages.write(f"{began} {time.time()}\n")
             pages.flush()
+
+
+def gradient_of(samples: np.ndarray, weights: np.ndarray, label: int) -> np.ndarray:
+    """Of the logistic loss, all samples being of one class."""
+    return samples.T @ (1 / (1 + np.exp(-samples @ weights)) - label)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 
 from muster.service.home import read_endpoint, store_url
 from muster.service.store import Store
-from muster.service.store.rows import Holding, State
+from muster.service.store.rows import ENDED, Holding
 
 MUSTER = Path(sys.executable).with_name("muster")
 JOB = Path(__file__).with_name("job.py")
@@ -91,7 +91,7 @@ def run_for_real(asks: Sequence[Ask], home: Path, scheduler: str, gpus: int, rou
             _wait_for(lambda: read_endpoint(home) is not None)
             _submit(asks, home, environment)
             store = Store.open(store_url(home))
-            _wait_for(lambda: store.counts()[State.COMPLETED] == len(asks))
+            _wait_for(lambda: sum(store.counts()[state] for state in ENDED) == len(asks))
             real = _read(store, home, len(asks))
             store.close()
             return real

@@ -69,7 +69,8 @@ def compare(
 
     from muster.report.terminal import comparison_table
 
-    Console().print(comparison_table(summaries))
+    console = Console()
+    console.print(comparison_table(summaries, console.width))
     print(f"The page with charts: {out / 'report.html'}")
 
 

@@ -51,5 +51,6 @@ def simulate(
 
     from muster.report.terminal import comparison_table
 
-    Console().print(comparison_table([summary]))
+    console = Console()
+    console.print(comparison_table([summary], console.width))
     print(f"The record is in {out}; a page with charts: muster report {out}")

@@ -68,7 +68,10 @@ ROW = np.dtype(
         ("milli", np.int64),  # thousandths of each GPU in the mask
         ("amount", np.int64, (4,)),
         ("role", np.int64),
-        ("group", np.int64),  # of jobs on the same GPUs, in turns or packed; NONE if the GPUs are the job's own
+        (
+            "group",
+            np.int64,
+        ),  # of jobs on the same GPUs, in turns or packed; NONE if the GPUs are the job's own
         ("next", np.int64),
         ("since", np.float64),
     ]

@@ -1,4 +1,4 @@
-"""The comparison as a table for the terminal, 80 columns wide."""
+"""The comparison as a table for the terminal, in 80 columns or what there is."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from muster.report.figures import (
 )
 from muster.words import short_names
 
-WIDTH = 80
 BESIDE_A_NAME = 2
 """Columns of the terminal that are neither name nor figure."""
 BESIDE_A_FIGURE = 2
 
 
-def comparison_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
+def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) -> Table:
     """A row a scheduler: best in bold, below each time its ratio to the first scheduler's."""
     figures = [figure for figure in FIGURES if figure.path in TERMINAL_PATHS]
     more = [*known(UTILITY_FIGURES, summaries), *known(CERTIFIED_FIGURES[:1], summaries)]
@@ -36,7 +35,7 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]]) -> Table:
         # In 80 columns they take the room of the preemptions.
         figures[-1:] = more
     columns = [column(figure, summaries) for figure in figures]
-    room = WIDTH - BESIDE_A_NAME - sum(map(_width, figures, columns))
+    room = width - BESIDE_A_NAME - sum(map(_width, figures, columns))
     names, common = _names([str(summary["scheduler"]) for summary in summaries], room)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
     table.add_column("scheduler", overflow="fold")

@@ -9,7 +9,6 @@ from muster.report import summarise
 from muster.schedulers.certify import bound_of_plan, speed_of_plan
 from muster.workload.generators.synergy import generate
 from tests.building import cluster_of, job, jobs_of, run
-from tests.schedulers.smd_cases import machines, trace_of_seed
 from tests.schedulers.synergy_cases import Round, allot, random_round, servers, total_speed
 from tests.schedulers.test_synergy_guarantee import GUARANTEED
 
@@ -68,15 +67,3 @@ def test_the_run_is_the_same(scheduler: str, round_seconds: float | None) -> Non
     known = certified.decisions.drop_nulls("bound")
     assert known.height > 0.9 * certified.decisions.height
     assert (known["value"] <= known["bound"] * (1 + 1e-6)).all()
-
-
-def test_a_scheduler_with_a_bound_of_its_own_keeps_it() -> None:
-    trace = trace_of_seed(2, jobs=12)
-    settings_ = {"interval_seconds": "1800"}
-    cluster = machines(3, gpus=8, cpus=64)
-    plain, certified = (
-        run(trace, cluster, "smd", settings_, certify=certify).record for certify in (False, True)
-    )
-    assert certified.jobs.equals(plain.jobs)
-    own = plain.decisions["bound"].drop_nulls().to_list()
-    assert certified.decisions["bound"].drop_nulls().to_list() == own

@@ -84,7 +84,7 @@ def _against_published(cells: pl.DataFrame) -> list[Row]:
             verdict = Verdict.NOT_REACHED if outside else Verdict.REACHED
         rows.append(
             Row(
-                f"{name} over tune as published, {len(found)} cells",
+                f"{name} over tune as published, {len(found)} cell{'' if len(found) == 1 else 's'}",
                 "",
                 "1",
                 f"{min(means):.3f} to {max(means):.3f}",

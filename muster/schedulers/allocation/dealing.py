@@ -21,8 +21,11 @@ _TORN = 1e-4
 
 
 @njit(cache=True)
-def targets(seats: Seats, gangs: Gangs, served: Ints, kind: int) -> Ints:
-    """What each served job would have on one pooled machine, a GPU, by place in `served` and resource."""
+def targets(seats: Seats, gangs: Gangs, served: Ints, kind: int) -> tuple[Ints, float]:
+    """What each served job would have on one pooled machine, a GPU, by place in `served` and resource.
+
+    And how far the speed of all there may be below the best, as a part of it: what the prices prove.
+    """
     pool = np.zeros(4, np.int64)
     for node in range(len(seats.free)):
         for resource in range(1, 4):
@@ -33,25 +36,37 @@ def targets(seats: Seats, gangs: Gangs, served: Ints, kind: int) -> Ints:
     share = np.maximum(gangs.kinds[kind]["share"], 1).astype(np.float64)
     price = np.zeros(4)
     _clear_storage(gangs, kind, count, share, pool, price)
+    bound = 0.0
+    for resource in range(1, 4):
+        bound += price[resource] * pool[resource] / share[resource]
     wanted = np.empty((len(served), 4), np.int64)
     below, above = price * (1 - _TORN), price * (1 + _TORN)
+    reached = 0.0
     for i in range(len(served)):
-        modest = _worth_most(gangs, gangs.classes[served[i]], kind, share, above)
+        number, gpus = gangs.classes[served[i]], gangs.gpus[served[i]]
+        modest = _worth_most(gangs, number, kind, share, above)
         wanted[i] = gangs.demands.choice[modest]
+        reached += gpus * gangs.demands.choice_speed[modest]
+        bound += gpus * _worth(gangs, _worth_most(gangs, number, kind, share, price), share, price)
         for resource in range(1, 4):
-            pool[resource] -= gangs.gpus[served[i]] * wanted[i, resource]
+            pool[resource] -= gpus * wanted[i, resource]
     # At the very price some are torn between two points. While the pool lasts they have the larger, those first
     # that want more memory for it: few do, and the CPUs left to the others are of use to many.
     more = np.zeros((len(served), 4), np.int64)
+    faster = np.zeros(len(served))
     for i in range(len(served)):
-        eager = gangs.demands.choice[_worth_most(gangs, gangs.classes[served[i]], kind, share, below)]
-        more[i] = eager - wanted[i]
+        number, gpus = gangs.classes[served[i]], gangs.gpus[served[i]]
+        eager = _worth_most(gangs, number, kind, share, below)
+        more[i] = gangs.demands.choice[eager] - wanted[i]
+        modest = _worth_most(gangs, number, kind, share, above)
+        faster[i] = gpus * (gangs.demands.choice_speed[eager] - gangs.demands.choice_speed[modest])
     for i in np.argsort(-more[:, 2], kind="mergesort"):
         taken = gangs.gpus[served[i]] * more[i]
         if (taken[1:] <= pool[1:]).all():
             pool -= taken
             wanted[i] += more[i]
-    return wanted
+            reached += faster[i]
+    return wanted, max(0.0, 1 - reached / bound) if bound > 0 else 0.0
 
 
 @njit(cache=True)
@@ -122,12 +137,19 @@ def _worth_most(gangs: Gangs, number: int, kind: int, share: Floats, price: Floa
     pair = number * len(gangs.kinds) + kind
     best, most = -1, -np.inf
     for choice in range(gangs.demands.first_choice[pair], gangs.demands.first_choice[pair + 1]):
-        worth = gangs.demands.choice_speed[choice]
-        for resource in range(1, 4):
-            worth -= price[resource] * gangs.demands.choice[choice, resource] / share[resource]
+        worth = _worth(gangs, choice, share, price)
         if worth > most + 1e-12:
             best, most = choice, worth
     return best
+
+
+@njit(cache=True)
+def _worth(gangs: Gangs, choice: int, share: Floats, price: Floats) -> float:
+    """The speed of a choice less its price, for each GPU."""
+    worth: float = gangs.demands.choice_speed[choice]
+    for resource in range(1, 4):
+        worth -= price[resource] * gangs.demands.choice[choice, resource] / share[resource]
+    return worth
 
 
 def deal_all(plan: Seats, gangs: Gangs, of_kind: Ints, served: Ints, ranked: Ints, wanted: Ints) -> None:

@@ -26,7 +26,7 @@ def furnish_all(seats: Seats, gangs: Gangs) -> None:
 
 @njit(cache=True)
 def furnish_node(seats: Seats, gangs: Gangs, node: int) -> None:
-    """Give the machine anew: the best rates of gain first, then exchanges, then the rest in part steps.
+    """Give the machine anew: the best rates of gain first, then exchanges of two or more, then the rest in part steps.
 
     What is there already is kept if it is as good.
     """
@@ -49,7 +49,9 @@ def furnish_node(seats: Seats, gangs: Gangs, node: int) -> None:
     reached = -1.0
     if seats.free[node].min() >= 0:
         _climb(seats, gangs, node, here, chosen, share)
-        while _exchange(seats, gangs, node, here, chosen):
+        while _exchange(seats, gangs, node, here, chosen) or _make_room(
+            seats, gangs, node, here, chosen, share
+        ):
             _climb(seats, gangs, node, here, chosen, share)
         reached = _part_steps(seats, gangs, node, here, kind)
         for i in range(len(here)):
@@ -167,6 +169,73 @@ def _exchange(seats: Seats, gangs: Gangs, node: int, here: Ints, chosen: Ints) -
     furnish(seats, here[down], demands.choice[down_to])
     furnish(seats, here[up], demands.choice[up_to])
     return True
+
+
+@njit(cache=True)
+def _make_room(seats: Seats, gangs: Gangs, node: int, here: Ints, chosen: Ints, share: Ints) -> bool:
+    """The best of: one job steps up and as many others step down as it takes; whether that gains anything.
+
+    Down goes first who loses least for what it gives of what is short, in GPUs' shares.
+    """
+    demands = gangs.demands
+    trial, best = chosen.copy(), chosen.copy()
+    free = np.zeros(4, np.int64)
+    most = _EPSILON
+    for i in range(len(here)):
+        gpus = seats.seats[here[i]]["gpus"]
+        for then in range(chosen[i] + 1, _last_choice(gangs, seats, here[i], node)):
+            net = gpus * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
+            trial[:] = chosen
+            trial[i] = then
+            for resource in range(1, 4):
+                more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
+                free[resource] = seats.free[node, resource] - gpus * more
+            while net > most and free.min() < 0:
+                j, other = _cheapest_step_down(seats, gangs, node, here, trial, i, free, share)
+                if j < 0:
+                    break
+                down = seats.seats[here[j]]["gpus"]
+                net -= down * (demands.choice_speed[trial[j]] - demands.choice_speed[other])
+                for resource in range(1, 4):
+                    given = demands.choice[trial[j], resource] - demands.choice[other, resource]
+                    free[resource] += down * given
+                trial[j] = other
+            if net > most and free.min() >= 0:
+                most = net
+                best[:] = trial
+    if most <= _EPSILON:
+        return False
+    for i in range(len(here)):
+        if best[i] != chosen[i]:
+            chosen[i] = best[i]
+            furnish(seats, here[i], demands.choice[best[i]])
+    return True
+
+
+@njit(cache=True)
+def _cheapest_step_down(
+    seats: Seats, gangs: Gangs, node: int, here: Ints, trial: Ints, spared: int, free: Ints, share: Ints
+) -> tuple[int, int]:
+    """Who loses least for each share that it gives of what is short, and its lower choice; (-1, -1): nobody."""
+    demands = gangs.demands
+    kind = gangs.kind_of_node[node]
+    who, lower, least = -1, -1, np.inf
+    for j in range(len(here)):
+        if j == spared:
+            continue
+        seat = seats.seats[here[j]]
+        first = demands.first_choice[gangs.classes[seat["at"]] * len(gangs.kinds) + kind]
+        for other in range(first, trial[j]):
+            relief = 0.0
+            for resource in range(1, 4):
+                given = demands.choice[trial[j], resource] - demands.choice[other, resource]
+                short = max(-free[resource], 0)
+                relief += min(seat["gpus"] * given, short) / share[resource]
+            if relief > _EPSILON:
+                loss = seat["gpus"] * (demands.choice_speed[trial[j]] - demands.choice_speed[other]) / relief
+                if loss < least:
+                    who, lower, least = j, other, loss
+    return who, lower
 
 
 @njit(cache=True)

@@ -11,11 +11,12 @@ from muster.cluster.books import Bools, Floats, Ints
 from muster.cluster.ledger import Draft
 from muster.schedulers.allocation.dealing import deal_all
 from muster.schedulers.allocation.exact import exact_plan
+from muster.schedulers.allocation.furnishing import furnish_all
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.pooled import points_of_jobs, pool_of
 from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
 from muster.schedulers.allocation.tune import hungriest_first
-from muster.schedulers.allocation.tune_plus import TunePlus, furnished
+from muster.schedulers.allocation.tune_plus import TunePlus, worth_of
 from muster.schedulers.contract import View
 from muster.schedulers.parts import Allotment, setting
 
@@ -44,7 +45,9 @@ class Opt(Allotment):
             plans.append(exact_plan(gangs, opened, served, self.exact_variables, self.nodes))
         books, index = view.ledger.books, view.jobs.index
         found = [plan for plan in plans if plan is not None]
-        worth = [furnished(books, index, gangs, plan, 0.0) for plan in found]
+        for plan in found:
+            furnish_all(plan, gangs)
+        worth = [worth_of(books, index, gangs, plan, 0.0) for plan in found]
         best = found[int(np.argmax(np.round(worth, 9)))]
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
 

@@ -28,7 +28,9 @@ from muster.schedulers.allocation.tune import hungriest_first, tune
 from muster.schedulers.contract import View
 from muster.schedulers.parts import Allotment, setting
 
-_SWAPS_TRIED = 200
+_SWAPS_TRIED = 60
+_SHORT_AT_MOST = 0.03
+"""Part of the best by which the priced points may be short."""
 
 
 @dataclass(frozen=True)
@@ -64,21 +66,31 @@ class TunePlus(Allotment):
         furnish_all(dealt, gangs)
         swap_jobs(dealt, gangs, served, wanted, of_kind, _SWAPS_TRIED)
         cost = self.move_seconds / self.horizon_seconds
-        worth = [furnished(books, index, gangs, plan, cost) for plan in (stays, tuned, dealt)]
-        return (stays, tuned, dealt)[int(np.argmax(np.round(worth, 9)))]
+        furnish_all(stays, gangs)
+        worth = [worth_of(books, index, gangs, plan, cost) for plan in (stays, dealt)]
+        best = (stays, dealt)[int(np.argmax(np.round(worth, 9)))]
+        if worth_of(books, index, gangs, tuned, cost) <= max(worth):
+            return best
+        furnish_all(tuned, gangs)
+        worth_of(books, index, gangs, tuned, cost)
+        return tuned
 
 
 def _wanted(gangs: Gangs, opened: Seats, served: Ints) -> tuple[Ints, Ints]:
-    """What each served job would have on one pooled machine, and on which kind of machine where they differ."""
-    if len(gangs.kinds) > 1 and len(served):
-        return points_of_jobs(gangs, served, pool_of(opened, gangs))
-    return targets(opened, gangs, served, 0), np.zeros(len(served), np.int64)
+    """What each served job would have on one pooled machine, and on which kind of machine where they differ.
+
+    Prices tell it fast; where machines differ or prices leave too much open, the linear program does.
+    """
+    if len(gangs.kinds) == 1:
+        wanted, may_be_short = targets(opened, gangs, served, 0)
+        if may_be_short <= _SHORT_AT_MOST:
+            return wanted, np.zeros(len(served), np.int64)
+    return points_of_jobs(gangs, served, pool_of(opened, gangs))
 
 
 @njit(cache=True)
-def furnished(books: Books, index: Ints, gangs: Gangs, plan: Seats, move_cost: float) -> float:
-    """Give every machine out, then what is left to gangs on several machines; what the plan is worth."""
-    furnish_all(plan, gangs)
+def worth_of(books: Books, index: Ints, gangs: Gangs, plan: Seats, move_cost: float) -> float:
+    """Give what is left to gangs on several machines; what the plan is worth."""
     worth = 0.0
     for at in range(len(index)):
         if plan.first[at] >= 0:
