@@ -70,7 +70,7 @@ def some_moments(seed: int, kills: int) -> list[float]:
     return [chance.uniform(0.0, 0.6) for _ in range(kills)]
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [5, pytest.param(25, marks=pytest.mark.long)])
 def test_running_jobs_do_not_notice_that_the_daemon_is_killed(tmp_path: Path, kills: int) -> None:
     make_home(tmp_path)
     store = Store.open(store_url(tmp_path))
@@ -103,7 +103,7 @@ def test_a_scheduler_that_preempts_is_killed_again_and_again(tmp_path: Path, kil
     store.close()
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_processes_of_jobs_are_killed(tmp_path: Path, kills: int) -> None:
     make_home(tmp_path)
     store = Store.open(store_url(tmp_path))
