@@ -11,7 +11,7 @@ import numpy as np
 
 from muster import words
 from muster.reproduce.experiment import Effort, Experiment, Findings, Result, Row, Verdict
-from muster.reproduce.synergy.workloads import ALLOCATIONS, LISTED, ORDERS, PREEMPTIVE, ROUND_SECONDS
+from muster.reproduce.synergy.workloads import ALLOCATIONS, ORDERS, ROUND_SECONDS, settings_of
 from muster.simulation import Options
 from muster.sweep.cell import Cell, FromFile
 from muster.sweep.page import Table
@@ -65,12 +65,7 @@ def _cells(effort: Effort) -> list[Cell]:
             "synergy-64",
             f"{order}+{name}",
             options,
-            {
-                setting: str(value).lower()
-                for setting, value in (
-                    PREEMPTIVE | (LISTED if (order, name) == ("las", "tune-published") else {})
-                ).items()
-            },
+            {setting: str(value).lower() for setting, value in settings_of(order, name).items()},
         )
         for order in ORDERS
         for name in ALLOCATIONS
