@@ -107,4 +107,5 @@ if __name__ == "__main__":
         torch.distributed.init_process_group("gloo")
     print(train(chosen.workers, chosen.gated))
     if torch.distributed.is_initialized():
+        torch.distributed.barrier()  # The first rank has the store that the others still ask.
         torch.distributed.destroy_process_group()

@@ -67,7 +67,11 @@ class Database:
                 if not connection.scalar(select(func.pg_try_advisory_lock(_CLAIM))):
                     raise _taken(self._engine.url.render_as_string(hide_password=True))
                 connection.commit()
-                yield
+                try:
+                    yield
+                finally:  # The connection goes back to the pool, and would keep the lock there.
+                    connection.execute(select(func.pg_advisory_unlock(_CLAIM)))
+                    connection.commit()
         else:
             with Path(f"{self._engine.url.database}.claim").open("a") as lock:
                 try:
