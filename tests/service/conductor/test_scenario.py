@@ -61,14 +61,14 @@ def test_every_job_ends_with_the_loss_of_an_uninterrupted_run(
             environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(EXAMPLE.parents[1])},
             model="resnet18" if number % 2 else None,
             steps=SAMPLES[number % len(SAMPLES)] * EPOCHS // BATCH,
-            min_runtime_seconds=4.0,
+            min_runtime_seconds=1.0,
             checkpoint_seconds=5.0,
         )
         for number in range(JOBS)
     ]
     # The longest come first, so that shorter ones have somebody to take the place of.
     requests.sort(key=lambda request: -(request.steps or 0))
-    with conducting(tmp_path, scheduler, GPUS, turn=5.0) as process:
+    with conducting(tmp_path, scheduler, GPUS, turn=20.0) as process:
         jobs = [submit(store, request) for request in requests[:GPUS]]
         wait_until_each_learns(tmp_path, jobs)
         jobs += [submit(store, request) for request in requests[GPUS:]]
