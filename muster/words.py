@@ -47,6 +47,11 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else three_figures(value)
 
 
+def counted(count: float, thing: str) -> str:
+    """So many of a thing whose plural ends in s: `1 job`, `12,000 jobs`."""
+    return f"{number(count)} {thing}{'' if count == 1 else 's'}"
+
+
 def natural_order(name: str) -> tuple[list[str | int], str]:
     """A key to sort names by as people count: `vc2` before `vc10`."""
     pieces = re.split(r"(\d+)", name)

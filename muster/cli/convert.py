@@ -33,6 +33,7 @@ def convert(
     Example: muster convert jobs.csv -o trace.csv --map submit=at,duration=run
     """
     from muster.cli.runs import as_json_text
+    from muster.words import counted
     from muster.workload.trace import read_trace, write_trace
     from muster.workload.traces.mapped import parse_mapping
 
@@ -46,12 +47,13 @@ def convert(
         return
     for note in trace.notes:
         print(f"{source}: {note}", file=sys.stderr)
-    print(f"{len(trace.jobs):,} jobs in {output}")
+    print(f"{counted(len(trace.jobs), 'job')} in {output}")
 
 
 def _convert_nodes(source: Path, output: Path, *, as_json: bool) -> None:
     from muster.cli.runs import as_json_text
     from muster.cluster.cluster_file import write_cluster_file
+    from muster.words import counted
     from muster.workload.traces.openb_nodes import read_nodes
 
     cluster = read_nodes(source)
@@ -60,4 +62,4 @@ def _convert_nodes(source: Path, output: Path, *, as_json: bool) -> None:
         content = {"output": str(output), "nodes": len(cluster.nodes), "gpus": cluster.total_gpus}
         print(as_json_text(content), end="")
     else:
-        print(f"{len(cluster.nodes):,} nodes with {cluster.total_gpus:,} GPUs in {output}")
+        print(f"{counted(len(cluster.nodes), 'node')} with {counted(cluster.total_gpus, 'GPU')} in {output}")

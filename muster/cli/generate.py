@@ -112,8 +112,9 @@ def _split(text: str) -> list[int]:
 
 def _write(trace: Trace, output: Path, *, as_json: bool) -> None:
     from muster.cli.runs import as_json_text
+    from muster.words import counted
     from muster.workload.trace import write_trace
 
     write_trace(trace, output)
     content = {"output": str(output), "jobs": len(trace.jobs), "source": trace.source}
-    print(as_json_text(content) if as_json else f"{len(trace.jobs):,} jobs in {output}\n", end="")
+    print(as_json_text(content) if as_json else f"{counted(len(trace.jobs), 'job')} in {output}\n", end="")

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -96,7 +96,9 @@ class SimulationFlags:
         from muster.workload.trace import read_trace
 
         models = told.of(known_models, self.models)
+        named = {"cluster": cluster, "models": self.models, "layers": self.layers}
         return Inputs(
+            named={what: str(name) for what, name in named.items() if name is not None},
             options=told.of(self.options),
             cluster=told.of(parse_cluster, cluster),
             settings=told.of(flags.parse_settings, self.settings or []),
@@ -144,6 +146,8 @@ class SimulationFlags:
 class Inputs:
     """What a run goes by, apart from its scheduler."""
 
+    named: Mapping[str, str]
+    """The cluster and the files as they were typed."""
     options: Options
     cluster: Cluster
     settings: Mapping[str, str]
@@ -156,14 +160,15 @@ class Inputs:
         from muster.schedulers.catalogue import build
 
         # Inputs that are not settled yet may lack what was refused.
-        imposed = self.options.rules.settings if self.options else {}
+        imposed = self.options.rules.settings_for(name) if self.options else {}
         return build(name, {**imposed, **(self.settings or {})})
 
     def run(self, scheduler: Scheduler, progress: Callable[[Progress], None]) -> Run:
-        """Simulates."""
+        """Simulates; the record also says what was typed, so that a report can give the command again."""
         from muster.simulation import simulate
 
-        return simulate(self.trace, self.cluster, scheduler, self.options, progress, self.models, self.layers)
+        run = simulate(self.trace, self.cluster, scheduler, self.options, progress, self.models, self.layers)
+        return replace(run, record=replace(run.record, run={**run.record.run, "named": dict(self.named)}))
 
     def tell_notes(self) -> None:
         """Says on stderr what was cleaned in the trace."""

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muster import words
+
 # Settings of run.json that are flags of the command line.
 FLAGS = {
     "round_seconds": "--round",
@@ -32,12 +34,12 @@ def notes(
     for name, summary in zip(names, summaries, strict=True):
         for kind, meaning in (("unfinished", "did not finish"), ("refused", "were refused")):
             if summary[kind]:
-                share = f"{summary[kind]:,} of {summary['jobs']:,} jobs"
+                share = f"{summary[kind]:,} of {words.counted(summary['jobs'], 'job')}"
                 found.append(f"{name}: {share} {meaning}; times of jobs leave them out.")
     first = summaries[0]
     if first["jobs"] < first["jobs_in_record"]:
         found.append(
-            f"Times of jobs count the {first['jobs']:,} measured of {first['jobs_in_record']:,} jobs; "
+            f"Times of jobs count the {first['jobs']:,} measured of {words.counted(first['jobs_in_record'], 'job')}; "
             "use of the cluster counts all."
         )
     found += [_sentence(f"Trace: {note}") for note in dict.fromkeys(_trace_notes(runs))]
@@ -52,7 +54,9 @@ def notes(
 def command(runs: Sequence[Mapping[str, Any]]) -> str:
     """The command that makes these runs again, from the inputs and settings of the first; a flag a line."""
     first = runs[0]
-    flags = [("--cluster", str(first["cluster"]["name"]))]
+    named = first.get("named") or {}
+    flags = [("--cluster", str(named.get("cluster") or first["cluster"]["name"]))]
+    flags += [(f"--{what}", str(named[what])) for what in ("models", "layers") if what in named]
     flags += [("--scheduler", str(run["scheduler"]["name"])) for run in runs]
     settings = first.get("settings") or {}
     flags += [(flag, _flag_value(settings[name])) for name, flag in FLAGS.items() if settings.get(name)]
@@ -78,6 +82,7 @@ def provenance(run: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("seed", str(run.get("seed", 0))),
         ("trace", str(run["trace"]["source"])),
         ("SHA-256 of the trace", str(run["trace"].get("sha256") or "not recorded")),
+        *((what, str(name)) for what, name in (run.get("named") or {}).items()),
         ("muster", str(run.get("muster_version") or "unknown version")),
     ]
 

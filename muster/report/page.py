@@ -7,14 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
 from muster import words
-from muster.files import write_aside, write_folder_aside
 from muster.problems import BadInput, Problem
 from muster.report.charts import charts_of
-from muster.report.drawing import PHONE, Chart
+from muster.report.drawing import Chart
 from muster.report.figures import (
     CERTIFIED_FIGURES,
     FIGURES,
@@ -24,13 +20,13 @@ from muster.report.figures import (
     groups,
     known,
 )
+from muster.report.frame import drawn, write_page
 from muster.report.metrics import QUANTILES, summarise
 from muster.report.notes import command, notes, provenance
 from muster.report.record import read_record, record_folders
-from muster.report.render import inlined, png_of, svg_of
 from muster.report.series import RunSeries, chart_series
-from muster.report.theme import DARK, LIGHT
 
+TEMPLATE = Path(__file__).with_name("report.html.j2")
 TENANTS_LISTED = 50
 ROWS_OPEN = 24
 """A table of up to so many rows stands open."""
@@ -50,15 +46,7 @@ def write_report(folder: Path) -> Path:
     """Write `report.html` and `charts/` into the folder of a run or of a comparison; the page's path."""
     runs, common = _read(folder)
     charts = charts_of([run.series for run in runs])
-    page = folder / "report.html"
-    with write_folder_aside(folder / "charts", overwrite=True) as pictures:
-        for chart in charts:
-            svg = svg_of(chart.spec(chart.wide, titled=True), chart.name)
-            (pictures / f"{chart.name}.svg").write_text(svg, encoding="utf-8")
-            (pictures / f"{chart.name}.png").write_bytes(png_of(svg))
-    with write_aside(page) as aside:
-        aside.write_text(_page(runs, common, charts), encoding="utf-8")
-    return page
+    return write_page(folder, TEMPLATE, charts, _shown(runs, common, charts))
 
 
 def _read(folder: Path) -> tuple[list[Shown], str]:
@@ -86,41 +74,33 @@ def _read(folder: Path) -> tuple[list[Shown], str]:
     return renamed, common
 
 
-def _page(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> str:
+def _shown(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> dict[str, Any]:
+    """What the template shows."""
     names = [run.name for run in runs]
     summaries = [run.summary for run in runs]
     records = [run.run for run in runs]
     figures = [*FIGURES, *([TENANT_FIGURE] if len(summaries[0]["tenants"]) > 1 else [])]
     figures += [*known(UTILITY_FIGURES, summaries), *known(CERTIFIED_FIGURES, summaries)]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("report.html.j2").render(
-        title=f"{PurePath(summaries[0]['trace']).name} on {summaries[0]['cluster']}",
-        headline=_headline(runs),
-        names=names,
-        common=common,
-        figures=figures,
-        groups=groups(figures),
-        columns=[column(figure, summaries) for figure in figures],
-        notes=notes(names, summaries, records),
-        charts=[_drawn(chart) for chart in charts if not chart.detail],
-        details=[_drawn(chart) for chart in charts if chart.detail],
-        distributions=_distributions(runs),
-        tenants=_tenants(runs),
-        tenants_listed=TENANTS_LISTED,
-        tenant_count=len(summaries[0]["tenants"]),
-        reasons=_reasons(runs),
-        rows_open=ROWS_OPEN,
-        command=command(records),
-        provenance=[(name, provenance(record)) for name, record in zip(names, records, strict=True)],
-        light=LIGHT,
-        dark=DARK,
-    )
+    return {
+        "title": f"{PurePath(summaries[0]['trace']).name} on {summaries[0]['cluster']}",
+        "headline": _headline(runs),
+        "names": names,
+        "common": common,
+        "figures": figures,
+        "groups": groups(figures),
+        "columns": [column(figure, summaries) for figure in figures],
+        "notes": notes(names, summaries, records),
+        "charts": [drawn(chart) for chart in charts if not chart.detail],
+        "details": [drawn(chart) for chart in charts if chart.detail],
+        "distributions": _distributions(runs),
+        "tenants": _tenants(runs),
+        "tenants_listed": TENANTS_LISTED,
+        "tenant_count": len(summaries[0]["tenants"]),
+        "reasons": _reasons(runs),
+        "rows_open": ROWS_OPEN,
+        "command": command(records),
+        "provenance": [(name, provenance(record)) for name, record in zip(names, records, strict=True)],
+    }
 
 
 def _headline(runs: Sequence[Shown]) -> list[str]:
@@ -131,19 +111,7 @@ def _headline(runs: Sequence[Shown]) -> list[str]:
         (nodes.height, "node"),
         (float(nodes["gpus"].sum()), "GPU"),
     ]
-    return [f"{words.number(count)} {name}{'' if count == 1 else 's'}" for count, name in counts]
-
-
-def _drawn(chart: Chart) -> dict[str, Any]:
-    """The chart within the page; the SVG is our own and escapes the texts it shows."""
-    return {
-        "name": chart.name,
-        "title": chart.title,
-        "note": chart.note,
-        "full": chart.wide.width > 600,
-        "wide": Markup(inlined(svg_of(chart.spec(chart.wide), f"{chart.name}-wide"))),
-        "phone": Markup(inlined(svg_of(chart.spec(PHONE), f"{chart.name}-phone"))),
-    }
+    return [words.counted(count, name) for count, name in counts]
 
 
 def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
@@ -206,7 +174,7 @@ def _reasons(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     for code in codes:
         totals = [run.summary["reasons"].get(code, none) for run in runs]
         cells = [
-            {"time": words.duration(total["seconds"]), "jobs": f"{words.number(total['jobs'])} jobs"}
+            {"time": words.duration(total["seconds"]), "jobs": words.counted(total["jobs"], "job")}
             for total in totals
         ]
         rows.append({"reason": code.replace("_", " ").replace("gpus", "GPUs"), "cells": cells})

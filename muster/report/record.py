@@ -25,6 +25,7 @@ RUN_FIELDS: Sequence[tuple[str, type]] = (
     ("rules", dict),
     ("knowledge", str),
 )
+OBJECTS_IF_ANY = ("settings", "named")
 KIND_WORDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
 
 
@@ -104,6 +105,9 @@ def _problems_of_run(run: Any, path: Path) -> Iterator[Problem]:
             value = value.get(part) if isinstance(value, dict) else None
         if not isinstance(value, kind):
             yield Problem(str(path), f"{KIND_WORDS[kind]} is needed", column=field, found=value)
+    for field in OBJECTS_IF_ANY:
+        if not isinstance(run.get(field) or {}, dict):
+            yield Problem(str(path), "an object, or nothing, is needed", column=field, found=run[field])
     cluster = run.get("cluster")
     nodes = cluster.get("nodes") if isinstance(cluster, dict) else None
     for index, node in enumerate(nodes if isinstance(nodes, list) else []):

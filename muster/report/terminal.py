@@ -20,7 +20,7 @@ from muster.report.figures import (
     column,
     known,
 )
-from muster.words import short_names
+from muster.words import counted, short_names
 
 BESIDE_A_NAME = 2
 """Columns of the terminal that are neither name nor figure."""
@@ -84,5 +84,7 @@ def _remarks(summaries: Sequence[Mapping[str, Any]], names: Sequence[str], commo
     for name, summary in zip(names, summaries, strict=True):
         missing = [f"{summary[kind]:,} {kind}" for kind in ("unfinished", "refused") if summary[kind]]
         if missing:
-            remarks.append(f"{name}: {', '.join(missing)} of {summary['jobs']:,} jobs, not in the figures")
+            remarks.append(
+                f"{name}: {', '.join(missing)} of {counted(summary['jobs'], 'job')}, not in the figures"
+            )
     return remarks

@@ -16,7 +16,7 @@ from rich.text import Text
 import muster
 from muster.files import write_aside
 from muster.reproduce.experiment import Experiment, Findings, Paper, Row, Verdict
-from muster.sweep.page import Section, Table, write_page
+from muster.sweep.page import Section, Table, write_sections
 
 HEADER = ("Case", "Reported", "Published program", "Muster", "Verdict", "Remark")
 STYLES = {Verdict.REACHED: "green", Verdict.NOT_REACHED: "red"}
@@ -59,7 +59,7 @@ def write_findings(folder: Path, paper: Paper, found: Found, command: str) -> No
     ]
     verdicts = [row.verdict for _, row in _rows(found)]
     counts = [f"{verdicts.count(verdict)} {verdict.value}" for verdict in Verdict if verdict in verdicts]
-    write_page(folder, paper.title, [paper.source, *counts], sections, command)
+    write_sections(folder, paper.title, [paper.source, *counts], sections, command)
 
 
 def terminal_table(found: Found) -> TerminalTable:

@@ -8,6 +8,7 @@ from muster.cluster import Cluster
 from muster.cluster.books import CPU, MEMORY, MICRO, Bools, Ints
 from muster.cluster.ledger import Ledger
 from muster.speed.input_pipeline import untold_gpu_types
+from muster.words import counted
 from muster.workload.jobs import JobTable
 from muster.workload.sized import RIGID
 
@@ -43,8 +44,8 @@ def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
         if len(beyond):
             one = int(beyond[0])
             told.append(
-                f"{len(beyond):,} of {len(table):,} jobs ask for more {unit} than the proportional share of their "
-                f"GPUs (job {table.ids[one]}: {asked[field][one] / MICRO:g} {unit}, its share is "
+                f"{len(beyond):,} of {counted(len(table), 'job')} ask for more {unit} than the proportional share of "
+                f"their GPUs (job {table.ids[one]}: {asked[field][one] / MICRO:g} {unit}, its share is "
                 f"{gpus[one] * share[one] / MICRO:g}); sharing by sensitivity does not look at it, "
                 f"the allocation '{ASKED_FOR}' does"
             )

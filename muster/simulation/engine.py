@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf, isnan
@@ -71,6 +72,7 @@ class Engine:
         self.now = 0.0
         self.decisions: list[tuple[float, ...]] = []
         self.decision_seconds: list[float] = []
+        self.noted: Counter[str] = Counter()
         self._asked, self._facts = table.asked, table.facts
         self._models = models
         self._wants = DemandBook(models, self.ledger.books.nodes)
@@ -277,6 +279,7 @@ class Engine:
             view.draft().undo()
             raise
         self.decision_seconds.append(time.perf_counter() - began)
+        self.noted.update(plan.notes)
         self._apply(plan, index, now)
         self._stable_until, self._next_wake = plan.stable_until, plan.next_wake
         self._wake_on = plan.wake_on

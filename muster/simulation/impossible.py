@@ -10,6 +10,7 @@ import polars as pl
 from muster.cluster import Cluster
 from muster.problems import BadInput, Problem
 from muster.simulation.options import Options
+from muster.words import counted
 from muster.workload.jobs import REFUSED, JobTable
 from muster.workload.sized import RIGID
 from muster.workload.trace import Trace
@@ -50,7 +51,7 @@ def told_left_out(refused: Sequence[str], cluster: Cluster) -> list[str]:
         return []
     more = len(refused) - NAMED_AT_MOST
     named = ", ".join(refused[:NAMED_AT_MOST]) + (f" and {more:,} more" if more > 0 else "")
-    count = f"{len(refused):,} job{'s' if len(refused) > 1 else ''}"
+    count = counted(len(refused), "job")
     return [f"left out {count} that cluster {cluster.name} could never hold: {named}"]
 
 

@@ -2,7 +2,8 @@
 
 A job's speed needs one number of the network, seconds of exposed communication for each second of compute;
 it is written into the job's facts before the world works out its rate. Jobs on one GPU, of a model without
-a network profile, or with parameter servers (whose traffic is not an all-reduce) have none.
+a network profile, or with parameter servers (whose traffic is not an all-reduce) have none. Of a ring of workers
+each is one GPU to the network, however many it has, and its compute goes by how many there are.
 """
 
 from __future__ import annotations
@@ -18,28 +19,36 @@ from muster.speed.network.model_file import network_models
 from muster.speed.network.models import NetworkModel
 from muster.speed.network.placement import Placements, shapes_of
 from muster.speed.network.speed import NetworkSpeed
+from muster.speed.parameter_server.of_jobs import ring_models
+from muster.workload.jobs import JobTable
+from muster.workload.sized import RING
 
 AUTO, NONE = "auto", "none"
 
 
 def network_of_run(
-    names: Sequence[str],
+    table: JobTable,
     cluster: Cluster,
     *,
     flavour: str,
     congestion: float,
     profiles: Mapping[str, NetworkModel] | None,
 ) -> NetworkSpeed | None:
-    """The network's speeds by the trace's model names; None where it does not count for any of them.
+    """The network's speeds by the table's models; None where it does not count for any of them.
 
-    `auto`: the physical network where the cluster tells more of it than one rack. `profiles` go before the
-    shipped network models of the same name.
+    `auto`: the physical network where the cluster tells more of it than one rack, and for rings everywhere.
+    `profiles` go before the shipped network models of the same name.
     """
-    if flavour == NONE or (flavour == AUTO and len(cluster.racks) < 2):
+    if flavour == NONE:
         return None
-    own = {name.lower(): model for name, model in (profiles or {}).items()}
-    shipped, _ = network_models(names)
-    models = [own.get(name.lower(), model) for name, model in zip(names, shipped, strict=True)]
+    names = table.model_names
+    models: list[NetworkModel | None] = [None] * len(names)
+    if flavour != AUTO or len(cluster.racks) > 1:
+        own = {name.lower(): model for name, model in (profiles or {}).items()}
+        shipped, _ = network_models(names)
+        models = [own.get(name.lower(), model) for name, model in zip(names, shipped, strict=True)]
+    for number, model in ring_models(table, profiles).items():
+        models[number] = model
     if not any(models):
         return None
     return NetworkSpeed(
@@ -50,16 +59,14 @@ def network_of_run(
 class NetworkOfRun:
     """Keeps `exposed` in the facts true while jobs come, move and go."""
 
-    def __init__(
-        self, speed: NetworkSpeed, cluster: Cluster, names: Sequence[str], *, contention: bool
-    ) -> None:
+    def __init__(self, speed: NetworkSpeed, cluster: Cluster, table: JobTable, *, contention: bool) -> None:
         self.contention = contention
         self.speed = speed
         self._cluster = cluster
         self._compute = speed.compute_seconds
         self._sensitive = self._compute > 0.0
-        known = zip(names, self._sensitive, strict=True)
-        unknown = dict.fromkeys(name for name, sensitive in known if name and not sensitive)
+        self._some_rings = bool((table.asked["sync"] == RING).any())
+        unknown = self._unknown(table)
         told = f"no network model for {', '.join(unknown)}: taken as insensitive to the network"
         self.notes = (told,) if unknown else ()
         self._gathered = np.zeros((4, 0), np.int64)
@@ -69,7 +76,8 @@ class NetworkOfRun:
         if not 2 <= gpus <= self._cluster.total_gpus or not self._sensitive[model]:
             return 0.0
         placements = _closest(gpus, self._cluster)
-        return float(self._alone(np.array([model]), placements)[0])
+        seconds = self.speed.exposed_seconds(np.array([model]), shapes_of(placements, self.speed.tree))
+        return float(seconds[0] / self._compute[model])
 
     def expose_draft(self, books: Books, asked: Rows, facts: Rows) -> None:
         """Write the exposed communication of every job that a draft puts somewhere, as if it were alone."""
@@ -77,21 +85,38 @@ class NetworkOfRun:
         count, rows = _put_by_draft(books, asked, facts, self._sensitive, *gathered)
         if count:
             jobs = gathered[0, :count]
-            facts["exposed"][jobs] = self._alone(asked["model"][jobs], _placements(gathered, count, rows))
+            models, placements = asked["model"][jobs], _placements(gathered, count, rows)
+            seconds = self.speed.exposed_seconds(models, shapes_of(placements, self.speed.tree))
+            facts["exposed"][jobs] = seconds / self._compute_of(asked, jobs, placements)
 
     def among_neighbours(self, books: Books, asked: Rows, active: Ints) -> tuple[Ints, Floats]:
         """The running jobs that talk to each other's machines, and what each has exposed side by side."""
         gathered = self._room(books)
         count, rows = _talking(books, asked, active, self._sensitive, *gathered)
         jobs = gathered[0, :count]
-        models = asked["model"][jobs]
-        seconds = self.speed.contended_seconds(models, _placements(gathered, count, rows))
-        return jobs, seconds / self._compute[models]
+        placements = _placements(gathered, count, rows)
+        compute = self._compute_of(asked, jobs, placements)
+        seconds = self.speed.contended_seconds(asked["model"][jobs], placements, compute)
+        return jobs, seconds / compute
 
-    def _alone(self, models: Ints, placements: Placements) -> Floats:
-        shapes = shapes_of(placements, self.speed.tree)
-        exposed: Floats = self.speed.exposed_seconds(models, shapes) / self._compute[models]
-        return exposed
+    def _compute_of(self, asked: Rows, jobs: Ints, placements: Placements) -> Floats:
+        """Seconds of compute an iteration that go with the network model's seconds: a ring's by its workers."""
+        compute: Floats = self._compute[asked["model"][jobs]]
+        if self._some_rings and len(jobs):
+            workers = shapes_of(placements, self.speed.tree)["gpus"]
+            forward, backward = asked["terms"][jobs, 0, :2].T
+            compute = np.where(asked["sync"][jobs] == RING, forward / workers + backward, compute)
+        return compute
+
+    def _unknown(self, table: JobTable) -> list[str]:
+        """The models of gangs of which nobody knows; none where the network does not count for any gang."""
+        models = np.arange(len(table.model_names))
+        if self._some_rings:
+            models = np.unique(table.asked["model"][table.asked["sync"] != RING])
+            if not self._sensitive[models].any():
+                return []
+        unknown = models[~self._sensitive[models]].tolist()
+        return list(dict.fromkeys(filter(None, (table.model_names[model] for model in unknown))))
 
     def _room(self, books: Books) -> Ints:
         """Scratch for jobs, where their rows begin, and the rows' nodes and GPUs."""
@@ -129,21 +154,38 @@ def _held_by(nodes: Sequence[int], cluster: Cluster) -> Ints:
 
 
 @njit(cache=True)
-def _write_rows(books: Books, job: int, at: int, nodes: Ints, bits: Ints) -> int:
-    """Append a job's rows; where the next one goes, or `at` if it has servers or sits on one GPU."""
+def _firsts(mask: int, each: int, before: int) -> int:
+    """Of workers with `each` GPUs, the first of every worker; `before` have been on other machines."""
+    firsts = 0
+    for gpu in range(64):
+        if mask >> gpu & 1:
+            if before % each == 0:
+                firsts |= 1 << gpu
+            before += 1
+    return firsts
+
+
+@njit(cache=True)
+def _write_rows(books: Books, ask: np.void, job: int, at: int, nodes: Ints, bits: Ints) -> int:
+    """Append a job's rows; where the next one goes, or `at` if it has servers or no more than one GPU or worker."""
     to = at
-    gpus = 0.0
+    gpus = 0
+    each = ask["worker_gpus"] // 1_000_000 if ask["sync"] == RING else 1
     row = books.heads[job]
     while row >= 0:
         if books.rows[row]["role"] == SERVER:
             return at
-        if books.rows[row]["mask"]:
-            nodes[to] = books.rows[row]["node"]
-            bits[to] = books.rows[row]["mask"]
+        mask = books.rows[row]["mask"]
+        if mask:
+            if each > 1:
+                mask = _firsts(mask, each, gpus // 1_000_000)
             gpus += books.rows[row]["amount"][0]
+        if mask:
+            nodes[to] = books.rows[row]["node"]
+            bits[to] = mask
             to += 1
         row = books.rows[row]["next"]
-    return to if gpus > 1e6 else at
+    return to if gpus > each * 1_000_000 else at
 
 
 @njit(cache=True)
@@ -159,7 +201,7 @@ def _put_by_draft(
             continue
         facts[job]["exposed"] = 0.0
         if sensitive[asked[job]["model"]]:
-            after = _write_rows(books, job, rows, nodes, bits)
+            after = _write_rows(books, asked[job], job, rows, nodes, bits)
             if after > rows:
                 rows = after
                 jobs[count] = job
@@ -183,7 +225,7 @@ def _talking(
     count = rows = 0
     for job in active:
         if books.heads[job] >= 0 and sensitive[asked[job]["model"]]:
-            after = _write_rows(books, job, rows, nodes, bits)
+            after = _write_rows(books, asked[job], job, rows, nodes, bits)
             if after > rows + 1:
                 rows = after
                 jobs[count] = job

@@ -19,7 +19,7 @@ class Options:
     """All settings of a run."""
 
     round_seconds: float | None = None
-    """Decide only at multiples of this; None: whenever something happens."""
+    """Decide only at multiples of this; None: at the rounds of the rules, else whenever something happens."""
     round_origin: float | str = 0.0
     """Where rounds start: seconds, or `first-arrival`, rounded up to a whole round."""
     restart_cost_seconds: float = 0.0
@@ -50,6 +50,8 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.round_seconds is None:
+            object.__setattr__(self, "round_seconds", self.rules.round_seconds)
         problems = list(self._problems())
         if problems:
             raise BadInput(*problems)
@@ -60,8 +62,6 @@ class Options:
         problems = []
         if self.round_seconds is not None and not 0 < self.round_seconds < inf:
             problems.append(Problem("--round", positive, found=self.round_seconds))
-        if self.round_seconds is None and self.rules.whole_iterations:
-            problems.append(Problem("--rules", f"{self.rules.name} counts in rounds: give --round SECONDS"))
         for flag, value in (
             ("--restart-cost", self.restart_cost_seconds),
             ("--release-seconds-per-gpu", self.release_seconds_per_gpu),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.problems import BadInput, Problem
+from muster.schedulers.presets import PRESETS
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class Rules:
     sentence: str
     whole_iterations: bool = False
     """Progress in whole iterations a round, what is left of the round is lost, completion at the round's end."""
+    round_seconds: float | None = None
+    """The rounds that they count in, where nobody says otherwise."""
     published_speeds: bool = False
     """Nothing gained short of a job's whole best-case demand, and the authors' formula for gangs cut to a machine."""
     release_seconds_per_gpu: float = 0.0
@@ -25,6 +28,15 @@ class Rules:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings that the rules impose on a composed scheduler."""
 
+    def settings_for(self, scheduler: str) -> Mapping[str, str]:
+        """Those, and where the rules' authors had this scheduler (presets `RULES:...`) what it had with them."""
+        own = (
+            preset.settings
+            for preset in PRESETS.values()
+            if preset.name.startswith(f"{self.name}:") and preset.parts == scheduler.strip()
+        )
+        return {**self.settings, **next(own, {})}
+
 
 EXACT = Rules("exact", "Continuous progress, completion at its true time.")
 
@@ -33,6 +45,7 @@ SYNERGY_PUBLISHED = Rules(
     "As the Synergy authors' simulator: whole iterations a round, completion at the round's end, everybody "
     "competes anew each round, a job that has not run for 1000 hours goes first, speeds are all or nothing.",
     whole_iterations=True,
+    round_seconds=300.0,
     published_speeds=True,
     settings={"preemptive": "true", "promote_after_seconds": "3600000"},
 )

@@ -104,7 +104,7 @@ def simulate(
         allocations=allocations_frame(engine.held(), table, cluster),
         decisions=decisions_frame(engine.decisions),
         reasons=reasons_frame(engine.explained(), table),
-        run=_described(trace, cluster, scheduler, options, network, table, refused),
+        run=_described(trace, cluster, scheduler, options, network, table, refused, _told_of(engine)),
     )
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
@@ -147,7 +147,8 @@ def _prepared(
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
         raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
     table = job_table(trace, cluster, profiled, seconds)
-    table = with_sizes(table, cluster, trace.source, layers)
+    flavour = options.rules.network or options.network
+    table = with_sizes(table, cluster, trace.source, layers, flavour=flavour, congestion=options.congestion)
     if options.rules.published_speeds:
         table = with_published_speeds(table, cluster)
     noise = options.noise
@@ -173,7 +174,7 @@ def _network(
     much longer; work given as single-GPU seconds is compute alone, and so is its ideal (Dally "Job").
     """
     speed = network_of_run(
-        table.model_names,
+        table,
         cluster,
         flavour=options.rules.network or options.network,
         congestion=options.congestion,
@@ -181,7 +182,7 @@ def _network(
     )
     if speed is None:
         return None
-    network = NetworkOfRun(speed, cluster, table.model_names, contention=options.contention)
+    network = NetworkOfRun(speed, cluster, table, contention=options.contention)
     asked = table.asked
     kinds, kind = np.unique(np.stack([asked["model"], asked["gpus"]]), axis=1, return_inverse=True)
     best = np.array([network.best_exposed(model, gpus) for model, gpus in kinds.T.tolist()])
@@ -223,6 +224,12 @@ def _measured(table: JobTable, options: Options) -> Bools:
     return measured
 
 
+def _told_of(engine: Engine) -> list[str]:
+    """What schedulers noted in deciding, and how often."""
+    asked = len(engine.decision_seconds)
+    return [f"{note} (in {times:,} of {asked:,} decisions)" for note, times in engine.noted.items()]
+
+
 def _described(
     trace: Trace,
     cluster: Cluster,
@@ -231,6 +238,7 @@ def _described(
     network: NetworkOfRun | None,
     table: JobTable,
     refused: Sequence[str],
+    of_decisions: Sequence[str],
 ) -> dict[str, Any]:
     """All that is needed to run it again."""
     rules = options.rules
@@ -245,7 +253,7 @@ def _described(
             "source": trace.source,
             "jobs": len(trace.jobs),
             "sha256": hashlib.sha256(trace.jobs.select(NAMES).write_csv().encode()).hexdigest(),
-            "notes": [*trace.notes, *left_out, *(network.notes if network else ()), *assumed],
+            "notes": [*trace.notes, *left_out, *(network.notes if network else ()), *assumed, *of_decisions],
         },
         "cluster": cluster.to_dict(),
         "scheduler": described,

@@ -11,18 +11,25 @@ from muster.problems import BadInput, Problem
 from muster.schedulers.allocation.worker_server import Demands
 from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.schedulers.workers_and_servers.question import demands_of
+from muster.simulation.network import AUTO, network_of_run
 from muster.speed.network.models import NetworkModel
-from muster.speed.parameter_server.of_jobs import steps_of, with_terms
+from muster.speed.parameter_server.of_jobs import steps_of, with_ring_seconds, with_terms
 from muster.workload.jobs import JobTable
-from muster.workload.sized import RESOURCES, RIGID
+from muster.workload.sized import RESOURCES, RIGID, RING
 
 
 def with_sizes(
-    table: JobTable, cluster: Cluster, source: str, profiles: Mapping[str, NetworkModel] | None = None
+    table: JobTable,
+    cluster: Cluster,
+    source: str,
+    profiles: Mapping[str, NetworkModel] | None = None,
+    *,
+    flavour: str = AUTO,
+    congestion: float = 0.0,
 ) -> JobTable:
     """The table with the steps of its sized jobs; their ideal is all the work at the best size of the limit.
 
-    `profiles` are those of a layer file.
+    `profiles` are those of a layer file; `flavour` and `congestion` those of the network between a ring's workers.
     """
     index = np.flatnonzero(table.asked["sync"] != RIGID)
     if not len(index):
@@ -32,6 +39,9 @@ def with_sizes(
     names = [f"{source}, job {job}" for job in table.ids.gather(index)]
     Demands.checked(demands.worker, demands.server, demands.limit, [*RESOURCES, "workers", "servers"], names)
     _refuse_without_a_node(demands, cluster, names)
+    if (table.asked["sync"] == RING).any():
+        speed = network_of_run(table, cluster, flavour=flavour, congestion=congestion, profiles=profiles)
+        table = table if speed is None else with_ring_seconds(table, cluster, speed)
     job, sizes = frontier(steps_of(table, index), demands, table.sized["min_workers"][index])
     impossible = np.setdiff1d(np.arange(len(index)), job)
     if len(impossible):

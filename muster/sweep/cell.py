@@ -92,7 +92,9 @@ class Cell:
 
     def run(self) -> Mapping[str, Any]:
         """The summary of the run, which has no trace of when and how fast it ran."""
-        scheduler = build(self.scheduler, {**self.options.rules.settings, **self.settings})
+        scheduler = build(
+            self.scheduler, {**self.options.rules.settings_for(self.scheduler), **self.settings}
+        )
         run = simulate(self.workload.trace(), parse_cluster(self.cluster), scheduler, self.options)
         return summarise(run.record)
 

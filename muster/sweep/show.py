@@ -88,7 +88,7 @@ def sections_of(means: Sequence[Mean]) -> list[Section]:
     ]
     unfinished = sum(mean.unfinished for mean in means)
     notes = (
-        [f"{unfinished:,} jobs did not finish or were refused; they are not in the figures."]
+        [f"{words.counted(unfinished, 'job')} did not finish or were refused; they are not in the figures."]
         if unfinished
         else []
     )

@@ -10,9 +10,10 @@ from typing import Any
 import polars as pl
 
 import muster
+from muster import words
 from muster.files import write_aside
 from muster.sweep.grid import Point
-from muster.sweep.page import write_page
+from muster.sweep.page import write_sections
 from muster.sweep.results import Mean, as_json, as_rows, cells_frame, means_of
 from muster.sweep.show import sections_of
 
@@ -46,6 +47,6 @@ def write_results(
         "scheduler": len({point.scheduler for point in points}),
         "seed": len({point.seed for point in points}),
     }
-    headline = [f"{count:,} {name}{'' if count == 1 else 's'}" for name, count in counts.items()]
-    write_page(folder, title, headline, sections_of(means), command)
+    headline = [words.counted(count, name) for name, count in counts.items()]
+    write_sections(folder, title, headline, sections_of(means), command)
     return means

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,9 +13,38 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from muster.report.notes import command
+
 from .conftest import MUSTER, Outcome, muster_process
 
 Muster = Callable[..., Outcome]
+
+TWO_RACKS = """\
+machines_per_rack = 1
+
+[types.small]
+gpus = 4
+cpus = 8
+memory_gb = 100
+
+[[nodes]]
+type = "small"
+count = 2
+"""
+
+SLOW_ON_FEW_CPUS = """\
+name = "slow"
+family = "image"
+batch = 64
+seconds_per_iteration = 0.5
+source = "made up"
+licence = "none"
+reference_cpus_per_gpu = 2
+reference_memory_gb_per_gpu = 25
+cpus_per_gpu = [1, 2, 4]
+memory_gb_per_gpu = [25]
+speed = [[0.6], [1.0], [1.5]]
+"""
 
 BROKEN = """\
 from muster.schedulers.parts import Order
@@ -69,6 +99,36 @@ def test_the_same_input_gives_the_same_bytes(muster: Muster, trace: Path, tmp_pa
                 json.dumps({**json.loads(text), "measured": None}).encode() for text in (one, other)
             )
         assert one == other, path.name
+
+
+def test_the_command_in_the_record_makes_the_same_record_again(
+    muster: Muster, trace: Path, tmp_path: Path
+) -> None:
+    cluster, models = tmp_path / "two racks.toml", tmp_path / "models"
+    cluster.write_text(TWO_RACKS)
+    models.mkdir()
+    (models / "slow.toml").write_text(SLOW_ON_FEW_CPUS)
+    first_line, *jobs = trace.read_text().splitlines()
+    trace.write_text("\n".join([f"{first_line},model", *(f"{job},slow" for job in jobs)]) + "\n")
+    first, again = tmp_path / "first", tmp_path / "again"
+    flags = (
+        "--scheduler",
+        "las+tune",
+        "--models",
+        models,
+        "--set",
+        "quantum_seconds=120",
+        "--restart-cost",
+        "7",
+    )
+    done = muster("simulate", trace, "--cluster", cluster, *flags, "--out", first)
+    assert done.status == 0, done.err
+    typed = shlex.split(command([json.loads((first / "run.json").read_text())]).replace("\\\n", ""))
+    assert typed[0] == "muster"
+    assert typed[-2:] == ["--out", "out"]
+    assert muster(*typed[1:-1], again).status == 0
+    for table in ("jobs", "allocations", "decisions", "reasons"):
+        assert (first / f"{table}.parquet").read_bytes() == (again / f"{table}.parquet").read_bytes()
 
 
 def test_every_problem_of_every_input_is_told_and_nothing_is_written(muster: Muster, tmp_path: Path) -> None:

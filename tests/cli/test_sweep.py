@@ -211,7 +211,6 @@ def test_a_changed_policy_or_trace_is_another_cell(tmp_path: Path, monkeypatch: 
         ("[[synergy]]\nload = 5", "there is no such field; did you mean loads?"),
         ("[[mixed]]\njobs = 5", "column mixed.1.gpus: this field is needed and is missing"),
         ('[[options]]\nrules = "guessed"', "column options.1.rules: found 'guessed'; known rules: exact"),
-        ('[[options]]\nrules = "synergy-published"', "counts in rounds"),
         ("[[options]]\nround_seconds = -1", "line 4, column options.1.round_seconds"),
         ('[[options]]\nmeasure = "5"', "two job ids, as '4000:4999', are needed"),
         ('[[options]]\nmeasure = "9:5"', "FIRST:LAST needs FIRST <= LAST"),

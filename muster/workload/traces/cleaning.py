@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from muster.words import counted
 from muster.workload.traces.columns import LINE, Checks, Number
 from muster.workload.traces.content import Table
 from muster.workload.traces.times import epoch_seconds
@@ -34,7 +35,7 @@ class Reading:
         kept = self.frame.filter(~odd.fill_null(value=False))
         gone = self.frame.height - kept.height
         if gone:
-            self.notes.append(f"dropped {gone:,} of {self.frame.height:,} rows: {why}")
+            self.notes.append(f"dropped {gone:,} of {counted(self.frame.height, 'row')}: {why}")
             self.frame = kept
 
     def drop_without_gpus(self) -> None:
@@ -46,7 +47,7 @@ class Reading:
         zero = pl.col("duration_seconds") == 0
         count = int(self.frame.select(zero.sum()).item())
         if count:
-            self.notes.append(f"set {count:,} durations of 0 s to 1 s")
+            self.notes.append(f"set {counted(count, 'duration')} of 0 s to 1 s")
             clamped = pl.when(zero).then(LEAST_SECONDS).otherwise(pl.col("duration_seconds"))
             self.frame = self.frame.with_columns(clamped.alias("duration_seconds"))
 

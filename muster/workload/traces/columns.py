@@ -117,7 +117,7 @@ TARGET_LOSS = "target_loss"
 
 SIZED_NEEDS = {
     "ps": ("worker_gpus", "servers", "server_cpus", "nic_gb_per_s", "batch", "model"),
-    "ring": ("worker_gpus", "nic_gb_per_s", "batch", "model"),
+    "ring": ("worker_gpus", "batch", "model"),
 }
 """Without which nobody can say how fast a job of this `sync` goes with so many workers and servers."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from muster.problems import BadInput, Problem
+from muster.words import counted
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import LINE, NAMES, WORK
 from muster.workload.traces.content import Table
@@ -107,4 +108,4 @@ def _clean_zeros(reading: Reading) -> None:
         elif count := int(zero.sum()):
             one = pl.Series(name, ["1" if cells.dtype == pl.String else 1]).cast(cells.dtype)
             reading.frame = reading.frame.with_columns(cells.zip_with(~zero.fill_null(value=False), one))
-            reading.notes.append(f"set {count:,} durations of 0 s to 1 s")
+            reading.notes.append(f"set {counted(count, 'duration')} of 0 s to 1 s")

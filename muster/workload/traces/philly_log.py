@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from muster.problems import BadInput, Problem
+from muster.words import counted
 from muster.workload.traces.cleaning import NOTHING, Reading
 from muster.workload.traces.columns import LINE, Checks
 from muster.workload.traces.content import Content, Document
@@ -63,7 +64,9 @@ def _cleaned(frame: pl.DataFrame) -> Reading:
     reading.drop_without_gpus()
     several = int((reading.frame["sizes"] > 1).sum())
     if several:
-        reading.notes.append(f"{several:,} jobs changed their size between attempts: the largest counts")
+        reading.notes.append(
+            f"size changed between attempts for {counted(several, 'job')}: the largest counts"
+        )
     reading.frame = reading.frame.drop("sizes", "ended", "open")
     reading.clamp_durations()
     reading.start_at_zero()

@@ -1,0 +1,52 @@
+"""A page that needs nothing else: a template within the frame that all pages share, its charts also beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from muster.files import write_aside, write_folder_aside
+from muster.report.drawing import PHONE, Chart
+from muster.report.render import inlined, png_of, svg_of
+from muster.report.theme import DARK, LIGHT
+
+_FRAME = Path(__file__).parent
+
+
+def write_page(folder: Path, template: Path, charts: Sequence[Chart], shown: Mapping[str, Any]) -> Path:
+    """Write `report.html` and, as SVG and PNG, `charts/` into a folder; the page's path.
+
+    The template extends `frame.html.j2`; `shown` is what both need.
+    """
+    with write_folder_aside(folder / "charts", overwrite=True) as pictures:
+        for chart in charts:
+            svg = svg_of(chart.spec(chart.wide, titled=True), chart.name)
+            (pictures / f"{chart.name}.svg").write_text(svg, encoding="utf-8")
+            (pictures / f"{chart.name}.png").write_bytes(png_of(svg))
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([template.parent, _FRAME]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    text = environment.get_template(template.name).render(light=LIGHT, dark=DARK, **shown)
+    page = folder / "report.html"
+    with write_aside(page) as aside:
+        aside.write_text(text, encoding="utf-8")
+    return page
+
+
+def drawn(chart: Chart) -> dict[str, Any]:
+    """The chart within the page; the SVG is our own and escapes the texts it shows."""
+    return {
+        "title": chart.title,
+        "note": chart.note,
+        "full": chart.wide.width > 600,
+        "wide": Markup(inlined(svg_of(chart.spec(chart.wide), f"{chart.name}-wide"))),
+        "phone": Markup(inlined(svg_of(chart.spec(PHONE), f"{chart.name}-phone"))),
+    }
