@@ -18,7 +18,7 @@ def means_chart(
     """Bars with their values: a panel a group where there are several runs, else a bar a group."""
     several = len(runs) > 1
     jobs = {mean.group: mean.jobs for _, means in reversed(runs) for mean in means}
-    labels = {group: f"{group} · {words.number(jobs[group])} jobs" for group in order if group in jobs}
+    labels = {group: f"{group} · {words.counted(jobs[group], 'job')}" for group in order if group in jobs}
     rows: Rows = [
         {
             "group": labels[mean.group],
