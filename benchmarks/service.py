@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,18 +16,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from rich.console import Console
 from rich.table import Table
 
 from muster.service.client import Client
 from muster.service.home import read_endpoint
+from muster.workload.models import shipped_models
 
 CLUSTER = "512x8gpu,24cpu,500gb"
 MUSTER = [sys.executable, "-c", "from muster.cli import main; main()"]
 SECONDS, CLIENTS, BATCH, QUEUED = 10, 8, 1_000, 10_000
+DECIDED, DECIDES_SECONDS = 5_000, 30
 
 Figures = dict[str, str]
 
@@ -41,11 +47,11 @@ def job(gpus: int = 1) -> dict[str, Any]:
 
 
 @contextmanager
-def daemon(*flags: str) -> Iterator[dict[str, str]]:
+def daemon(scheduler: str = "fifo", *flags: str) -> Iterator[dict[str, str]]:
     """One that serves until the end of the body; the environment in which its clients find it."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "MUSTER_HOME": folder}
-        command = [*MUSTER, "serve", "--scheduler", "fifo", "--pretend", CLUSTER, *flags]
+        command = [*MUSTER, "serve", "--scheduler", scheduler, "--pretend", CLUSTER, *flags]
         log = Path(folder) / "daemon.log"
         with log.open("wb") as output:
             process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
@@ -127,10 +133,52 @@ def queue() -> Figures:
     }
 
 
+def decisions(scheduler: str) -> Figures:
+    """With every GPU held and 5,000 jobs queued: decisions at arrivals, and where jobs take turns, all at once."""
+    chance, models = random.Random(1), sorted(shipped_models())
+
+    def some() -> dict[str, Any]:
+        gpus = chance.choices([1, 2, 4, 8, 16], [70, 10, 10, 8, 2])[0]
+        return {**job(gpus), "model": chance.choice(models), "steps": chance.randint(10**6, 10**7)}
+
+    def figure(name: str) -> float:
+        with urlopen(f"{client.url}/metrics") as answer:
+            told = re.search(rf"^muster_{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+        assert told is not None
+        return float(told[1])
+
+    took: dict[float, float] = {}
+    silent = 0.0
+    with daemon(scheduler, "--round", "5"), Client.of_environment() as client:
+        while client.get("/v1/jobs", limit=1)["counts"]["queued"] < DECIDED:
+            client.post("/v1/jobs:batch", {"jobs": [some() for _ in range(BATCH)]})
+            time.sleep(2.0)
+        end = time.perf_counter() + DECIDES_SECONDS
+        while time.perf_counter() < end:
+            client.post("/v1/jobs", some())
+            time.sleep(0.2)
+            took[figure("decisions_total")] = figure("last_decision_seconds")
+            silent = max(silent, time.time() - figure("conductor_seen_timestamp_seconds"))
+        counts = client.get("/v1/jobs", limit=1)["counts"]
+    in_order = sorted(took.values())
+    return {
+        "running": f"{counts['running']:,}",
+        "queued": f"{counts['queued']:,}",
+        "decisions": f"{len(in_order):,}",
+        "median": f"{1000 * in_order[len(in_order) // 2]:.0f} ms",
+        "slowest": f"{1000 * in_order[-1]:.0f} ms",
+        "longest turn with all that is written and begun": f"{silent:.1f} s",
+    }
+
+
 CASES: dict[str, tuple[str, Callable[[], Figures]]] = {
     "service-batch": ("1,000 jobs/s for 10 s", batches),
     "service-single": (">= 200 jobs/s, p99 <= 100 ms", singles),
     "service-queue": ("answers <= 200 ms with 10,000 queued", queue),
+    **{
+        f"service-decision-{name}": ("<= 1 s with 5,000 queued", partial(decisions, name))
+        for name in ("fifo", "las+tune-plus", "srtf+tune-plus")
+    },
 }
 
 

@@ -20,14 +20,25 @@ from muster.problems import BadInput
 from muster.reproduce import paper_named, paper_names
 from muster.reproduce.experiment import Effort, Experiment, Findings, Paper, Row, Verdict, at_least, within
 from muster.reproduce.sweeps import pieces_of, ratios, sweep_of, table_of
+from muster.reproduce.synergy.gangs_together import GangsTogether, bound_together
 from muster.reproduce.synergy.low_load import CpuUse, _usable
 from muster.reproduce.synergy.one_round import OneRound, pooled_bound
 from muster.reproduce.synergy.philly import TRACE, PhillyJobs
-from muster.reproduce.synergy.random_mixes import GANGS, ONE, RANDOM_MIXES, RandomMixes, random_mix
+from muster.reproduce.synergy.random_mixes import (
+    GANGS,
+    ONE,
+    RANDOM_MIXES,
+    RandomMixes,
+    all_at_once,
+    random_mix,
+    servers_of,
+)
 from muster.reproduce.synergy.same_input import SAME_INPUT
+from muster.schedulers.certify import bound_of_plan
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.sweep.page import Table
 from muster.workload.models import shipped_models
+from muster.workload.trace import trace_of
 
 from .cli.conftest import Outcome
 
@@ -248,6 +259,26 @@ def test_random_mixes_are_ordered_and_read() -> None:
         rows = RANDOM_MIXES.read(effort, [large, good]).rows
         assert rows[0].verdict is verdict
         assert rows[0].what == "tune-plus below the bound, 128 GPUs, jobs of one GPU"
+
+
+def test_gangs_together_is_a_bound_below_the_pooled_one() -> None:
+    """By hand: a gang of 16 on its two machines at speed 1, and 8 alexnets on the third, of 24 cores, at 1."""
+    found = GangsTogether(3, 5).run()
+    for less, more in itertools.pairwise(
+        np.array(found[name]) for name in ("tune-plus", "together", "pooled")
+    ):
+        assert (less <= more * (1 + 1e-6)).all()
+    columns = {
+        "job_id": range(9),
+        "submit_seconds": [0.0] * 9,
+        "duration_seconds": [60.0] * 9,
+        "gpus": [16, *[1] * 8],
+        "model": ["gnmt", *["alexnet"] * 8],
+    }
+    assert bound_together(trace_of(columns, "by hand"), 3) == pytest.approx(24.0)
+    view = all_at_once(trace_of(columns, "by hand"), servers_of(3))
+    # 16 gnmt need 16 of 72 cores: the pooled bound gives 7 to each alexnet.
+    assert bound_of_plan(view) > 16 + 8 * 1.75
 
 
 @pytest.mark.reference

@@ -61,6 +61,22 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
     return settings
 
 
+def script_of(command: Sequence[str]) -> str:
+    """What a command is mostly called by: its script, else its program."""
+    script = next((word for word in command if word.endswith((".py", ".sh"))), command[0])
+    return Path(script).stem or script
+
+
+def gb_of(flag: str, text: str) -> float:
+    """A flag's memory in GB."""
+    from muster.units import parse_gb
+
+    try:
+        return parse_gb(text)
+    except ValueError as error:
+        raise BadInput(Problem(flag, str(error), found=text)) from None
+
+
 def seconds_of(flag: str, text: str) -> float:
     """A flag's time in seconds."""
     from muster.units import parse_seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.flags import Gathering, Json, Overwrite
+from muster.cli.flags import Gathering, Json, Overwrite, script_of, seconds_of
 from muster.problems import BadInput, Problem
 
 
@@ -61,10 +61,10 @@ def profile(
     from muster.profiling.model import memory_points
     from muster.training.unchanged import UnchangedJob
 
-    name = name or _script(command)
+    name = name or script_of(command)
     told = Gathering()
     path = told.of(_place, out, name, overwrite)
-    seconds = told.of(_seconds, patience)
+    seconds = told.of(seconds_of, "--patience", patience)
     unchanged = told.of(UnchangedJob, progress=progress) if progress is not None else None
     job = JobToProfile(command, unchanged, seconds)
     told.of(job.check)
@@ -94,12 +94,6 @@ def profile(
         view.show(measured, model, grid, [path, *charts])
 
 
-def _script(command: Sequence[str]) -> str:
-    """What a command is mostly called by."""
-    script = next((word for word in command if word.endswith((".py", ".sh"))), command[0])
-    return Path(script).stem or script
-
-
 def _place(out: Path | None, name: str, overwrite: bool) -> Path:
     """Where the model file goes; refused before the work is done."""
     from muster.service.home import home_folder, make_home, models_folder
@@ -119,15 +113,6 @@ def _place(out: Path | None, name: str, overwrite: bool) -> Path:
     if out.exists() and not overwrite:
         raise BadInput(Problem(str(out), "the file exists; name another one or say --overwrite"))
     return out
-
-
-def _seconds(text: str) -> float:
-    from muster.units import parse_seconds
-
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise BadInput(Problem("--patience", str(error), found=text)) from None
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +17,8 @@ _MOVE_SECONDS = 30.0
 if TYPE_CHECKING:
     from muster.cluster import Cluster
     from muster.schedulers.contract import Scheduler
+    from muster.service.daemon import EngineMaker, Lookup
     from muster.service.engines import Engine, Seat
-    from muster.service.store import Store
 
 
 def serve(
@@ -78,27 +78,25 @@ def serve(
 
 def _machine(
     home: Path, gpus: int | None, cpus: float | None, memory: str | None
-) -> tuple[Cluster, Callable[[Store], Engine]]:
+) -> tuple[Cluster, EngineMaker]:
     """This machine, and the engine that runs processes on it."""
     from muster.service.engines.local.engine import LocalEngine
     from muster.service.machine import find_machine
 
-    machine = find_machine(gpus=gpus, cpus=cpus, memory_gb=None if memory is None else _gb(memory))
+    machine = find_machine(gpus=gpus, cpus=cpus, memory_gb=None if memory is None else flags.gb_of("--memory", memory))
     return machine.cluster, lambda _: LocalEngine(home / "engine", machine)
 
 
-def _pretended(home: Path, cluster: Cluster) -> tuple[Cluster, Callable[[Store], Engine]]:
+def _pretended(home: Path, cluster: Cluster) -> tuple[Cluster, EngineMaker]:
     """Nodes that are not there, and the engine that runs nothing on them."""
     from muster.service.engines.pretend import Pace, PretendEngine, pace_of
     from muster.service.known_models import KnownModels
 
     models = KnownModels(home)
 
-    def engine(store: Store) -> Engine:
+    def engine(job_row: Lookup) -> Engine:
         def pace(job: int, seats: Sequence[Seat]) -> Pace:
-            row = store.job(job)
-            assert row is not None, "only jobs of the store are launched"
-            return pace_of(row, seats, models.all())
+            return pace_of(job_row(job), seats, models.all())
 
         return PretendEngine(home / "pretend", cluster, pace)
 
@@ -119,15 +117,6 @@ def live_scheduler(name: str, settings: Mapping[str, str], turn: float) -> Sched
         if part.name in chosen and setting.name in real and setting.name not in settings
     }
     return build(name, {**known, **settings}) if known else policy
-
-
-def _gb(text: str) -> float:
-    from muster.units import parse_gb
-
-    try:
-        return parse_gb(text)
-    except ValueError as error:
-        raise BadInput(Problem("--memory", str(error), found=text)) from None
 
 
 def _address(text: str) -> tuple[str, int]:

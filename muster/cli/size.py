@@ -11,24 +11,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli.flags import Gathering, Json
-from muster.cli.size_view import NEARLY, Sized, document, draw, show
+from muster.cli.size_ring import sized_ring
+from muster.cli.size_view import NEARLY, Sized, document, draw, draw_ring, ring_document, show, show_ring
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
+    from muster.cluster import Cluster
     from muster.schedulers.allocation.worker_server import Demands
+    from muster.speed.network.models import LayeredModel
     from muster.speed.parameter_server import Layers, StepTime
 
 RESOURCES = ("gpu", "cpu", "memory_gb")
+PS, RING = "ps", "ring"
+SERVER = "cpu=4,memory_gb=8"
 CHART_SUFFIXES = (".svg", ".png")
 
 
 def size(
     model: Annotated[str, typer.Argument(help="resnet50, vgg16, bert-large, ..., or a model of --layers.")],
-    limit: Annotated[
-        str, typer.Option(metavar="LIMIT", help="What the job may have, and the NIC of one server.")
-    ],
+    limit: Annotated[str, typer.Option(metavar="LIMIT", help="What the job may have; nic is of one server.")],
+    sync: Annotated[
+        str, typer.Option(metavar="KIND", help="ps (parameter servers) or ring (all-reduce).")
+    ] = PS,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="CLUSTER", help="Whose links a ring goes by: 4x8gpu or a file.")
+    ] = None,
     worker: Annotated[str, typer.Option(metavar="NEEDS", help="Of one worker.")] = "gpu=1,cpu=4,memory_gb=16",
-    server: Annotated[str, typer.Option(metavar="NEEDS", help="Of one server.")] = "cpu=4,memory_gb=8",
+    server: Annotated[
+        str | None, typer.Option(metavar="NEEDS", help=f"Of one server; {SERVER} if left out.")
+    ] = None,
     batch: Annotated[int, typer.Option(metavar="N", help="Samples an iteration, over all workers.")] = 256,
     iterations: Annotated[int, typer.Option(metavar="N", help="Until the job is done.")] = 10_000,
     losses: Annotated[
@@ -38,7 +49,7 @@ def size(
         float | None, typer.Option(metavar="LOSS", help="Until which --losses goes on.")
     ] = None,
     gpu_tflops: Annotated[
-        float, typer.Option(metavar="T", help="What a GPU sustains on a model known by name.")
+        float, typer.Option(metavar="T", help="What a GPU sustains on a known model.")
     ] = 6.0,
     layers: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV of layer profiles.")] = None,
     profile_batch: Annotated[
@@ -49,22 +60,35 @@ def size(
     chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw them into a .svg or .png.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Find the best number of workers and parameter servers of a job.
+    """Find the best number of workers and parameter servers, or of workers in a ring.
 
-    Example: muster size vgg16 --limit gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s --table
+    Example: muster size vgg16 --limit gpu=8,cpu=64,nic=10Gbit/s --table
     """
     from muster.schedulers.allocation.worker_server import Demands
     from muster.speed.parameter_server import bounded_staleness
 
+    in_ring = sync == RING
     told = Gathering()
     told.of(_check_flags, chart, iterations)
+    told.of(_check_sync, sync, cluster, server, staleness)
     iterations = told.of(_left, losses, target_loss, iterations)
+    asked = RESOURCES if in_ring else (*RESOURCES, "nic")
+    limits = told.of(_quantities, "--limit", limit, asked, ("gpu",) if in_ring else ("gpu", "nic"))
+    of_a_worker = told.of(_quantities, "--worker", worker, RESOURCES)
+    if in_ring:
+        trained = told.of(_ring_model, model, gpu_tflops, layers, profile_batch)
+        links = told.of(_links, cluster)
+        told.settle()
+        ring = sized_ring(trained, batch, links, of_a_worker, limits, iterations)
+        if chart is not None:
+            draw_ring(ring, model, chart)
+        if as_json:
+            print(json.dumps(ring_document(ring, model, links.name, limits, iterations), indent=2))
+        else:
+            show_ring(ring, model, links.name, limits, iterations, table)
+        return
     known = told.of(_layers, model, gpu_tflops, layers, profile_batch)
-    limits = told.of(_quantities, "--limit", limit, (*RESOURCES, "nic"), ("gpu", "nic"))
-    needs = (
-        told.of(_quantities, "--worker", worker, RESOURCES),
-        told.of(_quantities, "--server", server, RESOURCES),
-    )
+    needs = of_a_worker, told.of(_quantities, "--server", server or SERVER, RESOURCES)
     told.settle()
     limited = [resource for resource in RESOURCES if resource in limits]
     of_worker, of_server, of_job = (
@@ -93,6 +117,22 @@ def _check_flags(chart: Path | None, iterations: int) -> None:
         raise BadInput(*problems)
 
 
+def _check_sync(sync: str, cluster: str | None, server: str | None, staleness: int) -> None:
+    """What the one kind of job has and the other has not."""
+    problems = []
+    if sync not in (PS, RING):
+        problems.append(Problem("--sync", f"{PS} (parameter servers) or {RING} (all-reduce)", found=sync))
+    if sync == RING and server is not None:
+        problems.append(Problem("--server", "a ring has no servers", found=server))
+    if sync == RING and staleness:
+        problems.append(Problem("--staleness", "the workers of a ring wait for each other", found=staleness))
+    if sync == PS and cluster is not None:
+        what = "servers go by the nic of --limit; a cluster belongs to --sync ring"
+        problems.append(Problem("--cluster", what, found=cluster))
+    if problems:
+        raise BadInput(*problems)
+
+
 def _left(losses: Path | None, target: float | None, iterations: int) -> int:
     """Iterations until a loss, where one is to be reached, by the curve of the losses so far."""
     from muster.speed.parameter_server.loss_curve import fit_loss_curve, read_losses
@@ -115,6 +155,27 @@ def _layers(model: str, gpu_tflops: float, file: Path | None, profile_batch: int
     if file is None:
         return estimated_layers(model, gpu_tflops)
     return profiled_layers(file, model, profile_batch)
+
+
+def _ring_model(model: str, gpu_tflops: float, file: Path | None, profile_batch: int | None) -> LayeredModel:
+    """Likewise, as the network model takes them."""
+    from muster.speed.parameter_server.architectures import estimated_layers
+    from muster.speed.parameter_server.profile import profiled_model
+    from muster.speed.parameter_server.ring import layered_model
+
+    if file is None:
+        return layered_model(model, estimated_layers(model, gpu_tflops))
+    return profiled_model(file, model, profile_batch)
+
+
+def _links(name: str | None) -> Cluster:
+    """The cluster of a ring."""
+    from muster.cluster.shipped import parse_cluster
+
+    if name is None:
+        what = "a ring goes by the links between its workers: give --cluster, such as 4x8gpu or your file"
+        raise BadInput(Problem("--cluster", what))
+    return parse_cluster(name)
 
 
 def _quantities(flag: str, text: str, allowed: Sequence[str], needed: Sequence[str] = ()) -> dict[str, float]:

@@ -73,7 +73,7 @@ def submit(
         return
     told = flags.Gathering()
     request: dict[str, Any] = {
-        "name": name or _script(words),
+        "name": name or flags.script_of(words),
         "command": words,
         "directory": str((directory or Path()).absolute().resolve()),
         "environment": told.of(_environment, env or []),
@@ -81,7 +81,7 @@ def submit(
         "gpu_share": gpu_share,
         "ranks": ranks,
         "cpus": told.of(_number, cpus),
-        "memory_gb": told.of(_memory, memory),
+        "memory_gb": None if memory == _AUTO else told.of(flags.gb_of, "--memory", memory),
         "compute_threads": threads,
         "steps": steps,
         "priority": priority,
@@ -157,12 +157,6 @@ def _by_flags(refusal: Refusal) -> list[Problem]:
     return problems
 
 
-def _script(words: Sequence[str]) -> str:
-    """What a command is mostly called by: its script, else its program."""
-    script = next((word for word in words if word.endswith((".py", ".sh"))), words[0])
-    return Path(script).stem or script
-
-
 def _known_model(client: Client, name: str) -> str | None:
     known = client.get("/v1/models")["models"]
     for entry in known:
@@ -193,15 +187,6 @@ def _number(text: str) -> float | None:
         return None if text == _AUTO else float(text)
     except ValueError:
         raise BadInput(Problem("--cpus", "a number of CPU cores, or auto, is needed", found=text)) from None
-
-
-def _memory(text: str) -> float | None:
-    from muster.units import parse_gb
-
-    try:
-        return None if text == _AUTO else parse_gb(text)
-    except ValueError as error:
-        raise BadInput(Problem("--memory", f"{error}; or auto", found=text)) from None
 
 
 def _refuse(problem: Problem) -> None:

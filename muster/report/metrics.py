@@ -19,6 +19,8 @@ from muster.world.records import Record
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 RESOURCES = {"gpu": "gpus", "cpu": "cpus", "memory": "memory_gb", "storage": "storage_gb_per_s"}
+_ROUNDING = 1e-6
+"""A speed so little below another is the same."""
 STAGES = ("input_stall_seconds", "compute_seconds", "communication_seconds", "restart_seconds")
 
 
@@ -62,6 +64,7 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
         },
         "utility": _utility(measured),
         "below_best": _below_best(record),
+        "slowest_moment": _slowest_moment(measured),
         "tenants": tenants,
         "reasons": _reasons(record, measured, end),
         "decisions": record.decisions.height,
@@ -165,6 +168,20 @@ def _below_best(record: Record) -> dict[str, float | None]:
     upto = np.cumsum(seconds[order])
     p99 = below[order][np.searchsorted(upto, 0.99 * upto[-1])]
     return {"mean": float(np.sum(below * seconds) / np.sum(seconds)), "p99": float(p99)}
+
+
+def _slowest_moment(measured: pl.DataFrame) -> dict[str, float | int | None]:
+    """The slowest moment of any job against the GPU-proportional share, and how many jobs had one below it.
+
+    The share of the machines that it was on then, and that of the slowest machines that it may use (Synergy's promise
+    on machines that differ). None where no job has it.
+    """
+    figures: dict[str, float | int | None] = {}
+    for name, column in (("share", "least_of_share"), ("slowest_share", "least_of_slowest_share")):
+        known = _known(measured[column])
+        figures[f"of_{name}"] = float(np.min(known)) if known.size else None
+        figures[f"jobs_below_{name}"] = int(np.count_nonzero(known < 1 - _ROUNDING)) if known.size else None
+    return figures
 
 
 def _tenants(measured: pl.DataFrame) -> list[dict[str, Any]]:

@@ -44,11 +44,29 @@ def notes(
         )
     found += [_sentence(f"Trace: {note}") for note in dict.fromkeys(_trace_notes(runs))]
     found += _shared("Rules", names, [_rules(run["rules"]) for run in runs])
+    told = [(name, text) for name, text in zip(names, map(_slowest_moment, summaries), strict=True) if text]
+    if told:
+        found += _shared("Slowest moment of any job", *zip(*told, strict=True))
     knowledge = [str(run["knowledge"]) for run in runs]
     found += _shared("What schedulers know of the work left", names, knowledge)
     if len(set(knowledge)) > 1:
         found.append("Schedulers that know different things are not rivals: compare within a class.")
     return found
+
+
+def _slowest_moment(summary: Mapping[str, Any]) -> str:
+    """Synergy's promise as this run kept it, on the machines used and on the slowest that were allowed."""
+    moment = summary["slowest_moment"]
+    if moment["of_share"] is None:
+        return ""
+    told = []
+    for name, whose in (("share", "its machines"), ("slowest_share", "the slowest machines it may use")):
+        below = moment[f"jobs_below_{name}"]
+        who = f" ({words.counted(below, 'job')} below it)" if below else ""
+        told.append(
+            f"{moment[f'of_{name}']:.2f} times its speed with the GPU-proportional share of {whose}{who}"
+        )
+    return ", ".join(told)
 
 
 def command(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -158,7 +158,8 @@ class Composed:
             asked, facts = view.table.asked, view.table.facts
             free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
-        self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
+        notes = self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
+        plan.notes = notes or ()
 
     def _promise(self, view: View, plan: Plan, keys: Floats, waiting: Ints) -> None:
         """How long the plan holds if nothing happens while these jobs wait, and when to ask again."""

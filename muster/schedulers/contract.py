@@ -266,6 +266,8 @@ class Plan:
     """What would have been possible at best, in the scheduler's own measure; NaN: not known."""
     value: float = nan
     """What this plan reaches in the same measure; NaN: not known."""
+    notes: tuple[str, ...] = ()
+    """What did not go as it should in deciding, for whoever reads the run; said once, with how often it happened."""
 
 
 class Scheduler(Protocol):

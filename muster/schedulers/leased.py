@@ -20,18 +20,23 @@ from muster.cluster.books import (
     Books,
     Floats,
     Ints,
+    Rows,
     copy_chain,
     count_bits,
     put_chain,
 )
 from muster.cluster.books import release_job as release
 from muster.compiling import njit
-from muster.schedulers.contract import Bools, Plan, State, View
+from muster.schedulers.contract import Bools, Plan, State, Trigger, View
 from muster.schedulers.parts import Allocation, Allotment, Order, Part, Selection, described, named
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.kernels import need_on
 from muster.schedulers.placement.offers import NOWHERE, bid
 from muster.schedulers.reasons import NO_GPUS, PLACED
+from muster.workload.jobs import RUNNING, WAITING
+
+_AGAIN_SECONDS = 60.0
+"""Until bids are asked for again where nothing runs that could end (as published)."""
 
 
 @dataclass(frozen=True)
@@ -72,32 +77,30 @@ class Leased:
         plan = Plan(
             view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count), stable_until=inf
         )
-        ended = jobs.running & (jobs.lease_end <= now)
+        bidders, ended, since = _bidders(view.table.facts, jobs.index, now)
         if view.table.some_pinned:
             pinned = ended & jobs.pinned
             plan.lease_ends = dict.fromkeys(jobs.index[pinned].tolist(), now + lease)
             ended &= ~pinned
-        waiting = jobs.waiting
-        bidders = np.flatnonzero(waiting | ended)
+            bidders = bidders[~pinned[bidders]]
         if not len(bidders) and self.furnishing is None:
             return plan, state
-        free = int(view.ledger.books.totals[GPU])
-        if len(bidders) and not ended.any() and free < jobs.gpu_milli[bidders].min() * 1000:
-            plan.reasons[bidders] = NO_GPUS
-            plan.reason_a[bidders] = jobs.requested_gpus[bidders]
-            plan.reason_b[bidders] = free / 1e6
-            return plan, state
-        keys, memory = self.order.keys(view, state["order"])
-        since = np.where(ended, now, jobs.last_stop)
-        urgent = waiting & (now - since >= self.promote_after_seconds)
-        ranked = bidders[np.lexsort((keys[bidders], ~urgent[bidders]))]
         released = np.full(count, -1)
+        if len(bidders) and not self._offered(view, bidders, ended):
+            _end_leases(view.ledger.reserve(0, count), jobs.index, bidders, ended, released)
+            plan.reasons[bidders] = NO_GPUS
+            plan.reason_a[bidders] = jobs.at(bidders).requested_gpus
+            plan.reason_b[bidders] = view.ledger.books.totals[GPU] / 1e6
+            return plan, state
+        urgent = ~ended & (now - since >= self.promote_after_seconds)
+        ranked, memory = bidders, state["order"]
+        if len(bidders) > 1 or memory is not None:
+            keys, memory = self.order.keys(view, memory)
+            ranked = bidders[np.lexsort((keys[bidders], ~urgent[bidders]))]
         books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)
         if self.furnishing is not None:
             _lower_to(books, jobs.index, self.allocation.ladder(view, jobs)[0, 0])
-        for at in np.flatnonzero(ended).tolist():
-            released[at] = books.heads[jobs.index[at]]
-            release(books, jobs.index[at])
+        _end_leases(books, jobs.index, bidders, ended, released)
         for selection in self.selections:
             ranking = selection.select(view, ranked, jobs.pinned)
             ranked = ranking.ranked
@@ -114,8 +117,24 @@ class Leased:
             self.furnishing.allot(
                 view, plan.draft, nobody, plan.reasons == PLACED, plan.reasons, plan.reason_a, plan.reason_b
             )
+        if self.timers.bids == "with-offers" and not (plan.reasons == PLACED).any():
+            releasing = books.nodes["releasing"][:, GPU].any()
+            plan.next_wake = min(plan.next_wake, inf if releasing else now + _AGAIN_SECONDS)
         plan.stable_until = plan.next_wake
         return plan, {"order": memory, "timers": known}
+
+    def _offered(self, view: View, bidders: Ints, ended: Bools) -> bool:
+        """Whether there is something to bid for now.
+
+        Where GPUs that are given back are free only later, a lease that ends offers none.
+        """
+        books = view.ledger.books
+        if self.timers.bids != "always" and books.totals[DELAYED]:
+            if not view.triggers & (Trigger.ARRIVAL | Trigger.CAPACITY | Trigger.TIMER):
+                return False
+        elif ended.any():
+            return True
+        return bool(books.totals[GPU] >= view.jobs.at(bidders).gpu_milli.min() * 1000)
 
     def _serve(
         self,
@@ -129,13 +148,14 @@ class Leased:
     ) -> State:
         """Walk down the queue, and learn from the waits that were worth it before going on."""
         jobs, lease, timers = view.jobs, self.timers.lease_seconds, self.timers
-        gpus = jobs.gpus
         ladder = self.allocation.ladder(view, jobs)
         levels = np.full(len(jobs), NOWHERE)
         pause = np.full(len(jobs), lease if timers.learns else inf)
+        for_machine, for_rack = np.zeros((2, len(jobs)))
         done = 0
         while done < len(ranked):
-            for_machine, for_rack = timers.limits_for(view, known)
+            left = ranked[done:]
+            for_machine[left], for_rack[left] = timers.limits_for(view, left, known)
             done, wake = bid(
                 view.ledger.books,
                 view.table.asked,
@@ -158,12 +178,44 @@ class Leased:
                 plan.reason_a,
                 plan.reason_b,
             )
-            plan.next_wake = min(plan.next_wake, wake)
+            if timers.bids == "always":
+                plan.next_wake = min(plan.next_wake, wake)
             at = ranked[done - 1]
             waited = (view.now - since[at]) / lease
             if timers.learns and levels[at] != NOWHERE:
-                known = timers.learned(known, int(gpus[at]), int(levels[at]), view.now, waited)
+                gpus = int(view.table.asked["gpus"][jobs.index[at]])
+                known = timers.learned(known, gpus, int(levels[at]), view.now, waited)
         return known
+
+
+@njit(cache=True)
+def _bidders(facts: Rows, jobs: Ints, now: float) -> tuple[Ints, Bools, Floats]:
+    """Positions of those who wait or whose lease has ended; whose has; since when each is without GPUs."""
+    bidders = np.empty(len(jobs), np.int64)
+    ended = np.zeros(len(jobs), np.bool_)
+    since = np.full(len(jobs), np.inf)
+    count = 0
+    for at in range(len(jobs)):
+        fact = facts[jobs[at]]
+        if fact["state"] == RUNNING and fact["lease_end"] <= now:
+            ended[at] = True
+            since[at] = now
+        elif fact["state"] == WAITING:
+            since[at] = fact["last_stop"]
+        else:
+            continue
+        bidders[count] = at
+        count += 1
+    return bidders[:count], ended, since
+
+
+@njit(cache=True)
+def _end_leases(books: Books, jobs: Ints, bidders: Ints, ended: Bools, released: Ints) -> None:
+    """Take back what they held, and note its chain."""
+    for at in bidders:
+        if ended[at]:
+            released[at] = books.heads[jobs[at]]
+            release(books, jobs[at])
 
 
 @njit(cache=True)

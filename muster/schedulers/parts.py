@@ -150,11 +150,12 @@ class Allotment(Part):
 
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
-    ) -> None:
+    ) -> tuple[str, ...] | None:
         """Write the draft: stop, place, move, resize; and a reason code with its numbers for each position.
 
         `ranked` are the positions that may be served, best first; running jobs among them may be stopped unless
-        they are chosen and pinned. `chosen` are those whose GPUs fit in all, by the walk in that order.
+        they are chosen and pinned. `chosen` are those whose GPUs fit in all, by the walk in that order. What it
+        returns are the plan's notes.
         """
         raise NotImplementedError
 

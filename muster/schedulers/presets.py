@@ -42,8 +42,8 @@ PRESETS = {
             Preset(
                 f"synergy-published:{policy}{'-greedy' if allocation == 'greedy' else ''}",
                 f"{order}+{allocation}",
-                f"Synergy's simulator, {policy.upper()} with {allocation.partition('-')[0]}; give it --round 300 "
-                "--rules synergy-published.",
+                f"Synergy's simulator, {policy.upper()} with {allocation.partition('-')[0]}; give it --rules "
+                "synergy-published.",
                 settings,
             )
             for policy, order, settings in (

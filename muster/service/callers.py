@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from muster.problems import BadInput, Problem
 from muster.service.sockets import Address, owner, plain
-from muster.service.store import Store
-from muster.service.store.rows import Caller
+from muster.service.store.rows import Caller, TokenRow
 from muster.service.tokens import hash_of
 
 
@@ -39,10 +40,10 @@ class Call:
     """A proxy says that it sends it for somebody else."""
 
 
-def caller(call: Call, store: Store) -> Caller:
-    """Who sends a request; Unknown if that cannot be said or he may not."""
-    if store.has_tokens():
-        return _by_token(call, store)
+def caller(call: Call, tokens: Mapping[str, TokenRow]) -> Caller:
+    """Who sends a request, `tokens` being those in use by their hashes; Unknown if nobody knows or he may not."""
+    if tokens:
+        return _by_token(call, tokens)
     if call.client is None or call.server is None or not is_loopback(call.client[0]):
         raise Unknown(
             "from another machine a token is needed; its operator makes one with muster token create"
@@ -51,14 +52,14 @@ def caller(call: Call, store: Store) -> Caller:
     return _by_socket(call.client, call.server)
 
 
-def check_bind(host: str, store: Store) -> None:
+def check_bind(host: str, *, has_tokens: bool) -> None:
     """Refuses an address that others can reach as long as there are no tokens."""
     if host == "localhost" or is_loopback(host):
         return
     if not _is_address(host):
         what = "the number of an address of this machine is needed, as 127.0.0.1, or localhost"
         raise BadInput(Problem("--listen", what, found=host))
-    if not store.has_tokens():
+    if not has_tokens:
         what = (
             "others could reach this address, and there are no tokens yet. Make one first: muster token create "
             "NAME --role operator. Tokens travel in the clear over http: rather leave the daemon on 127.0.0.1 and "
@@ -80,11 +81,11 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _by_token(call: Call, store: Store) -> Caller:
+def _by_token(call: Call, tokens: Mapping[str, TokenRow]) -> Caller:
     scheme, _, token = (call.authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unknown("a token is needed: set MUSTER_TOKEN, or send Authorization: Bearer TOKEN")
-    row = store.token(hash_of(token.strip()))
+    row = tokens.get(hash_of(token.strip()))
     if row is None:
         raise Unknown("this token is unknown or was revoked")
     return Caller(row.user, row.operator)
@@ -126,6 +127,7 @@ def _by_socket(client: Address, server: Address) -> Caller:
     return Caller(_account(uid), operator=uid in (0, own))
 
 
+@lru_cache(maxsize=1000)
 def _account(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
+import uvicorn
 
 from muster.cluster import Cluster
 from muster.problems import BadInput, Problem
@@ -23,6 +26,16 @@ from muster.service.forecast import warm_up
 from muster.service.home import claimed, make_home, remove_endpoint, store_url, write_endpoint
 from muster.service.known_models import KnownModels
 from muster.service.store import Store
+from muster.service.store.rows import JobRow
+from muster.service.tokens import LivingTokens
+
+Lookup: TypeAlias = Callable[[int], JobRow]
+"""What the conductor knows of a living job."""
+EngineMaker: TypeAlias = Callable[[Lookup], Engine]
+
+_SWITCH_SECONDS = 0.0005
+"""For which one thread may keep the others from running Python. A request changes threads some times; with the usual
+5 ms each of them would wait so long while the conductor is at work."""
 
 log = structlog.get_logger()
 
@@ -33,7 +46,7 @@ class Serving:
 
     home: Path
     cluster: Cluster
-    engine: Callable[[Store], Engine]
+    engine: EngineMaker
     """Made once the home is this daemon's alone."""
     scheduler: Scheduler
     round_seconds: float
@@ -47,11 +60,12 @@ class Serving:
 def serve(serving: Serving, say: Callable[[str], None]) -> None:
     """Until SIGTERM or SIGINT. `say` gets a line for people once it serves."""
     _log_as_json()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     make_home(serving.home)
     with claimed(serving.home):
         store = Store.open(serving.store or store_url(serving.home))
         try:
-            check_bind(serving.host, store)
+            check_bind(serving.host, has_tokens=bool(LivingTokens(store).read()))
             with store.claimed(), _listening(serving.host, serving.port) as listener:
                 _serve(serving, store, listener, say)
         finally:
@@ -59,7 +73,7 @@ def serve(serving: Serving, say: Callable[[str], None]) -> None:
 
 
 def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callable[[str], None]) -> None:
-    engine = serving.engine(store)
+    engine = serving.engine(lambda job: conductor.jobs.rows[job])
     board = Board(
         policy=serving.scheduler,
         engine=engine.name,
@@ -86,6 +100,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     write_endpoint(serving.home, url)
+    _stop_on_signals(web)
     thread.start()
     cluster = serving.cluster
     log.info("serving", url=url, scheduler=board.scheduler, cluster=cluster.name, enforces=board.enforces)
@@ -101,10 +116,22 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         raise failure[0]
 
 
+def _stop_on_signals(web: uvicorn.Server) -> None:
+    """SIGTERM and SIGINT mean: stop in good order. uvicorn raises them once more when it has ended."""
+
+    def stop(*_: object) -> None:
+        web.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
 def _listening(host: str, port: int) -> socket.socket:
     """A socket that is bound already, so that a port which is taken is told in words."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else an answer waits for an
+    # acknowledgement of its header, which the other side delays by 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

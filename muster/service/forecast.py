@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from muster.cluster.books import WHOLE
 from muster.problems import BadInput
 from muster.service.board import Board
 from muster.service.request import JobRequest
@@ -20,6 +23,7 @@ from muster.workload.trace import trace_of
 GUESSED_SECONDS = 3600.0
 """Left of a job whose owner did not say its steps: said wherever a forecast is shown."""
 _MOST_JOBS = 2000
+_WARM_MODELS = 4
 _LEAST_SECONDS = 1.0
 
 
@@ -33,8 +37,12 @@ class Forecast:
     """Jobs whose remaining time had to be guessed."""
 
 
-def forecast(rows: Sequence[JobRow], board: Board) -> Forecast | None:
-    """The forecast of these living jobs; None where there are too many for a quick answer, or none can be made.
+class NoForecast(Exception):
+    """Why there is none, in words."""
+
+
+def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
+    """The forecast of these living jobs; NoForecast where there are too many for a quick answer, or none can be made.
 
     Those that run come first, so that a scheduler which leaves running jobs alone leaves them where they are.
     """
@@ -43,19 +51,23 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast | None:
         key=lambda row: (row.state is not State.RUNNING, row.id),
     )
     if not living or len(living) > _MOST_JOBS:
-        return None
+        raise NoForecast("the queue is too long for a quick simulation" if living else "nobody waits")
     left = [_seconds_left(row, board) for row in living]
     requests = [row.request for row in living]
     columns = {
         "job_id": [str(row.id) for row in living],
         "submit_seconds": [0.0] * len(living),
-        "gpus": [request.gpus * request.gpu_share for request in requests],
+        "gpus": [request.gpus for request in requests],
+        "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
         "model": [request.model or "" for request in requests],
         "duration_seconds": [GUESSED_SECONDS if seconds is None else seconds for seconds in left],
         "tenant": [request.tenant or "" for request in requests],
         "user": [row.user for row in living],
         "priority": [request.priority for request in requests],
+        "cpus": [request.cpus for request in requests],
+        "memory_gb": [request.memory_gb for request in requests],
         "preemptible": [request.preemptible for request in requests],
+        "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
         "constraint": [request.constraint for request in requests],
     }
     attained = np.array([row.attained_gpu_seconds for row in living])
@@ -65,8 +77,8 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast | None:
         options = Options(skip_impossible=True)
         with board.thinking:
             run = simulate(trace, board.cluster, board.policy, options, models=models, attained=attained)
-    except BadInput:
-        return None
+    except BadInput as bad:
+        raise NoForecast(f"the queue cannot be simulated: {bad}") from None
     known = run.record.jobs.filter(pl.col("start_seconds").is_not_null())
     ids = known["job_id"].cast(pl.Int64).to_list()
     return Forecast(
@@ -97,7 +109,20 @@ def _seconds_left(row: JobRow, board: Board) -> float | None:
 
 
 def warm_up(board: Board) -> None:
-    """Compile, or load, what a decision and a forecast need, before the first job waits for it."""
-    request = JobRequest(name="warm-up", command=("true",), directory="/", steps=1)
-    rows = [JobRow(job, "", request, submitted=0.0, steps_per_second=1.0) for job in range(1, 4)]
-    forecast(rows, board)
+    """Compile, or load, what a decision and a forecast need, before the first job waits for it.
+
+    The jobs are of some kinds, and more than there is room for.
+    """
+    gpus = board.cluster.total_gpus
+    kinds: list[dict[str, Any]] = [
+        *({"model": name} for name in sorted(board.models())[:_WARM_MODELS]),
+        {"gpu_share": 0.5},
+        {"gpus": gpus},
+        {"cpus": 1.0, "memory_gb": 1.0},
+    ]
+    requests = [
+        JobRequest(**{"name": "warm-up", "command": ("true",), "directory": "/", "steps": 10**6, **kind})
+        for kind in kinds * 2
+    ]
+    with suppress(NoForecast):  # A scheduler need not take all kinds.
+        forecast([JobRow(job, "", request, 0.0) for job, request in enumerate(requests, start=1)], board)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
+from collections.abc import Mapping
 
 from muster.problems import BadInput, Problem
 from muster.service.store import Store
@@ -15,11 +17,42 @@ from muster.service.store.rows import TokenRow
 _PREFIX = "muster_"
 """So that scanners for leaked secrets, and people, know what they have found."""
 _BYTES = 32
+_FRESH_SECONDS = 1.0
 
 
 def hash_of(token: str) -> str:
     """What the store keeps of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class LivingTokens:
+    """The tokens in use by their hashes, in memory: a request need not wait for the database.
+
+    What another process changes in the store (`muster token create --store`) is seen a second later at most.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._found: Mapping[str, TokenRow] | None = None
+        self._until = 0.0
+        self._changes = 0
+
+    def known(self) -> Mapping[str, TokenRow] | None:
+        """As they were read lately; None: they have to be read."""
+        return self._found if time.monotonic() < self._until else None
+
+    def read(self) -> Mapping[str, TokenRow]:
+        """As the store has them."""
+        changes, until = self._changes, time.monotonic() + _FRESH_SECONDS
+        found = {row.hash: row for row in self._store.tokens() if row.revoked is None}
+        if changes == self._changes:  # Else this may be how they were before.
+            self._found, self._until = found, until
+        return found
+
+    def changed(self) -> None:
+        """There is another one, or one less."""
+        self._changes += 1
+        self._found = None
 
 
 def create_token(store: Store, user: str, *, operator: bool) -> tuple[TokenRow, str]:

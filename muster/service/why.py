@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from muster.service.board import Board
-from muster.service.forecast import GUESSED_SECONDS, Forecast, forecast
+from muster.service.forecast import GUESSED_SECONDS, Forecast, NoForecast, forecast
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, Holding, JobRow, Phase, State, Wish
 from muster.service.waiting import reason_in_words
@@ -46,7 +46,11 @@ def why(store: Store, board: Board, job: int) -> Why | None:
         return Why(row.id, row.state, _not_waiting(row, store), row.reason, row.reason_parameters)
     living = store.living()
     held = store.holdings(open_only=True)
-    expected = forecast(living, board)
+    expected, obstacle = None, ""
+    try:
+        expected = forecast(living, board)
+    except NoForecast as no:
+        obstacle = str(no)
     holders = sorted({holding.job for holding in held})
     ahead = _ahead(row, living, expected)
     start = None if expected is None else expected.starts.get(row.id)
@@ -57,7 +61,7 @@ def why(store: Store, board: Board, job: int) -> Why | None:
         *_who_holds(held, living, board),
         *_who_is_ahead(ahead, board),
         *_what_would_help(row, expected, holders),
-        _when(start, expected, board),
+        f"When it starts cannot be estimated: {obstacle}." if expected is None else _when(start, expected, board),
     ]
     return Why(row.id, row.state, sentences, row.reason, row.reason_parameters, ahead, holders, start)
 
@@ -164,9 +168,7 @@ def _what_would_help(row: JobRow, expected: Forecast | None, holders: Sequence[i
     return [f"What has to happen first: job {job} ends, in about {duration(end)}."]
 
 
-def _when(start: float | None, expected: Forecast | None, board: Board) -> str:
-    if expected is None:
-        return "When it starts cannot be estimated: the queue is too long for a quick simulation."
+def _when(start: float | None, expected: Forecast, board: Board) -> str:
     if start is None:
         return (
             "A simulation of the present queue never starts it: no machine that it may use is large enough."

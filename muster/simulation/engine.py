@@ -21,6 +21,7 @@ from muster.cluster import books as b
 from muster.cluster.ledger import Ledger
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Plan, Rows, Scheduler, Trigger, View
 from muster.schedulers.reasons import NOT_CONSIDERED
+from muster.simulation.blocks import Blocks
 from muster.simulation.failures import FailureClock
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
@@ -65,6 +66,7 @@ class Engine:
         measured: Bools,
         *,
         network: NetworkOfRun | None = None,
+        blocks: Blocks | None = None,
         ask_every_round: bool = False,
     ) -> None:
         self.table = table
@@ -77,6 +79,7 @@ class Engine:
         self._models = models
         self._wants = DemandBook(models, self.ledger.books.nodes)
         self._network = network
+        self._blocks = blocks
         self._forms = FormBook(network.speed if network else None, cluster)
         self._scheduler = scheduler
         self._options = options
@@ -325,7 +328,7 @@ class Engine:
             row = (now, len(index) - waiting, waiting, started, stopped, changed, *totals[:4].tolist())
             self.decisions.append((*row, plan.value, plan.bound))
         for job, end in plan.lease_ends.items():
-            self._facts["lease_end"][job] = end
+            self._facts["lease_end"][job] = self._blocks.lease_end(job, now, end) if self._blocks else end
         self._note_reasons(plan.reasons, plan.reason_a, plan.reason_b, index, now)
         idle = not started and self._arrived == len(self._arrivals) and len(index) > 0 and not self._releases
         self._fruitless = self._fruitless + 1 if idle and plan.reasons.all() else 0

@@ -25,6 +25,8 @@ class Rules:
     """GPUs of a job that stopped stay unusable at least so long, for each GPU that it held."""
     network: str = ""
     """The flavour of the network model, whatever the options say; empty: theirs."""
+    blocks: bool = False
+    """Work and leases end only where a block of samples does (`simulation.blocks`)."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings that the rules impose on a composed scheduler."""
 
@@ -52,11 +54,13 @@ SYNERGY_PUBLISHED = Rules(
 
 DALLY_PUBLISHED = Rules(
     "dally-published",
-    "As the program of Dally's authors without its leak: GPUs are free a second for each GPU of their job after it "
-    "stopped, the first place of a level is taken, links are counted as by their backend.",
+    "As the program of Dally's authors without its leak: work and leases end with a block of 1000 samples a GPU, GPUs "
+    "are free a second for each GPU of their job after it stopped, jobs bid only then and when others come, the first "
+    "place of a level is taken, links are counted as by their backend.",
     release_seconds_per_gpu=1.0,
     network="astra",
-    settings={"fit": "first"},
+    blocks=True,
+    settings={"fit": "first", "bids": "with-offers"},
 )
 
 RULES = {rules.name: rules for rules in (EXACT, SYNERGY_PUBLISHED, DALLY_PUBLISHED)}

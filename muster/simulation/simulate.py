@@ -21,6 +21,7 @@ from muster.schedulers.certify import Certified
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Scheduler
 from muster.simulation.assumptions import assumptions
+from muster.simulation.blocks import blocks_of
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, Progress
 from muster.simulation.impossible import set_impossible_aside, told_left_out
@@ -38,6 +39,7 @@ from muster.workload.trace import Trace
 from muster.workload.traces.columns import NAMES
 from muster.world.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
 from muster.world.records import Record
+from muster.world.slowest import slowest_moments
 
 _NOISE_STREAM = 0xBE11EF
 
@@ -90,6 +92,7 @@ def simulate(
     if attained is not None:
         table.facts["attained"] = attained
     network = _network(table, trace, cluster, options, layers)
+    blocks, unblocked = blocks_of(table, trace) if options.rules.blocks else (None, ())
     _refuse_endless_switching(scheduler, options)
     refused = set_impossible_aside(table, cluster, trace, options)
     measured = _measured(table, options)
@@ -97,14 +100,16 @@ def simulate(
     began, began_cpu = time.perf_counter(), time.process_time()
     with install_listener("numba:compile", compiling):
         asked = Certified(scheduler) if options.certify else scheduler
-        engine = Engine(table, cluster, truth, asked, options, measured, network=network)
+        engine = Engine(table, cluster, truth, asked, options, measured, network=network, blocks=blocks)
         engine.run(progress)
+        held = engine.held()
+        slowest = slowest_moments(held, table, truth, engine.ledger.books.nodes)
     record = Record(
-        jobs=jobs_frame(table, measured),
-        allocations=allocations_frame(engine.held(), table, cluster),
+        jobs=jobs_frame(table, measured, slowest),
+        allocations=allocations_frame(held, table, cluster),
         decisions=decisions_frame(engine.decisions),
         reasons=reasons_frame(engine.explained(), table),
-        run=_described(trace, cluster, scheduler, options, network, table, refused, _told_of(engine)),
+        run=_described(trace, cluster, scheduler, options, network, table, refused, [*unblocked, *_told_of(engine)]),
     )
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:

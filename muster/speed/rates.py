@@ -6,6 +6,7 @@ second of compute, because that ratio carries over to GPUs that compute at anoth
 
 A job whose workers and servers are counted (`sync`) goes by the layered step of its own record instead; what it
 reads is not looked at. Without servers of its own it keeps its parameters on its workers: as many servers as those.
+A ring of workers has its communication from the network, as a gang has.
 
 Jobs in turns on the same GPUs each run at full speed in their part of the time, with the CPU and memory of all
 of them. Packed jobs run at the same time, each with its own: one computes while another waits for its input or
@@ -20,7 +21,7 @@ from muster.cluster.books import PACKED, SERVER, Books, Floats, Ints, Rows
 from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable, input_stage_seconds
 from muster.speed.parameter_server.compiled import sized_step
-from muster.workload.sized import RIGID
+from muster.workload.sized import RIGID, RING
 
 
 @njit(cache=True)
@@ -75,7 +76,9 @@ def stage_seconds(
         return slowest, compute, compute * exposed, gpus, gpus / whole / crowd
     workers = np.rint(gpus * 1e6 / ask["worker_gpus"])
     servers = np.rint(server_cpus / ask["server_cpu"]) if server_cpus > 0 else workers
-    compute, communication = sized_step(ask["terms"], ask["sync"], workers, servers)
+    compute, communication = sized_step(ask["terms"], workers, servers)
+    if ask["sync"] == RING:
+        communication = compute * exposed
     return 0.0, compute, communication, gpus, 1.0 / crowd
 
 

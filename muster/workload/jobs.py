@@ -6,6 +6,7 @@ the world alone. Times are seconds on the trace's clock; CPU cores and GB are in
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -101,6 +102,9 @@ class JobTable:
     users: tuple[str, ...]
     node_allowed: Bools
     """By `asked.constraint` and node; row 0 is no constraint."""
+    ring_seconds: Floats = dataclasses.field(default_factory=lambda: np.zeros((2, 1, 0)))
+    """What a ring of 1, 2, ... workers adds to a step on its best place (`speed.parameter_server.ring`), by
+    `sized.ring`: what compute does not hide, and all of it."""
 
     def __len__(self) -> int:
         """Number of jobs."""

@@ -12,7 +12,7 @@ SYNCS = ("", "ps", "ring")
 """By `asked.sync`, as the trace says it."""
 
 RESOURCES = ("gpu", "cpu", "memory_gb", "nic_gb_per_s")
-"""What a worker and a server need: the ledger's first three, and bandwidth of their machine's network card."""
+"""What a worker and a server need: the ledger's first three, and bandwidth of a server's machine's network card."""
 
 MOST_TERMS = 8
 """Of a layered step (`speed.parameter_server`); the architectures known by name have up to 5."""
@@ -21,6 +21,7 @@ SIZED = np.dtype(
     [
         ("worker", np.float64, (4,)),  # of one worker, by RESOURCES
         ("server", np.float64, (4,)),  # of one server; a ring has none
+        ("ring", np.int64),  # which line of `JobTable.ring_seconds`; 0: it has servers
         ("limit", np.float64, (4,)),  # of all together, as the owner says; inf: nothing said
         ("min_workers", np.int64),
         ("max_workers", np.int64),
@@ -35,6 +36,13 @@ SIZED = np.dtype(
 )
 
 
+def gangs_only(jobs: int) -> Rows:
+    """One `SIZED` record a job, none of them sized or with a utility."""
+    sized = np.zeros(jobs, SIZED)
+    sized["priority"] = np.nan
+    return sized
+
+
 def sized_columns(jobs: pl.DataFrame) -> Rows:
     """One `SIZED` record a job; those of rigid jobs stay 0 but for the utility."""
     sized = np.zeros(len(jobs), SIZED)
@@ -44,9 +52,7 @@ def sized_columns(jobs: pl.DataFrame) -> Rows:
         if at:
             sized["server"][:, at] = jobs[f"server_{name}"].fill_null(0).to_numpy()
             sized["limit"][:, at] = jobs[name].fill_null(np.inf).to_numpy()
-    nic = jobs["nic_gb_per_s"].fill_null(0).to_numpy()
-    sized["worker"][ring, 3] = nic[ring]
-    sized["server"][~ring, 3] = nic[~ring]
+    sized["server"][:, 3] = jobs["nic_gb_per_s"].fill_null(0).to_numpy()
     sized["server"][ring] = 0
     sized["limit"][:, [0, 3]] = np.inf
     workers = (jobs["gpus"] // jobs["worker_gpus"]).fill_null(0)

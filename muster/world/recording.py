@@ -17,8 +17,8 @@ from muster.workload.jobs import COMPLETED, REFUSED, JobTable, requested_gpus
 from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
 
 
-def jobs_frame(table: JobTable, measured: NDArray[np.bool_]) -> pl.DataFrame:
-    """The table of jobs. A time that never came is null."""
+def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np.float64]) -> pl.DataFrame:
+    """The table of jobs; `slowest` are their slowest moments (`world.slowest`). A time that never came is null."""
     asked, facts = table.asked, table.facts
     completed = facts["state"] == COMPLETED
     in_system = np.where(completed, facts["finish"] - asked["submit"], np.nan)
@@ -48,6 +48,8 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_]) -> pl.DataFrame:
             "compute_seconds": facts["compute"],
             "communication_seconds": facts["communication"],
             "restart_seconds": facts["restart"],
+            "least_of_share": slowest[:, 0],
+            "least_of_slowest_share": slowest[:, 1],
             "utility": np.where(rated & ~completed, 0.0, utility(in_system, *worth)),
             "utility_target_seconds": table.sized["target"],
             "outcome": outcome,

@@ -36,6 +36,8 @@ JOBS: dict[str, pl.DataType] = {
     "compute_seconds": pl.Float64(),
     "communication_seconds": pl.Float64(),
     "restart_seconds": pl.Float64(),
+    "least_of_share": pl.Float64(),  # its slowest moment: speed over that with the share of its machines; null: none
+    "least_of_slowest_share": pl.Float64(),  # the same over that with the share of the slowest machines it may use
     "utility": pl.Float64(),  # SMD's, of the completion time; 0: not completed; null: the owner says none
     "utility_target_seconds": pl.Float64(),  # its target for the completion time; null: the owner says none
     "outcome": pl.String(),  # completed, unfinished, refused

@@ -178,3 +178,96 @@ def test_a_layer_file_may_say_its_batch(capsys: pytest.CaptureFixture[str], tmp_
     assert told == flagged
     words = answered(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'}", capsys, BAD_INPUT)
     assert "a column batch, or --profile-batch" in words
+
+
+RING_LAYERS = (
+    "model,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes,batch\n"
+    "mine,8e7,2e7,2e7,4e8,32\nmine,6e7,3e7,1e7,1e9,32\nmine,2e7,1e7,1e7,2e8,32\n"
+)
+
+
+def test_a_ring_gets_the_fewest_workers_that_are_fastest(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document("vgg16 --sync ring --cluster 2x8gpu,32cpu --limit gpu=12,cpu=40 --iterations 10", capsys)
+    rows = found["by_workers"]
+    assert [row["workers"] for row in rows] == list(range(1, 11))
+    assert all(sum(map(int, row["place"].split(","))) == row["workers"] for row in rows)
+    best = min(rows, key=lambda row: row["completion_seconds"])
+    assert found["workers"] == best["workers"]
+    assert found["place"] == best["place"]
+    assert found["completion_seconds"] == best["completion_seconds"] == 10 * best["iteration_seconds"]
+    assert sum(found["stage_seconds"].values()) == pytest.approx(best["iteration_seconds"])
+    # 32 cores hold eight workers of four each.
+    assert [row["place"] for row in rows[7:]] == ["8", "5,4", "5,5"]
+    assert found["usage"] == {"gpu": best["workers"], "cpu": 4 * best["workers"]}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 6, 8, 11, 16, 24])
+def test_a_ring_s_step_is_what_muster_network_says_of_its_place(
+    workers: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Where each worker has as many samples as were profiled."""
+    path = tmp_path / "layers.csv"
+    path.write_text(RING_LAYERS)
+    arguments = f"mine --layers {path} --sync ring --cluster dally-2x8x8 --limit gpu={workers}"
+    row = document(f"{arguments} --batch {32 * workers} --worker gpu=1", capsys)["by_workers"][-1]
+    place = ["--placement", row["place"], "--cluster", "dally-2x8x8", "--json"]
+    assert run(["network", "mine", "--layers", str(path), *place]) == OK
+    (told,) = json.loads(capsys.readouterr().out)["placements"]
+    assert row["workers"] == told["gpus"] == workers
+    assert row["iteration_seconds"] == pytest.approx(told["iteration_seconds"], rel=1e-12)
+
+
+def test_a_ring_in_words_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = answered(
+        f"vgg16 --sync ring --cluster 4x8gpu --limit gpu=32 --table --chart {tmp_path / 'a.svg'}", capsys
+    )
+    assert words.startswith("vgg16: 24 workers in a ring\n")
+    assert "sits on 4 machines (6,6,6,6) of 4x8gpu" in words
+    assert "4x8gpu has room for 24 such workers, the limit for more" in words
+    assert "completion" in words
+    assert "Workers" in (tmp_path / "a.svg").read_text()
+    alone = answered("vgg16 --sync ring --cluster 1x1gpu,8cpu --limit gpu=4", capsys)
+    assert alone.startswith("vgg16: 1 worker, alone\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (
+            "vgg17 --sync ring --limit gpu=8,nic=1Gbit/s --server cpu=2 --staleness 1",
+            [
+                "--server: found 'cpu=2'; a ring has no servers",
+                "--staleness: found 1; the workers of a ring wait for each other",
+                "found 'nic=1Gbit/s'; NAME=QUANTITY is needed, NAME being gpu, cpu, memory_gb",
+                "model: found 'vgg17'; known are alexnet",
+                "--cluster: a ring goes by the links between its workers",
+            ],
+        ),
+        (
+            "vgg16 --sync tree --limit gpu=8,nic=1Gbit/s",
+            ["--sync: found 'tree'; ps (parameter servers) or ring"],
+        ),
+        (
+            f"vgg16 --cluster smd --limit {LIMIT}",
+            ["--cluster: found 'smd'; servers go by the nic of --limit"],
+        ),
+        ("vgg16 --sync ring --cluster 2x4gpu --limit gpu=8 --worker gpu=5", ["no machine of cluster 2x4gpu"]),
+        (
+            "vgg16 --sync ring --cluster 2x4gpu --limit gpu=8 --worker gpu=0.5",
+            ["a worker of a ring has whole GPUs"],
+        ),
+        (
+            "vgg16 --sync ring --cluster 2x4gpu --limit gpu=8,cpu=3",
+            ["one worker needs 4 cpu, more than the limit"],
+        ),
+        ("vgg16 --sync ring --cluster 2x4gpu --limit gpu=8 --batch 0", ["batch: found 0"]),
+        ("vgg16 --sync ring --cluster nowhere.toml --limit gpu=8", ["nowhere.toml"]),
+    ],
+)
+def test_mistakes_about_rings_are_told_in_words(
+    arguments: str, parts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = answered(arguments, capsys, BAD_INPUT)
+    for part in parts:
+        assert part in told
+    assert "Traceback" not in told

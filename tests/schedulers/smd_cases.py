@@ -84,13 +84,20 @@ def random_question(
         nic = np.full((jobs, 1), 0.5 * (1 - role))
         rows.append(np.hstack([needs, nic, np.tile([role, 1 - role], (jobs, 1))]))
     worker, server = rows
-    # A ring's one server is nothing but its number; its workers take the bandwidth.
-    worker[is_ring, 3], server[is_ring, :4] = 0.5, 0.0
+    # A ring's one server is nothing but its number.
+    server[is_ring, :4] = 0.0
     limit = (worker + server) * rng.integers(1, most + 1, (jobs, 1))
     # One more of either kind where its resources allow it.
     limit[:, 4:] += 1
     limit[is_ring, 5] = 1
     nothing = np.zeros(jobs, np.int64)
+    together = stack(steps)
+    if rings:
+        # A ring of one talks to nobody; others by their place, here anything.
+        seconds = np.random.default_rng([seed, 2]).uniform(0, 0.2, (jobs, 5)) * is_ring[:, None]
+        seconds[:, 0] = 0.0
+        terms = np.where(is_ring[:, None, None], together.terms[:, :1] * [1.0, 1.0, 0.0], together.terms)
+        together = replace(together, terms=terms, ring_seconds=seconds)
     return Question(
         now=0.0,
         index=np.arange(jobs),
@@ -99,7 +106,7 @@ def random_question(
         workers=nothing,
         servers=nothing,
         pinned=np.zeros(jobs, bool),
-        steps=replace(stack(steps), ring=is_ring),
+        steps=together,
         demands=Demands(worker, server, limit),
         least_workers=np.ones(jobs, np.int64),
         is_ring=is_ring,

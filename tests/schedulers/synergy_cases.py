@@ -71,9 +71,10 @@ def allot(allotment: Allotment, given: Round) -> Plan:
     """The plan of one round, left in the draft."""
     count = len(given.view.jobs)
     plan = Plan(given.view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
-    allotment.allot(
+    notes = allotment.allot(
         given.view, plan.draft, given.ranked, given.chosen, plan.reasons, plan.reason_a, plan.reason_b
     )
+    plan.notes = notes or ()
     return plan
 
 

@@ -67,17 +67,6 @@ def test_the_command_takes_layers_and_certifies_a_mixed_trace(
     assert all(summary["below_best"]["mean"] is not None for summary in told["summaries"])
 
 
-@pytest.mark.parametrize("model", ["vgg16", "resnet50", "bert-base"])
-def test_a_ring_alone_gets_the_workers_that_are_fastest(model: str) -> None:
-    ring = sized_job(model=model, sync="ring", servers=None, server_cpus=None, max_workers=8, gpus=2)
-    result = run(jobs_of(ring), machines(4), "smd")
-    layers = estimated_layers(model, 6.0)
-    # w workers send (w - 1) / w of the bytes each way, as w^2 / (w - 1) servers would take them; one sends none.
-    (alone,) = iteration_ends(layers, 256, 1e9, 1, 1)
-    steps = [alone, *(iteration_ends(layers, 256, 0.5, w, w * w / (w - 1))[0] for w in range(2, 9))]
-    assert finishes(result) == pytest.approx([1000 * min(steps)], rel=1e-6)
-
-
 def test_rings_and_servers_are_selected_together() -> None:
     """In a cluster that is too small for all, both kinds are served, none holds the other's kind of task."""
     trace = trace_of_seed(11, jobs=20, ring=0.5)

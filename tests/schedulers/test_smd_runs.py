@@ -59,14 +59,6 @@ def test_a_job_runs_at_the_pace_of_the_layered_recurrence(w: int, p: int) -> Non
     assert stages[0] == pytest.approx(1000 * compute)
 
 
-def test_a_ring_sends_all_but_its_own_part() -> None:
-    ring = sized_job(sync="ring", servers=None, server_cpus=None, server_memory_gb=None)
-    result = run(jobs_of(ring), machines(1), Puts(workers(0, 0, 1, 2)))
-    # (w - 1) / w of the bytes each way: as a server for each w^2 / (w - 1) workers.
-    (step,) = iteration_ends(estimated_layers("vgg16", 6.0), 256, 0.5, 3, 9 / 2)
-    assert finishes(result) == pytest.approx([1000 * step])
-
-
 def test_without_servers_of_its_own_a_job_keeps_its_parameters_on_its_workers() -> None:
     result = run(jobs_of(sized_job()), machines(1), "fifo")
     (step,) = iteration_ends(estimated_layers("vgg16", 6.0), 256, 0.5, 2, 2)
@@ -99,8 +91,7 @@ def assert_seated(result: Run, jobs: pl.DataFrame) -> None:
         w=pl.when(is_server).then(0).otherwise(pl.col("gpus") / pl.col("worker_gpus")),
         p=pl.when(is_server).then(pl.col("cpus") / pl.col("server_cpus")).otherwise(0),
     ).with_columns(
-        nic=pl.when(pl.col("sync") == "ring").then(pl.col("w")).otherwise(pl.col("p"))
-        * pl.col("nic_gb_per_s")
+        nic=pl.when(pl.col("sync") == "ring").then(0).otherwise(pl.col("p")) * pl.col("nic_gb_per_s")
     )
     moments = held["from_seconds"].unique().sort().to_list()
     for moment in moments[:: max(1, len(moments) // 60)]:
@@ -188,11 +179,6 @@ def test_what_cannot_be_is_refused_in_words(change: dict[str, Any], told: str) -
     with pytest.raises(BadInput) as refused:
         run(jobs_of(sized_job(), sized_job(**change)), machines(2), "smd")
     assert told in str(refused.value)
-
-
-def test_a_job_that_cannot_be_sized_is_refused_by_name() -> None:
-    with pytest.raises(BadInput, match="sync = ps or ring"):
-        run(jobs_of(job(0, 100)), machines(1), "smd")
 
 
 def test_settings_are_checked() -> None:

@@ -1,4 +1,7 @@
-"""Promises of tune, tune-plus and opt: nobody below the GPU-proportional speed, gangs whole, the ledger balanced."""
+"""Promises of tune, tune-plus and opt: nobody below the GPU-proportional speed, gangs whole, the ledger balanced.
+
+That of whole runs: `tests/world/test_slowest.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from muster.schedulers.certify import bound_of_plan
 from muster.schedulers.parts import Allotment
 from muster.schedulers.reasons import PLACED
 from muster.workload.generators.synergy import generate
-from muster.workload.models import shipped_models
 from tests.building import column, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import (
     Round,
@@ -56,28 +58,6 @@ def check_round(case: Round, reasons: np.ndarray) -> None:
     assert ((reasons == PLACED) == (held > 0)).all()
     placed = held > 0
     assert (speeds(case)[placed] >= fair_speeds(case)[placed] * (1 - 1e-6)).all()
-
-
-@pytest.mark.parametrize("order", ["fifo", "srtf-speed", "las"])
-@pytest.mark.parametrize("allotment", ["tune", "tune-plus", "opt"])
-def test_every_moment_of_a_run(order: str, allotment: str) -> None:
-    """Of a queue on 16 GPUs, with gangs, no job is below speed 1, which is Synergy's servers' proportional speed."""
-    trace = generate(60, load_per_hour=3.0, split=(33, 33, 33), multi_gpu=True, seed=5)
-    less_effort = {"nodes": "20", "exact_variables": "300"} if allotment == "opt" else {}
-    result = run(trace, servers(2), f"{order}+{allotment}", less_effort, round_seconds=300.0)
-    assert None not in finishes(result)
-    held = result.record.allocations
-    models, by_job = (
-        shipped_models(),
-        dict(zip(result.record.jobs["job_id"], result.record.jobs["model"], strict=True)),
-    )
-    for row in held.iter_rows(named=True):
-        gpus = len(row["gpu_ids"].split(",")) if isinstance(row["gpu_ids"], str) else len(row["gpu_ids"])
-        model = models[by_job[row["job_id"]]]
-        cpus, memory = row["cpus"] / gpus, row["memory_gb"] / gpus
-        at = max(i for i, c in enumerate(model.cpus_per_gpu) if c <= cpus + 1e-6)
-        beside = max(i for i, m in enumerate(model.memory_gb_per_gpu) if m <= memory + 1e-6)
-        assert model.speed[at][beside] >= 1
 
 
 @pytest.mark.parametrize("allotment", ["greedy", "tune", "tune-published", "tune-plus"])

@@ -12,15 +12,17 @@ from scipy.optimize import linprog
 
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.greedy import Greedy
-from muster.schedulers.allocation.opt import Opt
+from muster.schedulers.allocation.opt import CUT_SHORT, NO_SOLUTION, Opt
 from muster.schedulers.allocation.pooled import pool_of, pooled
 from muster.schedulers.allocation.seats import open_seats
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.allocation.tune_published import TunePublished
 from muster.schedulers.catalogue import build
 from muster.schedulers.certify import Certified
+from muster.simulation import Run
+from muster.workload.generators.synergy import generate
 from muster.workload.models import shipped_models
-from tests.building import cluster_of, column, job, jobs_of, run
+from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import Round, allot, round_of, servers, speeds, synergy_jobs, total_speed
 
 NAMES = tuple(shipped_models())
@@ -196,3 +198,40 @@ def test_one_gpu_is_still_on_its_way(allocation: str) -> None:
     starts = column(result, "start_seconds")
     assert starts[2] == pytest.approx(column(result, "finish_seconds")[0] + 0.5)
     assert column(result, "preemptions") == [0, 0, 0]
+
+
+def notes_of(result: Run) -> list[str]:
+    return list(result.record.run["trace"]["notes"])
+
+
+def test_stage_1_without_a_solution_is_told() -> None:
+    """The pair is chosen when the first job ends, for a GPU that is free and one that is free a second later."""
+    trace = jobs_of(job(0, 10, model="resnet18"), job(5, 100, gpus=2, model="resnet18"))
+    result = run(trace, cluster_of(2, cpus_per_gpu=3.0), "fifo+opt", release_seconds_per_gpu=1.0)
+    assert column(result, "start_seconds") == pytest.approx([0, 10 / 1.75 + 1])
+    assert notes_of(result) == [f"{NO_SOLUTION} (in 1 of 4 decisions)"]
+
+
+def test_an_exact_placement_cut_short_is_told() -> None:
+    """Without a node to branch on it is tune-plus; with enough of them nothing is said."""
+    trace = generate(30, load_per_hour=60.0, split=(33, 33, 33), multi_gpu=True, seed=5)
+    common = {"preemptive": "true"}
+    cut, whole = (
+        run(trace, servers(2), "fifo+opt", {"nodes": nodes, **common}, round_seconds=300.0)
+        for nodes in ("0", "2000")
+    )
+    (told,) = notes_of(cut)
+    assert told.startswith(CUT_SHORT)
+    assert notes_of(whole) == []
+    unasked = {"exact_variables": "0", **common}
+    assert finishes(cut) == finishes(run(trace, servers(2), "fifo+opt", unasked, round_seconds=300.0))
+
+
+def test_a_wall_clock_limit_ends_the_exact_placement() -> None:
+    """For the real world: after a nanosecond the plan is tune-plus's or better, and it is told."""
+    case = round_of(servers(2), synergy_jobs((33, 33, 33), 16))
+    allot(TunePlus(), case)
+    reached = total_speed(case)
+    case = round_of(servers(2), synergy_jobs((33, 33, 33), 16))
+    assert allot(Opt(solver_seconds=1e-9), case).notes == (CUT_SHORT,)
+    assert total_speed(case) >= reached * (1 - 1e-9)

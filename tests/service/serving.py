@@ -109,7 +109,7 @@ def serving(home: Path, host: str = "127.0.0.1") -> Iterator[Serving]:
     api = server(create_app(store, board, home))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # What the daemon logs must not come between what a command prints.
-    with socket.socket(family, socket.SOCK_STREAM) as listener, capture_logs():
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener, capture_logs():
         listener.bind((host, 0))
         listener.listen()  # So that nobody who asks before the loop runs is turned away.
         thread = threading.Thread(target=api.run, args=([listener],))

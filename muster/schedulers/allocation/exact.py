@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import highspy
 import numpy as np
 
@@ -10,30 +13,56 @@ from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.seats import MOVABLE, Seats, empty_copy, furnish, sit
 from muster.schedulers.selection.knapsack.relaxation import quiet_solver
 
+_CUT_SHORT = (highspy.HighsModelStatus.kSolutionLimit, highspy.HighsModelStatus.kTimeLimit)
 
-def exact_plan(gangs: Gangs, opened: Seats, served: Ints, variables: int, nodes: int) -> Seats | None:
-    """The plan of most speed over the points worth choosing, each gang on one kind of machine; None if too large.
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work an exact placement may be."""
+
+    variables: int
+    """Whole-number variables at most; a larger program is not tried."""
+    nodes: int
+    """Of branch and bound."""
+    seconds: float
+    """For the real world: in a simulation the same input would not give the same answer."""
+
+
+class Exact(NamedTuple):
+    """What the integer program said."""
+
+    plan: Seats | None
+    """None: too large to be tried, or nothing found."""
+    cut_short: bool
+    """Whether it ran out of nodes or seconds, so that there may be better plans."""
+
+
+def exact_plan(gangs: Gangs, opened: Seats, served: Ints, effort: Effort) -> Exact:
+    """The plan of most speed over the points worth choosing, each gang on one kind of machine.
 
     Whole numbers x[job, machine, point] count units of GPUs, y[job, point] says which point. A unit is the gang
     where one machine holds it, a whole machine where a gang is so many of them, else a GPU.
     """
     machines = np.flatnonzero(opened.free[:, 0] > 0)
     if not len(machines) or (opened.condition[served] != MOVABLE).any():
-        return None
+        return Exact(None, cut_short=False)
     classes, kinds, first_choice = gangs.classes[served], len(gangs.kinds), gangs.demands.first_choice
     first, last = first_choice[classes * kinds], first_choice[(classes + 1) * kinds]
-    if int((last - first).sum()) * len(machines) > variables:
-        return None
+    if int((last - first).sum()) * len(machines) > effort.variables:
+        return Exact(None, cut_short=False)
     jobs = np.repeat(np.arange(len(served)), last - first)
     points = np.concatenate([np.arange(a, b) for a, b in zip(first.tolist(), last.tolist(), strict=True)])
     solver, x_first = _program(gangs, opened, served, machines, jobs, points)
     solver.setOptionValue("mip_rel_gap", 1e-6)
-    solver.setOptionValue("mip_max_nodes", nodes)
+    solver.setOptionValue("mip_max_nodes", effort.nodes)
+    solver.setOptionValue("time_limit", effort.seconds)
     solver.run()
+    cut_short = solver.getModelStatus() in _CUT_SHORT
     if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return None
+        return Exact(None, cut_short)
     values = np.round(np.asarray(solver.getSolution().col_value)[x_first:]).astype(np.int64)
-    return _seated(gangs, opened, served, machines, jobs, points, values.reshape(len(points), len(machines)))
+    values = values.reshape(len(points), len(machines))
+    return Exact(_seated(gangs, opened, served, machines, jobs, points, values), cut_short)
 
 
 def _program(

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.books import Books, Bools, Floats, Ints
 from muster.cluster.ledger import Draft
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
 from muster.schedulers.allocation.pickers import GpuChoice, pick
-from muster.schedulers.allocation.seats import MOVABLE, SETTLED, Seats, furnish, open_seats, write_seats
+from muster.schedulers.allocation.seats import MOVABLE, SETTLED, Seats, keep_amounts, open_seats, write_seats
+from muster.schedulers.allocation.tune import set_level
 from muster.schedulers.contract import View
 from muster.schedulers.parts import Allotment, setting
 
@@ -36,13 +37,13 @@ class Greedy(Allotment):
         """First fit in order; running jobs that may not move keep what they have."""
         gangs, seats = gangs_of(view), open_seats(view, ranked)
         tried = ranked[chosen[ranked]] if self.listed else ranked
-        _place(seats, gangs, tried, self.gpu_choice == "consolidating")
+        _place(view.ledger.books, view.jobs.index, seats, gangs, tried, self.gpu_choice == "consolidating")
         write_seats(view, draft, seats, ranked, chosen, codes, a, b)
 
 
 @njit(cache=True)
-def _place(seats: Seats, gangs: Gangs, tried: Ints, consolidating: bool) -> None:
-    keep_settled(seats, gangs)
+def _place(books: Books, index: Ints, seats: Seats, gangs: Gangs, tried: Ints, consolidating: bool) -> None:
+    keep_settled(books, index, seats, gangs)
     take = np.zeros(len(gangs.kind_of_node), np.int64)
     budget = seats.free[:, 0].sum()
     for at in tried:
@@ -57,14 +58,21 @@ def _place(seats: Seats, gangs: Gangs, tried: Ints, consolidating: bool) -> None
 
 
 @njit(cache=True)
-def keep_settled(seats: Seats, gangs: Gangs) -> None:
-    """Furnish the seats of settled jobs with their demand, or with as much of it as the machine has left."""
-    for at in range(len(seats.condition)):
+def keep_settled(books: Books, index: Ints, seats: Seats, gangs: Gangs) -> None:
+    """Settled jobs keep what they have; those with less than their demand get all of it where it is free."""
+    keep_amounts(books, index, seats)
+    for at in range(len(index)):
+        if seats.condition[at] != SETTLED:
+            continue
+        need = gangs.demands.published[gangs.classes[at]]
+        short = 0
         number = seats.first[at]
-        while seats.condition[at] == SETTLED and number >= 0:
+        while number >= 0:
             seat = seats.seats[number]
-            need = gangs.demands.published[gangs.classes[at], gangs.kind_of_node[seat["node"]]].copy()
+            node = seat["node"]
             for resource in range(1, 4):
-                need[resource] = min(need[resource], seats.free[seat["node"], resource] // seat["gpus"])
-            furnish(seats, number, need)
+                more = seat["gpus"] * need[gangs.kind_of_node[node], resource] - seat["amount"][resource]
+                short += more > seats.free[node, resource]
             number = seat["next"]
+        if not short:
+            set_level(seats, gangs, at, need)

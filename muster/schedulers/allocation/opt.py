@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, isnan
 from typing import ClassVar
 
 import numpy as np
@@ -10,15 +11,26 @@ import numpy as np
 from muster.cluster.books import Bools, Floats, Ints
 from muster.cluster.ledger import Draft
 from muster.schedulers.allocation.dealing import deal_all
-from muster.schedulers.allocation.exact import exact_plan
+from muster.schedulers.allocation.exact import Effort, exact_plan
 from muster.schedulers.allocation.furnishing import furnish_all
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
-from muster.schedulers.allocation.pooled import points_of_jobs, pool_of
+from muster.schedulers.allocation.pooled import Pooled, points_of_jobs, pool_of, pooled_that_fit
 from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
 from muster.schedulers.allocation.tune import hungriest_first
 from muster.schedulers.allocation.tune_plus import TunePlus, worth_of
 from muster.schedulers.contract import View
 from muster.schedulers.parts import Allotment, setting
+
+_REACHED = 1e-9
+"""A plan so close to the bound leaves nothing to look for."""
+NO_SOLUTION = (
+    "opt: stage 1 had no solution, because jobs were chosen for GPUs that were still on their way; "
+    "tune-plus stood in for it"
+)
+CUT_SHORT = (
+    "opt: the exact placement ran out of nodes or seconds; the best plan found by then counts, never less than "
+    "tune-plus (--set nodes=... allows more)"
+)
 
 
 @dataclass(frozen=True)
@@ -32,29 +44,53 @@ class Opt(Allotment):
         3000, "up to so many whole-number variables the placement is solved exactly, not dealt"
     )
     nodes: int = setting(2000, "branch-and-bound nodes at most for an exact placement")
+    solver_seconds: float = setting(
+        inf, "live only: an exact placement ends after so long with the best plan so far"
+    )
+
+    def __post_init__(self) -> None:
+        if self.exact_variables < 0 or self.nodes < 0:
+            raise ValueError("exact_variables and nodes are whole numbers from 0 on")
+        if not self.solver_seconds > 0:
+            raise ValueError("solver_seconds is a number of seconds above 0")
 
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
-    ) -> None:
+    ) -> tuple[str, ...]:
         """The best of tune-plus, the pooled points dealt, and the exact placement of a small cluster."""
         gangs, opened = gangs_of(view), open_seats(view, ranked)
         served = hungriest_first(opened, gangs, chosen)
-        plans: list[Seats | None] = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
+        plans = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
+        worth = [_filled(view, gangs, plans[0])]
+        notes = []
         if len(served):
-            plans.append(_dealt(gangs, opened, served, ranked))
-            plans.append(exact_plan(gangs, opened, served, self.exact_variables, self.nodes))
-        books, index = view.ledger.books, view.jobs.index
-        found = [plan for plan in plans if plan is not None]
-        for plan in found:
-            furnish_all(plan, gangs)
-        worth = [worth_of(books, index, gangs, plan, 0.0) for plan in found]
-        best = found[int(np.argmax(np.round(worth, 9)))]
+            stage1 = pooled_that_fit(gangs, served, pool_of(opened, gangs))
+            if isnan(stage1.bound):
+                notes.append(NO_SOLUTION)
+            plans.append(_dealt(gangs, opened, served, ranked, stage1))
+            worth.append(_filled(view, gangs, plans[1]))
+            if not max(worth) >= stage1.bound * (1 - _REACHED):
+                effort = Effort(self.exact_variables, self.nodes, self.solver_seconds)
+                exact = exact_plan(gangs, opened, served, effort)
+                if exact.cut_short:
+                    notes.append(CUT_SHORT)
+                if exact.plan is not None:
+                    plans.append(exact.plan)
+                    worth.append(_filled(view, gangs, exact.plan))
+        best = plans[int(np.argmax(np.round(worth, 9)))]
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
+        return tuple(notes)
 
 
-def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints) -> Seats:
+def _filled(view: View, gangs: Gangs, plan: Seats) -> float:
+    """Give out what is left of each machine; what the plan is worth then."""
+    furnish_all(plan, gangs)
+    return float(worth_of(view.ledger.books, view.jobs.index, gangs, plan, 0.0))
+
+
+def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints, stage1: Pooled) -> Seats:
     """The points of stage 1 dealt over the machines."""
-    wanted, of_kind = points_of_jobs(gangs, served, pool_of(opened, gangs))
+    wanted, of_kind = points_of_jobs(gangs, served, stage1)
     plan = empty_copy(opened)
     deal_all(plan, gangs, of_kind, served, ranked, wanted)
     return plan

@@ -91,7 +91,12 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
     )
 
 
-def that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Ints:
+def pooled_that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
+    """Stage 1 for the served jobs without those whose pins leave them too few GPUs."""
+    return pooled(gangs, _that_fit(gangs, served, pool), pool)
+
+
+def _that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Ints:
     """The served jobs without those for whom the GPUs that owners pin them to do not suffice."""
     kinds = np.flatnonzero(pool[:, 0] > 0)
     may_use = _reach(gangs, kinds)[gangs.constraint[served]]
@@ -108,12 +113,11 @@ def that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Ints:
     return served[np.sort(np.array(fit, np.int64))]
 
 
-def points_of_jobs(gangs: Gangs, served: Ints, pool: Ints) -> tuple[Ints, Ints]:
+def points_of_jobs(gangs: Gangs, served: Ints, stage1: Pooled) -> tuple[Ints, Ints]:
     """Stage 2: the jobs of each group dealt over the points that stage 1 takes, largest points first.
 
-    What each served job wants a GPU, by resource, and its kind of machine.
+    What each served job wants a GPU, by resource, and its kind of machine; the fair demand without a solution.
     """
-    stage1 = pooled(gangs, that_fit(gangs, served, pool), pool)
     group_of = np.full(len(served), -1)
     group_of[np.isin(served, stage1.served)] = stage1.group_of
     of_kind = np.zeros(len(served), np.int64)

@@ -13,7 +13,7 @@ from muster.compiling import njit
 from muster.schedulers.allocation.dealing import deal_all, targets
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
-from muster.schedulers.allocation.pooled import points_of_jobs, pool_of
+from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled_that_fit
 from muster.schedulers.allocation.seats import (
     Seats,
     empty_copy,
@@ -85,7 +85,7 @@ def _wanted(gangs: Gangs, opened: Seats, served: Ints) -> tuple[Ints, Ints]:
         wanted, may_be_short = targets(opened, gangs, served, 0)
         if may_be_short <= _SHORT_AT_MOST:
             return wanted, np.zeros(len(served), np.int64)
-    return points_of_jobs(gangs, served, pool_of(opened, gangs))
+    return points_of_jobs(gangs, served, pooled_that_fit(gangs, served, pool_of(opened, gangs)))
 
 
 @njit(cache=True)

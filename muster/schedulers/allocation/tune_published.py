@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints, Rows
+from muster.cluster.books import Books, Bools, Floats, Ints, Rows
 from muster.cluster.ledger import Draft
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
@@ -35,19 +35,20 @@ class TunePublished(Allotment):
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
-        """Demand, else share, else take from neighbours; running jobs that may not move keep what they have."""
+        """Demand, else share, else take from neighbours; running jobs that may not move get what is free beside."""
         gangs, seats = gangs_of(view), open_seats(view, ranked)
         tried = ranked
         if self.listed:
             tried = ranked[chosen[ranked]]
             tried = tried[np.argsort(-gangs.gpus[tried], kind="stable")]
-        _place(seats, gangs, tried, self.gpu_choice == "consolidating")
+        books, index = view.ledger.books, view.jobs.index
+        _place(books, index, seats, gangs, tried, self.gpu_choice == "consolidating")
         write_seats(view, draft, seats, ranked, chosen, codes, a, b)
 
 
 @njit(cache=True)
-def _place(seats: Seats, gangs: Gangs, tried: Ints, consolidating: bool) -> None:
-    keep_settled(seats, gangs)
+def _place(books: Books, index: Ints, seats: Seats, gangs: Gangs, tried: Ints, consolidating: bool) -> None:
+    keep_settled(books, index, seats, gangs)
     take = np.zeros(len(gangs.kind_of_node), np.int64)
     budget = seats.free[:, 0].sum()
     for at in tried:

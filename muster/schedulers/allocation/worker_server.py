@@ -54,8 +54,8 @@ class Demands:
         problems += [
             Problem(
                 job,
-                f"one worker and one server need {least[i, r]:g} {resource}, more than the limit; "
-                f"raise the limit or lower their needs",
+                f"{'one worker and one server need' if demands.server[i, r] else 'one worker needs'} "
+                f"{least[i, r]:g} {resource}, more than the limit; raise the limit or lower their needs",
                 found=float(demands.limit[i, r]),
             )
             for i, job in enumerate(jobs)

@@ -22,7 +22,7 @@ def frontier(steps: StepTime, demands: Demands, least_workers: Ints | None = Non
         steps.per_worker_seconds,
         steps.per_server_seconds,
         steps.asynchronous,
-        steps.ring,
+        np.ascontiguousarray(steps.ring_seconds),
         demands.worker,
         demands.server,
         demands.limit * (1 + ROUNDING),
@@ -37,7 +37,7 @@ def _frontier(
     per_worker: Floats,
     per_server: Floats,
     asynchronous: Bools,
-    ring: Bools,
+    ring_seconds: Floats,
     worker: Floats,
     server: Floats,
     limit: Floats,
@@ -59,10 +59,12 @@ def _frontier(
             best_here = np.inf
             for p in range(1, room + 1):
                 step = -np.inf
-                load = (w - 1) / w if ring[job] else w / p
+                load = w / p
                 for term in range(terms.shape[1]):
                     a, b, c = terms[job, term, 0], terms[job, term, 1], terms[job, term, 2]
                     step = max(step, (a / w + b) + c * load)
+                if ring_seconds.shape[1] > 0:
+                    step += ring_seconds[job, min(w, ring_seconds.shape[1]) - 1]
                 step += per_worker[job] * w + per_server[job] * p
                 if asynchronous[job]:
                     step /= w

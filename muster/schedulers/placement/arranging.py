@@ -214,7 +214,7 @@ def _put(
         rack = find_rack(books, fit, racks, gpus, False)
         inside = allowed & (books.nodes["rack"] == rack)
         return rack >= 0 and place_job(books, job, gpus, 1000, inside, need, PACK, fit, take)
-    return racks.sum() >= gpus and place_in_racks(books, job, gpus, allowed, need, racks, False, fit, take)
+    return racks.sum() >= gpus and place_in_racks(books, job, gpus, allowed, need, racks, fit, take)
 
 
 @njit(cache=True)

@@ -23,9 +23,9 @@ class SkewLeases(Timers):
         0.4, "share of the gradients in the largest one, from which on a gang waits for a rack"
     )
 
-    def limits_for(self, view: View, memory: State) -> tuple[Floats, Floats]:
+    def limits_for(self, view: View, positions: Ints, memory: State) -> tuple[Floats, Floats]:
         """Nobody waits for a machine."""
-        skewed = skews_of(view) >= self.threshold
+        skewed = skews_of(view)[positions] >= self.threshold
         return np.zeros(len(skewed)), np.where(skewed, inf, 0.0)
 
 

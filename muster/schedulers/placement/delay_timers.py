@@ -7,6 +7,7 @@ a `muster.schedulers.leased.Leased`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, inf
 from typing import ClassVar, Literal
 
@@ -27,6 +28,10 @@ class Timers(Placement):
     lease_seconds: float = setting(3600.0, "seconds after which a job gives its GPUs back and bids again")
     fit: Literal["best", "first"] = setting(
         "best", "which of the places on one level: the fullest, or the first"
+    )
+    bids: Literal["always", "with-offers"] = setting(
+        "always",
+        "when jobs bid: also when a timer runs out, or only when GPUs have become free or jobs have come",
     )
 
     learns: ClassVar[bool] = False
@@ -50,9 +55,9 @@ class Timers(Placement):
             by_size[:, size] = self.limits(size, memory)
         return by_size[0, gpus], by_size[1, gpus]
 
-    def limits_for(self, view: View, memory: State) -> tuple[Floats, Floats]:
-        """Likewise of the view's jobs; for timers that go by more than the size."""
-        return self.limits_of(view.jobs.gpus, memory)
+    def limits_for(self, view: View, positions: Ints, memory: State) -> tuple[Floats, Floats]:
+        """Likewise of these jobs of the view; for timers that go by more than the size."""
+        return self.limits_of(view.jobs.at(positions).gpus, memory)
 
     def nothing_learned(self) -> State:
         """The memory before the first wait."""
@@ -114,10 +119,10 @@ class DelayTimers(Timers):
 
     def limits(self, gpus: int, memory: State) -> tuple[float, float]:
         """As learned for this size."""
-        limits: tuple[float, float] = memory["limits"].get(gpus) or self._tuned((), ())
+        limits: tuple[float, float] = memory["limits"].get(gpus) or _untaught(self)
         return limits
 
-    def _tuned(self, for_machine: Waits, for_rack: Waits) -> tuple[float, float]:
+    def tuned(self, for_machine: Waits, for_rack: Waits) -> tuple[float, float]:
         """Mean and two standard deviations of the waits that succeeded, within bounds (Dally §Auto-tuner)."""
         machine = max(self.least_machine_leases, ceil(_mean_and_two_deviations(for_machine)))
         rack = max(self.least_rack_leases, ceil(_mean_and_two_deviations(for_rack)))
@@ -137,8 +142,14 @@ class DelayTimers(Timers):
         waits: Waits = (*memory[kind].get(gpus, ()), (now, waited_leases))
         recent = tuple(wait for wait in waits if wait[0] >= oldest)
         memory = {**memory, kind: {**memory[kind], gpus: recent}}
-        tuned = self._tuned(memory["machine"].get(gpus, ()), memory["rack"].get(gpus, ()))
+        tuned = self.tuned(memory["machine"].get(gpus, ()), memory["rack"].get(gpus, ()))
         return {**memory, "limits": {**memory["limits"], gpus: tuned}}
+
+
+@cache
+def _untaught(timers: DelayTimers) -> tuple[float, float]:
+    """The timers of a size that has not waited yet."""
+    return timers.tuned((), ())
 
 
 def _mean_and_two_deviations(waits: Waits) -> float:

@@ -11,7 +11,6 @@ import numpy as np
 from muster.cluster.books import GPU, Books, Bools, Floats, Ints, Rows, count_bits, put_chain
 from muster.compiling import njit
 from muster.schedulers.placement.kernels import (
-    FIRST_FIT,
     PACK,
     find_nodes,
     gpus_that_fit,
@@ -129,13 +128,10 @@ def place_in_racks(
     allowed: Bools,
     need: Ints,
     racks: Ints,
-    first_fit: bool,
     fit: Ints,
     take: Ints,
 ) -> bool:
-    """Put a gang on as few racks as possible, on as few machines of each; first fit: on nodes in order."""
-    if first_fit:
-        return place_job(books, job, gpus, 1000, allowed, need, FIRST_FIT, fit, take)
+    """Put a gang on as few racks as possible, on as few machines of each."""
     chain = -1
     left = gpus
     inside = np.zeros(len(books.nodes), np.bool_)
@@ -156,6 +152,47 @@ def place_in_racks(
         racks[rack] = 0
         left -= here
     return put_chain(books, job, chain) == 0
+
+
+@njit(cache=True)
+def place_in_order(
+    books: Books, job: int, gpus: int, allowed: Bools, need: Ints, fit: Ints, take: Ints
+) -> bool:
+    """Put a gang on the first GPUs that there are (first fit); `fit` are those that come with what they need."""
+    left = gpus
+    for node in range(len(books.nodes)):
+        take[node] = min(left, fit[node]) if allowed[node] else 0
+        left -= take[node]
+    if left > 0:
+        return False
+    chain = -1
+    for node in range(len(books.nodes) - 1, -1, -1):
+        if take[node] > 0:
+            mask = _lowest(books.nodes[node]["free_mask"], take[node])
+            chain = put_share(books, chain, node, mask, 1000, need)
+    return put_chain(books, job, chain) == 0
+
+
+@njit(cache=True)
+def first_gpus(books: Books, node: int, gpus: int) -> int:
+    """A mask of so many GPUs that nobody holds: of the first island that has them, else the first of the node."""
+    free = books.nodes[node]["free_mask"]
+    island = max(books.nodes[node]["island"], 1)
+    for first in range(0, books.nodes[node]["gpus"], island):
+        here = free & (((1 << island) - 1) << first)
+        if count_bits(here) >= gpus:
+            return _lowest(here, gpus)
+    return _lowest(free, gpus)
+
+
+@njit(cache=True)
+def _lowest(mask: int, count: int) -> int:
+    """The lowest bits of a mask."""
+    kept = 0
+    for _ in range(count):
+        kept |= mask & -mask
+        mask &= mask - 1
+    return kept
 
 
 @njit(cache=True)
@@ -212,7 +249,7 @@ def bid(
     shared_ladder = len(ladder) == 1
     no_machine = 1 << 40  # the smallest gangs of common needs that found no machine, no rack
     no_rack = 1 << 40
-    largest = largest_units(books, node_allowed[0], ladder[0, 0], racks)
+    largest = (-1, -1)  # units of common needs, when first asked for
     wake = np.inf
     blocked = False
     for turn in range(begin, len(ranked)):
@@ -250,11 +287,16 @@ def bid(
                 if machine < 0 and common:
                     no_machine = gpus
             if machine >= 0:
-                mask = pick_gpus(books, machine, gpus)
+                if first_fit:
+                    mask = first_gpus(books, machine, gpus)
+                else:
+                    mask = pick_gpus(books, machine, gpus)
                 level = ISLAND if smallest_island(books, machine, gpus) < SPLIT else MACHINE
                 if not _kept(books, job, released[at], level):
                     put_chain(books, job, put_share(books, -1, machine, mask, 1000, need))
                 break
+            if common and largest[0] < 0:
+                largest = largest_units(books, allowed, need, racks)
             biggest = largest if common else largest_units(books, allowed, need, racks)
             if not (urgent[at] or now >= machine_due or gpus > biggest[0]):
                 waits_until = machine_due
@@ -266,9 +308,10 @@ def bid(
                 level = RACK
                 if not _kept(books, job, released[at], level):
                     there = allowed & (books.nodes["rack"] == rack)
-                    place_job(
-                        books, job, gpus, 1000, there, need, FIRST_FIT if first_fit else PACK, fit, take
-                    )
+                    if first_fit:
+                        place_in_order(books, job, gpus, there, need, fit, take)
+                    else:
+                        place_job(books, job, gpus, 1000, there, need, PACK, fit, take)
                 break
             if common:
                 no_rack = min(no_rack, gpus)
@@ -278,8 +321,12 @@ def bid(
                 continue
             if racks.sum() >= gpus:
                 level = NETWORK
-                if not _kept(books, job, released[at], level):
-                    place_in_racks(books, job, gpus, allowed, need, racks, first_fit, fit, take)
+                if _kept(books, job, released[at], level):
+                    break
+                if first_fit:
+                    place_in_order(books, job, gpus, allowed, need, fit, take)
+                else:
+                    place_in_racks(books, job, gpus, allowed, need, racks, fit, take)
                 break
         if level != NOWHERE:
             levels[at] = level

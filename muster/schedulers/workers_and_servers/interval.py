@@ -10,13 +10,12 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.books import MICRO, Ints
-from muster.problems import BadInput, Problem
 from muster.schedulers.contract import Plan, State, Trigger, View
 from muster.schedulers.parts import DURATIONS, setting, settings_of
 from muster.schedulers.reasons import NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
 from muster.schedulers.workers_and_servers.question import Question, held_sizes, question_of
 from muster.schedulers.workers_and_servers.seating import seat
-from muster.workload.sized import RESOURCES, RIGID
+from muster.workload.sized import RESOURCES
 
 Accounting = Literal["usage", "reservation"]
 
@@ -32,6 +31,7 @@ class Answer:
     hysteresis: float = 0.0
     """By which that profit counts a change of size dearer than its restart."""
     memory: State = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ class AtIntervals:
         if not isnan(answer.bound):
             held = held_sizes(view.ledger.books, view.table.asked, jobs.index)
             plan.value, plan.bound = question.value(*held, answer.hysteresis), answer.bound
+        plan.notes = answer.notes
         next_time = view.now + self.interval_seconds
         plan.next_wake = plan.stable_until = next_time
         return plan, {"next": next_time, "memory": answer.memory}
@@ -105,7 +106,6 @@ class AtIntervals:
 
     def question(self, view: View, layers_known: bool) -> Question:
         """What is asked at this moment, under this scheduler's accounting."""
-        self._refuse_rigid(view)
         reserved = self.accounting == "reservation"
         return question_of(view, layers_known, reserved, self.interval_seconds, self.restart_seconds)
 
@@ -116,7 +116,9 @@ class AtIntervals:
         answer.servers[question.pinned] = question.servers[question.pinned]
         kept = (answer.workers == question.workers) & (answer.servers == question.servers) & jobs.running
         usage = question.usage(np.arange(len(question)), answer.workers, answer.servers)
-        least_demand_first = np.argsort(question.shares(usage), kind="stable")
+        demand = question.shares(usage)
+        # Rings and gangs want to be close together: the largest come while there is room for that.
+        order = np.lexsort((np.where(question.is_ring, -demand, demand), ~question.is_ring))
         needs = np.stack([question.demands.worker, question.demands.server], axis=1)
         amounts = np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64)
         tasks = int(
@@ -127,12 +129,14 @@ class AtIntervals:
             view.ledger.reserve(2 * tasks + len(jobs), 4 * len(jobs)),
             table.asked,
             jobs.index,
-            least_demand_first,
+            order,
             answer.workers,
             answer.servers,
             question.least_workers,
             amounts,
             np.array([round(node.nic_gb_per_s * MICRO) for node in view.cluster.nodes], np.int64),
+            np.array([node.rack for node in view.cluster.nodes], np.int64),
+            question.is_ring,
             table.node_allowed,
             kept,
         )
@@ -141,10 +145,3 @@ class AtIntervals:
         lost = ~holds & wanted
         plan.reason_a[lost] = (question.least_workers * question.demands.worker[:, 0])[lost]
         plan.reason_b[lost] = view.ledger.free()[0]
-
-    def _refuse_rigid(self, view: View) -> None:
-        rigid = view.jobs.index[view.table.asked["sync"][view.jobs.index] == RIGID]
-        if len(rigid):
-            what = f"{self.name} counts workers and servers; every job needs sync = ps or ring (docs/smd.md)"
-            found = [view.table.ids[job] for job in rigid[:20].tolist()]
-            raise BadInput(*(Problem("--scheduler", what, column="job", found=job) for job in found))

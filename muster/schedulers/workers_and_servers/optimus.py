@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Floats, Ints
+from muster.cluster.books import Bools, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.contract import State
 from muster.schedulers.parts import setting
 from muster.schedulers.workers_and_servers.interval import Answer, AtIntervals
 from muster.schedulers.workers_and_servers.question import Question
 from muster.speed.parameter_server.compiled import sized_step
-from muster.workload.sized import PS, RESOURCES, RING
+from muster.workload.sized import RESOURCES
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Optimus(AtIntervals):
         reserved = demands.limit[:, : len(RESOURCES)] if question.reserved else np.zeros((len(question), 0))
         marginal_gains(
             question.steps.terms,
-            np.where(question.is_ring, RING, PS),
+            question.steps.ring_seconds,
+            question.is_ring,
             question.remaining,
             demands.worker,
             demands.server,
@@ -55,7 +56,8 @@ class Optimus(AtIntervals):
 @njit(cache=True)
 def marginal_gains(
     terms: Floats,
-    sync: Ints,
+    ring_seconds: Floats,
+    is_ring: Bools,
     remaining: Floats,
     worker: Floats,
     server: Floats,
@@ -75,7 +77,7 @@ def marginal_gains(
     heap = [(0.0, -1, 0)]
     heap.pop()
     for job in range(len(workers)):
-        servers_first = 0 if sync[job] == RING else 1
+        servers_first = 0 if is_ring[job] else 1
         if has_reserved:
             charge = reserved[job]
         else:
@@ -85,13 +87,28 @@ def marginal_gains(
             workers[job] = least_workers[job]
             servers[job] = servers_first
             for role in range(2):
-                _offer(heap, job, role, terms, sync, remaining, worker, server, capacity, workers, servers)
+                _offer(
+                    heap,
+                    job,
+                    role,
+                    terms,
+                    ring_seconds,
+                    is_ring,
+                    remaining,
+                    worker,
+                    server,
+                    capacity,
+                    workers,
+                    servers,
+                )
     while len(heap) > 0:
         negative, job, role = heapq.heappop(heap)
         need = worker[job] if role == 0 else server[job]
         held = workers[job] * worker[job] + servers[job] * server[job]
         # What was offered may have become another gain since the other role grew: offered anew with it.
-        gain = _gain(job, role, terms, sync, remaining, worker, server, capacity, workers, servers)
+        gain = _gain(
+            job, role, terms, ring_seconds, is_ring, remaining, worker, server, capacity, workers, servers
+        )
         if -negative != gain or (held + need > limit[job]).any():
             continue
         if not has_reserved:
@@ -103,7 +120,20 @@ def marginal_gains(
         else:
             servers[job] += 1
         for again in range(2):
-            _offer(heap, job, again, terms, sync, remaining, worker, server, capacity, workers, servers)
+            _offer(
+                heap,
+                job,
+                again,
+                terms,
+                ring_seconds,
+                is_ring,
+                remaining,
+                worker,
+                server,
+                capacity,
+                workers,
+                servers,
+            )
 
 
 @njit(cache=True)
@@ -112,7 +142,8 @@ def _offer(
     job: int,
     role: int,
     terms: Floats,
-    sync: Ints,
+    ring_seconds: Floats,
+    is_ring: Bools,
     remaining: Floats,
     worker: Floats,
     server: Floats,
@@ -120,7 +151,9 @@ def _offer(
     workers: Ints,
     servers: Ints,
 ) -> None:
-    gain = _gain(job, role, terms, sync, remaining, worker, server, capacity, workers, servers)
+    gain = _gain(
+        job, role, terms, ring_seconds, is_ring, remaining, worker, server, capacity, workers, servers
+    )
     if gain > 0:
         heapq.heappush(heap, (-gain, job, role))
 
@@ -130,7 +163,8 @@ def _gain(
     job: int,
     role: int,
     terms: Floats,
-    sync: Ints,
+    ring_seconds: Floats,
+    is_ring: Bools,
     remaining: Floats,
     worker: Floats,
     server: Floats,
@@ -139,14 +173,23 @@ def _gain(
     servers: Ints,
 ) -> float:
     """Seconds cut by one more worker (0) or server (1) over its dominant share; 0 for a ring's server."""
-    if role == 1 and sync[job] == RING:
+    if role == 1 and is_ring[job]:
         return 0.0
     need = worker[job] if role == 0 else server[job]
     share = 0.0
     for resource in range(len(capacity)):
         if need[resource] > 0:
             share = max(share, need[resource] / capacity[resource])
-    now = sized_step(terms[job], sync[job], workers[job], servers[job])
-    then = sized_step(terms[job], sync[job], workers[job] + (1 - role), servers[job] + role)
+    now = _step(terms[job], ring_seconds[job], workers[job], servers[job])
+    then = _step(terms[job], ring_seconds[job], workers[job] + (1 - role), servers[job] + role)
     saved: float = (now[0] + now[1] - then[0] - then[1]) * remaining[job]
     return saved / max(share, 1e-12)
+
+
+@njit(cache=True)
+def _step(terms: Floats, ring_seconds: Floats, workers: int, servers: int) -> tuple[float, float]:
+    """Seconds of compute and of what is exposed beside it; a ring's by its table."""
+    compute, communication = sized_step(terms, workers, max(servers, 1))
+    if len(ring_seconds) > 0:
+        communication += ring_seconds[min(workers, len(ring_seconds)) - 1]
+    return compute, communication

@@ -13,11 +13,12 @@ from muster.compiling import njit
 from muster.schedulers.allocation.worker_server import Demands, utility
 from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.schedulers.contract import View
+from muster.schedulers.workers_and_servers.gangs import with_gangs
 from muster.speed.parameter_server import StepTime
 from muster.speed.parameter_server.of_jobs import steps_of
 from muster.speed.parameter_server.reported import fitted_remaining
 from muster.workload.jobs import JobTable
-from muster.workload.sized import RESOURCES
+from muster.workload.sized import RESOURCES, RIGID
 
 PROGRESS = 1e-3
 """Profit beside the utility of an hour's completion: decides between sizes and jobs whose utility is the same, so
@@ -150,7 +151,7 @@ def question_of(
     view: View, layers_known: bool, reserved: bool, least_seconds: float, restart_seconds: float
 ) -> Question:
     """The question of a moment; `least_seconds` of work are left where nothing is known of it."""
-    jobs, table = view.jobs, view.table
+    jobs, table = view.jobs, with_gangs(view)
     capacity = capacity_of(view.cluster, view.ledger.books.nodes["up"] != 0)
     demands = _within(demands_of(table, jobs.index), capacity)
     steps = steps_of(table, jobs.index, layers_known=layers_known)
@@ -227,7 +228,7 @@ def held_sizes(books: Books, asked: Rows, index: Ints) -> tuple[Ints, Ints]:
                 cpus += books.rows[row]["amount"][1]
             row = books.rows[row]["next"]
         if gpus > 0:
-            workers[at] = gpus // ask["worker_gpus"]
+            workers[at] = gpus // (1_000_000 if ask["sync"] == RIGID else ask["worker_gpus"])
         if cpus > 0:
             servers[at] = np.int64(np.rint(cpus / ask["server_cpu"]))
     return workers, servers

@@ -3,7 +3,9 @@
 Nodes stand by free CPU, the most first; jobs come by demand, the least first. A job goes to the first k nodes
 that hold an even part of its workers and servers each, with the least k that there is. Where no such nodes are, its
 workers and its servers look for nodes of their own, each evenly; then anywhere; then with about a quarter fewer, and
-so on; then it gets back what it held. A node's network card keeps each server its bandwidth.
+so on; then it gets back what it held. A node's network card keeps each server its bandwidth. The workers of a ring,
+who all wait for the slowest link between them, first look for such nodes within one rack, before all other jobs, and
+the largest ring first.
 """
 
 from __future__ import annotations
@@ -28,13 +30,15 @@ def seat(
     least_workers: Ints,
     needs: Ints,
     nic: Ints,
+    rack_of: Ints,
+    in_ring: Bools,
     node_allowed: Bools,
     settled: Bools,
 ) -> None:
     """Stop the jobs that change their size, then seat them in order.
 
     `needs[job, role]` are millionths of GPU, CPU, memory and bandwidth of one worker or server, `nic` the bandwidth
-    of the nodes likewise. `settled` jobs keep what they hold.
+    of the nodes likewise, `rack_of` their racks. `settled` jobs keep what they hold.
     """
     nodes = len(books.nodes)
     stopped = np.full(len(index), -1)
@@ -55,6 +59,8 @@ def seat(
     with_gpus = np.bincount(free[:, _GPU] // 1_000_000, np.ones(nodes), 65)
     by_cpu = np.argsort(-free[:, _CPU], kind="mergesort")
     seats = np.zeros((2, nodes), np.int64)
+    one_group = np.zeros(nodes, np.int64)
+    racks = rack_of.max() + 1
     for at in order:
         if settled[at]:
             continue
@@ -65,7 +71,8 @@ def seat(
         w = _room(by_cpu, allowed, needs[at, 0], free, workers[at])
         p = _room(by_cpu, allowed, needs[at, 1], free, servers[at])
         while w >= max(least_workers[at], 1) and p >= least_servers and workers[at] > 0:
-            if _find(by_cpu, allowed, w, p, needs[at], free, with_gpus, seats):
+            groups, count = (rack_of, racks) if in_ring[at] else (one_group, 1)
+            if _find(by_cpu, allowed, w, p, needs[at], free, with_gpus, groups, count, one_group, seats):
                 chain = _chain(books, by_cpu, seats, needs[at])
                 break
             if w <= least_workers[at] and p <= least_servers:
@@ -162,14 +169,17 @@ def _find(
     needs: Ints,
     free: Ints,
     with_gpus: Ints,
+    groups: Ints,
+    count_of_groups: int,
+    one_group: Ints,
     seats: Ints,
 ) -> bool:
-    """Fill `seats` (roles x nodes) by the rule of this module; whether there is a place."""
+    """Fill `seats` (roles x nodes) by this module's rule, at best within one group; whether there is a place."""
     seats[:] = 0
-    if _evenly(by_cpu, allowed, workers, servers, needs, free, with_gpus, seats):
+    if _evenly(by_cpu, allowed, workers, servers, needs, free, with_gpus, groups, count_of_groups, seats):
         return True
-    if _evenly(by_cpu, allowed, workers, 0, needs, free, with_gpus, seats):
-        if servers == 0 or _evenly(by_cpu, allowed, 0, servers, needs, free, with_gpus, seats):
+    if _evenly(by_cpu, allowed, workers, 0, needs, free, with_gpus, one_group, 1, seats):
+        if servers == 0 or _evenly(by_cpu, allowed, 0, servers, needs, free, with_gpus, one_group, 1, seats):
             return True
     seats[:] = 0
     return _anywhere(by_cpu, allowed, workers, 0, needs, free, seats) and _anywhere(
@@ -219,10 +229,13 @@ def _evenly(
     needs: Ints,
     free: Ints,
     with_gpus: Ints,
+    groups: Ints,
+    count_of_groups: int,
     seats: Ints,
 ) -> bool:
-    """Add even parts on the fewest nodes to the seats; whether there are such nodes."""
-    chosen = np.empty(max(workers, servers), np.int64)
+    """Add even parts on the fewest nodes of one group to the seats; whether there are such nodes."""
+    found_in = np.zeros(count_of_groups, np.int64)
+    chosen = np.empty(min(max(workers, servers) * count_of_groups, len(by_cpu)), np.int64)
     before_workers = before_servers = -1
     for count in range(1, max(workers, servers) + 1):
         part_workers = -(-workers // count)
@@ -235,6 +248,7 @@ def _evenly(
             continue
         cpus = part_workers * needs[0, _CPU] + part_servers * needs[1, _CPU]
         found = 0
+        found_in[:] = 0
         for node in by_cpu:
             if free[node, _CPU] < cpus:
                 break
@@ -243,14 +257,24 @@ def _evenly(
             ):
                 chosen[found] = node
                 found += 1
-                if found == count:
-                    break
-        if found == count:
-            for at in range(count):
-                seats[0, chosen[at]] += workers // count + (at < workers % count)
-                seats[1, chosen[at]] += servers // count + (at < servers % count)
-            return True
+                found_in[groups[node]] += 1
+                if found_in[groups[node]] == count:
+                    _share_out(chosen[:found], groups, groups[node], count, workers, servers, seats)
+                    return True
     return False
+
+
+@njit(cache=True)
+def _share_out(
+    chosen: Ints, groups: Ints, group: int, count: int, workers: int, servers: int, seats: Ints
+) -> None:
+    """Even parts to the chosen nodes of a group, `count` of them; what is over to the first."""
+    at = 0
+    for node in chosen:
+        if groups[node] == group:
+            seats[0, node] += workers // count + (at < workers % count)
+            seats[1, node] += servers // count + (at < servers % count)
+            at += 1
 
 
 @njit(cache=True)

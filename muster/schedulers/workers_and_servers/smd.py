@@ -54,7 +54,14 @@ class Smd(AtIntervals):
         effort = Effort(nodes=self.nodes, seconds=self.solver_seconds)
         selection = choose(columns, question.capacity, effort)
         taken = selection.chosen
-        return Answer(_at(workers, taken), _at(servers, taken), selection.bound, self.hysteresis)
+        notes = (self._out_of_time(selection.gap),) if selection.out_of_time else ()
+        return Answer(_at(workers, taken), _at(servers, taken), selection.bound, self.hysteresis, notes=notes)
+
+    def _out_of_time(self, gap: float) -> str:
+        return (
+            f"{self.name}: out of time after {self.solver_seconds:g} s; the best plan found by then stands, at most "
+            f"{gap:.2%} below the best there is"
+        )
 
 
 @dataclass(frozen=True)

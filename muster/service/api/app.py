@@ -9,10 +9,12 @@ from fastapi import FastAPI
 import muster
 from muster.service.api import health, jobs, nodes, record, tokens
 from muster.service.api.failures import tell_failures
+from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
 from muster.service.api.service import Service
 from muster.service.board import Board
 from muster.service.store import Store
+from muster.service.tokens import LivingTokens
 
 
 def create_app(store: Store, board: Board, home: Path) -> FastAPI:
@@ -26,7 +28,7 @@ def create_app(store: Store, board: Board, home: Path) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service = Service(store, board, home)
+    app.state.service = Service(store, LivingTokens(store), board, home, GroupCommit(store.submit))
     tell_failures(app)
     app.add_middleware(BodyLimit)
     for part in (jobs, nodes, tokens, record, health):

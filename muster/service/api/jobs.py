@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Path, Query, Response
+from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
 from muster.problems import BadInput, Problem
@@ -38,17 +39,19 @@ class Batch(BaseModel):
 
 
 @router.post("/jobs", status_code=201, response_model=answers.Submitted, responses=may_answer(400, 413))
-def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+async def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit a job. Once this is answered it is on the disk."""
-    return {"job_id": _submit(service, caller, [request])[0]}
+    _check(service, [request])
+    return {"job_id": (await _submit(service, caller, [request]))[0]}
 
 
 @router.post(
     "/jobs:batch", status_code=201, response_model=answers.SubmittedAll, responses=may_answer(400, 413)
 )
-def submit_batch(batch: Batch, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+async def submit_batch(batch: Batch, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit several jobs, all or none."""
-    return {"job_ids": _submit(service, caller, batch.jobs)}
+    await run_in_threadpool(_check, service, batch.jobs)
+    return {"job_ids": await _submit(service, caller, batch.jobs)}
 
 
 @router.get("/jobs", response_model=answers.Jobs)
@@ -160,9 +163,11 @@ def models(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
     return {"models": [vars(known[name]) for name in sorted(known)]}
 
 
-def _submit(service: Service, caller: Caller, requests: list[JobRequest]) -> list[int]:
+def _check(service: Service, requests: list[JobRequest]) -> None:
+    """BadInput if a job could never run here."""
     problems: list[Problem] = []
-    known = service.board.models()
+    # Whether there are new files of models is only looked up where a job names one.
+    known = service.board.models() if any(request.model for request in requests) else {}
     for at, request in enumerate(requests, start=1):
         where = "request" if len(requests) == 1 else f"request, job {at}"
         try:
@@ -172,7 +177,10 @@ def _submit(service: Service, caller: Caller, requests: list[JobRequest]) -> lis
             problems += bad.problems
     if problems:
         raise BadInput(*problems)
-    ids = service.store.submit([Submission(caller.user, request) for request in requests])
+
+
+async def _submit(service: Service, caller: Caller, requests: list[JobRequest]) -> list[int]:
+    ids = await service.submissions.add([Submission(caller.user, request) for request in requests])
     service.board.wake()
     if ids:
         log.info("submitted", user=caller.user, first=ids[0], jobs=len(ids))

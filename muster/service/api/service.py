@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
 
 from muster.service.api.failures import Refused
+from muster.service.api.group_commit import GroupCommit
 from muster.service.board import Board
-from muster.service.callers import Call, caller
+from muster.service.callers import Call, Unknown, caller
 from muster.service.store import Store
-from muster.service.store.rows import Caller, JobRow
+from muster.service.store.rows import Caller, JobRow, Submission
+from muster.service.tokens import LivingTokens
 
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
@@ -23,8 +27,10 @@ class Service:
     """All that the daemon has."""
 
     store: Store
+    tokens: LivingTokens
     board: Board
     home: Path
+    submissions: GroupCommit[Submission, int]
 
 
 async def _service(request: Request) -> Service:
@@ -36,7 +42,7 @@ async def _service(request: Request) -> Service:
 ServiceHere = Annotated[Service, Depends(_service)]
 
 
-def _caller(request: Request, service: ServiceHere) -> Caller:
+async def _caller(request: Request, service: ServiceHere) -> Caller:
     headers = request.headers
     client, server = request.scope.get("client"), request.scope.get("server")
     call = Call(
@@ -47,7 +53,11 @@ def _caller(request: Request, service: ServiceHere) -> Caller:
         origin=headers.get("origin"),
         forwarded=any(name in headers for name in _FORWARDED),
     )
-    return caller(call, service.store)
+    tokens = service.tokens.known()
+    if tokens is not None:
+        with suppress(Unknown):  # Perhaps another process has made his token just now.
+            return caller(call, tokens)
+    return caller(call, await run_in_threadpool(service.tokens.read))
 
 
 CallerHere = Annotated[Caller, Depends(_caller)]

@@ -45,6 +45,7 @@ def tokens(service: ServiceHere, _: OperatorHere) -> dict[str, Any]:
 def create(request: TokenRequest, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Make a token. From the first one on, every request needs one."""
     row, text = create_token(service.store, request.user, operator=request.role == "operator")
+    service.tokens.changed()
     log.info("token made", by=caller.user, user=row.user, role=request.role, token=row.id)
     return answers.token_of(row, service.store.origin) | {"token": text}
 
@@ -60,5 +61,6 @@ def revoke(
         raise Refused(409, str(bad), bad.problems) from None
     if row is None:
         raise Refused(404, f"there is no token {token_id}")
+    service.tokens.changed()
     log.info("token revoked", by=caller.user, user=row.user, token=row.id)
     return answers.token_of(row, service.store.origin)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import inf
 
 from muster.service.conductor.living import LivingJobs
-from muster.service.conductor.occupied import Occupied
 from muster.service.conductor.orders import Orders
-from muster.service.conductor.starts import Start, same_place, seats_of
+from muster.service.conductor.starts import Start, same_place
 from muster.service.engines import Seat
-from muster.service.store.rows import JobRow, Phase, State
+from muster.service.store.rows import Phase, State
 
 
 class Actor:
@@ -22,46 +21,43 @@ class Actor:
         """Stops, then other sizes, smaller ones first, then starts wherever the seats are empty by now."""
         resized: list[tuple[float, Start, tuple[Seat, ...]]] = []
         for start in self._jobs.starts.values():
-            row = self._jobs.rows[start.job]
-            shares = self._jobs.planned.get(start.job, ())
-            wanted = seats_of(shares, self._jobs.columns.cluster, row)
-            if start.notice_at is None and not (wanted and same_place(wanted, start.seats)):
-                self._give_notice(start, row, now, moves=bool(wanted))
-            elif start.notice_at is None and wanted != start.seats and self._resizes:
-                more = sum(seat.cpus for seat in wanted) - sum(seat.cpus for seat in start.seats)
-                resized.append((more, start, wanted))
+            wanted = self._jobs.planned.get(start.job, ())
+            if start.notice_at is None and wanted != start.seats:
+                if not same_place(wanted, start.seats):
+                    self._give_notice(start, now, moves=bool(wanted))
+                elif self._resizes:
+                    more = sum(seat.cpus for seat in wanted) - sum(seat.cpus for seat in start.seats)
+                    resized.append((more, start, wanted))
             if start.notice_at is not None and not start.killed:
-                if now >= start.notice_at + row.request.grace_seconds:
-                    start.killed = True
-                    self._jobs.changes.event(start.job, now, "grace is over")
-                    self._jobs.acts.append(self._orders.killing(start))
+                self._kill_after_grace(start, start.notice_at, now)
         to_start = [
             job
             for job in self._jobs.planned
             if job not in self._jobs.starts and now >= self._jobs.not_before.get(job, -inf)
         ]
-        if not resized and not to_start:
-            return
-        occupied = Occupied(self._jobs.columns.cluster, self._jobs.starts.values())
         for _, start, wanted in sorted(resized, key=lambda one: one[0]):
-            self._resize(start, wanted, occupied, now)
+            self._resize(start, wanted, now)
         for job in to_start:
-            seats = seats_of(self._jobs.planned[job], self._jobs.columns.cluster, self._jobs.rows[job])
-            if occupied.has_room(seats):
-                occupied.take(seats)
+            seats = self._jobs.planned[job]
+            if self._jobs.occupied.has_room(seats):
                 self._start(job, seats, now)
 
-    def _resize(self, start: Start, wanted: tuple[Seat, ...], occupied: Occupied, now: float) -> None:
+    def _resize(self, start: Start, wanted: tuple[Seat, ...], now: float) -> None:
         """Not yet, if somebody who has been asked to go still has what it is to get."""
-        occupied.take(start.seats, -1)
-        if occupied.has_room(wanted):
-            start.seats = wanted
+        if self._jobs.occupied.has_room(wanted, instead_of=start.seats):
+            self._jobs.resize(start, wanted)
             self._jobs.changes.closed[start.job, start.epoch] = now
             self._jobs.changes.opened += start.holdings(now)
             self._jobs.acts.append(self._orders.resizing(start))
-        occupied.take(start.seats)
 
-    def _give_notice(self, start: Start, row: JobRow, now: float, *, moves: bool) -> None:
+    def _kill_after_grace(self, start: Start, asked: float, now: float) -> None:
+        if now >= asked + self._jobs.rows[start.job].request.grace_seconds:
+            start.killed = True
+            self._jobs.changes.event(start.job, now, "grace is over")
+            self._jobs.acts.append(self._orders.killing(start))
+
+    def _give_notice(self, start: Start, now: float, *, moves: bool) -> None:
+        row = self._jobs.rows[start.job]
         start.notice_at = now
         counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
         if row.wish is not None:
@@ -73,7 +69,7 @@ class Actor:
     def _start(self, job: int, seats: tuple[Seat, ...], now: float) -> None:
         row = self._jobs.rows[job]
         start = Start(job, row.epoch + 1, seats, now, row.steps_done)
-        self._jobs.starts[job] = start
+        self._jobs.begin(start)
         self._jobs.not_before.pop(job, None)
         self._jobs.set(
             job,

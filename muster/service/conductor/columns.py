@@ -21,7 +21,7 @@ from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import ASKED, COMPLETED, FACTS, FUTURE, WAITING, JobTable, nodes_allowed
 from muster.workload.models import Model
-from muster.workload.sized import SIZED
+from muster.workload.sized import gangs_only
 from muster.world import bookkeeping as keep
 from muster.world.bookkeeping import LAWS
 
@@ -75,7 +75,7 @@ class LiveColumns:
         if len(self._profiles) > profiles:
             self._speeds_changed()
         for row in rows:
-            self._set_ideal(row.id)
+            self._believe(row)
         self._table_changed()
 
     def _make_room(self, count: int) -> None:
@@ -103,7 +103,7 @@ class LiveColumns:
         ask["min_runtime"] = request.min_runtime_seconds
         ask["deadline"] = inf
         ask["iterations"] = UNKNOWN_STEPS if request.steps is None else request.steps
-        ask["believed"] = nan if request.steps is None else request.steps
+        ask["believed"] = nan
         fact["state"] = _FACT_STATES.get(row.state, COMPLETED)
         fact["done"] = fact["saved"] = row.steps_done
         fact["attained"] = row.attained_gpu_seconds
@@ -134,15 +134,32 @@ class LiveColumns:
         self.models = model_table(self._profiles or [None])
         self.wants = DemandBook(self.models, self.ledger.books.nodes)
 
-    def _set_ideal(self, job: int) -> None:
+    def _believe(self, row: JobRow) -> None:
+        """How long it takes at the reference: by what it did so far, else by its model; else nobody knows."""
+        ask = self._asked[row.id]
+        ask["ideal"] = ask["iterations"] * self._reference_seconds(row.id)
+        worked = row.run_seconds - row.restart_seconds
+        measured = row.steps_done > 0 and worked > 0
+        if measured:
+            ask["ideal"] = ask["iterations"] * worked / row.steps_done
+        if measured or self._profiles[ask["model"]] is not None:
+            self._length_is_known(row.id)
+
+    def _length_is_known(self, job: int) -> None:
+        """From now on, if its owner has said its steps."""
         ask = self._asked[job]
-        ask["ideal"] = ask["iterations"] * reference_seconds(self.models, int(ask["model"]), self._share)
+        if ask["iterations"] < UNKNOWN_STEPS:
+            ask["believed"] = ask["iterations"]
+
+    def _reference_seconds(self, job: int) -> float:
+        """Of a step with a proportional share, by the job's model."""
+        return reference_seconds(self.models, int(self._asked[job]["model"]), self._share)
 
     def _table_changed(self) -> None:
         self.table = JobTable(
             asked=self.asked,
             facts=self.facts,
-            sized=np.zeros(self._count, SIZED),
+            sized=gangs_only(self._count),
             ids=pl.Series("job_id", np.arange(self._count)).cast(pl.String),
             model_names=tuple(self._numbers["model"]),
             models=tuple(self._profiles),
@@ -185,15 +202,19 @@ class LiveColumns:
         keep.set_rate(self.ledger.books, self.asked, self.facts, job, self.models, now, self.laws)
 
     def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
-        """A running job has told how far it is and how fast: its own word counts for more than the model's."""
+        """A running job has told how far it is and how fast: its own word counts for more than the model's.
+
+        Of the model only the ratio is kept between its speed on what the job holds and the one at the reference.
+        """
         fact, ask = self._facts[job], self._asked[job]
         keep.settle(self.facts, job, now, self.laws)
         fact["done"] = min(steps, ask["iterations"])
         if steps_per_second > 0:
-            believed = fact["rate"]
-            if believed > 0:
-                ask["ideal"] *= believed / steps_per_second
+            keep.set_rate(self.ledger.books, self.asked, self.facts, job, self.models, now, self.laws)
+            slower = fact["rate"] / steps_per_second if fact["rate"] > 0 else 1.0
+            ask["ideal"] = ask["iterations"] * self._reference_seconds(job) * slower
             fact["rate"] = steps_per_second
+            self._length_is_known(job)
 
     def charged(self, job: int, steps: float, attained: float, run: float, now: float) -> None:
         """A start of a job has ended: what it got in all, to the last second."""

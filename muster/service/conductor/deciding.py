@@ -47,7 +47,7 @@ class Decider:
     def is_due(self, now: float) -> bool:
         """A little before its time, so that the next plan is there when the present one's time is over."""
         took = self._board.decision_seconds
-        if now < self._decided_at + min(_REST_FACTOR * took, _LONGEST_REST):
+        if 0 <= now - self._decided_at < min(_REST_FACTOR * took, _LONGEST_REST):
             return False
         return bool(self._jobs.pending & self._wake_on) or now >= self.next_wake - took
 
@@ -73,6 +73,8 @@ class Decider:
             log.error("decision failed", scheduler=self._scheduler.name, exc_info=True)
             return
         took = time.perf_counter() - began
+        for note in plan.notes:
+            log.warning("decision", scheduler=self._scheduler.name, note=note)
         self._board.trouble = ""
         self._jobs.pending = 0
         self._decided_at = now + took
@@ -112,7 +114,8 @@ class Decider:
         columns.settle_draft(now)
         started = stopped = changed = 0
         for job in sorted(touched):
-            old, new = self._jobs.planned.get(job, ()), columns.holding(job)
+            old = self._jobs.planned.get(job, ())
+            new = seats_of(columns.holding(job), columns.cluster, self._jobs.rows[job])
             if old == new:
                 continue
             started += not old
@@ -123,8 +126,7 @@ class Decider:
                 continue
             self._jobs.planned[job] = new
             start = self._jobs.starts.get(job)
-            seats = seats_of(new, columns.cluster, self._jobs.rows[job])
-            if start is None or start.notice_at is not None or not same_place(seats, start.seats):
+            if start is None or start.notice_at is not None or not same_place(new, start.seats):
                 columns.planned(job, now)
         if started or stopped or changed:
             waiting = int(np.count_nonzero(plan.reasons))

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from muster.cluster.ledger import Share
 from muster.schedulers.contract import Trigger
 from muster.service.board import Board
 from muster.service.conductor.columns import LiveColumns
+from muster.service.conductor.occupied import Occupied
 from muster.service.conductor.starts import Start
+from muster.service.engines import Seat
 from muster.service.store.rows import Changes, JobRow
 
 
@@ -21,8 +22,10 @@ class LivingJobs:
         self.rows: dict[int, JobRow] = {}
         """As the store has them, with the changes of this turn."""
         self.starts: dict[int, Start] = {}
-        """What runs."""
-        self.planned: dict[int, tuple[Share, ...]] = {}
+        """What runs; changed by `begin`, `resize` and `end` alone, which keep `occupied` true."""
+        self.occupied = Occupied(board.cluster)
+        """What the starts really have; some of them may have been asked to go."""
+        self.planned: dict[int, tuple[Seat, ...]] = {}
         """What should run: the allocations on the books."""
         self.active: set[int] = set()
         """Jobs that compete: neither held nor on their way out."""
@@ -40,6 +43,22 @@ class LivingJobs:
     def begin_turn(self) -> None:
         """Nothing is new."""
         self.changes, self.acts = Changes(), []
+
+    def begin(self, start: Start) -> None:
+        """A start runs from now on, or is found to."""
+        self.starts[start.job] = start
+        self.occupied.take(start.seats)
+
+    def resize(self, start: Start, seats: tuple[Seat, ...]) -> None:
+        """A start has other seats."""
+        self.occupied.give_back(start.seats)
+        start.seats = seats
+        self.occupied.take(seats)
+
+    def end(self, start: Start) -> None:
+        """A start has ended."""
+        del self.starts[start.job]
+        self.occupied.give_back(start.seats)
 
     def set(self, job: int, **fields: Any) -> None:
         """New values for some fields of a job."""

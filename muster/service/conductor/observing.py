@@ -13,7 +13,7 @@ from muster.cluster.ledger import DoesNotFit
 from muster.schedulers.contract import Trigger
 from muster.service.conductor.living import LivingJobs
 from muster.service.conductor.orders import Orders
-from muster.service.conductor.starts import Start, read_report, seats_held, shares_of
+from muster.service.conductor.starts import Start, read_report, seats_held, seats_of, shares_of
 from muster.service.engines import Engine, Exit, Observed, Seat
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, Phase, State, Wish
@@ -52,26 +52,23 @@ class Observer:
             since = min((holding.since for holding in holdings), default=now)
             since = row.last_start if row.last_start is not None else since
             start = Start(row.id, row.epoch, seats_held(holdings, row), since, row.steps_done)
-            self._jobs.starts[row.id] = start
-            if (
-                row.phase is Phase.STOPPING
-                or row.wish is not None
-                or not self._seat(row.id, start.seats, now)
-            ):
+            self._jobs.begin(start)
+            if row.phase is Phase.STOPPING or row.wish is not None or not self._seat(row, start.seats, now):
                 start.notice_at = now
                 self._jobs.columns.waiting(row.id, now)
 
-    def _seat(self, job: int, seats: Sequence[Seat], now: float) -> bool:
+    def _seat(self, row: JobRow, seats: Sequence[Seat], now: float) -> bool:
         """Put a running job on the books where it is; False where the cluster has no such place any more."""
         shares = shares_of(seats, self._jobs.columns.cluster)
         if not shares:
             return False
+        columns = self._jobs.columns
         try:
-            self._jobs.columns.seat(job, shares, now)
+            columns.seat(row.id, shares, now)
         except DoesNotFit:
             return False
-        self._jobs.planned[job] = self._jobs.columns.holding(job)
-        self._jobs.columns.began(job, now)
+        self._jobs.planned[row.id] = seats_of(columns.holding(row.id), columns.cluster, row)
+        columns.began(row.id, now)
         return True
 
     def observe(self, now: float) -> None:
@@ -95,16 +92,17 @@ class Observer:
         """Charge what a start had, and see what is to become of its job."""
         row = self._jobs.rows[start.job]
         if read_report(row, start, self._home):
-            self._heard(start, row, now, save=True)
+            self._heard(start, row, now, save=False)
             row = self._jobs.rows[start.job]
         until = min(max(one.since - self._store.origin, start.since), now)
         ran = until - start.since
-        del self._jobs.starts[start.job]
+        self._jobs.end(start)
         self._jobs.changes.closed[start.job, start.epoch] = until
         self._jobs.changes.event(start.job, until, one.ended.value if one.ended else "", one.message)
         progressed = row.steps_done > start.steps_before
         fields: dict[str, Any] = {
             "phase": Phase.NONE,
+            "steps_done": row.steps_done,  # perhaps told a while ago, and not on record yet
             "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * ran,
             "run_seconds": row.run_seconds + ran,
             "restart_seconds": row.restart_seconds + (ran if start.lost is None else min(start.lost, ran)),
@@ -157,7 +155,7 @@ class Observer:
 
     def read_reports(self, now: float) -> None:
         """How far jobs are, once a second; on disk less often, as their own run folders know it better."""
-        if now - self._reported_at < _REPORT_SECONDS:
+        if 0 <= now - self._reported_at < _REPORT_SECONDS:
             return
         self._reported_at = now
         save = now - self._saved_at >= _SAVE_SECONDS

@@ -6,40 +6,49 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from muster.cluster import Cluster
-from muster.cluster.books import WHOLE
-from muster.service.conductor.starts import Start
+from muster.cluster.books import MICRO, WHOLE
 from muster.service.engines import Seat
-
-_SLACK = 1e-6
 
 
 class Occupied:
-    """Sums by GPU and node, kept up as seats are taken and given back."""
+    """Sums by GPU and node in whole thousandths and millionths, as the ledger has them, so that they balance."""
 
-    def __init__(self, cluster: Cluster, starts: Iterable[Start]) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._milli: dict[tuple[str, int], int] = defaultdict(int)
-        self._cpus: dict[str, float] = defaultdict(float)
-        self._memory_gb: dict[str, float] = defaultdict(float)
-        for start in starts:
-            self.take(start.seats)
+        self._cpus: dict[str, int] = defaultdict(int)
+        self._memory: dict[str, int] = defaultdict(int)
 
-    def take(self, seats: Iterable[Seat], sign: int = 1) -> None:
-        """These seats are somebody's now; with a `sign` of -1 nobody's."""
-        for seat in seats:
-            for gpu in seat.gpus:
-                self._milli[seat.node, gpu] += sign * seat.gpu_milli
-            self._cpus[seat.node] += sign * seat.cpus
-            self._memory_gb[seat.node] += sign * seat.memory_gb
+    def take(self, seats: Iterable[Seat]) -> None:
+        """These seats are somebody's now."""
+        self._add(seats, 1)
 
-    def has_room(self, seats: Iterable[Seat]) -> bool:
-        """Whether all of these seats are free."""
-        return all(self._is_free(seat) for seat in seats)
+    def give_back(self, seats: Iterable[Seat]) -> None:
+        """These seats are nobody's any more."""
+        self._add(seats, -1)
+
+    def has_room(self, seats: Iterable[Seat], instead_of: Iterable[Seat] = ()) -> bool:
+        """Whether all of these seats are free, or were if the others were given back."""
+        self._add(instead_of, -1)
+        free = all(self._is_free(seat) for seat in seats)
+        self._add(instead_of, 1)
+        return free
 
     def _is_free(self, seat: Seat) -> bool:
         node = self._cluster.nodes[self._cluster.node_index[seat.node]]
         return (
             all(self._milli[seat.node, gpu] + seat.gpu_milli <= WHOLE for gpu in seat.gpus)
-            and self._cpus[seat.node] + seat.cpus <= node.cpus + _SLACK
-            and self._memory_gb[seat.node] + seat.memory_gb <= node.memory_gb + _SLACK
+            and self._cpus[seat.node] + _micro(seat.cpus) <= _micro(node.cpus)
+            and self._memory[seat.node] + _micro(seat.memory_gb) <= _micro(node.memory_gb)
         )
+
+    def _add(self, seats: Iterable[Seat], sign: int) -> None:
+        for seat in seats:
+            for gpu in seat.gpus:
+                self._milli[seat.node, gpu] += sign * seat.gpu_milli
+            self._cpus[seat.node] += sign * _micro(seat.cpus)
+            self._memory[seat.node] += sign * _micro(seat.memory_gb)
+
+
+def _micro(amount: float) -> int:
+    return round(amount * MICRO)

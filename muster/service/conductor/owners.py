@@ -83,8 +83,8 @@ class Owners:
             if name in self._drained:
                 b.bring_up(self._jobs.columns.ledger.books, node)
             else:
-                for job, shares in list(self._jobs.planned.items()):
-                    if any(share.node == node for share in shares):
+                for job, seats in list(self._jobs.planned.items()):
+                    if any(seat.node == name for seat in seats):
                         self._jobs.columns.waiting(job, now)
                         del self._jobs.planned[job]
                 b.take_down(self._jobs.columns.ledger.books, node)

@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert,
 
 from muster.service.store import encoding
 from muster.service.store.database import Database
-from muster.service.store.group_commit import GroupCommit
 from muster.service.store.rows import (
     ENDED,
     Changes,
@@ -53,7 +52,6 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._submissions: GroupCommit[Submission, int] = GroupCommit(self._insert)
         self.origin = database.origin
         """Unix seconds when the store was made: the zero of all times in it."""
 
@@ -77,8 +75,22 @@ class Store:
     # What owners ask.
 
     def submit(self, submissions: Sequence[Submission]) -> list[int]:
-        """Queues jobs; their ids, which count up by 1 from 1. Submissions of many threads share a commit."""
-        return self._submissions.add(submissions)
+        """Queues jobs, all or none; their ids, which count up by 1 from 1."""
+        if not submissions:
+            return []
+        with self._database.writing() as connection:
+            # The row's lock makes submissions of other processes wait, so ids become visible in their order.
+            taken = STORE.c.next_job + len(submissions)
+            end = connection.execute(update(STORE).values(next_job=taken).returning(STORE.c.next_job))
+            first = end.scalar_one() - len(submissions)
+            ids = list(range(first, first + len(submissions)))
+            now = self.now()
+            rows = [
+                encoding.of_submission(job, submission, now)
+                for job, submission in zip(ids, submissions, strict=True)
+            ]
+            connection.execute(insert(JOBS), rows)
+        return ids
 
     def wish(self, job: int, wish: Wish, by: str = "") -> JobRow | None:
         """Notes what somebody wants of a job; None: there is no such job. BadInput where it makes no sense."""
@@ -190,7 +202,9 @@ class Store:
 
     def wishes(self) -> list[JobRow]:
         """Jobs that have not ended and of which something is wanted."""
-        return self._job_rows(select(JOBS).where(JOBS.c.wish.is_not(None), _LIVING).order_by(JOBS.c.id))
+        # "Not ended" rather than "living": for the latter SQLite would go through all that wait, by their state.
+        wished = JOBS.c.wish.is_not(None) & JOBS.c.state.not_in(sorted(ENDED))
+        return self._job_rows(select(JOBS).where(wished).order_by(JOBS.c.id))
 
     def scheduler_state(self) -> bytes | None:
         """What the scheduler keeps between decisions."""
@@ -234,37 +248,9 @@ class Store:
         with self._database.reading() as connection:
             return [encoding.token(row) for row in connection.execute(select(TOKENS).order_by(TOKENS.c.id))]
 
-    def token(self, hashed: str) -> TokenRow | None:
-        """The token with this hash, unless it was revoked."""
-        chosen = select(TOKENS).where(TOKENS.c.hash == hashed, TOKENS.c.revoked.is_(None))
-        with self._database.reading() as connection:
-            row = connection.execute(chosen).first()
-        return None if row is None else encoding.token(row)
-
-    def has_tokens(self) -> bool:
-        """Whether there is any token in use."""
-        with self._database.reading() as connection:
-            chosen = select(TOKENS.c.id).where(TOKENS.c.revoked.is_(None)).limit(1)
-            return connection.scalar(chosen) is not None
-
     def _job_rows(self, chosen: Any) -> list[JobRow]:
         with self._database.reading() as connection:
             return [encoding.job_row(row) for row in connection.execute(chosen)]
-
-    def _insert(self, submissions: Sequence[Submission]) -> list[int]:
-        with self._database.writing() as connection:
-            # The row's lock makes submissions of other processes wait, so ids become visible in their order.
-            taken = STORE.c.next_job + len(submissions)
-            end = connection.execute(update(STORE).values(next_job=taken).returning(STORE.c.next_job))
-            first = end.scalar_one() - len(submissions)
-            ids = list(range(first, first + len(submissions)))
-            now = self.now()
-            rows = [
-                encoding.of_submission(job, submission, now)
-                for job, submission in zip(ids, submissions, strict=True)
-            ]
-            connection.execute(insert(JOBS), rows)
-        return ids
 
 
 def _change_jobs(connection: Connection, changes: Changes) -> None:

@@ -121,9 +121,14 @@ class NetworkSpeed:
         """compute / (compute + exposed communication), each job alone (Dally's eff)."""
         return self._efficiency(models, self.exposed_seconds(models, shapes))
 
-    def contended_seconds(self, models: Ints, placements: Placements) -> Floats:
-        """Exposed communication seconds an iteration of all these jobs running side by side."""
-        compute = self.compute_seconds[models]
+    def contended_seconds(
+        self, models: Ints, placements: Placements, compute_seconds: Floats | None = None
+    ) -> Floats:
+        """Exposed communication seconds an iteration of all these jobs running side by side.
+
+        `compute_seconds` an iteration, where a job's are others than its model's.
+        """
+        compute = self.compute_seconds[models] if compute_seconds is None else compute_seconds
         stages = self.stages(models, shapes_of(placements, self.tree))
         alone = compute + stages["exposed_seconds"]
         first, links = uplinks_of(placements, self.tree)

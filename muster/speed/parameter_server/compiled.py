@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from muster.cluster.books import Floats
 from muster.compiling import njit
-from muster.workload.sized import RING
 
 
 @njit(cache=True)
-def sized_step(terms: Floats, sync: int, workers: float, servers: float) -> tuple[float, float]:
+def sized_step(terms: Floats, workers: float, servers: float) -> tuple[float, float]:
     """Compute seconds of a step, and the communication that it does not hide (SMD's layered model).
 
-    The first term is the input layer's: its a and b are all of forward and backward.
+    The first term is the input layer's: its a and b are all of forward and backward. A ring has no communication
+    here: what it has goes by its place.
     """
-    load = (workers - 1) / workers if sync == RING else workers / servers
+    load = workers / servers
     longest = 0.0
     for term in range(len(terms)):
         longest = max(longest, terms[term, 0] / workers + terms[term, 1] + terms[term, 2] * load)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from muster.problems import BadInput, Problem
@@ -13,6 +14,12 @@ from muster.speed.parameter_server.layers import Layers
 
 def profiled_layers(path: Path, model: str, profiled_batch: int | None = None) -> Layers:
     """The layers of `model`, measured on batches of `profiled_batch` samples; None: of what its file says."""
+    profile = profiled_model(path, model, profiled_batch)
+    return layers_of(profile, profile.batch, str(path))
+
+
+def profiled_model(path: Path, model: str, profiled_batch: int | None = None) -> LayeredModel:
+    """Likewise, as the file has it, its batch told."""
     profiles = read_layers(path)
     problems = []
     if model not in profiles:
@@ -26,7 +33,7 @@ def profiled_layers(path: Path, model: str, profiled_batch: int | None = None) -
     if math.isnan(batch):
         what = "the samples a batch of the profile are needed: a column batch, or --profile-batch"
         raise BadInput(Problem(str(path), what, found=model))
-    return layers_of(profile, batch, str(path))
+    return replace(profile, batch=batch)
 
 
 def layers_of(profile: LayeredModel, batch: float, where: str) -> Layers:

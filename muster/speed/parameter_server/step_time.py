@@ -2,9 +2,9 @@
 
 Every model of this room is the same small form (seconds):
 
-    step(w, p) = max over terms of (a/w + b + c w/p)  +  d w  +  e p
+    step(w, p) = max over terms of (a/w + b + c w/p)  +  d w  +  e p  +  r(w)
 
-where a ring of workers without servers has (w - 1)/w in place of w/p.
+where r is 0 unless the workers reduce in a ring (`ring`), who have no servers.
 
 - lumped (M0, Optimus' synchronous form): one term, nothing overlaps.
 - layered (M1, wait-free back-propagation): one term a layer; the gradient of a layer travels while the layers
@@ -42,19 +42,19 @@ class StepTime:
     """e: what each further server adds to a step."""
     asynchronous: NDArray[np.bool_]
     """Whether the step of one worker counts as an iteration of the job."""
-    ring: NDArray[np.bool_] = field(default_factory=lambda: np.asarray(False))
-    """Whether workers reduce in a ring: each sends and gets (w - 1) / w of the bytes, and there are no servers."""
+    ring_seconds: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """(..., workers): r, what a ring of 1, 2, ... workers adds to a step; of length 0 where nobody is in a ring."""
 
     def step_seconds(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
         """Seconds of one step; where the coefficients have an axis of jobs, the arguments start with it."""
         w, p = np.asarray(workers, dtype=np.float64), np.asarray(servers, dtype=np.float64)
         axes = max(w.ndim, p.ndim)
-        ring = _trailing(self.ring, axes)
-        load = np.where(ring, (w - 1) / w, w / p)
         longest = np.full(np.broadcast_shapes(w.shape, p.shape), -np.inf)
         for term in range(self.terms.shape[-2]):
             a, b, c = (_trailing(self.terms[..., term, part], axes) for part in range(3))
-            longest = np.maximum(longest, (a / w + b) + c * load)
+            longest = np.maximum(longest, (a / w + b) + c * (w / p))
+        if self.ring_seconds.shape[-1]:
+            longest = longest + self._ring_part(w, axes)
         return longest + self._update_seconds(w, p, axes)
 
     def iteration_seconds(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
@@ -82,8 +82,16 @@ class StepTime:
             self.per_worker_seconds[jobs],
             self.per_server_seconds[jobs],
             self.asynchronous[jobs],
-            self.ring[jobs],
+            self.ring_seconds[jobs],
         )
+
+    def _ring_part(self, w: FloatArray, axes: int) -> FloatArray:
+        """Whole workers; further ones than the table has are as its last."""
+        table = self.ring_seconds
+        at = np.clip(w.astype(np.int64), 1, table.shape[-1]) - 1
+        if table.ndim == 1:
+            return table[at]
+        return np.asarray(table[_trailing(np.arange(len(table)), axes), at], dtype=np.float64)
 
     def _update_seconds(self, w: FloatArray, p: FloatArray, axes: int) -> FloatArray:
         per_worker, per_server = (
@@ -166,8 +174,17 @@ def stack(steps: Sequence[StepTime]) -> StepTime:
         np.stack([step.per_worker_seconds for step in steps]),
         np.stack([step.per_server_seconds for step in steps]),
         np.stack([step.asynchronous for step in steps]),
-        np.stack([step.ring for step in steps]),
+        _stacked_rings([step.ring_seconds for step in steps]),
     )
+
+
+def _stacked_rings(tables: Sequence[FloatArray]) -> FloatArray:
+    """As long as the longest; servers' jobs add nothing, and a shorter ring goes on as it ends."""
+    stacked = np.zeros((len(tables), max(table.size for table in tables)))
+    for row, table in zip(stacked, tables, strict=True):
+        if table.size:
+            row[:] = table[np.minimum(np.arange(row.size), table.size - 1)]
+    return stacked
 
 
 def with_fewer_terms(terms: FloatArray, most: int) -> FloatArray:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from muster.problems import BadInput
-from muster.service import callers, sockets
+from muster.service import callers, sockets, tokens
 from muster.service.callers import check_bind
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
-from muster.service.tokens import create_token, hash_of
+from muster.service.store.rows import TokenRow
+from muster.service.tokens import LivingTokens, create_token, hash_of
 
 from ..serving import Answer, Serving, serving
 from .test_routes import JOB
@@ -233,18 +234,47 @@ def test_a_revoked_token_ends_at_once_and_the_last_operators_goes_last(api: Serv
     assert api.ask("GET", "/v1/jobs").status == 200
 
 
-def test_elsewhere_than_on_loopback_a_daemon_needs_tokens_first(tmp_path: Path) -> None:
-    store = Store.open(store_url(tmp_path))
+def test_elsewhere_than_on_loopback_a_daemon_needs_tokens_first() -> None:
     for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost", "::ffff:127.0.0.1"):
-        check_bind(host, store)
+        check_bind(host, has_tokens=False)
     for host in ("0.0.0.0", "::", "10.0.0.1", "192.168.1.1"):
         with pytest.raises(BadInput, match=r"muster token create NAME --role operator.*TLS"):
-            check_bind(host, store)
+            check_bind(host, has_tokens=False)
     with pytest.raises(BadInput, match="the number of an address"):
-        check_bind("example.org", store)
-    create_token(store, "chief", operator=True)
-    check_bind("0.0.0.0", store)
+        check_bind("example.org", has_tokens=False)
+    check_bind("0.0.0.0", has_tokens=True)
+
+
+def test_living_tokens_are_as_the_store_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process's token is known once what was read is too old; one's own change at once."""
+    now = 100.0
+    monkeypatch.setattr(tokens.time, "monotonic", lambda: now)
+    store, other = Store.open(store_url(tmp_path)), Store.open(store_url(tmp_path))
+    living = LivingTokens(store)
+    assert living.known() is None
+    assert living.read() == {}
+    row, text = create_token(other, "chief", operator=True)
+    assert living.known() == {}
+    now += 1.0
+    assert living.known() is None
+    assert living.read() == living.known() == {hash_of(text): row}
+    store.revoke(row.id)
+    living.changed()
+    assert living.known() is None
+    assert living.read() == {}
+
+    def meanwhile_one_is_made() -> list[TokenRow]:
+        found = other.tokens()
+        create_token(store, "chief", operator=True)
+        living.changed()
+        return found
+
+    monkeypatch.setattr(store, "tokens", meanwhile_one_is_made)
+    living.changed()
+    living.read()
+    assert living.known() is None, "what was read before the change is not kept"
     store.close()
+    other.close()
 
 
 def test_the_loopback_address_of_ipv6_serves_too(tmp_path: Path) -> None:

@@ -43,16 +43,20 @@ def start(*seats: Seat) -> Start:
     ],
 )
 def test_a_start_waits_until_its_seats_are_empty(wanted: Seat, there_is: bool) -> None:
-    assert Occupied(CLUSTER, [start(seat())]).has_room([wanted]) is there_is
+    occupied = Occupied(CLUSTER)
+    occupied.take([seat()])
+    assert occupied.has_room([wanted]) is there_is
 
 
 def test_two_shares_fit_on_a_gpu_and_three_do_not() -> None:
-    shares = [start(seat(milli=400)), start(seat(milli=400))]
-    occupied = Occupied(CLUSTER, shares[:1])
+    occupied = Occupied(CLUSTER)
+    occupied.take([seat(milli=400)])
     assert occupied.has_room([seat(milli=400)])
     occupied.take([seat(milli=400)])
     assert not occupied.has_room([seat(milli=400)])
-    occupied.take([seat(milli=400)], -1)
+    assert occupied.has_room([seat(milli=600)], instead_of=[seat(milli=400)])
+    assert not occupied.has_room([seat(milli=400)]), "it was only asked what would be"
+    occupied.give_back([seat(milli=400)])
     assert occupied.has_room([seat(milli=400)])
 
 

@@ -41,6 +41,9 @@ class Selection:
     """No choice within the capacity has more profit."""
     prices: FloatArray
     """(resources,): profit that one more unit of each would be worth, in the relaxation."""
+    out_of_time: bool = False
+    """Whether the search ended by its seconds, and not because it was good enough or by a limit that is the same
+    each time."""
 
     @property
     def gap(self) -> float:
@@ -67,8 +70,9 @@ def choose(
     ]
     best = max(candidates, key=table.value, default=None)
     bound = relaxation.bound * table.profit_unit
+    out_of_time = False
     if effort.nodes > 0 and (best is None or bound - table.value(best) > effort.gap * abs(table.value(best))):
-        best, scaled = improve(table, relaxation, best, effort)
+        best, scaled, out_of_time = improve(table, relaxation, best, effort)
         bound = scaled * table.profit_unit
     if best is None:
         raise InfeasibleError(
@@ -80,6 +84,7 @@ def choose(
         value=table.value(best),
         bound=max(bound, table.value(best)),
         prices=relaxation.prices * table.profit_unit / unit,
+        out_of_time=out_of_time,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
@@ -20,6 +20,7 @@ class Effort:
     nodes: int = 200
     """Of each branch and bound at most; 0 leaves it at the relaxation, floored and refilled."""
     seconds: float = np.inf
+    """Of all branch and bound together."""
 
 
 CORES = (100, 400)
@@ -28,8 +29,8 @@ CORES = (100, 400)
 
 def improve(
     table: Table, relaxation: Relaxation, incumbent: IntArray | None, effort: Effort
-) -> tuple[IntArray | None, float]:
-    """A choice at least as good as the incumbent, and a bound on all choices (scaled).
+) -> tuple[IntArray | None, float, bool]:
+    """A choice at least as good as the incumbent, a bound on all choices (scaled), and whether time ran out.
 
     A choice with column c has at most bound - (what c lacks to its group's best way at the prices): columns
     that lack more than bound - incumbent cannot improve it, so leaving them out loses nothing.
@@ -42,25 +43,33 @@ def improve(
         most = ascending[min(table.groups + core, ascending.size) - 1]
         if incumbent is None or most >= relaxation.bound - value:
             break
-        incumbent, _ = _solve(table, np.flatnonzero(lacking <= most), incumbent, effort)
+        incumbent, _, took = _solve(table, np.flatnonzero(lacking <= most), incumbent, effort)
         value = float(table.profit[incumbent].sum())
         if relaxation.bound - value <= effort.gap * abs(value):
-            return incumbent, relaxation.bound
+            return incumbent, relaxation.bound, False
+        if took >= effort.seconds:
+            return incumbent, relaxation.bound, True
+        effort = replace(effort, seconds=effort.seconds - took)
     hopeful = np.flatnonzero(lacking <= relaxation.bound - value + ROUNDING)
-    best, bound = _solve(table, hopeful, incumbent, effort)
-    return best, min(relaxation.bound, max(bound, value))
+    best, bound, took = _solve(table, hopeful, incumbent, effort)
+    return best, min(relaxation.bound, max(bound, value)), took >= effort.seconds
 
 
 def _solve(
     table: Table, columns: IntArray, incumbent: IntArray | None, effort: Effort
-) -> tuple[IntArray | None, float]:
-    """The best choice among the columns and the incumbent's, and a bound on all choices among them."""
+) -> tuple[IntArray | None, float, float]:
+    """The best choice among the columns and the incumbent's, a bound on all choices among them, and its seconds.
+
+    Whoever is given seconds and is out of them has taken no less.
+    """
     if incumbent is not None:
         columns = np.union1d(columns, incumbent)
     alone = np.bincount(table.group[columns], minlength=table.groups)[table.group[columns]] == 1
     fixed, free = columns[alone], columns[~alone]
     if not free.size:
-        return (fixed, float(table.profit[fixed].sum())) if table.fits(fixed) else (incumbent, -np.inf)
+        return (
+            (fixed, float(table.profit[fixed].sum()), 0.0) if table.fits(fixed) else (incumbent, -np.inf, 0.0)
+        )
 
     solver = _program(table, free, table.capacity - table.usage[fixed].sum(axis=0))
     solver.setOptionValue("mip_rel_gap", effort.gap)
@@ -72,19 +81,21 @@ def _solve(
         solver.setSolution(free.size, np.arange(free.size, dtype=np.int32), start)
     solver.run()
 
-    if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
-        return incumbent, -np.inf
+    status = solver.getModelStatus()
+    took = effort.seconds if status == highspy.HighsModelStatus.kTimeLimit else solver.getRunTime()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return incumbent, -np.inf, took
     info = solver.getInfo()
     bound = float(table.profit[fixed].sum()) - info.mip_dual_bound
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return incumbent, bound
+        return incumbent, bound, took
     taken = np.sort(np.concatenate([fixed, free[np.asarray(solver.getSolution().col_value) > 0.5]]))
     # The solver allows a millionth of the capacity too much; we do not.
     if taken.size != table.groups or not table.fits(taken):
-        return incumbent, bound
+        return incumbent, bound, took
     if incumbent is not None and table.profit[taken].sum() < table.profit[incumbent].sum():
-        return incumbent, bound
-    return taken, bound
+        return incumbent, bound, took
+    return taken, bound, took
 
 
 def _program(table: Table, columns: IntArray, capacity: FloatArray) -> highspy.Highs:

@@ -1,0 +1,215 @@
+"""Rings of workers in whole runs: sized for their best place, slowed by the one they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from muster.cluster import Cluster, Link, Links, Node
+from muster.cluster.ledger import Share
+from muster.simulation import Run
+from muster.speed.network.models import LayeredModel
+from muster.speed.network.placement import place, shapes_of
+from muster.speed.network.speed import NetworkSpeed
+from muster.speed.parameter_server.ring import best_seats
+from tests.building import column, finishes, jobs_of, run
+from tests.schedulers.smd_cases import sized_job
+from tests.schedulers.test_smd_runs import Puts
+
+LINKS = Links(Link(10.0, 0.0), Link(10.0, 0.0), Link(1.0, 0.0), Link(0.5, 0.0))
+"""GB/s: 10 inside a machine, 1 between machines, 0.5 between racks."""
+MODEL = LayeredModel(
+    "net",
+    np.array([0.6, 0.4]),
+    np.array([0.1, 0.1]),
+    np.array([0.1, 0.3]),
+    np.array([1.0, 0.2]),
+    np.zeros(2),
+    64.0,
+)
+LAYERS = {"net": MODEL}
+
+
+def cluster_of(*machines_by_rack: int, gpus: int = 4) -> Cluster:
+    """Machines of so many GPUs in one island, by rack."""
+    racks = [rack for rack, machines in enumerate(machines_by_rack) for _ in range(machines)]
+    nodes = tuple(
+        Node(f"n{at}", "t", rack, gpus, "v100", gpus, 8.0 * gpus, 64.0, 1.0, 1.0)
+        for at, rack in enumerate(racks)
+    )
+    return Cluster("links", nodes, tuple(f"r{rack}" for rack in range(len(machines_by_rack))), LINKS)
+
+
+def ring_job(**more: Any) -> dict[str, Any]:
+    """64 samples a step over all workers."""
+    no_servers = {"servers": None, "server_cpus": None, "server_memory_gb": None, "nic_gb_per_s": None}
+    return sized_job(model="net", sync="ring", batch=64, **no_servers) | more
+
+
+def exposed(gpus_by_rack: list[list[int]], cluster: Cluster) -> float:
+    """As the network model has it."""
+    placements = place(gpus_by_rack, cluster)
+    assert placements is not None
+    speed = NetworkSpeed([MODEL], cluster)
+    return float(speed.exposed_seconds(np.array([0]), shapes_of(placements, speed.tree))[0])
+
+
+def step(workers: int, exposed_seconds: float) -> float:
+    """A second of forward for 64 samples on one GPU; 0.5 s of backward but for the first layer's input."""
+    return 1.0 / workers + 0.5 + exposed_seconds
+
+
+def on(node: int, *gpus: int) -> Share:
+    return Share(node, gpus, cpus=2.0 * len(gpus), memory_gb=4.0 * len(gpus))
+
+
+@pytest.mark.parametrize(
+    ("shares", "gpus_by_rack"),
+    [
+        ([on(0, 1)], [[1]]),
+        ([on(0, 0, 1, 2)], [[3]]),
+        ([on(0, 0, 1), on(1, 2, 3)], [[2, 2]]),
+        ([on(0, 0, 1, 2), on(1, 0)], [[3, 1]]),
+        ([on(0, 0, 1), on(2, 0, 1)], [[2], [2]]),
+        ([on(0, 3), on(1, 0), on(2, 1), on(3, 2)], [[1, 1], [1, 1]]),
+    ],
+)
+def test_a_ring_goes_at_the_pace_of_its_place(shares: list[Share], gpus_by_rack: list[list[int]]) -> None:
+    cluster = cluster_of(2, 2)
+    result = run(jobs_of(ring_job()), cluster, Puts(*shares), layers=LAYERS)
+    workers = sum(map(sum, gpus_by_rack))
+    slowed = exposed(gpus_by_rack, cluster)
+    assert finishes(result) == pytest.approx([1000 * step(workers, slowed)])
+    assert column(result, "communication_seconds") == pytest.approx([1000 * slowed])
+    assert (slowed > 0) == (workers > 1)
+
+
+def test_two_machines_of_one_gpu_by_hand() -> None:
+    """2 (w - 1) / w of 1.2 GB over 1 GB/s; 0.2 GB of it may travel while the first layer computes for 0.1 s."""
+    shares = [on(0, 0), on(1, 0)]
+    result = run(jobs_of(ring_job()), cluster_of(2), Puts(*shares), layers=LAYERS)
+    # The last layer is ready 0.1 s of its inputs' gradient and 0.1 s of the first layer's weights before the end.
+    assert finishes(result) == pytest.approx([1000 * (1 / 2 + 0.5 + max(0.2 - 0.2, 0.0) + 1.0)])
+    free = run(jobs_of(ring_job()), cluster_of(2), Puts(*shares), layers=LAYERS, network="none")
+    assert finishes(free) == pytest.approx([1000 * (1 / 2 + 0.5)])
+
+
+@pytest.mark.parametrize(
+    ("racks", "most", "name"),
+    [
+        ((3,), 3, "smd"),
+        ((3,), 11, "smd"),
+        ((2, 2), 6, "smd"),
+        ((2, 2), 12, "smd-reservation"),
+        ((1, 1, 1), 6, "first-fit-sized"),
+        ((1, 1, 1), 12, "smd"),
+    ],
+)
+def test_alone_it_gets_the_fastest_number_of_workers_on_its_best_place(
+    racks: tuple[int, ...], most: int, name: str
+) -> None:
+    """Against every number on the place that the rule names, priced by the network model."""
+    cluster = cluster_of(*racks)
+    result = run(jobs_of(ring_job(max_workers=most)), cluster, name, layers=LAYERS)
+    steps = []
+    for workers, seats in enumerate(best_seats(np.full(sum(racks), 4), cluster, most), 1):
+        by_rack: dict[int, list[int]] = {}
+        for node, count in seats:
+            by_rack.setdefault(cluster.nodes[node].rack, []).append(count)
+        steps.append(step(workers, exposed(list(by_rack.values()), cluster)))
+    assert finishes(result) == pytest.approx([1000 * min(steps)])
+    held = result.record.allocations
+    best = int(np.argmin(steps))
+    seated = sorted(held["gpus"].to_list(), reverse=True)
+    assert seated == [count for _, count in best_seats(np.full(sum(racks), 4), cluster, most)[best]]
+
+
+def gpus_by_node(result: Run, job: str) -> dict[str, float]:
+    rows = result.record.allocations.filter(pl.col("job_id") == job)
+    return dict(zip(rows["node"], rows["gpus"], strict=True))
+
+
+def test_a_ring_is_seated_in_one_rack_though_the_emptiest_machines_are_in_two() -> None:
+    """Two jobs leave n0 and n2 the emptiest; n2 and n3 are of one rack, and hold the ring in one."""
+    cluster = cluster_of(2, 2)
+    rows = [ring_job(submit_seconds=1000.0, min_workers=6, gpus=6, max_workers=6, iterations=10.0)]
+    small = ring_job(gpus=1, max_workers=1, iterations=10_000.0)
+    result = run(
+        jobs_of(small | {"worker_cpus": 4.0}, small, *rows),
+        cluster,
+        "smd",
+        {"interval_seconds": "1000"},
+        layers=LAYERS,
+    )
+    alone, also, ring = (gpus_by_node(result, str(job)) for job in range(3))
+    assert len(alone) == len(also) == 1
+    racks = {node: at // 2 for at, node in enumerate(("n0", "n1", "n2", "n3"))}
+    assert len(ring) == 2
+    assert len({racks[node] for node in ring}) == 1
+
+
+def test_rings_on_the_same_uplinks_slow_each_other_where_contention_counts() -> None:
+    """Each machine's card is shared max-min fairly: two alike get half each, or what they want if that is less."""
+
+    class Side(Puts):
+        def decide(self, view: Any, state: Any) -> Any:
+            draft = view.draft()
+            for number in view.jobs.index.tolist():
+                draft.put(number, [on(0, 2 * number, 2 * number + 1), on(1, 2 * number, 2 * number + 1)])
+            return self.plan(view, draft, 0, stable_until=np.inf), state
+
+    cluster, two = cluster_of(2), jobs_of(ring_job(), ring_job())
+    apart = run(two, cluster, Side(), layers=LAYERS)
+    alone = step(4, exposed([[2, 2]], cluster))
+    assert finishes(apart) == pytest.approx([1000 * alone] * 2)
+    together = run(two, cluster, Side(), layers=LAYERS, contention=True)
+    # Each wants 2 (M - 1) / M of 1.2 GB a step over its machines' uplinks of 1 GB/s.
+    slower = max(2 * 1.2 / alone, 1.0)
+    assert slower > 1.0
+    assert finishes(together) == pytest.approx([1000 * alone * slower] * 2)
+
+
+def test_a_worker_of_two_gpus_is_one_rank() -> None:
+    """Two workers on each of two machines, four GPUs a machine, talk as two ranks on each."""
+    pairs = ring_job(worker_gpus=2, gpus=8, max_workers=4, min_workers=4)
+    cluster = cluster_of(2)
+    result = run(jobs_of(pairs), cluster, "smd", layers=LAYERS)
+    assert finishes(result) == pytest.approx([1000 * step(4, exposed([[2, 2]], cluster))])
+    # A gang of a scheduler that does not size, its workers split over machines: still four ranks.
+    split = [on(0, 0, 1, 2), on(1, 0, 1, 2), on(2, 0, 1)]
+    odd = run(jobs_of(pairs), cluster_of(3), Puts(*split), layers=LAYERS)
+    assert finishes(odd) == pytest.approx([1000 * step(4, exposed([[2, 1, 1]], cluster_of(3)))])
+
+
+def test_a_scheduler_that_does_not_size_slows_a_ring_by_its_place_too() -> None:
+    cluster = cluster_of(2, 2)
+    for name, gpus_by_rack in (("fifo", [[2]]), ("fifo+spread", [[1, 1]])):
+        result = run(jobs_of(ring_job()), cluster, name, layers=LAYERS)
+        assert finishes(result)[0] == pytest.approx(1000 * step(2, exposed(gpus_by_rack, cluster))), name
+
+
+def test_whoever_knows_no_layers_counts_all_of_the_reduction() -> None:
+    """Optimus sees nothing overlap, and never more workers than whoever knows the layers would have."""
+    rows = jobs_of(ring_job(max_workers=8))
+    knows = run(rows, cluster_of(2), "optimus", {"layers": "true"}, layers=LAYERS)
+    oblivious = run(rows, cluster_of(2), "optimus", layers=LAYERS)
+    held = [result.record.allocations["gpus"].sum() for result in (knows, oblivious)]
+    assert held[1] <= held[0]
+    assert finishes(oblivious)[0] >= finishes(knows)[0] - 1e-6
+
+
+def test_gangs_of_the_same_model_keep_the_network_of_their_kind() -> None:
+    """A shipped model's gang beside a ring of that name is as insensitive on one rack as alone; that is not told."""
+    gang = {"submit_seconds": 0.0, "gpus": 2, "iterations": 100.0, "model": "resnet50"}
+    ring = ring_job(model="resnet50", gpus=2, max_workers=2)
+    beside = run(jobs_of(gang, ring), cluster_of(2), "fifo")
+    assert finishes(beside)[0] == finishes(run(jobs_of(gang), cluster_of(2), "fifo"))[0]
+    assert column(beside, "model") == ["resnet50", "resnet50"]
+    assert not any("no network model" in note for note in beside.record.run["trace"]["notes"])
+    racks = run(jobs_of(gang | {"model": "gnmt"}, gang, ring | {"model": "vgg16"}), cluster_of(1, 1), "fifo")
+    assert [note for note in racks.record.run["trace"]["notes"] if "no network model" in note] == [
+        "no network model for gnmt: taken as insensitive to the network"
+    ]
