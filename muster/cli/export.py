@@ -17,7 +17,7 @@ def export(
     overwrite: flags.Overwrite = False,
     as_json: flags.Json = False,
 ) -> None:
-    """Write the record of what really happened; muster report works on it.
+    """Write the record of what really happened, for muster report, and what ran as a trace, for muster compare.
 
     Example: muster export muster-record
     """
@@ -38,6 +38,7 @@ def export(
         print(as_json_text({"record": str(folder)}), end="")
     else:
         print(f"The record is in {folder}. Its page with charts: muster report {folder}")
+        print(f"What ran under other schedulers: muster compare {folder / 'trace.csv'} --cluster ...")
 
 
 def _unpack(archive: IO[bytes], folder: Path) -> None:

@@ -36,9 +36,9 @@ def submit(
     gpu_share: Annotated[float, typer.Option(metavar="SHARE", help="Of one GPU, as 0.5.")] = 1.0,
     ranks: Annotated[str, typer.Option(metavar="HOW", help="Processes: one a node, or per-gpu.")] = "one",
     cpus: Annotated[
-        str, typer.Option(metavar="N", help="CPU cores, at least; auto: the scheduler's to say.")
+        str, typer.Option(metavar="N", help="CPU cores to ask for (+requested heeds it); or auto.")
     ] = _AUTO,
-    memory: Annotated[str, typer.Option(metavar="AMOUNT", help="At least, as 64GB; or auto.")] = _AUTO,
+    memory: Annotated[str, typer.Option(metavar="AMOUNT", help="Likewise, as 64GB; or auto.")] = _AUTO,
     threads: Annotated[int, typer.Option(metavar="N", help="OMP_NUM_THREADS, the same at each start.")] = 1,
     steps: Annotated[int | None, typer.Option(metavar="N", help="Of the whole job, if known.")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sensitivity to go by.")] = None,

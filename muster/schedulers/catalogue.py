@@ -103,6 +103,12 @@ def composed_settings() -> list[Setting]:
     ]
 
 
+def takes(name: str, setting: str) -> bool:
+    """Whether the scheduler of a name has a setting."""
+    kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
+    return any(setting == field for kind in kinds for field, *_ in _fields(kind))
+
+
 def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     """The scheduler of a name: `ORDER+ALLOCATION+PLACEMENT`, a preset, or a third party's.
 

@@ -35,9 +35,6 @@ from muster.schedulers.placement.offers import NOWHERE, bid
 from muster.schedulers.reasons import NO_GPUS, PLACED
 from muster.workload.jobs import RUNNING, WAITING
 
-_AGAIN_SECONDS = 60.0
-"""Until bids are asked for again where nothing runs that could end (as published)."""
-
 
 @dataclass(frozen=True)
 class Leased:
@@ -117,9 +114,6 @@ class Leased:
             self.furnishing.allot(
                 view, plan.draft, nobody, plan.reasons == PLACED, plan.reasons, plan.reason_a, plan.reason_b
             )
-        if self.timers.bids == "with-offers" and not (plan.reasons == PLACED).any():
-            releasing = books.nodes["releasing"][:, GPU].any()
-            plan.next_wake = min(plan.next_wake, inf if releasing else now + _AGAIN_SECONDS)
         plan.stable_until = plan.next_wake
         return plan, {"order": memory, "timers": known}
 

@@ -22,9 +22,9 @@ from muster.service.board import Board
 from muster.service.callers import check_bind
 from muster.service.conductor import Conductor
 from muster.service.engines import Engine
-from muster.service.forecast import warm_up
 from muster.service.home import claimed, make_home, remove_endpoint, store_url, write_endpoint
 from muster.service.known_models import KnownModels
+from muster.service.rehearsal import rehearse
 from muster.service.store import Store
 from muster.service.store.rows import JobRow
 from muster.service.tokens import LivingTokens
@@ -82,7 +82,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         models=KnownModels(serving.home).all,
         round_seconds=serving.round_seconds,
     )
-    warm_up(board)
+    rehearse(board)
     conductor = Conductor(store, engine, board, serving.home)
     web = server(create_app(store, board, serving.home))
     failure: list[BaseException] = []

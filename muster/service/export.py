@@ -1,4 +1,4 @@
-"""The record of what really happened, in the simulator's format: `muster report` and `compare` work on it."""
+"""What really happened, in the simulator's formats: a record for `muster report`, a trace for `muster compare`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from muster.service.store import Store
 from muster.service.store.rows import JobRow, State
 from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 
+TRACE = "trace.csv"
+"""Its name in the folder of the record."""
 _PAGE = 10_000
 _OUTCOMES = {State.COMPLETED: "completed", State.CANCELLED: "refused"}
 
@@ -59,6 +61,34 @@ def record_of(store: Store, board: Board) -> Record:
     )
 
 
+def trace_of_what_ran(store: Store) -> pl.DataFrame:
+    """The completed jobs as a trace: what each took is what it really ran, without its restarts."""
+    ran = [row for row in _all_jobs(store) if row.state is State.COMPLETED and _worked(row) > 0]
+    requests = [row.request for row in ran]
+    return pl.DataFrame(
+        {
+            "job_id": [row.id for row in ran],
+            "submit_seconds": [row.submitted for row in ran],
+            "gpus": [request.gpus for request in requests],
+            "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
+            "model": [request.model for request in requests],
+            "duration_seconds": [_worked(row) for row in ran],
+            "tenant": [request.tenant for request in requests],
+            "user": [row.user for row in ran],
+            "priority": [request.priority for request in requests],
+            "cpus": [request.cpus for request in requests],
+            "memory_gb": [request.memory_gb for request in requests],
+            "preemptible": [request.preemptible for request in requests],
+            "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
+        }
+    )
+
+
+def _worked(row: JobRow) -> float:
+    """Seconds that it ran and made steps."""
+    return row.run_seconds - row.restart_seconds
+
+
 def _all_jobs(store: Store) -> Iterator[JobRow]:
     last = 0
     while page := store.jobs(after=last, limit=_PAGE):
@@ -84,7 +114,7 @@ def _job(row: JobRow) -> dict[str, object]:
         "jct_seconds": in_system,
         "wait_seconds": None if in_system is None else max(in_system - row.run_seconds, 0.0),
         "run_seconds": row.run_seconds,
-        "ideal_seconds": row.run_seconds - row.restart_seconds,
+        "ideal_seconds": _worked(row),
         "attained_gpu_seconds": row.attained_gpu_seconds,
         "iterations": row.steps_done if completed or request.steps is None else float(request.steps),
         "iterations_done": row.steps_done,

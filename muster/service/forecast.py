@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,7 +21,7 @@ from muster.workload.trace import trace_of
 GUESSED_SECONDS = 3600.0
 """Left of a job whose owner did not say its steps: said wherever a forecast is shown."""
 _MOST_JOBS = 2000
-_WARM_MODELS = 4
+_MOST_TURNS = 2000
 _LEAST_SECONDS = 1.0
 
 
@@ -53,6 +51,7 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
     if not living or len(living) > _MOST_JOBS:
         raise NoForecast("the queue is too long for a quick simulation" if living else "nobody waits")
     left = [_seconds_left(row, board) for row in living]
+    seconds = [GUESSED_SECONDS if known is None else known for known in left]
     requests = [row.request for row in living]
     columns = {
         "job_id": [str(row.id) for row in living],
@@ -60,7 +59,7 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
         "gpus": [request.gpus for request in requests],
         "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
         "model": [request.model or "" for request in requests],
-        "duration_seconds": [GUESSED_SECONDS if seconds is None else seconds for seconds in left],
+        "duration_seconds": seconds,
         "tenant": [request.tenant or "" for request in requests],
         "user": [row.user for row in living],
         "priority": [request.priority for request in requests],
@@ -74,7 +73,7 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
     try:
         models = board.models()
         trace = trace_of(columns, "the queue", models)
-        options = Options(skip_impossible=True)
+        options = Options(skip_impossible=True, round_seconds=_coarse_turn(requests, seconds, board))
         with board.thinking:
             run = simulate(trace, board.cluster, board.policy, options, models=models, attained=attained)
     except BadInput as bad:
@@ -92,6 +91,15 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
     )
 
 
+def _coarse_turn(requests: Sequence[JobRequest], seconds: Sequence[float], board: Board) -> float | None:
+    """Weeks of work in turns of a minute would keep scheduler and asker waiting; None: the scheduler's own turns."""
+    work = sum(
+        request.gpus * request.gpu_share * alone for request, alone in zip(requests, seconds, strict=True)
+    )
+    turn = (max(seconds) + work / board.cluster.total_gpus) / _MOST_TURNS
+    return turn if turn > board.round_seconds else None
+
+
 def _seconds_left(row: JobRow, board: Board) -> float | None:
     """Of its work, at the speed it last told, else at its model's with a proportional share."""
     if row.request.steps is None:
@@ -106,23 +114,3 @@ def _seconds_left(row: JobRow, board: Board) -> float | None:
     share = np.array([cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s])
     seconds = reference_seconds(model_table([model]), 0, share / cluster.total_gpus)
     return max(steps * seconds, _LEAST_SECONDS)
-
-
-def warm_up(board: Board) -> None:
-    """Compile, or load, what a decision and a forecast need, before the first job waits for it.
-
-    The jobs are of some kinds, and more than there is room for.
-    """
-    gpus = board.cluster.total_gpus
-    kinds: list[dict[str, Any]] = [
-        *({"model": name} for name in sorted(board.models())[:_WARM_MODELS]),
-        {"gpu_share": 0.5},
-        {"gpus": gpus},
-        {"cpus": 1.0, "memory_gb": 1.0},
-    ]
-    requests = [
-        JobRequest(**{"name": "warm-up", "command": ("true",), "directory": "/", "steps": 10**6, **kind})
-        for kind in kinds * 2
-    ]
-    with suppress(NoForecast):  # A scheduler need not take all kinds.
-        forecast([JobRow(job, "", request, 0.0) for job, request in enumerate(requests, start=1)], board)

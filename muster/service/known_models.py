@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from muster.problems import BadInput, Problem
@@ -31,15 +31,17 @@ class KnownModels:
         return self._models
 
 
-def check_known(request: JobRequest, models: Mapping[str, Model], where: str = "request") -> None:
-    """BadInput if a job goes by a model that is not among `models`."""
+def unknown_model(
+    request: JobRequest, models: Mapping[str, Model], where: str = "request"
+) -> Iterator[Problem]:
+    """The problem of a job that goes by a model that is not among `models`."""
     if request.model is None or request.model.lower() in models:
         return
     close = difflib.get_close_matches(request.model.lower(), models, n=3)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     names = ", ".join(sorted({entry.name for entry in models.values()}))
     what = f"{hint}known models: {names}; muster profile measures another"
-    raise BadInput(Problem(where, what, column="model", found=request.model))
+    yield Problem(where, what, column="model", found=request.model)
 
 
 def _readable(file: Path) -> Model | None:

@@ -35,9 +35,9 @@ class JobRequest(BaseModel):
     ranks: Literal["one", "per-gpu"] = "one"
     """Processes: one a node, or one a GPU."""
     cpus: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """At least so many; None: the scheduler's to say."""
+    """As its owner asks, for schedulers with the allocation `requested`; None: the scheduler's to say."""
     memory_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """At least so much; None: the scheduler's to say."""
+    """Likewise; also what a process needs beside its cache. None: the scheduler's to say."""
     compute_threads: Annotated[int, Field(ge=1, le=4096)] = 1
     """OMP_NUM_THREADS, the same at every start, so that a resumed run has the same bits."""
     model: Name | None = None

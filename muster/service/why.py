@@ -61,7 +61,9 @@ def why(store: Store, board: Board, job: int) -> Why | None:
         *_who_holds(held, living, board),
         *_who_is_ahead(ahead, board),
         *_what_would_help(row, expected, holders),
-        f"When it starts cannot be estimated: {obstacle}." if expected is None else _when(start, expected, board),
+        f"When it starts cannot be estimated: {obstacle}."
+        if expected is None
+        else _when(start, expected, board),
     ]
     return Why(row.id, row.state, sentences, row.reason, row.reason_parameters, ahead, holders, start)
 

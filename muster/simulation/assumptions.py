@@ -7,6 +7,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import CPU, MEMORY, MICRO, Bools, Ints
 from muster.cluster.ledger import Ledger
+from muster.simulation.network import AUTO, NONE
 from muster.speed.input_pipeline import untold_gpu_types
 from muster.words import counted
 from muster.workload.jobs import JobTable
@@ -30,6 +31,16 @@ def assumptions(table: JobTable, cluster: Cluster, allocation: str) -> list[str]
     if allocation != ASKED_FOR:
         said += _beyond_their_share(table, cluster)
     return list(dict.fromkeys(said))
+
+
+def untold_network(table: JobTable, cluster: Cluster, flavour: str) -> list[str]:
+    """For a run in which no model tells of the network that its gangs would use: said once."""
+    if flavour == NONE or (flavour == AUTO and len(cluster.racks) < 2):
+        return []
+    gangs = table.asked[(table.asked["sync"] == RIGID) & (table.asked["gpus"] > 1)]
+    names = [table.model_names[number] for number in np.unique(gangs["model"])]
+    told = ", ".join(name for name in names if name)
+    return [f"no network model for {told}: taken as insensitive to the network"] if told else []
 
 
 def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:

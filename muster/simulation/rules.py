@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.problems import BadInput, Problem
+from muster.schedulers.catalogue import takes
 from muster.schedulers.presets import PRESETS
 
 
@@ -29,6 +30,8 @@ class Rules:
     """Work and leases end only where a block of samples does (`simulation.blocks`)."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings that the rules impose on a composed scheduler."""
+    settings_of_leases: Mapping[str, str] = field(default_factory=dict)
+    """Likewise on a scheduler that leases; the others have none such."""
 
     def settings_for(self, scheduler: str) -> Mapping[str, str]:
         """Those, and where the rules' authors had this scheduler (presets `RULES:...`) what it had with them."""
@@ -37,7 +40,8 @@ class Rules:
             for preset in PRESETS.values()
             if preset.name.startswith(f"{self.name}:") and preset.parts == scheduler.strip()
         )
-        return {**self.settings, **next(own, {})}
+        leases = {key: value for key, value in self.settings_of_leases.items() if takes(scheduler, key)}
+        return {**self.settings, **leases, **next(own, {})}
 
 
 EXACT = Rules("exact", "Continuous progress, completion at its true time.")
@@ -60,7 +64,7 @@ DALLY_PUBLISHED = Rules(
     release_seconds_per_gpu=1.0,
     network="astra",
     blocks=True,
-    settings={"fit": "first", "bids": "with-offers"},
+    settings_of_leases={"fit": "first", "bids": "with-offers"},
 )
 
 RULES = {rules.name: rules for rules in (EXACT, SYNERGY_PUBLISHED, DALLY_PUBLISHED)}

@@ -20,7 +20,7 @@ from muster.problems import BadInput, Problem
 from muster.schedulers.certify import Certified
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Scheduler
-from muster.simulation.assumptions import assumptions
+from muster.simulation.assumptions import assumptions, untold_network
 from muster.simulation.blocks import blocks_of
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, Progress
@@ -109,7 +109,9 @@ def simulate(
         allocations=allocations_frame(held, table, cluster),
         decisions=decisions_frame(engine.decisions),
         reasons=reasons_frame(engine.explained(), table),
-        run=_described(trace, cluster, scheduler, options, network, table, refused, [*unblocked, *_told_of(engine)]),
+        run=_described(
+            trace, cluster, scheduler, options, network, table, refused, [*unblocked, *_told_of(engine)]
+        ),
     )
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
@@ -252,13 +254,15 @@ def _described(
     placement = described.get("parts", {}).get("placement", "its own")
     assumed = assumptions(table, cluster, described.get("parts", {}).get("allocation", ""))
     left_out = told_left_out(refused, cluster)
+    flavour = rules.network or options.network
+    unheard = network.notes if network else untold_network(table, cluster, flavour)
     return {
         "muster_version": muster.__version__,
         "trace": {
             "source": trace.source,
             "jobs": len(trace.jobs),
             "sha256": hashlib.sha256(trace.jobs.select(NAMES).write_csv().encode()).hexdigest(),
-            "notes": [*trace.notes, *left_out, *(network.notes if network else ()), *assumed, *of_decisions],
+            "notes": [*trace.notes, *left_out, *unheard, *assumed, *of_decisions],
         },
         "cluster": cluster.to_dict(),
         "scheduler": described,
@@ -273,7 +277,7 @@ def _described(
             "checkpoint_seconds": options.checkpoint_seconds,
             "skip_impossible": options.skip_impossible,
             "certify": options.certify,
-            "network": options.rules.network or options.network,
+            "network": flavour,
             "congestion": options.congestion,
             "contention": options.contention,
         },

@@ -109,3 +109,19 @@ def test_insensitive_traces_pay_nothing() -> None:
     trace = jobs_of(job(0, 100, 4), job(0, 50, 2, model="m5"))
     cluster = cluster_of(2, 2, 2, 2, racks=2)
     assert finishes(run(trace, cluster, "fifo")) == finishes(run(trace, cluster, "fifo", network="none"))
+
+
+def test_models_without_layers_are_named_once_even_where_no_other_has_any() -> None:
+    trace = jobs_of(
+        gang(2, 100, model="nolayers"), gang(4, 100, model="nolayers"), gang(1, 100, model="single")
+    )
+    told = [
+        note
+        for note in run(trace, small_cluster(2, 4), "dally").record.run["trace"]["notes"]
+        if "network" in note
+    ]
+    assert told == ["no network model for nolayers: taken as insensitive to the network"]
+    assert not any(
+        "network" in note
+        for note in run(trace, small_cluster(2, 4), "dally", network="none").record.run["trace"]["notes"]
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from muster.report.drawing import PHONE
+from muster.reproduce.dally.chance import CHANCE
 from muster.reproduce.dally.field import FIELD, POLICIES
 from muster.reproduce.dally.pareto import pareto_chart, unbeaten
+from muster.reproduce.dally.same_input import SAME_INPUT
 from muster.reproduce.dally.settings import LEAST_SECONDS, MOST_SECONDS, Run, Setting, seeds, settings, trace
 from muster.reproduce.experiment import Effort, Verdict
 
@@ -79,3 +83,36 @@ def test_a_run_is_whole(policy: str) -> None:
     assert result["unfinished"] == 0
     assert 0 < result["jct"] <= result["makespan"]
     assert 0 <= result["communication"] < result["jct"]
+
+
+def test_the_published_figure_beside_the_spread_of_ours(tmp_path: Path) -> None:
+    folder = tmp_path / "parity" / "dally"
+    folder.mkdir(parents=True)
+    rows = [
+        "trace,policy,makespan_s,avg_jct_s",
+        "batch500_x10,Dally-auto24,1000,100",
+        "batch500_x1,Tiresias,9,9",
+    ]
+    (folder / "authors_program_runs.csv").write_text("\n".join(rows))
+    effort = Effort(quick=True, reference=tmp_path)
+    pieces = CHANCE.pieces(effort)
+    assert [(piece.policy, piece.fit, piece.shifted) for piece in pieces] == [
+        ("Dally-auto24", fit, seed) for fit in ("first", "best") for seed in (1, 2)
+    ]
+    # Makespan: 1.1 to 1.2 and 0.8 of theirs, so theirs lies between; mean JCT: 20 % to 6 % above, so outside.
+    results = [{"makespan": m, "jct": j} for m, j in ((1100, 120), (1200, 120), (800, 106), (800, 106))]
+    found = CHANCE.read(effort, results)
+    (table,) = found.tables
+    assert [row[2:] for row in table.rows] == [
+        ("makespan", "1,000", "+10 ... +15 ... +20 %", "-20 ... -20 ... -20 %", "between"),
+        ("jct", "100", "+20 ... +20 ... +20 %", "+6 ... +6 ... +6 %", "outside"),
+    ]
+    (row,) = found.rows
+    assert (row.muster, row.verdict, row.remark) == (
+        "1 of 2",
+        Verdict.NOT_REACHED,
+        "jct of Dally-auto24 on batch500_x10",
+    )
+    same = SAME_INPUT.read(effort, [{"makespan": 1040, "jct": 106}, {"makespan": 9, "jct": 9}])
+    assert [row.muster for row in same.rows] == ["1 of 1", "0 of 1"]
+    assert [line[0] for line in same.tables[0].rows] == ["Dally-auto24", "Tiresias"]

@@ -69,6 +69,15 @@ def test_a_gang_alone_runs_at_its_own_pace() -> None:
         assert finishes(run(jobs_of(plain), cluster, "smd")) == finishes(run(jobs_of(plain), cluster, "fifo"))
 
 
+def test_a_gang_is_believed_to_be_as_fast_as_it_is() -> None:
+    """Without a utility it is worth 1 / (1 + hours), and a thousandth of that for progress."""
+    plain = {"submit_seconds": 0.0, "gpus": 4, "model": "resnet50", "iterations": 50_000.0}
+    result = run(jobs_of(plain), cluster_of(4), "smd")
+    (done,) = finishes(result)
+    assert done is not None
+    assert result.record.decisions["value"][0] == pytest.approx(1.001 / (1 + done / 3600))
+
+
 def test_a_share_of_a_gpu_is_refused_by_name() -> None:
     rows = jobs_of(
         {"submit_seconds": 0.0, "gpus": 1, "gpu_milli": 500, "model": "resnet50", "iterations": 1.0}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from muster.cluster import Cluster, Link, Links, Node
 from muster.cluster.ledger import Share
-from muster.simulation import Run
 from muster.speed.network.models import LayeredModel
 from muster.speed.network.placement import place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
@@ -127,28 +126,14 @@ def test_alone_it_gets_the_fastest_number_of_workers_on_its_best_place(
     assert seated == [count for _, count in best_seats(np.full(sum(racks), 4), cluster, most)[best]]
 
 
-def gpus_by_node(result: Run, job: str) -> dict[str, float]:
-    rows = result.record.allocations.filter(pl.col("job_id") == job)
-    return dict(zip(rows["node"], rows["gpus"], strict=True))
-
-
-def test_a_ring_is_seated_in_one_rack_though_the_emptiest_machines_are_in_two() -> None:
-    """Two jobs leave n0 and n2 the emptiest; n2 and n3 are of one rack, and hold the ring in one."""
+def test_a_ring_is_seated_in_one_rack_though_the_machines_stand_in_turns() -> None:
+    """Machines of two racks by turns, all as empty: six workers sit on two of one rack, not on the first two."""
     cluster = cluster_of(2, 2)
-    rows = [ring_job(submit_seconds=1000.0, min_workers=6, gpus=6, max_workers=6, iterations=10.0)]
-    small = ring_job(gpus=1, max_workers=1, iterations=10_000.0)
-    result = run(
-        jobs_of(small | {"worker_cpus": 4.0}, small, *rows),
-        cluster,
-        "smd",
-        {"interval_seconds": "1000"},
-        layers=LAYERS,
-    )
-    alone, also, ring = (gpus_by_node(result, str(job)) for job in range(3))
-    assert len(alone) == len(also) == 1
-    racks = {node: at // 2 for at, node in enumerate(("n0", "n1", "n2", "n3"))}
-    assert len(ring) == 2
-    assert len({racks[node] for node in ring}) == 1
+    turns = replace(cluster, nodes=tuple(replace(node, rack=at % 2) for at, node in enumerate(cluster.nodes)))
+    ring = ring_job(min_workers=6, gpus=6, max_workers=6)
+    result = run(jobs_of(ring), turns, "smd", layers=LAYERS)
+    assert set(result.record.allocations["node"]) == {"n0", "n2"}
+    assert finishes(result) == pytest.approx([1000 * step(6, exposed([[3, 3]], turns))])
 
 
 def test_rings_on_the_same_uplinks_slow_each_other_where_contention_counts() -> None:

@@ -17,7 +17,7 @@ from muster.schedulers.contract import Plan, State, View
 from muster.simulation import Run
 from muster.speed.parameter_server.architectures import estimated_layers
 from muster.speed.parameter_server.recurrence import iteration_ends
-from tests.building import column, finishes, job, jobs_of, run
+from tests.building import column, finishes, jobs_of, run
 from tests.schedulers.smd_cases import FIELD, machines, sized_job, trace_of_seed
 from tests.schedulers.test_toys import Toy
 

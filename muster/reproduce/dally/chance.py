@@ -89,8 +89,9 @@ def _range(low: float, median: float, high: float) -> str:
 CHANCE = Experiment(
     "chance",
     "How far chance moves the same input",
-    "The authors' inputs with arrivals shifted by less than a second, and with the first or the fullest place of a level "
-    "taken: where theirs lies between, the order in which it takes GPUs of a rack (which is not told) is the difference.",
+    "The authors' inputs with arrivals shifted by less than a second, and with the first or the fullest place of a "
+    "level taken. Where theirs lies between, the order in which it takes the GPUs of a rack, which is not told, is "
+    "enough to make the difference.",
     _pieces,
     _read,
 )

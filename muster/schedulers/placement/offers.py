@@ -287,10 +287,7 @@ def bid(
                 if machine < 0 and common:
                     no_machine = gpus
             if machine >= 0:
-                if first_fit:
-                    mask = first_gpus(books, machine, gpus)
-                else:
-                    mask = pick_gpus(books, machine, gpus)
+                mask = first_gpus(books, machine, gpus) if first_fit else pick_gpus(books, machine, gpus)
                 level = ISLAND if smallest_island(books, machine, gpus) < SPLIT else MACHINE
                 if not _kept(books, job, released[at], level):
                     put_chain(books, job, put_share(books, -1, machine, mask, 1000, need))

@@ -14,8 +14,8 @@ from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.output import read_output
 from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere, job_of
-from muster.service.fitting import check_fits
-from muster.service.known_models import check_known
+from muster.service.fitting import misfits
+from muster.service.known_models import unknown_model
 from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, State, Submission, Wish
 
@@ -170,11 +170,8 @@ def _check(service: Service, requests: list[JobRequest]) -> None:
     known = service.board.models() if any(request.model for request in requests) else {}
     for at, request in enumerate(requests, start=1):
         where = "request" if len(requests) == 1 else f"request, job {at}"
-        try:
-            check_fits(request, service.board.cluster, where)
-            check_known(request, known, where)
-        except BadInput as bad:
-            problems += bad.problems
+        problems += misfits(request, service.board.cluster, where)
+        problems += unknown_model(request, known, where)
     if problems:
         raise BadInput(*problems)
 

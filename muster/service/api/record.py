@@ -26,11 +26,12 @@ router = APIRouter(prefix="/v1", tags=["record"], dependencies=[DESCRIBED], resp
     },
 )
 def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
-    """A tar of the record, in the simulator's format."""
-    from muster.service.export import record_of
+    """A tar of the record, in the simulator's format, and of what ran as a trace."""
+    from muster.service.export import TRACE, record_of, trace_of_what_ran
 
     with tempfile.TemporaryDirectory(prefix="muster-export-") as folder:
         record_of(service.store, service.board).write(Path(folder))
+        trace_of_what_ran(service.store).write_csv(Path(folder, TRACE))
         archive = tempfile.TemporaryFile()  # noqa: SIM115 - read while it is sent, and gone with its last reader
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for file in sorted(Path(folder).iterdir()):

@@ -113,6 +113,8 @@ class Observer:
         asked_to = start.notice_at is not None
         if one.ended is Exit.COMPLETED:
             fields |= {"state": State.COMPLETED, "message": ""}
+            if row.steps_done == 0:  # It never told of a step: nobody knows what it lost.
+                fields |= {"restart_seconds": 0.0}
         elif row.wish is Wish.CANCEL:
             fields |= {"state": State.CANCELLED, "message": "cancelled by its owner"}
         elif one.ended is Exit.FAILED and not asked_to:

@@ -55,6 +55,15 @@ def test_a_request_is_refused_with_its_field(
     assert api.store.jobs() == []
 
 
+def test_all_that_this_cluster_cannot_do_is_told_at_once(api: Serving) -> None:
+    refused = api.ask(
+        "POST", "/v1/jobs", JOB | {"gpus": 9, "cpus": 99, "memory_gb": 999, "model": "resnet19"}
+    )
+    columns = [problem["column"] for problem in refused.json["error"]["problems"]]
+    assert columns == ["gpus", "cpus", "memory_gb", "model"]
+    assert api.ask("POST", "/v1/jobs", JOB | {"cpus": 1e-320}).status == 201
+
+
 def test_all_that_is_wrong_is_told_at_once(api: Serving) -> None:
     refused = api.ask("POST", "/v1/jobs:batch", {"jobs": [JOB, JOB | {"gpus": 0, "cpu": 1}, {}]})
     columns = [problem["column"] for problem in refused.json["error"]["problems"]]

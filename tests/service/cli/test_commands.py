@@ -258,6 +258,9 @@ def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_
     done = muster("export", tmp_path / "record")
     assert done.status == 0, done.err
     assert len(read_record(tmp_path / "record").jobs) == 4
+    trace = tmp_path / "record" / "trace.csv"
+    run = ("simulate", trace, "--cluster", "1x2gpu", "--scheduler", "fifo", "--out", tmp_path / "again", "--json")
+    again = json.loads(muster(*run).out)
     assert muster("export", tmp_path / "record").status == 2
     assert json.loads(muster("export", tmp_path / "record", "--overwrite", "--json").out)["record"]
 

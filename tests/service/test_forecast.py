@@ -1,0 +1,60 @@
+"""What a forecast makes of the queue, and that it comes soon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from muster.cli.serve import live_scheduler
+from muster.service.forecast import NoForecast, forecast
+from muster.service.rehearsal import rehearse
+from muster.service.request import JobRequest
+from muster.service.store.rows import JobRow, State
+
+from .serving import a_board
+
+
+def row(job: int, state: State = State.QUEUED, **fields: object) -> JobRow:
+    request = JobRequest(name="job", command=("true",), directory="/", **fields)  # type: ignore[arg-type]
+    return JobRow(job, "ann", request, 0.0, state=state, steps_per_second=1.0)
+
+
+def test_years_of_work_in_turns_of_a_minute_are_soon_foretold(tmp_path: Path) -> None:
+    """Three jobs of a year share the two GPUs under las: they end together, after a year and a half."""
+    year = 365 * 86_400
+    board = replace(a_board(tmp_path, "1x2gpu"), policy=live_scheduler("las", {}, 60.0))
+    told = forecast([row(job, steps=year) for job in (1, 2, 3)], board)
+    assert max(told.ends.values()) == pytest.approx(1.5 * year, rel=0.01)
+    assert min(told.ends.values()) > 1.4 * year
+    assert max(told.starts.values()) < 0.01 * year
+
+
+def test_shares_of_a_gpu_and_owners_minima_are_heeded(tmp_path: Path) -> None:
+    """Two halves run together; what needs all CPUs waits for the end of both."""
+    board = replace(a_board(tmp_path, "1x2gpu,8cpu,32gb"), policy=live_scheduler("fifo+requested", {}, 60.0))
+    told = forecast(
+        [
+            row(1, State.RUNNING, gpu_share=0.5, steps=100),
+            row(2, gpu_share=0.5, steps=200),
+            row(3, cpus=8.0, steps=50),
+        ],
+        board,
+    )
+    assert told.starts == {1: 0.0, 2: 0.0, 3: 200.0}
+    assert told.ends == {1: 100.0, 2: 200.0, 3: 250.0}
+
+
+def test_a_queue_that_is_too_long_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NoForecast, match="too long"):
+        forecast([row(job, steps=1) for job in range(1, 2002)], a_board(tmp_path))
+
+
+def test_a_rehearsal_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    board = replace(a_board(tmp_path / "home"), policy=live_scheduler("las+tune-plus", {}, 60.0))
+    before = replace(board)
+    rehearse(board)
+    assert board == before
+    assert list(tmp_path.glob("muster-rehearsal-*")) == []
