@@ -56,6 +56,9 @@ lint: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.synergy
+	$(BIN)/python -m benchmarks.smd
+	$(BIN)/python -m benchmarks.service
 
 # The wheel, in a venv that has only what the wheel asks for.
 wheel: install

@@ -83,7 +83,9 @@ def _machine(
     from muster.service.engines.local.engine import LocalEngine
     from muster.service.machine import find_machine
 
-    machine = find_machine(gpus=gpus, cpus=cpus, memory_gb=None if memory is None else flags.gb_of("--memory", memory))
+    machine = find_machine(
+        gpus=gpus, cpus=cpus, memory_gb=None if memory is None else flags.gb_of("--memory", memory)
+    )
     return machine.cluster, lambda _: LocalEngine(home / "engine", machine)
 
 

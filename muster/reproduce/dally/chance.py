@@ -1,7 +1,7 @@
 """How far chance and an order that nobody tells move the figures of the same input (needs the reference folder).
 
 Two things are varied: arrivals, by less than a second, and which place of a level a gang takes, the first or the
-fullest. What they move by more than 5 % no second program can meet within 5 %.
+fullest. What they move by more than 5 % is not fixed to 5 % by what is known of the authors' program.
 """
 
 from __future__ import annotations
@@ -90,8 +90,7 @@ CHANCE = Experiment(
     "chance",
     "How far chance moves the same input",
     "The authors' inputs with arrivals shifted by less than a second, and with the first or the fullest place of a "
-    "level taken. Where theirs lies between, the order in which it takes the GPUs of a rack, which is not told, is "
-    "enough to make the difference.",
+    "level taken. Where theirs lies between, these could make the difference; which of them does is not known.",
     _pieces,
     _read,
 )

@@ -150,8 +150,8 @@ def _read(effort: Effort, results: Sequence[Result]) -> Findings:
     ]
     header = ("Policy", "Trace", "Makespan, theirs (s)", "ours", "off", "Mean JCT, theirs (s)", "ours", "off")
     note = (
-        f"Under `--rules {RULES}`; x1 and x10 are times the authors' compute scales. The next section says why they "
-        "differ. Tiresias and Gandiva are `tiresias-dally` and `gandiva-dally`, for information."
+        f"Under `--rules {RULES}`; x1 and x10 are times the authors' compute scales. The next section says how much "
+        "of it is the draw. Tiresias and Gandiva are `tiresias-dally` and `gandiva-dally`, for information."
     )
     return Findings(counted, tables=[Table("Run by run", header, lines, note)])
 
