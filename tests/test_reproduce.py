@@ -91,7 +91,7 @@ def reproduce(capsys: pytest.CaptureFixture[str]) -> Reproduce:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A paper that is done in no time, under the name of a real one."""
-    monkeypatch.setattr(muster.reproduce, "paper_named", lambda name: SMALL)
+    monkeypatch.setattr(muster.reproduce, "paper_named", lambda name, only: SMALL)
     return tmp_path / "out"
 
 
@@ -130,6 +130,15 @@ def test_an_unknown_paper_is_told_in_words(reproduce: Reproduce, tmp_path: Path)
     assert "found 'tiresias'; there are experiments of: " in refused.err
     with pytest.raises(BadInput):
         paper_named("write")
+
+
+def test_experiments_can_be_chosen_by_name(reproduce: Reproduce, tmp_path: Path) -> None:
+    assert [each.name for each in paper_named("smd", ["fits", "layers"]).experiments] == ["layers", "fits"]
+    done = reproduce("smd", "--only", "layers", "--only", "layer", "--out", tmp_path / "smd")
+    assert done.status == 2
+    assert "--only" in done.err
+    assert "utility-usage, layers, decisions" in done.err.replace("\n", " ")
+    assert not (tmp_path / "smd").exists()
 
 
 @pytest.mark.parametrize("name", paper_names())

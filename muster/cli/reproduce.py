@@ -25,6 +25,10 @@ def reproduce(
             metavar="DIR", help="Results; finished runs in it are kept.", show_default="muster-PAPER"
         ),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="This experiment alone; repeatable. A wrong name lists them."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Runs at a time; else one a core.")
     ] = None,
@@ -41,7 +45,7 @@ def reproduce(
     from muster.reproduce import paper_named
     from muster.reproduce.experiment import Effort
 
-    chosen = paper_named(paper)
+    chosen = paper_named(paper, only)
     folder = out or Path(f"muster-{paper}")
     effort = Effort(quick, _reference())
     works = [experiment.pieces(effort) for experiment in chosen.experiments]
@@ -54,7 +58,8 @@ def reproduce(
         (experiment, experiment.read(effort, [next(results) for _ in work]))
         for experiment, work in zip(chosen.experiments, works, strict=True)
     ]
-    command = ["muster", "reproduce", paper, *(["--quick"] if quick else []), "--out", str(folder)]
+    command = ["muster", "reproduce", paper, *(["--quick"] if quick else [])]
+    command += [word for name in only or () for word in ("--only", name)] + ["--out", str(folder)]
     write_findings(folder, chosen, found, shlex.join(command))
     if as_json:
         print((folder / "reproduction.json").read_text(encoding="utf-8"), end="")

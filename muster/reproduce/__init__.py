@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,10 +22,19 @@ def paper_names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in FRAME)
 
 
-def paper_named(name: str) -> Paper:
-    """A paper by its name."""
+def paper_named(name: str, only: Sequence[str] | None = None) -> Paper:
+    """A paper by its name, with all its experiments or only some."""
     if name not in paper_names():
         what = f"there are experiments of: {', '.join(paper_names())}"
         raise BadInput(Problem("PAPER", what, found=name))
     paper: Paper = import_module(f"muster.reproduce.{name}").PAPER
-    return paper
+    if not only:
+        return paper
+    names = [experiment.name for experiment in paper.experiments]
+    what = f"the experiments of {name} are: {', '.join(names)}"
+    unknown = [Problem("--only", what, found=wanted) for wanted in only if wanted not in names]
+    if unknown:
+        raise BadInput(*unknown)
+    return replace(
+        paper, experiments=[experiment for experiment in paper.experiments if experiment.name in only]
+    )
