@@ -115,6 +115,7 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     Settings are `key=value` as text, a key being the setting's name or `PART.SETTING`.
     """
     preset = PRESETS.get(name.strip().partition("+")[0])
+    called = name.strip() if preset else ""
     settings = {**(preset.settings if preset else {}), **(settings or {})}
     kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
     whole = [kind for kind in kinds if not issubclass(kind, Part)]
@@ -144,7 +145,7 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
         if isinstance(allocation, Allotment):
             furnishing, allocation = allocation, _shipped()["proportional"]()
         named = (*(part for part in made.values() if part is not placement), placement)
-        return Leased(order, allocation, placement, named, selections, furnishing, **own)
+        return Leased(order, allocation, placement, named, selections, furnishing, preset=called, **own)
     habits = {"preemptive": order.preemptive, "strict": order.strict} | own
     return Composed(
         order=order,
@@ -153,6 +154,7 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
         if allocation is placement
         else RungsAndRule(allocation, placement, strict=habits["strict"]),
         selections=selections,
+        preset=called,
         **habits,
     )
 

@@ -77,11 +77,13 @@ class Composed:
     """Whether nobody passes a job that does not fit."""
     promote_after_seconds: float = inf
     """Against starvation: a job that has waited so long since it last ran goes first from then on."""
+    preset: str = ""
+    """The name under which its parts were asked for, if that is a preset's."""
 
     @property
     def name(self) -> str:
-        """As on the command line, every part spelled out."""
-        return named(self.parts)
+        """As on the command line: a preset by its own name, else every part spelled out."""
+        return self.preset or named(self.parts)
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
@@ -91,7 +93,7 @@ class Composed:
             "strict": self.strict,
             "promote_after_seconds": promote if isfinite(promote) else None,
         }
-        return described(self.parts, common)
+        return described(self.name, self.parts, common)
 
     def initial(self, cluster: Cluster) -> State:
         """What its order remembers, and nobody promoted."""

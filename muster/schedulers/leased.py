@@ -51,17 +51,19 @@ class Leased:
     find the allocation's share, because everybody holds just that meanwhile."""
     promote_after_seconds: float = inf
     """Against starvation: a job that has waited so long takes any place, and nobody is served before it."""
+    preset: str = ""
+    """The name under which its parts were asked for, if that is a preset's."""
 
     @property
     def name(self) -> str:
-        """As on the command line, every part spelled out."""
-        return named(self.parts)
+        """As on the command line: a preset by its own name, else every part spelled out."""
+        return self.preset or named(self.parts)
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
         promote = self.promote_after_seconds
         common = {"promote_after_seconds": promote if isfinite(promote) else None}
-        return described(self.parts, common)
+        return described(self.name, self.parts, common)
 
     def initial(self, cluster: Cluster) -> State:
         """What its order and its timers remember."""

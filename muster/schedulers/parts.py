@@ -160,10 +160,10 @@ class Allotment(Part):
         raise NotImplementedError
 
 
-def described(parts: tuple[Part, ...], common: dict[str, Any]) -> dict[str, Any]:
-    """Parts, their settings and those of the scheduler as a whole, for the record."""
+def described(name: str, parts: tuple[Part, ...], common: dict[str, Any]) -> dict[str, Any]:
+    """Name, parts, their settings and those of the scheduler as a whole, for the record."""
     return {
-        "name": named(parts),
+        "name": name,
         "parts": {slot: part.name for part in parts for slot in part.slots},
         "settings": {part.name: settings_of(part) for part in parts if settings_of(part)} | common,
         "needs": sorted({need for part in parts for need in part.needs}),

@@ -61,6 +61,7 @@ _KINDS = (
         "waited",
         "limit",
     ),
+    Reason("gpu_not_parted", "it asks for a share of a GPU, and this scheduler gives whole ones only"),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
@@ -78,6 +79,7 @@ NOT_SELECTED = REASONS["not_selected"]
 WAITS_ITS_TURN = REASONS["waits_its_turn"]
 DELAY_TIMER = REASONS["delay_timer"]
 NODE_FAILED = REASONS["node_failed"]
+GPU_NOT_PARTED = REASONS["gpu_not_parted"]
 RACK_TIMER = REASONS["rack_timer"]
 
 

@@ -15,11 +15,12 @@ from numba.core.event import install_listener
 
 import muster
 from muster.cluster import Cluster
-from muster.cluster.books import Bools, Floats
+from muster.cluster.books import WHOLE, Bools, Floats
 from muster.problems import BadInput, Problem
 from muster.schedulers.certify import Certified
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.workers_and_servers.interval import AtIntervals
 from muster.simulation.assumptions import assumptions, untold_network
 from muster.simulation.blocks import blocks_of
 from muster.simulation.compile_clock import CompileClock
@@ -94,6 +95,7 @@ def simulate(
     network = _network(table, trace, cluster, options, layers)
     blocks, unblocked = blocks_of(table, trace) if options.rules.blocks else (None, ())
     _refuse_endless_switching(scheduler, options)
+    _refuse_shares(scheduler, table)
     refused = set_impossible_aside(table, cluster, trace, options)
     measured = _measured(table, options)
     compiling = CompileClock()
@@ -214,6 +216,19 @@ def _refuse_endless_switching(scheduler: Scheduler, options: Options) -> None:
             "longer --round, or a longer quantum (--set quantum_seconds=...)"
         )
         raise BadInput(Problem("--restart-cost", what, found=options.restart_cost_seconds))
+
+
+def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:
+    """Refuse shares of GPUs to a scheduler that parts none: they would wait for ever."""
+    if not isinstance(scheduler, AtIntervals):
+        return
+    shares = np.flatnonzero(table.asked["milli"] < WHOLE)
+    what = "whole GPUs are needed: schedulers that count workers and servers part none (docs/smd.md)"
+    if len(shares):
+        told = [
+            Problem("--scheduler", what, column="job", found=table.ids[job]) for job in shares[:20].tolist()
+        ]
+        raise BadInput(*told)
 
 
 def _measured(table: JobTable, options: Options) -> Bools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from muster.report.drawing import Chart
 from muster.report.frame import drawn, write_page
 
+_WORD = re.compile(r"[^\W\d_]{4}")
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 
 
@@ -20,6 +22,11 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+
+    @property
+    def is_text(self) -> list[bool]:
+        """By column, whether it holds words; figures stand at the right."""
+        return [any(_WORD.search(row[at]) for row in self.rows) for at in range(len(self.header))]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.problems import BadInput
+from muster.reproduce.synergy.random_mixes import all_at_once
+from muster.schedulers.catalogue import build
+from muster.schedulers.reasons import GPU_NOT_PARTED, PLACED
 from muster.schedulers.selection.knapsack import FAST, Effort, choose
 from tests.building import cluster_of, column, finishes, jobs_of, run
 from tests.schedulers.knapsack_cases import smd_columns, smd_jobs
@@ -84,6 +87,19 @@ def test_a_share_of_a_gpu_is_refused_by_name() -> None:
     )
     with pytest.raises(BadInput, match="found '0'; whole GPUs are needed"):
         run(rows, cluster_of(1), "smd")
+
+
+@pytest.mark.parametrize("name", FIELD)
+def test_a_share_of_a_gpu_among_living_jobs_waits_and_says_why(name: str) -> None:
+    """A daemon may find one in its queue that came under another scheduler."""
+    share = {"submit_seconds": 0.0, "gpus": 1, "gpu_milli": 500, "model": "resnet50", "iterations": 9.0}
+    plain = {"submit_seconds": 0.0, "gpus": 3, "model": "resnet50", "iterations": ITERATIONS}
+    cluster, scheduler = cluster_of(4), build(name)
+    view = all_at_once(jobs_of(plain, share, plain | {"gpus": 1}), cluster)
+    plan, _ = scheduler.decide(view, scheduler.initial(cluster))
+    assert plan.reasons.tolist() == [PLACED, GPU_NOT_PARTED, PLACED]
+    only = all_at_once(jobs_of(share), cluster)
+    assert scheduler.decide(only, scheduler.initial(cluster))[0].reasons.tolist() == [GPU_NOT_PARTED]
 
 
 def test_a_search_that_runs_out_of_time_says_so_and_keeps_the_best() -> None:

@@ -140,7 +140,7 @@ def _thousands(value: Estimate) -> str:
 
 
 def _percent(value: Estimate) -> str:
-    return f"{value.mean:.0f} %" + ("" if value.half_width is None else f" ± {value.half_width:.0f}")
+    return f"{round(value.mean)} %" + ("" if value.half_width is None else f" ± {value.half_width:.0f}")
 
 
 FIELD = Experiment(

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from muster.cluster.books import CPU, GPU, MEMORY, MICRO, WHOLE
-from muster.problems import BadInput, Problem
+from muster.cluster.books import CPU, GPU, MEMORY, MICRO
 from muster.schedulers.contract import View
 from muster.workload.jobs import JobTable
 from muster.workload.sized import RIGID
@@ -22,15 +21,6 @@ def with_gangs(view: View) -> JobTable:
     gangs = jobs.index[table.asked["sync"][jobs.index] == RIGID]
     if not len(gangs):
         return table
-    shares = gangs[table.asked["milli"][gangs] < WHOLE]
-    if len(shares):
-        what = "whole GPUs are needed: schedulers that count workers and servers part none (docs/smd.md)"
-        raise BadInput(
-            *(
-                Problem("--scheduler", what, column="job", found=table.ids[job])
-                for job in shares[:20].tolist()
-            )
-        )
     asked, sized = table.asked.copy(), table.sized.copy()
     asked["terms"][gangs] = 0.0
     asked["terms"][gangs, :, 1] = (asked["ideal"][gangs] / asked["iterations"][gangs])[:, None]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, Ints
+from muster.cluster.books import MICRO, WHOLE, Ints
 from muster.schedulers.contract import Plan, State, Trigger, View
 from muster.schedulers.parts import DURATIONS, setting, settings_of
-from muster.schedulers.reasons import NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
+from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
 from muster.schedulers.workers_and_servers.question import Question, held_sizes, question_of
 from muster.schedulers.workers_and_servers.seating import seat
 from muster.workload.sized import RESOURCES
@@ -74,7 +74,22 @@ class AtIntervals:
         return {"next": -inf, "memory": None}
 
     def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """At an interval's end size and seat everybody anew; in between, and without jobs, everything stays."""
+        """At an interval's end size and seat everybody anew; in between, and without jobs, everything stays.
+
+        A job that asks for a share of a GPU waits for another scheduler.
+        """
+        whole = view.table.asked["milli"][view.jobs.index] == WHOLE
+        if whole.all():
+            return self._decide(view, state)
+        plan, state = self._decide(replace(view, jobs=view.jobs.at(whole)), state)
+        told = np.full(len(whole), GPU_NOT_PARTED), np.zeros(len(whole)), np.zeros(len(whole))
+        for of_all, known in zip(told, (plan.reasons, plan.reason_a, plan.reason_b), strict=True):
+            of_all[whole] = known
+        plan.reasons, plan.reason_a, plan.reason_b = told
+        return plan, state
+
+    def _decide(self, view: View, state: State) -> tuple[Plan, State]:
+        """Of jobs that hold whole GPUs."""
         jobs = view.jobs
         facts = view.table.facts[jobs.index]
         codes = np.where(jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))

@@ -191,6 +191,12 @@ class LiveColumns:
         fact["settled"] = now
         fact["finish"] = inf
 
+    def counts_as_running(self, job: int, now: float) -> None:
+        """To a scheduler a job with a place holds its GPUs, though it waits for somebody who saves there first."""
+        fact, ask = self._facts[job], self._asked[job]
+        fact["held"] = ask["gpus"] * ask["milli"] / WHOLE
+        fact["settled"] = now
+
     def began(self, job: int, now: float) -> None:
         """A start of a job has begun on what the books say; its speed is the model's until it reports its own."""
         fact = self._facts[job]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
@@ -62,12 +63,16 @@ class Decider:
             moment, self._jobs.pending, Jobs(table, index, moment), table, ledger, self._jobs.columns.wants
         )
         began = time.perf_counter()
+        not_begun = [job for job in self._jobs.planned if not self._runs_as_planned(job)]
+        for job in not_begun:
+            self._jobs.columns.counts_as_running(job, moment)
         try:
             with self._board.thinking:
                 plan, self._state = self._scheduler.decide(view, self._state)
             self._check(plan, len(index))
         except Exception as error:
             view.draft().undo()
+            self._not_begun_yet(not_begun, moment)
             self._board.trouble = f"the scheduler failed: {type(error).__name__}: {error}"
             self._decided_at, self.next_wake = now, now + _RETRY_SECONDS
             log.error("decision failed", scheduler=self._scheduler.name, exc_info=True)
@@ -83,6 +88,7 @@ class Decider:
             self._jobs.columns.facts[job]["lease_end"] = end
             self.next_wake = min(self.next_wake, end)
         self._apply(plan, index, moment)
+        self._not_begun_yet(not_begun, moment)
         self._explain(plan, index, moment)
         memory = to_bytes(self._state, self._scheduler.name)
         if memory != self._memory:
@@ -125,8 +131,7 @@ class Decider:
                 del self._jobs.planned[job]
                 continue
             self._jobs.planned[job] = new
-            start = self._jobs.starts.get(job)
-            if start is None or start.notice_at is not None or not same_place(new, start.seats):
+            if not self._runs_as_planned(job):
                 columns.planned(job, now)
         if started or stopped or changed:
             waiting = int(np.count_nonzero(plan.reasons))
@@ -136,6 +141,18 @@ class Decider:
             self._jobs.changes.decisions.append(
                 {"time_seconds": now, **counts, **free, "value": plan.value, "bound": plan.bound}
             )
+
+    def _runs_as_planned(self, job: int) -> bool:
+        """Whether a start of it is where it is to be, and not on its way out."""
+        start = self._jobs.starts.get(job)
+        return (
+            start is not None and start.notice_at is None and same_place(self._jobs.planned[job], start.seats)
+        )
+
+    def _not_begun_yet(self, jobs: Iterable[int], now: float) -> None:
+        for job in jobs:
+            if job in self._jobs.planned:
+                self._jobs.columns.planned(job, now)
 
     def _explain(self, plan: Plan, index: Ints, now: float) -> None:
         """Note the reasons that are new."""

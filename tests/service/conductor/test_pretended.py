@@ -89,6 +89,36 @@ class World:
         self.begin()
 
 
+@pytest.mark.parametrize("scheduler", ["srtf+tune-plus", "las+tune-plus", "srtf"])
+def test_a_place_is_kept_while_those_before_are_still_saving(tmp_path: Path, scheduler: str) -> None:
+    """A decision that falls into these seconds finds the GPUs given to those who wait for them."""
+    world = World(tmp_path, scheduler)
+    world.store.submit([Submission("ann", a_job(400)) for _ in range(4)])
+    for _ in range(10):
+        world.turn(1.0)
+    stop, late = world.engine.signal, []
+    world.engine.signal = lambda *start: late.append(start)  # type: ignore[method-assign]
+    world.store.submit([Submission("ann", a_job(30)) for _ in range(6)])
+    for _ in range(10):
+        world.turn(0.5)
+    assert late, "nobody was asked to make room"
+    planned = dict(world.conductor.jobs.planned)
+    assert sum(len(seat.gpus) for seats in planned.values() for seat in seats) == 4
+    for start in late:
+        stop(*start)
+    for _ in range(3):
+        world.turn(0.5)
+    running = [row.id for row in world.store.jobs() if row.state is State.RUNNING]
+    assert len(running) == 4
+    world.store.close()
+
+
+def a_job(steps: int) -> JobRequest:
+    return JobRequest(
+        name="job", command=("true",), directory="/", steps=steps, min_runtime_seconds=1.0, grace_seconds=60.0
+    )
+
+
 JOB = st.fixed_dictionaries(
     {
         "gpus": st.sampled_from([1, 1, 1, 2, 4]),
