@@ -131,7 +131,7 @@ def _demand(gangs: Gangs, kind: int, count: Ints, share: Floats, price: Floats, 
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def _worth_most(gangs: Gangs, number: int, kind: int, share: Floats, price: Floats) -> int:
     """The choice of a class with the most speed left after its price (speed a GPU's share)."""
     pair = number * len(gangs.kinds) + kind
@@ -143,7 +143,7 @@ def _worth_most(gangs: Gangs, number: int, kind: int, share: Floats, price: Floa
     return best
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def _worth(gangs: Gangs, choice: int, share: Floats, price: Floats) -> float:
     """The speed of a choice less its price, for each GPU."""
     worth: float = gangs.demands.choice_speed[choice]

@@ -6,15 +6,30 @@ its GPU-proportional speed.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from muster.cluster.books import Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, model_on
 from muster.schedulers.allocation.seats import Seats, fits, furnish
+from muster.speed.demands import Demands
 from muster.speed.points import micro, speed_at
 
 _EPSILON = 1e-9
+
+
+class Here(NamedTuple):
+    """The jobs that one machine is given to, by place."""
+
+    seat: Ints
+    gpus: Ints
+    first: Ints
+    """The lowest choice of each, the fair one."""
+    last: Ints
+    """One past its highest."""
+    chosen: Ints
 
 
 @njit(cache=True)
@@ -30,35 +45,25 @@ def furnish_node(seats: Seats, gangs: Gangs, node: int) -> None:
 
     What is there already is kept if it is as good.
     """
-    here = _alone_here(seats, node)
-    if not len(here):
+    seated = _alone_here(seats, node)
+    if not len(seated):
         return
     kind = gangs.kind_of_node[node]
     share = np.maximum(gangs.kinds[kind]["share"], 1)
-    before = np.empty((len(here), 4), np.int64)
-    value = 0.0
-    for i in range(len(here)):
-        seat = seats.seats[here[i]]
-        before[i] = seat["amount"] // seat["gpus"]
-        value += seat["gpus"] * speed_at(gangs.models, model_on(gangs, seat["at"], kind), before[i])
-    chosen = np.empty(len(here), np.int64)
-    for i in range(len(here)):
-        at = seats.seats[here[i]]["at"]
-        chosen[i] = gangs.demands.first_choice[gangs.classes[at] * len(gangs.kinds) + kind]
-        furnish(seats, here[i], gangs.demands.choice[chosen[i]])
+    demands = gangs.demands
+    before, value = _as_it_is(seats, gangs, kind, seated)
+    here = _at_their_lowest(seats, gangs, kind, seated)
     reached = -1.0
     if seats.free[node].min() >= 0:
-        _climb(seats, gangs, node, here, chosen, share)
-        while _exchange(seats, gangs, node, here, chosen) or _make_room(
-            seats, gangs, node, here, chosen, share
-        ):
-            _climb(seats, gangs, node, here, chosen, share)
-        reached = _part_steps(seats, gangs, node, here, kind)
-        for i in range(len(here)):
-            reached += seats.seats[here[i]]["gpus"] * gangs.demands.choice_speed[chosen[i]]
-    if reached < 0 or (reached <= value + _EPSILON and _are_fair(gangs, kind, seats, here, before)):
-        for i in range(len(here)):
-            furnish(seats, here[i], before[i])
+        _climb(seats, demands, node, here, share)
+        while _exchange(seats, demands, node, here) or _make_room(seats, demands, node, here, share):
+            _climb(seats, demands, node, here, share)
+        reached = _part_steps(seats, gangs, node, seated, kind)
+        for i in range(len(seated)):
+            reached += here.gpus[i] * demands.choice_speed[here.chosen[i]]
+    if reached < 0 or (reached <= value + _EPSILON and _are_fair(gangs, kind, seats, seated, before)):
+        for i in range(len(seated)):
+            furnish(seats, seated[i], before[i])
 
 
 @njit(cache=True)
@@ -76,11 +81,49 @@ def _alone_here(seats: Seats, node: int) -> Ints:
     while number >= 0:
         seat = seats.seats[number]
         if seats.first[seat["at"]] == number and seat["next"] < 0:
-            here[count] = number
+            # In the order of the jobs, so that who came to the machine first makes no difference.
+            place = count
+            while place > 0 and seats.seats[here[place - 1]]["at"] > seat["at"]:
+                here[place] = here[place - 1]
+                place -= 1
+            here[place] = number
             count += 1
         number = seat["next_here"]
-    # In the order of the jobs, so that who came to the machine first makes no difference.
-    return here[np.argsort(seats.seats["at"][here], kind="mergesort")]
+    return here
+
+
+@njit(cache=True, forceinline=True)
+def per_gpu(seats: Seats, number: int, amounts: Ints) -> None:
+    """Write what a seat has beside each of its GPUs; the GPUs' own entry is not touched."""
+    seat = seats.seats[number]
+    for resource in range(1, 4):
+        amounts[resource] = seat["amount"][resource] // seat["gpus"]
+
+
+@njit(cache=True)
+def _as_it_is(seats: Seats, gangs: Gangs, kind: int, seated: Ints) -> tuple[Ints, float]:
+    """What the seats have beside each GPU; the speed of all, times GPUs."""
+    before = np.empty((len(seated), 4), np.int64)
+    value = 0.0
+    for i in range(len(seated)):
+        seat = seats.seats[seated[i]]
+        per_gpu(seats, seated[i], before[i])
+        value += seat["gpus"] * speed_at(gangs.models, model_on(gangs, seat["at"], kind), before[i])
+    return before, value
+
+
+@njit(cache=True)
+def _at_their_lowest(seats: Seats, gangs: Gangs, kind: int, seated: Ints) -> Here:
+    """Give each its lowest choice."""
+    count = len(seated)
+    gpus, first, last = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    for i in range(count):
+        seat = seats.seats[seated[i]]
+        pair = gangs.classes[seat["at"]] * len(gangs.kinds) + kind
+        gpus[i] = seat["gpus"]
+        first[i], last[i] = gangs.demands.first_choice[pair], gangs.demands.first_choice[pair + 1]
+        furnish(seats, seated[i], gangs.demands.choice[first[i]])
+    return Here(seated, gpus, first, last, first.copy())
 
 
 @njit(cache=True)
@@ -94,145 +137,121 @@ def _are_fair(gangs: Gangs, kind: int, seats: Seats, here: Ints, amounts: Ints) 
 
 
 @njit(cache=True)
-def _last_choice(gangs: Gangs, seats: Seats, number: int, node: int) -> int:
-    at = seats.seats[number]["at"]
-    last: int = gangs.demands.first_choice[
-        gangs.classes[at] * len(gangs.kinds) + gangs.kind_of_node[node] + 1
-    ]
-    return last
-
-
-@njit(cache=True)
-def _room_for(seats: Seats, gangs: Gangs, node: int, number: int, now: int, then: int) -> bool:
-    gpus = seats.seats[number]["gpus"]
-    short = 0
-    for resource in range(1, 4):
-        more = gangs.demands.choice[then, resource] - gangs.demands.choice[now, resource]
-        short += gpus * more > seats.free[node, resource]
-    return short == 0
-
-
-@njit(cache=True)
-def _climb(seats: Seats, gangs: Gangs, node: int, here: Ints, chosen: Ints, share: Ints) -> None:
+def _climb(seats: Seats, demands: Demands, node: int, here: Here, share: Ints) -> None:
     """While there is room: the step that gains most for what it takes, in GPUs' shares."""
-    demands = gangs.demands
+    chosen, free = here.chosen, seats.free[node]
     while True:
         best_i, best_then, best_rate = -1, -1, 0.0
-        for i in range(len(here)):
-            for then in range(chosen[i] + 1, _last_choice(gangs, seats, here[i], node)):
+        for i in range(len(chosen)):
+            for then in range(chosen[i] + 1, here.last[i]):
                 gain = demands.choice_speed[then] - demands.choice_speed[chosen[i]]
                 cost = _EPSILON
+                short = 0
                 for resource in range(1, 4):
                     more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
-                    cost += max(more, 0) / share[resource]
-                if gain / cost > best_rate and _room_for(seats, gangs, node, here[i], chosen[i], then):
+                    short += here.gpus[i] * more > free[resource]
+                    if more > 0:
+                        cost += more / share[resource]
+                if short == 0 and gain / cost > best_rate:
                     best_i, best_then, best_rate = i, then, gain / cost
         if best_i < 0:
             return
         chosen[best_i] = best_then
-        furnish(seats, here[best_i], demands.choice[best_then])
+        furnish(seats, here.seat[best_i], demands.choice[best_then])
 
 
 @njit(cache=True)
-def _exchange(seats: Seats, gangs: Gangs, node: int, here: Ints, chosen: Ints) -> bool:
+def _exchange(seats: Seats, demands: Demands, node: int, here: Here) -> bool:
     """The best pair of one job that steps up and another that steps down; whether one was found."""
-    demands = gangs.demands
+    chosen, free = here.chosen, seats.free[node]
     best_gain, up, up_to, down, down_to = _EPSILON, -1, -1, -1, -1
-    for i in range(len(here)):
-        for j in range(len(here)):
-            if i == j:
+    for i in range(len(chosen)):
+        for j in range(len(chosen)):
+            if i == j or chosen[j] == here.first[j]:
                 continue
-            i_gpus, j_gpus = seats.seats[here[i]]["gpus"], seats.seats[here[j]]["gpus"]
-            first = demands.first_choice[
-                gangs.classes[seats.seats[here[j]]["at"]] * len(gangs.kinds) + gangs.kind_of_node[node]
-            ]
-            for then in range(chosen[i] + 1, _last_choice(gangs, seats, here[i], node)):
-                gain = i_gpus * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
+            for then in range(chosen[i] + 1, here.last[i]):
+                gain = here.gpus[i] * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
                 if gain <= best_gain:
                     continue
-                for other in range(chosen[j] - 1, first - 1, -1):
-                    net = gain - j_gpus * (demands.choice_speed[chosen[j]] - demands.choice_speed[other])
+                for other in range(chosen[j] - 1, here.first[j] - 1, -1):
+                    loss = demands.choice_speed[chosen[j]] - demands.choice_speed[other]
+                    net = gain - here.gpus[j] * loss
                     if net <= best_gain:
                         break
                     short = 0
                     for resource in range(1, 4):
-                        more = i_gpus * (demands.choice[then, resource] - demands.choice[chosen[i], resource])
-                        more += j_gpus * (
-                            demands.choice[other, resource] - demands.choice[chosen[j], resource]
-                        )
-                        short += more > seats.free[node, resource]
+                        more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
+                        less = demands.choice[chosen[j], resource] - demands.choice[other, resource]
+                        short += here.gpus[i] * more - here.gpus[j] * less > free[resource]
                     if short == 0:
                         best_gain, up, up_to, down, down_to = net, i, then, j, other
     if up < 0:
         return False
     chosen[up], chosen[down] = up_to, down_to
-    furnish(seats, here[down], demands.choice[down_to])
-    furnish(seats, here[up], demands.choice[up_to])
+    furnish(seats, here.seat[down], demands.choice[down_to])
+    furnish(seats, here.seat[up], demands.choice[up_to])
     return True
 
 
 @njit(cache=True)
-def _make_room(seats: Seats, gangs: Gangs, node: int, here: Ints, chosen: Ints, share: Ints) -> bool:
+def _make_room(seats: Seats, demands: Demands, node: int, here: Here, share: Ints) -> bool:
     """The best of: one job steps up and as many others step down as it takes; whether that gains anything.
 
     Down goes first who loses least for what it gives of what is short, in GPUs' shares.
     """
-    demands = gangs.demands
+    chosen = here.chosen
     trial, best = chosen.copy(), chosen.copy()
     free = np.zeros(4, np.int64)
     most = _EPSILON
-    for i in range(len(here)):
-        gpus = seats.seats[here[i]]["gpus"]
-        for then in range(chosen[i] + 1, _last_choice(gangs, seats, here[i], node)):
-            net = gpus * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
+    for i in range(len(chosen)):
+        for then in range(chosen[i] + 1, here.last[i]):
+            net = here.gpus[i] * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
+            if net <= most:
+                continue
             trial[:] = chosen
             trial[i] = then
             for resource in range(1, 4):
                 more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
-                free[resource] = seats.free[node, resource] - gpus * more
+                free[resource] = seats.free[node, resource] - here.gpus[i] * more
             while net > most and free.min() < 0:
-                j, other = _cheapest_step_down(seats, gangs, node, here, trial, i, free, share)
+                j, other = _cheapest_step_down(demands, here, trial, i, free, share)
                 if j < 0:
                     break
-                down = seats.seats[here[j]]["gpus"]
-                net -= down * (demands.choice_speed[trial[j]] - demands.choice_speed[other])
+                net -= here.gpus[j] * (demands.choice_speed[trial[j]] - demands.choice_speed[other])
                 for resource in range(1, 4):
                     given = demands.choice[trial[j], resource] - demands.choice[other, resource]
-                    free[resource] += down * given
+                    free[resource] += here.gpus[j] * given
                 trial[j] = other
             if net > most and free.min() >= 0:
                 most = net
                 best[:] = trial
     if most <= _EPSILON:
         return False
-    for i in range(len(here)):
+    for i in range(len(chosen)):
         if best[i] != chosen[i]:
             chosen[i] = best[i]
-            furnish(seats, here[i], demands.choice[best[i]])
+            furnish(seats, here.seat[i], demands.choice[best[i]])
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def _cheapest_step_down(
-    seats: Seats, gangs: Gangs, node: int, here: Ints, trial: Ints, spared: int, free: Ints, share: Ints
+    demands: Demands, here: Here, trial: Ints, spared: int, free: Ints, share: Ints
 ) -> tuple[int, int]:
     """Who loses least for each share that it gives of what is short, and its lower choice; (-1, -1): nobody."""
-    demands = gangs.demands
-    kind = gangs.kind_of_node[node]
     who, lower, least = -1, -1, np.inf
-    for j in range(len(here)):
+    for j in range(len(trial)):
         if j == spared:
             continue
-        seat = seats.seats[here[j]]
-        first = demands.first_choice[gangs.classes[seat["at"]] * len(gangs.kinds) + kind]
-        for other in range(first, trial[j]):
+        for other in range(here.first[j], trial[j]):
             relief = 0.0
             for resource in range(1, 4):
                 given = demands.choice[trial[j], resource] - demands.choice[other, resource]
-                short = max(-free[resource], 0)
-                relief += min(seat["gpus"] * given, short) / share[resource]
+                used = min(here.gpus[j] * given, max(-free[resource], 0))
+                if used != 0:
+                    relief += used / share[resource]
             if relief > _EPSILON:
-                loss = seat["gpus"] * (demands.choice_speed[trial[j]] - demands.choice_speed[other]) / relief
+                loss = here.gpus[j] * (demands.choice_speed[trial[j]] - demands.choice_speed[other]) / relief
                 if loss < least:
                     who, lower, least = j, other, loss
     return who, lower
@@ -242,23 +261,32 @@ def _cheapest_step_down(
 def _part_steps(seats: Seats, gangs: Gangs, node: int, here: Ints, kind: int) -> float:
     """Hand out what is left between the measured points; the speed gained, times GPUs."""
     gained = 0.0
-    point = np.zeros(4, np.int64)
+    now, point = np.zeros(4, np.int64), np.zeros(4, np.int64)
+    gains = np.ones(len(here), np.bool_)
     for _ in range(len(here)):
         best, most = -1, _EPSILON
         for i in range(len(here)):
-            gain = _part_step(seats, gangs, node, here[i], kind, point)
-            if gain > most:
-                best, most = i, gain
+            # Less and less is left: whom it no longer helps, it never will.
+            if gains[i]:
+                gain = _part_step(seats, gangs, node, here[i], kind, now, point)
+                gains[i] = gain > 0
+                if gain > most:
+                    best, most = i, gain
         if best < 0:
             break
-        gained += _part_step(seats, gangs, node, here[best], kind, point)
+        gained += _part_step(seats, gangs, node, here[best], kind, now, point)
         furnish(seats, here[best], point)
     return gained
 
 
-@njit(cache=True)
-def _part_step(seats: Seats, gangs: Gangs, node: int, number: int, kind: int, point: Ints) -> float:
-    """What a job would gain from all that is left, or from all CPUs that are left; `point` gets the amounts."""
+@njit(cache=True, forceinline=True)
+def _part_step(
+    seats: Seats, gangs: Gangs, node: int, number: int, kind: int, now: Ints, point: Ints
+) -> float:
+    """What a job would gain from all that is left, or from all CPUs that are left.
+
+    `now` gets what it has beside each GPU, `point` what it would have.
+    """
     seat = seats.seats[number]
     at, gpus = seat["at"], seat["gpus"]
     model = model_on(gangs, at, kind)
@@ -266,7 +294,7 @@ def _part_step(seats: Seats, gangs: Gangs, node: int, number: int, kind: int, po
     if entry["n_cpus"] == 0:
         return 0.0
     limit = gangs.demands.limit[gangs.classes[at], kind]
-    now = seat["amount"] // gpus
+    per_gpu(seats, number, now)
     speed = speed_at(gangs.models, model, now)
     most_cpus = max(now[1], micro(entry["cpus"][entry["n_cpus"] - 1]))
     most_memory = max(now[2], micro(entry["memory"][entry["n_memory"] - 1]))
@@ -285,7 +313,7 @@ def _part_step(seats: Seats, gangs: Gangs, node: int, number: int, kind: int, po
     return gained
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def gang_speed(seats: Seats, gangs: Gangs, at: int) -> float:
     """Speed of a seated job: that of its slowest machine."""
     slowest = np.inf
@@ -293,8 +321,7 @@ def gang_speed(seats: Seats, gangs: Gangs, at: int) -> float:
     while number >= 0:
         seat = seats.seats[number]
         model = model_on(gangs, at, gangs.kind_of_node[seat["node"]])
-        speed = speed_at(gangs.models, model, seat["amount"] // seat["gpus"])
-        slowest = min(slowest, speed)
+        slowest = min(slowest, speed_at(gangs.models, model, seat["amount"] // seat["gpus"]))
         number = seat["next"]
     return slowest if slowest < np.inf else 0.0
 
@@ -308,8 +335,9 @@ def raise_gang(seats: Seats, gangs: Gangs, at: int) -> None:
     kind = gangs.kind_of_node[seats.seats[first]["node"]]
     pair = gangs.classes[at] * len(gangs.kinds) + kind
     demands = gangs.demands
+    speed = gang_speed(seats, gangs, at)
     for then in range(demands.first_choice[pair + 1] - 1, demands.first_choice[pair] - 1, -1):
-        if demands.choice_speed[then] <= gang_speed(seats, gangs, at) + _EPSILON:
+        if demands.choice_speed[then] <= speed + _EPSILON:
             return
         room = True
         number = first

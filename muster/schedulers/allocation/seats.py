@@ -159,7 +159,9 @@ def sit(seats: Seats, at: int, node: int, gpus: int) -> int:
     return number
 
 
-@njit(cache=True)
+# A call copies the heads of all arrays of `Seats` and `Gangs`: the smallest of the kernels that are called most
+# cost less inlined, here and in the other files.
+@njit(cache=True, forceinline=True)
 def furnish(seats: Seats, number: int, per_gpu: Ints) -> None:
     """Set what a seat has beside each of its GPUs; the machine's free amounts follow."""
     seat = seats.seats[number]
@@ -169,7 +171,7 @@ def furnish(seats: Seats, number: int, per_gpu: Ints) -> None:
         seat["amount"][resource] = amount
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def fits(seats: Seats, node: int, gpus: int, per_gpu: Ints) -> bool:
     """Whether a machine has this free for so many GPUs; the GPUs themselves are not asked for."""
     short = 0

@@ -6,7 +6,7 @@ import numpy as np
 
 from muster.cluster.books import Bools, Floats, Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.furnishing import furnish_node, gang_speed
+from muster.schedulers.allocation.furnishing import furnish_node, gang_speed, per_gpu
 from muster.schedulers.allocation.gangs import Gangs, model_on
 from muster.schedulers.allocation.seats import MOVABLE, Seats, furnish
 from muster.speed.points import speed_at
@@ -38,13 +38,14 @@ def swap_jobs(seats: Seats, gangs: Gangs, served: Ints, wanted: Ints, of_kind: I
         here = seats.seats[seats.first[worst]]["node"]
         tried = np.zeros(len(pressure), np.bool_)
         tried[here] = True
+        speed_here = _speed_on(seats, gangs, here)
         for _ in range(_PARTNERS):
             partner = _partner(seats, gangs, worst, hunger, pressure, tried)
             if partner < 0:
                 break
             tries -= 1
             there = seats.seats[seats.first[partner]]["node"]
-            before = _speed_on(seats, gangs, here) + _speed_on(seats, gangs, there)
+            before = speed_here + _speed_on(seats, gangs, there)
             _save(seats, here, saved[0])
             _save(seats, there, saved[1])
             _swap(seats, worst, partner)
@@ -118,9 +119,8 @@ def _speed_on(seats: Seats, gangs: Gangs, node: int) -> float:
 def _save(seats: Seats, node: int, saved: Ints) -> None:
     number, place = seats.first_here[node], 0
     while number >= 0:
-        seat = seats.seats[number]
-        saved[place] = seat["amount"] // seat["gpus"]
-        number = seat["next_here"]
+        per_gpu(seats, number, saved[place])
+        number = seats.seats[number]["next_here"]
         place += 1
 
 

@@ -87,7 +87,6 @@ def a_job(samples: int, number: int) -> JobRequest:
         environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(EXAMPLE.parents[1])},
         model="resnet18" if number % 2 else None,
         steps=samples * EPOCHS // BATCH,
-        min_runtime_seconds=1.0,
         checkpoint_seconds=5.0,
     )
 
