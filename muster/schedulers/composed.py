@@ -172,15 +172,18 @@ class Composed:
         next_quantum = overtaken = inf
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)
-            if view.table.some_pinned:
-                started = np.where(np.isnan(jobs.last_start), now, jobs.last_start)
-                may_stop = (started + jobs.min_runtime)[running]
-                timers = min(timers, float(may_stop[may_stop > now].min(initial=inf)))
+            quantum = self.order.quantum()
             overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
             stopped_in_vain = bool((plan.reasons == NO_PLACE).any())
             if stopped_in_vain or (self.allotment.by_order and not self.order.steady):
                 overtaken = -inf
-            quantum = self.order.quantum()
+            if view.table.some_pinned:
+                started = np.where(np.isnan(jobs.last_start), now, jobs.last_start)
+                may_stop = (started + jobs.min_runtime)[running]
+                free_to_stop = float(may_stop[may_stop > now].min(initial=inf))
+                # Jobs in turns keep theirs: whoever may be stopped in the middle of one is asked at its end.
+                overtaken = min(overtaken, free_to_stop)
+                timers = timers if isfinite(quantum) else min(timers, free_to_stop)
             if isfinite(quantum) and overtaken < inf:
                 next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
         plan.stable_until = min(overtaken, timers)

@@ -62,6 +62,16 @@ def test_las_shares_the_processor_as_the_quantum_shrinks(quantum: float) -> None
     assert min(first, second) == pytest.approx(200, abs=2 * quantum)
 
 
+def test_a_job_that_may_not_be_stopped_at_once_has_its_whole_turn() -> None:
+    """A minimum below the quantum changes nothing: nobody is asked in the middle of a turn."""
+    three = [job(0, 600, min_runtime_seconds=least) for least in (1.0, 20.0, 59.0)]
+    turns = run(jobs_of(*three), cluster_of(1), "las", {"quantum_seconds": "60"}, restart_cost_seconds=5)
+    plain = [job(0, 600)] * 3
+    as_ever = run(jobs_of(*plain), cluster_of(1), "las", {"quantum_seconds": "60"}, restart_cost_seconds=5)
+    assert column(turns, "preemptions") == column(as_ever, "preemptions")
+    assert column(turns, "finish_seconds") == column(as_ever, "finish_seconds")
+
+
 @settings(max_examples=20, deadline=None)
 @given(queue=arrivals, order=st.sampled_from(shipped("order")))
 def test_a_machine_never_idles_while_somebody_waits(queue: list[tuple[int, int]], order: str) -> None:

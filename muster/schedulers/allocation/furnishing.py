@@ -66,7 +66,7 @@ def furnish_node(seats: Seats, gangs: Gangs, node: int) -> None:
             furnish(seats, seated[i], before[i])
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def _alone_here(seats: Seats, node: int) -> Ints:
     """The machine's seats that are all their job has."""
     count = 0
@@ -100,7 +100,7 @@ def per_gpu(seats: Seats, number: int, amounts: Ints) -> None:
         amounts[resource] = seat["amount"][resource] // seat["gpus"]
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def _as_it_is(seats: Seats, gangs: Gangs, kind: int, seated: Ints) -> tuple[Ints, float]:
     """What the seats have beside each GPU; the speed of all, times GPUs."""
     before = np.empty((len(seated), 4), np.int64)
@@ -112,7 +112,7 @@ def _as_it_is(seats: Seats, gangs: Gangs, kind: int, seated: Ints) -> tuple[Ints
     return before, value
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def _at_their_lowest(seats: Seats, gangs: Gangs, kind: int, seated: Ints) -> Here:
     """Give each its lowest choice."""
     count = len(seated)
@@ -326,7 +326,7 @@ def gang_speed(seats: Seats, gangs: Gangs, at: int) -> float:
     return slowest if slowest < np.inf else 0.0
 
 
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def raise_gang(seats: Seats, gangs: Gangs, at: int) -> None:
     """A job on several machines of one kind takes the fastest choice that all of them have room for."""
     first = seats.first[at]
