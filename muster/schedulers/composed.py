@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf, isfinite
 from typing import Any
 
@@ -77,7 +77,7 @@ class Composed:
     """Whether nobody passes a job that does not fit."""
     promote_after_seconds: float = inf
     """Against starvation: a job that has waited so long since it last ran goes first from then on."""
-    preset: str = ""
+    preset: str = field(default="", compare=False)
     """The name under which its parts were asked for, if that is a preset's."""
 
     @property

@@ -6,7 +6,7 @@ each accepts is the timers' matter. A lease that has not ended is not broken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
@@ -51,7 +51,7 @@ class Leased:
     find the allocation's share, because everybody holds just that meanwhile."""
     promote_after_seconds: float = inf
     """Against starvation: a job that has waited so long takes any place, and nobody is served before it."""
-    preset: str = ""
+    preset: str = field(default="", compare=False)
     """The name under which its parts were asked for, if that is a preset's."""
 
     @property

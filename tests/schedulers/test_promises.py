@@ -41,3 +41,19 @@ def test_restarts_as_long_as_a_turn_are_refused(options: dict[str, float]) -> No
     with pytest.raises(BadInput, match="would only restart"):
         run(jobs_of(*NEVER_ENDS), cluster_of(1), "las", restart_cost_seconds=300.0, **options)
     run(jobs_of(*NEVER_ENDS), cluster_of(1), "srtf", restart_cost_seconds=300.0, **options)
+
+
+@pytest.mark.parametrize("allocation", ["proportional", "tune", "tune-plus", "opt"])
+def test_shares_of_a_gpu_make_room_for_a_gang_whose_turn_it_is(allocation: str) -> None:
+    """Three halves run; a gang that needs every GPU has had less service, and then they alternate."""
+    halves = [job(0, 2000, gpu_milli=500)] * 3
+    done = run(
+        jobs_of(*halves, job(10, 300, gpus=8)),
+        cluster_of(8),
+        f"las+{allocation}",
+        {"quantum_seconds": "60"},
+        restart_cost_seconds=5,
+    )
+    assert column(done, "start_seconds")[3] == 10.0
+    assert column(done, "preemptions") == [3, 3, 3, 3]
+    assert finishes(done) == [2195.0, 2195.0, 2195.0, 2330.0]

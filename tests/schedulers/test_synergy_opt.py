@@ -29,7 +29,7 @@ NAMES = tuple(shipped_models())
 
 
 def bound_of(case: Round) -> float:
-    gangs, opened = gangs_of(case.view), open_seats(case.view, case.ranked)
+    gangs, opened = gangs_of(case.view), open_seats(case.view, case.view.draft(), case.ranked, case.chosen)
     return pooled(gangs, np.flatnonzero(case.chosen), pool_of(opened, gangs)).bound
 
 

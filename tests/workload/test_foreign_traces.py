@@ -34,7 +34,7 @@ def test_philly_with_sizes_keeps_its_own_zero(tmp_path: Path) -> None:
         ("1", 250.0, 16, 1.0, ""),
         ("2", 300.5, 1, 12.5, ""),
     ]
-    assert trace.notes == ("set 1 durations of 0 s to 1 s",)
+    assert trace.notes == ("set 1 duration of 0 s to 1 s",)
 
 
 def test_philly_with_tenants_starts_at_its_first_submission(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_philly_log_adds_up_attempts_and_says_what_it_left_out(tmp_path: Path) -
         "dropped 1 of 5 rows: never started",
         "dropped 1 of 4 rows: still running when the log ends, or without an end",
         "dropped 1 of 3 rows: no GPU asked for",
-        "set 1 durations of 0 s to 1 s",
+        "set 1 duration of 0 s to 1 s",
     )
 
 
@@ -133,7 +133,7 @@ def test_sacct_text_takes_jobs_that_ran_on_gpus(tmp_path: Path) -> None:
         "dropped 1 of 6 rows: not finished when the log was written",
         "dropped 1 of 5 rows: never started (cancelled while waiting)",
         "dropped 1 of 4 rows: requeued: the last run counts",
-        "set 1 durations of 0 s to 1 s",
+        "set 1 duration of 0 s to 1 s",
     )
 
 
@@ -203,7 +203,7 @@ def test_sacct_json_of_old_and_new_versions(tmp_path: Path) -> None:
 def test_any_table_is_read_through_a_mapping(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.MAPPED, mapping=samples.MAPPING)
     assert columns(trace, *SHAPE) == [("x", 10.0, 2, 100.0, "blue"), ("z", 7.0, 1, 1.0, "red")]
-    assert trace.notes == ("dropped 1 of 3 rows: no GPU asked for", "set 1 durations of 0 s to 1 s")
+    assert trace.notes == ("dropped 1 of 3 rows: no GPU asked for", "set 1 duration of 0 s to 1 s")
     assert parse_mapping("submit=arrival_s, gpus = num_gpu") == {
         "submit_seconds": "arrival_s",
         "gpus": "num_gpu",

@@ -35,7 +35,7 @@ class Greedy(Allotment):
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
         """First fit in order; running jobs that may not move keep what they have."""
-        gangs, seats = gangs_of(view), open_seats(view, ranked)
+        gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
         tried = ranked[chosen[ranked]] if self.listed else ranked
         _place(view.ledger.books, view.jobs.index, seats, gangs, tried, self.gpu_choice == "consolidating")
         write_seats(view, draft, seats, ranked, chosen, codes, a, b)

@@ -58,7 +58,7 @@ class Opt(Allotment):
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> tuple[str, ...]:
         """The best of tune-plus, the pooled points dealt, and the exact placement of a small cluster."""
-        gangs, opened = gangs_of(view), open_seats(view, ranked)
+        gangs, opened = gangs_of(view), open_seats(view, draft, ranked, chosen)
         served = hungriest_first(opened, gangs, chosen)
         plans = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
         worth = [_filled(view, gangs, plans[0])]

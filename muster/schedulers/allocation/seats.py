@@ -68,9 +68,15 @@ class Seats(NamedTuple):
     """By position: the machine on which all of the job's GPUs are now; NONE."""
 
 
-def open_seats(view: View, ranked: Ints) -> Seats:
-    """An empty plan over what the ranked jobs may use; settled jobs sit, with nothing beside their GPUs yet."""
+def open_seats(view: View, draft: Draft, ranked: Ints, chosen: Bools) -> Seats:
+    """An empty plan over what the ranked jobs may use; settled jobs sit, with nothing beside their GPUs yet.
+
+    Shares of a GPU that are not chosen leave first: what the chosen do not need they may have again at the end.
+    """
     jobs, books = view.jobs, view.ledger.books
+    leaving = ranked[(jobs.gpu_milli[ranked] < WHOLE) & ~chosen[ranked]]
+    for job in jobs.index[leaving].tolist():
+        draft.release(job)
     condition = np.full(len(jobs), SETTLED)
     condition[ranked] = MOVABLE
     condition[jobs.pinned] = SETTLED

@@ -38,7 +38,7 @@ class Tune(Allotment):
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
         """Everybody anew, but a job keeps its GPUs where the plan gives it the same machines."""
-        gangs, seats = gangs_of(view), open_seats(view, ranked)
+        gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
         tune(seats, gangs, hungriest_first(seats, gangs, chosen), ranked)
         write_seats(view, draft, seats, ranked, chosen, codes, a, b)
 

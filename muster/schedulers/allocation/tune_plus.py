@@ -48,7 +48,7 @@ class TunePlus(Allotment):
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
         """The best of three plans: nobody moves, tune's, everybody dealt anew."""
-        gangs, seats = gangs_of(view), open_seats(view, ranked)
+        gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
         best = self.best_plan(view, gangs, seats, ranked, chosen)
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
 

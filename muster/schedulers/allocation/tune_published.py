@@ -36,7 +36,7 @@ class TunePublished(Allotment):
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
         """Demand, else share, else take from neighbours; running jobs that may not move get what is free beside."""
-        gangs, seats = gangs_of(view), open_seats(view, ranked)
+        gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
         tried = ranked
         if self.listed:
             tried = ranked[chosen[ranked]]
