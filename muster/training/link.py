@@ -84,6 +84,7 @@ class Link:
             self._save(place, state)
         if stop:
             self._report("stopped", place)
+            self.ranks.part()
             sys.exit(EXIT_STOPPED)
         if now - self._reported_at >= REPORT_SECONDS:
             self._report("running", place)

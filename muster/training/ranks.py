@@ -5,6 +5,7 @@ A group of its own on gloo, so that agreeing neither needs a GPU nor meets the j
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import Any, TypeVar
 
@@ -61,3 +62,16 @@ class Ranks:
         self._distributed.broadcast_object_list(things, src=0, group=self._group)
         (from_first,) = things
         return from_first  # type: ignore[no-any-return]
+
+    def part(self) -> None:
+        """Before the process ends of itself: the first rank has the store that the others still ask.
+
+        At the very end, after the job's own clean-up, the groups end too: one that outlives Python may abort it.
+        """
+        if self.count > 1:
+            self._distributed.barrier(group=self._group)
+            atexit.register(self._end_groups)
+
+    def _end_groups(self) -> None:
+        if self._distributed.is_initialized():
+            self._distributed.destroy_process_group()
