@@ -10,6 +10,7 @@ import polars as pl
 
 import muster
 from muster.cluster.books import WHOLE
+from muster.service.as_trace import trace_columns
 from muster.service.board import Board
 from muster.service.store import Store
 from muster.service.store.rows import JobRow, State
@@ -64,24 +65,7 @@ def record_of(store: Store, board: Board) -> Record:
 def trace_of_what_ran(store: Store) -> pl.DataFrame:
     """The completed jobs as a trace: what each took is what it really ran, without its restarts."""
     ran = [row for row in _all_jobs(store) if row.state is State.COMPLETED and _worked(row) > 0]
-    requests = [row.request for row in ran]
-    return pl.DataFrame(
-        {
-            "job_id": [row.id for row in ran],
-            "submit_seconds": [row.submitted for row in ran],
-            "gpus": [request.gpus for request in requests],
-            "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
-            "model": [request.model for request in requests],
-            "duration_seconds": [_worked(row) for row in ran],
-            "tenant": [request.tenant for request in requests],
-            "user": [row.user for row in ran],
-            "priority": [request.priority for request in requests],
-            "cpus": [request.cpus for request in requests],
-            "memory_gb": [request.memory_gb for request in requests],
-            "preemptible": [request.preemptible for request in requests],
-            "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
-        }
-    )
+    return pl.DataFrame(trace_columns(ran, [row.submitted for row in ran], [_worked(row) for row in ran]))
 
 
 def _worked(row: JobRow) -> float:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from muster.cluster.books import WHOLE
 from muster.problems import BadInput
+from muster.service.as_trace import trace_columns
 from muster.service.board import Board
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State
@@ -53,22 +53,7 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
     left = [_seconds_left(row, board) for row in living]
     seconds = [GUESSED_SECONDS if known is None else known for known in left]
     requests = [row.request for row in living]
-    columns = {
-        "job_id": [str(row.id) for row in living],
-        "submit_seconds": [0.0] * len(living),
-        "gpus": [request.gpus for request in requests],
-        "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
-        "model": [request.model or "" for request in requests],
-        "duration_seconds": seconds,
-        "tenant": [request.tenant or "" for request in requests],
-        "user": [row.user for row in living],
-        "priority": [request.priority for request in requests],
-        "cpus": [request.cpus for request in requests],
-        "memory_gb": [request.memory_gb for request in requests],
-        "preemptible": [request.preemptible for request in requests],
-        "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
-        "constraint": [request.constraint for request in requests],
-    }
+    columns = trace_columns(living, [0.0] * len(living), seconds)
     attained = np.array([row.attained_gpu_seconds for row in living])
     try:
         models = board.models()

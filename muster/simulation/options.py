@@ -49,6 +49,11 @@ class Options:
     """Leave jobs out that no empty cluster could hold, instead of refusing the trace."""
     seed: int = 0
 
+    @property
+    def network_flavour(self) -> str:
+        """Of the network model: the rules', where they have one."""
+        return self.rules.network or self.network
+
     def __post_init__(self) -> None:
         if self.round_seconds is None:
             object.__setattr__(self, "round_seconds", self.rules.round_seconds)

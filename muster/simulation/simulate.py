@@ -156,8 +156,14 @@ def _prepared(
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
         raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
     table = job_table(trace, cluster, profiled, seconds)
-    flavour = options.rules.network or options.network
-    table = with_sizes(table, cluster, trace.source, layers, flavour=flavour, congestion=options.congestion)
+    table = with_sizes(
+        table,
+        cluster,
+        trace.source,
+        layers,
+        flavour=options.network_flavour,
+        congestion=options.congestion,
+    )
     if options.rules.published_speeds:
         table = with_published_speeds(table, cluster)
     noise = options.noise
@@ -185,7 +191,7 @@ def _network(
     speed = network_of_run(
         table,
         cluster,
-        flavour=options.rules.network or options.network,
+        flavour=options.network_flavour,
         congestion=options.congestion,
         profiles=layers,
     )
@@ -269,8 +275,7 @@ def _described(
     placement = described.get("parts", {}).get("placement", "its own")
     assumed = assumptions(table, cluster, described.get("parts", {}).get("allocation", ""))
     left_out = told_left_out(refused, cluster)
-    flavour = rules.network or options.network
-    unheard = network.notes if network else untold_network(table, cluster, flavour)
+    unheard = network.notes if network else untold_network(table, cluster, options.network_flavour)
     return {
         "muster_version": muster.__version__,
         "trace": {
@@ -292,7 +297,7 @@ def _described(
             "checkpoint_seconds": options.checkpoint_seconds,
             "skip_impossible": options.skip_impossible,
             "certify": options.certify,
-            "network": flavour,
+            "network": options.network_flavour,
             "congestion": options.congestion,
             "contention": options.contention,
         },

@@ -87,3 +87,13 @@ def test_a_comparison_without_runs_is_told(tmp_path: Path, runs: str) -> None:
     (tmp_path / "comparison.json").write_text(runs)
     with pytest.raises(BadInput, match="a list of folder names"):
         record_folders(tmp_path)
+
+
+@pytest.mark.parametrize("field", ["settings", "named"])
+def test_what_a_run_may_leave_out_is_an_object_where_it_is_there(tmp_path: Path, field: str) -> None:
+    folder = write(scheduled("las", jobs=5), tmp_path)
+    run = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(run | {field: ["3"]}))
+    (told,) = problems_of(folder)
+    assert field in told
+    assert "an object, or nothing, is needed" in told

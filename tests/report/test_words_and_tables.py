@@ -12,7 +12,8 @@ from rich.console import Console
 
 from muster.report import summarise
 from muster.report.terminal import comparison_table
-from muster.words import duration, natural_order, number, percent, ratio, short_names
+from muster.sweep.page import Table
+from muster.words import counted, duration, natural_order, number, percent, ratio, short_names
 from tests.report.hand_made import ORDERS, scheduled
 
 
@@ -43,6 +44,20 @@ def test_shares_ratios_and_numbers() -> None:
     assert ratio(None, 1.0) == "–"
     assert number(12_000) == "12,000"
     assert number(1.336) == "1.34"
+
+
+def test_things_are_counted_as_people_say_them() -> None:
+    assert [counted(count, "job") for count in (0, 1, 2, 12_000)] == [
+        "0 jobs",
+        "1 job",
+        "2 jobs",
+        "12,000 jobs",
+    ]
+
+
+def test_columns_of_words_are_told_from_columns_of_figures() -> None:
+    rows = [("a", "up to 69 %", "83 % ± 21", "not reached"), ("b", "1.4×", "1.09 s", "reached")]
+    assert Table("", ("Case", "Reported", "Muster", "Verdict"), rows).is_text == [False, False, False, True]
 
 
 def test_names_stand_as_people_count() -> None:

@@ -11,6 +11,7 @@ import pytest
 from muster.problems import BadInput
 from muster.schedulers import catalogue
 from muster.schedulers.catalogue import build
+from muster.schedulers.presets import PRESETS
 from tests.building import cluster_of, column, job, jobs_of, run
 
 DOC = Path(__file__).parents[2] / "docs" / "writing-a-policy.md"
@@ -87,3 +88,11 @@ def test_a_broken_file_is_refused_with_its_line(tmp_path: Path) -> None:
     broken.write_text("class Oops(:\n")
     with pytest.raises(BadInput, match="line 1"):
         build(f"{broken}:Oops")
+
+
+@pytest.mark.parametrize("name", ["yarn-cs", "dally-plus", "dally"])
+def test_a_preset_goes_by_its_own_name_and_is_its_parts(name: str) -> None:
+    named, spelled = build(name), build(PRESETS[name].parts, PRESETS[name].settings)
+    assert (named.name, named.describe()["name"]) == (name, name)
+    assert named == spelled
+    assert named.describe()["parts"] == spelled.describe()["parts"]

@@ -17,6 +17,7 @@ from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
 
 FITS = ("first", "best")
+OUTSIDE = "outside"
 
 
 def _seeds(effort: Effort) -> range:
@@ -70,9 +71,6 @@ def _read(effort: Effort, results: Sequence[Result]) -> Findings:
         "than a second."
     )
     return Findings([row], tables=[Table("Chance and the order of places", header, lines, note)])
-
-
-OUTSIDE = "outside"
 
 
 def _verdict(low: float, high: float) -> str:

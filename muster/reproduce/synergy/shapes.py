@@ -24,6 +24,7 @@ from muster.reproduce.synergy.workloads import (
 )
 from muster.sweep.page import Table
 from muster.sweep.sweep_file import SweepFile
+from muster.words import counted
 
 PUBLISHED_MAKESPANS = {
     "fifo+tune-published": f"{15.250278 / 11.000278:.2f}×",
@@ -84,7 +85,7 @@ def _against_published(cells: pl.DataFrame) -> list[Row]:
             verdict = Verdict.NOT_REACHED if outside else Verdict.REACHED
         rows.append(
             Row(
-                f"{name} over tune as published, {len(found)} cell{'' if len(found) == 1 else 's'}",
+                f"{name} over tune as published, {counted(len(found), 'cell')}",
                 "",
                 "1",
                 f"{min(means):.3f} to {max(means):.3f}",

@@ -1,0 +1,32 @@
+"""Jobs of the store as the simulator's traces have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from muster.cluster.books import WHOLE
+from muster.service.store.rows import JobRow
+
+
+def trace_columns(
+    rows: Sequence[JobRow], submit_seconds: Sequence[float], duration_seconds: Sequence[float]
+) -> dict[str, list[Any]]:
+    """What their owners asked, with arrivals and the work of each from whoever wants the trace."""
+    requests = [row.request for row in rows]
+    return {
+        "job_id": [str(row.id) for row in rows],
+        "submit_seconds": list(submit_seconds),
+        "gpus": [request.gpus for request in requests],
+        "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
+        "model": [request.model or "" for request in requests],
+        "duration_seconds": list(duration_seconds),
+        "tenant": [request.tenant or "" for request in requests],
+        "user": [row.user for row in rows],
+        "priority": [request.priority for request in requests],
+        "cpus": [request.cpus for request in requests],
+        "memory_gb": [request.memory_gb for request in requests],
+        "preemptible": [request.preemptible for request in requests],
+        "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
+        "constraint": [request.constraint for request in requests],
+    }
