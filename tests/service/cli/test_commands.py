@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from muster.cli import logs as logs_command
@@ -256,14 +257,16 @@ def test_nodes_are_shown_drained_and_used_again(api: Serving, muster: Muster) ->
 def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_path: Path) -> None:
     some_jobs(api)
     ran = {"state": State.COMPLETED, "finished": 200.0, "run_seconds": 100.0, "restart_seconds": 10.0}
-    api.store.commit(Changes(jobs={1: ran}))
+    (choosy,) = api.store.submit([Submission("a", a_request(constraint="gpu_type=GPU"))])
+    api.store.commit(Changes(jobs={1: ran, choosy: ran}))
     done = muster("export", tmp_path / "record")
     assert done.status == 0, done.err
-    assert len(read_record(tmp_path / "record").jobs) == 4
+    assert len(read_record(tmp_path / "record").jobs) == 5
     trace = tmp_path / "record" / "trace.csv"
+    assert dict(pl.read_csv(trace)["job_id", "constraint"].iter_rows()) == {1: None, choosy: "gpu_type=GPU"}
     again = muster("simulate", trace, "--cluster", "1x2gpu", "--out", tmp_path / "again")
     assert again.status == 0, again.err
-    assert read_record(tmp_path / "again").jobs["run_seconds"].to_list() == [90.0]
+    assert read_record(tmp_path / "again").jobs["run_seconds"].to_list() == [90.0, 90.0]
     assert muster("export", tmp_path / "record").status == 2
     assert json.loads(muster("export", tmp_path / "record", "--overwrite", "--json").out)["record"]
 
