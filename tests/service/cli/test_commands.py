@@ -263,7 +263,7 @@ def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_
     assert done.status == 0, done.err
     assert len(read_record(tmp_path / "record").jobs) == 5
     trace = tmp_path / "record" / "trace.csv"
-    assert dict(pl.read_csv(trace)["job_id", "constraint"].iter_rows()) == {1: None, choosy: "gpu_type=GPU"}
+    assert dict(pl.read_csv(trace)["job_id", "constraint"].iter_rows()) == {1: "", choosy: "gpu_type=GPU"}
     again = muster("simulate", trace, "--cluster", "1x2gpu", "--out", tmp_path / "again")
     assert again.status == 0, again.err
     assert read_record(tmp_path / "again").jobs["run_seconds"].to_list() == [90.0, 90.0]
