@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from muster.cli import size_ring, size_servers
 from muster.cli.flags import Gathering, Json
-from muster.cli.size_ring import sized_ring
-from muster.cli.size_view import NEARLY, Sized, document, draw, draw_ring, ring_document, show, show_ring
+from muster.cli.size_view import CHART_SUFFIXES
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
-    from muster.schedulers.allocation.worker_server import Demands
     from muster.speed.network.models import LayeredModel
-    from muster.speed.parameter_server import Layers, StepTime
+    from muster.speed.parameter_server import Layers
 
-RESOURCES = ("gpu", "cpu", "memory_gb")
 PS, RING = "ps", "ring"
 SERVER = "cpu=4,memory_gb=8"
-CHART_SUFFIXES = (".svg", ".png")
 
 
 def size(
@@ -64,7 +61,7 @@ def size(
 
     Example: muster size vgg16 --limit gpu=8,cpu=64,nic=10Gbit/s --table
     """
-    from muster.schedulers.allocation.worker_server import Demands
+    from muster.sizing import RESOURCES, sized, sized_ring
     from muster.speed.parameter_server import bounded_staleness
 
     in_ring = sync == RING
@@ -81,30 +78,25 @@ def size(
         told.settle()
         ring = sized_ring(trained, batch, links, of_a_worker, limits, iterations)
         if chart is not None:
-            draw_ring(ring, model, chart)
+            size_ring.draw(ring, model, chart)
         if as_json:
-            print(json.dumps(ring_document(ring, model, links.name, limits, iterations), indent=2))
+            answer = size_ring.document(ring, model, links.name, limits, iterations)
         else:
-            show_ring(ring, model, links.name, limits, iterations, table)
-        return
-    known = told.of(_layers, model, gpu_tflops, layers, profile_batch)
-    needs = of_a_worker, told.of(_quantities, "--server", server or SERVER, RESOURCES)
-    told.settle()
-    limited = [resource for resource in RESOURCES if resource in limits]
-    of_worker, of_server, of_job = (
-        [held.get(resource, 0.0) for resource in limited] for held in (*needs, limits)
-    )
-    demands = told.of(Demands.checked, of_worker, of_server, of_job, limited, ["--limit"])
-    step = told.of(bounded_staleness, known, batch, limits["nic"], staleness)
-    told.settle()
-    sized = _sized(step, demands, limited, iterations)
-
-    if chart is not None:
-        draw(sized, model, chart)
-    if as_json:
-        print(json.dumps(document(sized, model, limits, iterations), indent=2))
+            size_ring.show(ring, model, links.name, limits, iterations, table)
     else:
-        show(sized, model, limits, iterations, table)
+        of_a_server = told.of(_quantities, "--server", server or SERVER, RESOURCES)
+        known = told.of(_layers, model, gpu_tflops, layers, profile_batch)
+        told.settle()
+        step = bounded_staleness(known, batch, limits["nic"], staleness)
+        pair = sized(step, of_a_worker, of_a_server, limits, iterations)
+        if chart is not None:
+            size_servers.draw(pair, model, chart)
+        if as_json:
+            answer = size_servers.document(pair, model, limits, iterations)
+        else:
+            size_servers.show(pair, model, limits, iterations, table)
+    if as_json:
+        print(json.dumps(answer, indent=2))
 
 
 def _check_flags(chart: Path | None, iterations: int) -> None:
@@ -209,27 +201,3 @@ def _quantities(flag: str, text: str, allowed: Sequence[str], needed: Sequence[s
     if problems:
         raise BadInput(*problems)
     return quantities
-
-
-def _sized(step: StepTime, demands: Demands, limited: Sequence[str], iterations: int) -> Sized:
-    import numpy as np
-
-    from muster.schedulers.allocation.worker_server import exact, surface
-    from muster.speed.parameter_server import stack
-
-    steps = stack([step])
-    best = exact(steps, demands)
-    stages = step.stage_seconds(best.workers[0], best.servers[0])
-    held = demands.usage(best.workers, best.servers)[0]
-    seconds = surface(steps, demands)[0]
-    workers, servers = np.nonzero(seconds <= best.seconds[0] * (1 + NEARLY))
-    share = (demands.usage(workers + 1, servers + 1) / demands.limit).max(axis=-1)
-    least = share.argmin()
-    return Sized(
-        int(best.workers[0]),
-        int(best.servers[0]),
-        (int(workers[least]) + 1, int(servers[least]) + 1),
-        iterations * seconds,
-        dict(zip(("compute", "communication", "update"), map(float, stages), strict=True)),
-        dict(zip(limited, map(float, held), strict=True)),
-    )

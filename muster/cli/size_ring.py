@@ -1,82 +1,120 @@
-"""`muster size --sync ring`: how many workers a ring should have on a cluster, and where they would sit."""
+"""What `muster size --sync ring` shows: words, a table, a chart, JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from muster.cli.size_view import SizedRing
-from muster.problems import BadInput, Problem
+from muster.cli.size_view import print_held, print_step, spread, unit_of, write_chart
 
 if TYPE_CHECKING:
-    from muster.cluster import Cluster
-    from muster.speed.network.models import LayeredModel
-    from muster.speed.parameter_server.ring import Seats
+    from muster.sizing import SizedRing
+
+CHART_POINTS = 300
 
 
-def sized_ring(
-    model: LayeredModel,
-    batch: int,
-    cluster: Cluster,
-    worker: Mapping[str, float],
-    limits: Mapping[str, float],
-    iterations: int,
-) -> SizedRing:
-    """The best number of workers that the limit and the cluster allow; of equals the fewest."""
-    import numpy as np
+def document(
+    sized: SizedRing, model: str, cluster: str, limits: Mapping[str, float], iterations: int
+) -> dict[str, Any]:
+    """The answer for a ring as JSON takes it."""
+    best = sized.workers - 1
+    rows = zip(sized.places, sized.iteration_seconds, sized.completion_seconds, strict=True)
+    return {
+        "model": model,
+        "cluster": cluster,
+        "workers": sized.workers,
+        "place": sized.places[best],
+        "iterations": iterations,
+        "completion_seconds": sized.completion_seconds[best],
+        "iteration_seconds": sized.iteration_seconds[best],
+        "stage_seconds": sized.stage_seconds,
+        "thrifty": {
+            "workers": sized.thrifty,
+            "completion_seconds": sized.completion_seconds[sized.thrifty - 1],
+        },
+        "usage": sized.usage,
+        "limit": dict(limits),
+        "by_workers": [
+            {"workers": workers, "place": place, "iteration_seconds": each, "completion_seconds": whole}
+            for workers, (place, each, whole) in enumerate(rows, 1)
+        ],
+    }
 
-    from muster.schedulers.allocation.worker_server import Demands
-    from muster.speed.network.speed import NetworkSpeed
-    from muster.speed.parameter_server.ring import best_seats, rooms, seconds_by_workers, step
 
-    needs = [worker.get(resource, 0.0) for resource in ("gpu", "cpu", "memory_gb")]
-    fits, kind_of_node = rooms(np.array([needs]), cluster)
-    room = fits[0][kind_of_node]
-    problems = []
-    if needs[0] < 1 or needs[0] != int(needs[0]):
-        problems.append(
-            Problem("--worker", "a worker of a ring has whole GPUs", column="gpu", found=needs[0])
+def show(
+    sized: SizedRing, model: str, cluster: str, limits: Mapping[str, float], iterations: int, table: bool
+) -> None:
+    """Print the answer for a ring for a person."""
+    from rich.console import Console
+
+    from muster.sizing import NEARLY
+    from muster.words import counted, duration, number
+
+    console = Console(highlight=False, soft_wrap=True)
+    best = sized.workers - 1
+    workers = f"{counted(sized.workers, 'worker')} in a ring" if best else "1 worker, alone"
+    console.print(f"[bold]{model}: {workers}[/bold]")
+    print_step(console, sized.completion_seconds[best], iterations, sized.stage_seconds)
+    console.print(f"  sits on {_seats_told(sized.places[best])} of {cluster}")
+    print_held(console, sized.usage, limits)
+    if sized.short_of_machines:
+        console.print(
+            f"  {cluster} has room for {counted(len(sized.places), 'such worker')}, the limit for more"
         )
-    elif not room.any():
-        told = ",".join(f"{name}={amount:g}" for name, amount in worker.items())
-        what = f"no machine of cluster {cluster.name} holds one worker; the largest has "
-        what += f"{cluster.most_gpus_per_node} GPUs"
-        problems.append(Problem("--worker", what, found=told))
-    if problems:
-        raise BadInput(*problems)
-    limited = [resource for resource in ("gpu", "cpu", "memory_gb") if resource in limits]
-    demands = Demands.checked(
-        [*(worker.get(resource, 0.0) for resource in limited), 0.0],
-        [*(0.0 for _ in limited), 1.0],
-        [*(limits[resource] for resource in limited), 1.0],
-        [*limited, "servers"],
-        ["--limit"],
+    if sized.thrifty != sized.workers:
+        took = duration(sized.completion_seconds[sized.thrifty - 1])
+        console.print(
+            f"within {NEARLY:.0%} of it, and holding least: {counted(sized.thrifty, 'worker')}, {took}"
+        )
+    if table:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+
+        shown = Table("workers", "place", box=SIMPLE_HEAD)
+        for heading in ("iteration", "completion"):
+            shown.add_column(heading, justify="right")
+        for workers_shown in spread(len(sized.places), sized.workers, 20):
+            at = workers_shown - 1
+            cells = (
+                str(workers_shown),
+                sized.places[at],
+                f"{number(sized.iteration_seconds[at])} s",
+                duration(sized.completion_seconds[at]),
+            )
+            shown.add_row(*cells, style="bold" if at == best else "")
+        console.print(shown)
+
+
+def _seats_told(place: str) -> str:
+    """`4,4/8` in words."""
+    from muster.words import counted
+
+    racks = [rack.split(",") for rack in place.split("/")]
+    machines = counted(sum(map(len, racks)), "machine")
+    return f"{machines} ({place})" if len(racks) == 1 else f"{machines} in {len(racks)} racks ({place})"
+
+
+def draw(sized: SizedRing, model: str, path: Path) -> None:
+    """Completion time over workers, the best marked."""
+    import altair as alt
+
+    from muster.report.theme import LIGHT
+    from muster.words import counted, duration
+
+    best = sized.workers - 1
+    unit, in_unit = unit_of(sized.completion_seconds[best])
+    values = [
+        {"workers": workers, "completion": sized.completion_seconds[workers - 1] / in_unit}
+        for workers in spread(len(sized.places), sized.workers, CHART_POINTS)
+    ]
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=alt.X("workers:Q", title="Workers", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("completion:Q", title=f"Completion, {unit}", scale=alt.Scale(zero=True)),
     )
-    allowed = int(demands.most(demands.worker, demands.server)[0])
-    most = min(allowed, int(room.sum()))
-    seats = best_seats(room, cluster, most)
-    seconds = seconds_by_workers(NetworkSpeed([model], cluster), 0, seats, int(needs[0]))
-    ring = step(model, batch, seconds.exposed)
-    workers = np.arange(1.0, most + 1)
-    iteration = ring.iteration_seconds(workers, np.ones(most))
-    best = int(iteration.argmin())
-    compute, communication, _ = ring.stage_seconds(workers, np.ones(most))
-    return SizedRing(
-        best + 1,
-        [_place(place, cluster) for place in seats],
-        iteration.tolist(),
-        [iterations * each for each in iteration.tolist()],
-        {"compute": float(compute[best]), "communication": float(communication[best])},
-        {resource: (best + 1) * worker.get(resource, 0.0) for resource in limited},
-        allowed > most,
+    line = base.mark_line(point=True, color=LIGHT["series-1"])
+    marked = base.mark_point(size=140, color=LIGHT["series-2"], strokeWidth=3).transform_filter(
+        f"datum.workers == {sized.workers}"
     )
-
-
-def _place(seats: Seats, cluster: Cluster) -> str:
-    """Workers of each machine, racks parted by a slash: as `muster network --placement` takes them."""
-    from muster.speed.network.survey import written
-
-    by_rack: dict[int, list[int]] = {}
-    for node, workers in seats:
-        by_rack.setdefault(cluster.nodes[node].rack, []).append(workers)
-    return written(list(by_rack.values()))
+    title = f"{model}: {duration(sized.completion_seconds[best])} with {counted(sized.workers, 'worker')} (marked)"
+    write_chart((line + marked).properties(width=420, height=280, title=title), path)

@@ -86,21 +86,9 @@ def marginal_gains(
             left -= charge
             workers[job] = least_workers[job]
             servers[job] = servers_first
-            for role in range(2):
-                _offer(
-                    heap,
-                    job,
-                    role,
-                    terms,
-                    ring_seconds,
-                    is_ring,
-                    remaining,
-                    worker,
-                    server,
-                    capacity,
-                    workers,
-                    servers,
-                )
+            _offer(
+                heap, job, terms, ring_seconds, is_ring, remaining, worker, server, capacity, workers, servers
+            )
     while len(heap) > 0:
         negative, job, role = heapq.heappop(heap)
         need = worker[job] if role == 0 else server[job]
@@ -119,28 +107,13 @@ def marginal_gains(
             workers[job] += 1
         else:
             servers[job] += 1
-        for again in range(2):
-            _offer(
-                heap,
-                job,
-                again,
-                terms,
-                ring_seconds,
-                is_ring,
-                remaining,
-                worker,
-                server,
-                capacity,
-                workers,
-                servers,
-            )
+        _offer(heap, job, terms, ring_seconds, is_ring, remaining, worker, server, capacity, workers, servers)
 
 
 @njit(cache=True)
 def _offer(
     heap: list[tuple[float, int, int]],
     job: int,
-    role: int,
     terms: Floats,
     ring_seconds: Floats,
     is_ring: Bools,
@@ -151,11 +124,13 @@ def _offer(
     workers: Ints,
     servers: Ints,
 ) -> None:
-    gain = _gain(
-        job, role, terms, ring_seconds, is_ring, remaining, worker, server, capacity, workers, servers
-    )
-    if gain > 0:
-        heapq.heappush(heap, (-gain, job, role))
+    """One more worker and one more server of a job, each where it gains anything."""
+    for role in range(2):
+        gain = _gain(
+            job, role, terms, ring_seconds, is_ring, remaining, worker, server, capacity, workers, servers
+        )
+        if gain > 0:
+            heapq.heappush(heap, (-gain, job, role))
 
 
 @njit(cache=True)

@@ -1,0 +1,99 @@
+"""The best number of workers of one ring (all-reduce) on a cluster, and where they would sit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.problems import BadInput, Problem
+from muster.schedulers.allocation.worker_server import Demands
+from muster.sizing.servers import NEARLY, RESOURCES
+from muster.speed.network.models import LayeredModel
+from muster.speed.network.speed import NetworkSpeed
+from muster.speed.network.survey import written
+from muster.speed.parameter_server.ring import Seats, best_seats, rooms, seconds_by_workers, step
+
+
+@dataclass(frozen=True, eq=False)
+class SizedRing:
+    """The best number of workers of one ring; the sequences go by workers from 1 on."""
+
+    workers: int
+    places: Sequence[str]
+    """Workers of each machine, racks parted by a slash."""
+    iteration_seconds: Sequence[float]
+    completion_seconds: Sequence[float]
+    stage_seconds: Mapping[str, float]
+    """Of one iteration with the best number."""
+    usage: Mapping[str, float]
+    short_of_machines: bool
+    """Whether the limit allows more workers than the cluster has room for."""
+
+    @property
+    def thrifty(self) -> int:
+        """The fewest workers that are nearly as fast."""
+        enough = self.completion_seconds[self.workers - 1] * (1 + NEARLY)
+        return next(at for at, seconds in enumerate(self.completion_seconds, 1) if seconds <= enough)
+
+
+def sized_ring(
+    model: LayeredModel,
+    batch: int,
+    cluster: Cluster,
+    worker: Mapping[str, float],
+    limits: Mapping[str, float],
+    iterations: int,
+) -> SizedRing:
+    """The best number of workers that the limit and the cluster allow; of equals the fewest."""
+    needs = [worker.get(resource, 0.0) for resource in RESOURCES]
+    fits, kind_of_node = rooms(np.array([needs]), cluster)
+    room = fits[0][kind_of_node]
+    problems = []
+    if needs[0] < 1 or needs[0] != int(needs[0]):
+        problems.append(
+            Problem("--worker", "a worker of a ring has whole GPUs", column="gpu", found=needs[0])
+        )
+    elif not room.any():
+        told = ",".join(f"{name}={amount:g}" for name, amount in worker.items())
+        what = f"no machine of cluster {cluster.name} holds one worker; the largest has "
+        what += f"{cluster.most_gpus_per_node} GPUs"
+        problems.append(Problem("--worker", what, found=told))
+    if problems:
+        raise BadInput(*problems)
+    limited = [resource for resource in RESOURCES if resource in limits]
+    demands = Demands.checked(
+        [*(worker.get(resource, 0.0) for resource in limited), 0.0],
+        [*(0.0 for _ in limited), 1.0],
+        [*(limits[resource] for resource in limited), 1.0],
+        [*limited, "servers"],
+        ["--limit"],
+    )
+    allowed = int(demands.most(demands.worker, demands.server)[0])
+    most = min(allowed, int(room.sum()))
+    seats = best_seats(room, cluster, most)
+    seconds = seconds_by_workers(NetworkSpeed([model], cluster), 0, seats, int(needs[0]))
+    ring = step(model, batch, seconds.exposed)
+    workers = np.arange(1.0, most + 1)
+    iteration = ring.iteration_seconds(workers, np.ones(most))
+    best = int(iteration.argmin())
+    compute, communication, _ = ring.stage_seconds(workers, np.ones(most))
+    return SizedRing(
+        best + 1,
+        [_place(place, cluster) for place in seats],
+        iteration.tolist(),
+        [iterations * each for each in iteration.tolist()],
+        {"compute": float(compute[best]), "communication": float(communication[best])},
+        {resource: (best + 1) * worker.get(resource, 0.0) for resource in limited},
+        allowed > most,
+    )
+
+
+def _place(seats: Seats, cluster: Cluster) -> str:
+    """Workers of each machine, racks parted by a slash: as `muster network --placement` takes them."""
+    by_rack: dict[int, list[int]] = {}
+    for node, workers in seats:
+        by_rack.setdefault(cluster.nodes[node].rack, []).append(workers)
+    return written(list(by_rack.values()))
