@@ -39,12 +39,13 @@ test: install
 
 # What it takes beside Python packages is installed where this may be done; tests of what is missing say so and skip.
 test-rest: install wheel
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v pg_lsclusters >/dev/null; then \
-		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql >/dev/null; fi
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		! { command -v pg_lsclusters && command -v prometheus; } >/dev/null; then \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql prometheus >/dev/null; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0'
 	$(BIN)/python -m pytest -q -m '$(REST)'
 
-REST = needs_browser or needs_torch or needs_postgres or long
+REST = needs_browser or needs_torch or needs_postgres or needs_prometheus or long
 
 test-all: test test-rest
 

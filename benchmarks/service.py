@@ -117,9 +117,7 @@ def queue() -> Figures:
         answers = []
         for _ in range(20):
             sent = time.perf_counter()
-            for state, limit in (("running", 1000), ("queued", 50), ("held", 50)):
-                client.get("/v1/jobs", state=state, limit=limit)
-            counts = client.get("/v1/jobs", limit=1)["counts"]
+            counts = client.get("/v1/queue")["counts"]
             answers.append(time.perf_counter() - sent)
         sent = time.perf_counter()
         subprocess.run([*MUSTER, "queue"], env=environment, stdout=subprocess.DEVNULL, check=True)

@@ -1,8 +1,8 @@
-"""Trains a small image classifier on the CPU; alone, or under Muster, where it may be stopped and moved.
+"""Trains a small image classifier, on a GPU if there is one; alone, or under Muster, where it may be stopped and moved.
 
     python examples/train_images.py [--epochs 3] [--workers 2] [--samples 2000]
 
-The last line is the final loss, the same to the last bit however often the run was interrupted.
+The last line is the final loss; on a CPU the same to the last bit however often the run was interrupted.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def main() -> None:
 
     run = training.join(seed=1)
     torch.manual_seed(1)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = nn.Sequential(
         nn.Conv2d(3, 8, 5, stride=2),
         nn.BatchNorm2d(8),
@@ -68,7 +69,7 @@ def main() -> None:
         nn.Flatten(),
         nn.Dropout(0.2),
         nn.Linear(256, CLASSES),
-    )
+    ).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
     data: Any = training.CachedDataset(CompressedImages(chosen.samples), transform=decode_and_crop)
@@ -77,7 +78,7 @@ def main() -> None:
     state = {"model": model, "optimizer": optimizer, "schedule": schedule, "last": last}
     for images, labels in run.steps(loader, state=state, epochs=chosen.epochs):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
+        loss = nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
         torch.autograd.backward(loss)
         optimizer.step()
         last["loss"] = loss.item()

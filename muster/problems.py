@@ -49,3 +49,10 @@ class BadInput(Exception):
         if len(self.problems) > SHOWN_AT_MOST:
             lines.append(f"and {len(self.problems) - SHOWN_AT_MOST} more problems like these")
         return "\n".join(lines)
+
+
+class Unable(Exception):
+    """What could not be done though nothing was wrong with what was asked: nobody answers, a disk is full.
+
+    Asking again later may help. The command line says it and exits with status 1.
+    """

@@ -52,6 +52,18 @@ def counted(count: float, thing: str) -> str:
     return f"{number(count)} {thing}{'' if count == 1 else 's'}"
 
 
+def thousandths(value: float) -> str:
+    """To the thousandth, without zeros at its end: `0.5`, `12,000`."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def gpus(count: float) -> str:
+    """So many GPUs, which have a thousand parts each: `1 GPU`, `12,000 GPUs`, `0.5 of a GPU`, `7.5 GPUs`."""
+    if 0 < count < 1:
+        return f"{thousandths(count)} of a GPU"
+    return f"{thousandths(count)} GPU{'' if count == 1 else 's'}"
+
+
 def natural_order(name: str) -> tuple[list[str | int], str]:
     """A key to sort names by as people count: `vc2` before `vc10`."""
     pieces = re.split(r"(\d+)", name)

@@ -137,6 +137,29 @@ def test_no_forked_child_survives_a_kill(group: Group) -> None:
         assert process.wait() == -9
 
 
+def test_groups_that_a_job_has_made_for_itself_end_with_its_own(cgroups: Cgroups, group: Group) -> None:
+    """Below its own, two deep, and its processes in the deepest."""
+    inner = [folder / "own" / "deep" for folder in group.folders]
+    for folder in inner:
+        folder.mkdir(parents=True)
+        for cpuset in ("cpuset.cpus", "cpuset.mems"):
+            for below in (folder.parent, folder):
+                if (below / cpuset).exists():
+                    (below / cpuset).write_text((folder.parents[1] / cpuset).read_text())
+    with started(python("print('up', flush=True); import time; time.sleep(600)")) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        for folder in inner:
+            (folder / "cgroup.procs").write_text(str(process.pid))
+        assert group.pids() == (process.pid,)
+        with pytest.raises(CgroupError, match="processes are in it"):
+            group.remove(within_seconds=0)
+        assert group.kill()
+        assert process.wait() == -9
+    group.remove()
+    assert not any(folder.exists() for folder in group.folders)
+
+
 def test_a_process_enters_before_it_is_the_job(group: Group) -> None:
     shown = python("print(open('/proc/self/cgroup').read())")
     for told in (
@@ -178,15 +201,14 @@ os.kill(os.getpid(), 9)
 """
     killed = subprocess.run(python(maker), stdout=subprocess.PIPE, text=True, check=False)
     assert killed.returncode == -9
-    assert name in cgroups.names()
-    group = cgroups.find(name)
-    assert group is not None
+    assert name in cgroups.standing()
+    group = cgroups.standing()[name]
     assert group.pids() == (int(killed.stdout),)
     assert cgroups.group(name).folders == group.folders
     assert group.kill()
     group.remove()
     group.remove()
-    assert cgroups.find(name) is None
+    assert name not in cgroups.standing()
     assert not any(folder.exists() for folder in group.folders)
     assert group.pids() == ()
 

@@ -15,8 +15,8 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.fidelity.scenario import Ask, Real, run_for_real, scenario
-from muster.cli.serve import live_scheduler
 from muster.cluster.shipped import parse_cluster
+from muster.service.live_scheduler import live_scheduler
 from muster.simulation import Options, simulate
 from muster.workload.trace import trace_of
 
@@ -77,6 +77,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="muster-fidelity-") as folder,
         ThreadPool(chosen.at_once) as side_by_side,
     ):
+        Path(folder).chmod(0o711)  # A daemon of root serves only where others can pass.
 
         def run(number: int) -> Real:
             return run_for_real(asks, Path(folder) / str(number), chosen.scheduler, chosen.gpus, chosen.round)

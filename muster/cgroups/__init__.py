@@ -12,6 +12,6 @@ that made it and is found again by its name.
 """
 
 from muster.cgroups.finding import Cgroups, find_cgroups
-from muster.cgroups.group import Ability, CgroupError, Group
+from muster.cgroups.group import LEAST_QUOTA_CORES, Ability, CgroupError, Group
 
-__all__ = ["Ability", "CgroupError", "Cgroups", "Group", "find_cgroups"]
+__all__ = ["LEAST_QUOTA_CORES", "Ability", "CgroupError", "Cgroups", "Group", "find_cgroups"]

@@ -41,24 +41,37 @@ class Cgroups:
         return frozenset(ability for ability, controller in needs.items() if controller in self._bases)
 
     def group(self, name: str) -> Group:
-        """The group of this name, made if there is none; ValueError for a name that cannot be a folder's.
+        """The group of this name beside this process's others, made if it is not there.
 
-        Letters, digits, `.`, `_`, `-`. Groups of all Muster processes share the names.
+        ValueError for a name that cannot be a folder's: letters, digits, `.`, `_`, `-`. Groups of all Muster
+        processes of a session share the names; those of other sessions are found by `standing`.
         """
-        folders = {controller: self._found(name, base) for controller, base in self._bases.items()}
-        made = {
-            controller: folder or self._made(name, self._bases[controller])
-            for controller, folder in folders.items()
-        }
-        for folder in folders.values():
-            if folder is not None:  # who made it may have died before it was ready
-                _fill_cpu_set(folder)
+        if not _NAME.fullmatch(name):
+            what = "a group's name has letters, digits, '.', '_' and '-', at most 100, and begins with none of '.'"
+            raise ValueError(f"{what}; found {name!r}")
+        made = {controller: self._made(name, base) for controller, base in self._bases.items()}
         return group_of(self.version, name, made)
 
-    def find(self, name: str) -> Group | None:
-        """The group of this name if it stands, whoever made it."""
-        found = {controller: self._found(name, base) for controller, base in self._bases.items()}
-        return self.group(name) if any(found.values()) else None
+    def standing(self) -> dict[str, Group]:
+        """All groups that stand, of this and other processes, by name; goes through every folder of the trees.
+
+        One whose maker died over it may lack folders of some controllers.
+        """
+        found: dict[str, dict[str, Path]] = {}
+        for mount in self._mounts:
+            below = [name for name, base in self._bases.items() if base.is_relative_to(mount)]
+            for folder in _group_folders(mount) if below else ():
+                folders = found.setdefault(folder.name.removesuffix(_SUFFIX), {})
+                for controller in below:
+                    folders.setdefault(controller, folder)
+        return {
+            name: group_of(self.version, name, {one: folders[one] for one in self._bases if one in folders})
+            for name, folders in sorted(found.items())
+        }
+
+    def is_whole(self, group: Group) -> bool:
+        """Whether it has a folder for every controller."""
+        return group.controllers == self._bases.keys()
 
     def set_cpu_weight_of_all(self, weight: int) -> None:
         """The share of busy CPUs of all groups beside this process's together, against all else: as `Group`'s.
@@ -70,22 +83,6 @@ class Cgroups:
         if "cpu" not in self._bases:
             raise CgroupError(f"{refusal}: no CPU controller on this machine")
         write(self._bases["cpu"] / PARENT / file, value, refusal)
-
-    def names(self) -> tuple[str, ...]:
-        """The names of all groups that stand, of this and other processes."""
-        found = {folder.name for mount in self._mounts for folder in _group_folders(mount)}
-        return tuple(sorted(name.removesuffix(_SUFFIX) for name in found))
-
-    def _found(self, name: str, base: Path) -> Path | None:
-        """Beside the others of this process, or where a process of another session made it."""
-        if not _NAME.fullmatch(name):
-            what = "a group's name has letters, digits, '.', '_' and '-', at most 100, and begins with none of '.'"
-            raise ValueError(f"{what}; found {name!r}")
-        here = base / PARENT / f"{name}{_SUFFIX}"
-        if here.is_dir():
-            return here
-        mount = next(mount for mount in self._mounts if base.is_relative_to(mount))
-        return next((folder for folder in _group_folders(mount) if folder.name == here.name), None)
 
     def _made(self, name: str, base: Path) -> Path:
         folder = base / PARENT / f"{name}{_SUFFIX}"
@@ -103,12 +100,12 @@ class Cgroups:
 
 def find_cgroups() -> tuple[Cgroups | None, str]:
     """This machine's control groups for us, and which in words; or None, and why there are none."""
-    own = _own_paths()
-    mounts = list(_mounts())
+    own = own_groups()
+    mounts = list(mounted_trees())
     tried = []
     for kind, _, root, mount in mounts:
         if kind == "cgroup2":
-            base = _v2_base(mount, _below(mount, root, own.get("", "/")))
+            base = _v2_base(mount, folder_below(mount, root, own.get("", "/")))
             if base is not None:
                 given = _enabled(base)
                 bases = {name: base for name in _V2_CONTROLLERS if name in given}
@@ -119,7 +116,7 @@ def find_cgroups() -> tuple[Cgroups | None, str]:
     bases = {}
     for kind, controllers, root, mount in mounts:
         for controller in controllers if kind == "cgroup" else ():
-            base = _below(mount, root, own.get(controller, "/"))
+            base = folder_below(mount, root, own.get(controller, "/"))
             if controller in _V1_CONTROLLERS and _can_make(base):
                 bases[controller] = base
             elif controller in _V1_CONTROLLERS:
@@ -132,7 +129,7 @@ def find_cgroups() -> tuple[Cgroups | None, str]:
     return None, "; ".join(tried) or "no control groups are mounted on this machine"
 
 
-def _own_paths() -> dict[str, str]:
+def own_groups() -> dict[str, str]:
     """This process's group in each v1 controller's tree, and in v2's by the empty name."""
     paths = {}
     with suppress(OSError):
@@ -142,7 +139,7 @@ def _own_paths() -> dict[str, str]:
     return paths
 
 
-def _mounts() -> Iterator[tuple[str, tuple[str, ...], str, Path]]:
+def mounted_trees() -> Iterator[tuple[str, tuple[str, ...], str, Path]]:
     """Mounted trees of groups: cgroup or cgroup2, v1's controllers, which group is the mount's root, where."""
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -153,7 +150,7 @@ def _mounts() -> Iterator[tuple[str, tuple[str, ...], str, Path]]:
                 yield kind, tuple(options.split(",")), root, Path(point)
 
 
-def _below(mount: Path, root: str, own: str) -> Path:
+def folder_below(mount: Path, root: str, own: str) -> Path:
     """The folder of group `own` in a tree whose mount shows group `root`; the mount if it is not in there."""
     path = mount / os.path.relpath(own, root)
     return path if ".." not in path.parts and path.is_dir() else mount
@@ -199,7 +196,7 @@ def _can_make(base: Path) -> bool:
 
 def _make_folder(folder: Path, *, hand_down: bool) -> None:
     """A group's folder, ready for processes (v1's CPU set is empty at first) and, in v2, for groups in it."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)  # who made it may have died before it was ready
     if hand_down:
         for controller in _enabled(folder.parent):
             with suppress(OSError):

@@ -7,14 +7,14 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
 _PERIOD_SECONDS = 0.1
 """In which a quota is counted."""
-_LEAST_QUOTA_CORES = 0.01
+LEAST_QUOTA_CORES = 0.01
 """The kernel takes no quota under 1 ms a period."""
 _ENTER_AND_EXEC = """
 import os, sys
@@ -53,6 +53,11 @@ class Group(ABC):
         self._folder_of = folders
 
     @property
+    def controllers(self) -> Set[str]:
+        """Those of which it has a folder."""
+        return self._folder_of.keys()
+
+    @property
     def doors(self) -> tuple[Path, ...]:
         """Files into which a process writes its number, or 0 for itself, to be in the group."""
         return tuple(folder / "cgroup.procs" for folder in self.folders)
@@ -80,12 +85,13 @@ class Group(ABC):
         return [sys.executable, "-I", "-S", "-c", _ENTER_AND_EXEC, doors, *command]
 
     def pids(self) -> tuple[int, ...]:
-        """The living processes in the group, zombies left out; none if the group is gone."""
-        for door in self.doors:
-            with suppress(FileNotFoundError):
-                # The first folder alone speaks: a process enters them in this order.
-                return tuple(sorted({int(line) for line in door.read_text().split()} - {0}))
-        return ()
+        """The living processes in the group and in groups of their own below it, zombies left out."""
+        # The first folder alone speaks: a process enters them in this order.
+        lines = []
+        for folder, _, _ in os.walk(self.folders[0]):
+            with suppress(OSError):
+                lines += (Path(folder) / "cgroup.procs").read_text().split()
+        return tuple(sorted({int(line) for line in lines} - {0}))
 
     def kill(self, within_seconds: float = 10.0) -> bool:
         """SIGKILLs all processes, again until none is left; whether that was so in time."""
@@ -99,10 +105,16 @@ class Group(ABC):
             time.sleep(0.01)
         return True
 
-    def remove(self) -> None:
-        """Removes the empty group; nothing happens if it is gone. CgroupError if processes are in it."""
+    def remove(self, within_seconds: float = 1.0) -> None:
+        """Removes the empty group and groups below it; nothing happens if it is gone.
+
+        Its last process may be gone from sight a moment before it is gone, so this is tried for a while.
+        CgroupError if processes are in it.
+        """
+        end = time.monotonic() + within_seconds
         for folder in self.folders:
-            _remove_folder(folder)
+            for path, _, _ in os.walk(folder, topdown=False):
+                _remove_folder(Path(path), end)
             with suppress(OSError):
                 folder.parent.rmdir()
 
@@ -240,22 +252,21 @@ def group_of(version: int, name: str, folders: Mapping[str, Path]) -> Group:
     return (_GroupV1 if version == 1 else _GroupV2)(name, folders)
 
 
-def _remove_folder(folder: Path) -> None:
-    """Removes a group's folder. Its last process may be gone from sight a moment before it is gone."""
-    for _ in range(100):
+def _remove_folder(folder: Path, end: float) -> None:
+    while True:
         try:
             folder.rmdir()
         except FileNotFoundError:
             return
         except OSError as error:
-            refusal = error.strerror
             with suppress(FileNotFoundError):
                 if (folder / "cgroup.procs").read_text().strip():
                     raise CgroupError(f"{folder} cannot be removed: processes are in it") from None
+            if time.monotonic() >= end:
+                raise CgroupError(f"{folder} cannot be removed: {error.strerror}") from None
             time.sleep(0.01)
         else:
             return
-    raise CgroupError(f"{folder} cannot be removed: {refusal}")
 
 
 def _kill_each(pids: Iterable[int]) -> None:
@@ -282,8 +293,8 @@ def weight_file(version: int, weight: int) -> tuple[str, str]:
 
 
 def _quota_microseconds(cores: float) -> int:
-    if not _LEAST_QUOTA_CORES <= cores < 1e6:
-        raise ValueError(f"a CPU quota of at least {_LEAST_QUOTA_CORES} cores is needed; found {cores}")
+    if not LEAST_QUOTA_CORES <= cores < 1e6:
+        raise ValueError(f"a CPU quota of at least {LEAST_QUOTA_CORES} cores is needed; found {cores}")
     return _microseconds(cores * _PERIOD_SECONDS)
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
-from muster.cgroups.finding import _below, _mounts, _own_paths
+from muster.cgroups.finding import folder_below, mounted_trees, own_groups
 
 _NO_LIMIT_BYTES = 1 << 60
 """Version 1 says so by the largest number of whole pages."""
@@ -14,12 +14,12 @@ _NO_LIMIT_BYTES = 1 << 60
 
 def own_limits() -> tuple[float, float]:
     """CPU cores and GB; infinite where nothing limits them."""
-    own = _own_paths()
+    own = own_groups()
     cores = memory_gb = inf
-    for kind, controllers, root, mount in _mounts():
+    for kind, controllers, root, mount in mounted_trees():
         names = ("",) if kind == "cgroup2" else {"cpu", "memory"} & set(controllers)
         for name in names:
-            folder = _below(mount, root, own.get(name, "/"))
+            folder = folder_below(mount, root, own.get(name, "/"))
             while folder.is_relative_to(mount):
                 cores = min(cores, cores_of(folder))
                 memory_gb = min(memory_gb, memory_gb_of(folder))

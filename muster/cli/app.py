@@ -7,7 +7,6 @@ named as the command holds it: a function, or a `typer.Typer` with commands of i
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
 import traceback
@@ -17,8 +16,9 @@ from typing import Annotated
 import typer
 
 import muster
+from muster.cli.failures import BAD_INPUT, FAILED, INTERRUPTED, OK, as_document, error_of
 from muster.cli.help import Command, sections_of
-from muster.problems import BadInput
+from muster.problems import BadInput, Unable
 
 TRYING = {
     "simulate": "Replay a trace on a cluster under one scheduler.",
@@ -46,12 +46,11 @@ RUNNING = {
     "nodes": "Show the machines and what of them is held.",
     "drain": "Start nothing on a machine any more.",
     "export": "Write the record of what really happened.",
+    "prune": "Remove jobs that ended long ago.",
     "token": "Make, list and revoke access tokens.",
 }
 COMMANDS = TRYING | RUNNING
 _SECTIONS = (("Commands", TRYING), ("Commands of a running daemon", RUNNING))
-
-OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
 class Interrupted(Exception):
@@ -69,8 +68,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app = _app(_command_asked_for(arguments))
         status = typer.main.get_command(app).main(arguments, prog_name="muster", standalone_mode=False)
-    except BadInput as bad:
-        return _told(as_json, BAD_INPUT, str(bad), problems=[vars(problem) for problem in bad.problems])
+    except (BadInput, Unable) as failure:
+        return _told(as_json, **error_of(failure))
     except typer.TyperException as error:
         return _told(as_json, BAD_INPUT, _usage(error))
     except Interrupted as stop:
@@ -150,8 +149,7 @@ def _usage(error: typer.TyperException) -> str:
 def _told(as_json: bool, status: int, message: str, **details: object) -> int:
     """Says what went wrong, on stderr or as the one JSON document on stdout."""
     if as_json:
-        error = {"status": status, "message": message, **details}
-        print(json.dumps({"error": error}, indent=2, ensure_ascii=False, default=str))
+        print(as_document({"status": status, "message": message, **details}))
     else:
         print(message, file=sys.stderr)
     return status

@@ -19,9 +19,10 @@ def drain(
     Example: muster drain node-3
     """
     from muster.cli.runs import as_json_text
+    from muster.cli.service_view import ranges, unsure_if_interrupted
     from muster.service.client import Client, node_path
 
-    with Client.of_environment() as client:
+    with Client.of_environment() as client, unsure_if_interrupted("muster nodes shows it"):
         answer = client.post(node_path(node, "undrain" if undo else "drain"))
     if as_json:
         print(as_json_text(answer), end="")
@@ -29,5 +30,7 @@ def drain(
         print(f"Node {node} is used again.")
     else:
         jobs = answer["nodes"][0]["jobs"]
-        moving = f" Jobs {', '.join(map(str, jobs))} move away." if jobs else " Nothing runs there."
+        moving = " Nothing runs there."
+        if jobs:
+            moving = f" Job {jobs[0]} moves away." if len(jobs) == 1 else f" Jobs {ranges(jobs)} move away."
         print(f"Nothing starts on node {node} any more.{moving}")

@@ -14,7 +14,8 @@ from muster.cli import flags
 from muster.cli.service_view import JobId
 
 if TYPE_CHECKING:
-    from muster.service.client import Client
+    from muster.problems import Unable
+    from muster.service.client import Client, PatientClient, Piece
 
 _BETWEEN_SECONDS = 0.5
 _ENDED = ("completed", "failed", "cancelled")
@@ -33,9 +34,9 @@ def logs(
     Example: muster logs -f 17
     """
     from muster.cli.runs import as_json_text
-    from muster.service.client import Client
+    from muster.service.client import PatientClient
 
-    with Client.of_environment() as client:
+    with PatientClient() as client:
         pieces = _pieces(client, job, rank, follow)
         if as_json:
             text = b"".join(pieces).decode(errors="replace")
@@ -51,10 +52,27 @@ def logs(
         print(f"Process {rank} of job {job} has written nothing yet.", file=sys.stderr)
 
 
-def _pieces(client: Client, job: int, rank: int, follow: bool) -> Iterator[bytes]:
+def _pieces(client: PatientClient, job: int, rank: int, follow: bool) -> Iterator[bytes]:
+    away = False
+
+    def wait(why: Unable) -> None:
+        nonlocal away
+        if not follow:
+            raise why
+        if not away:
+            print(f"{why}. Looking for it again.", file=sys.stderr)
+        away = True
+        time.sleep(_BETWEEN_SECONDS)
+
+    def next_piece(daemon: Client) -> Piece:
+        return daemon.output(job, rank, offset)
+
     offset = 0
     while True:
-        piece = client.output(job, rank, offset)
+        piece = client.ask(next_piece, wait)
+        if away:
+            print("The daemon is back.", file=sys.stderr)
+            away = False
         offset = piece.next_offset
         if piece.data:
             yield piece.data

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from muster.cli import flags
 
 
@@ -11,7 +14,7 @@ def nodes(as_json: flags.Json = False) -> None:
     Example: muster nodes
     """
     from muster.cli.runs import as_json_text
-    from muster.cli.service_view import plain_table, ranges, show
+    from muster.cli.service_view import plain_table, show
     from muster.service.client import Client
 
     with Client.of_environment() as client:
@@ -30,6 +33,15 @@ def nodes(as_json: flags.Json = False) -> None:
             node["name"] + (" (drained)" if node["drained"] else ""),
             node["gpu_type"],
             *(f"{node[f'held_{what}']:.4g} of {node[what]:.4g}" for what in ("gpus", "cpus", "memory_gb")),
-            ranges(node["jobs"]),
+            _jobs(node),
         )
     show(table)
+
+
+def _jobs(node: Mapping[str, Any]) -> str:
+    """The numbers of those that the caller may see, and how many others there are."""
+    from muster.cli.service_view import ranges
+
+    others = node["jobs_count"] - len(node["jobs"])
+    told = [ranges(node["jobs"])] if node["jobs"] else []
+    return " and ".join([*told, *([f"{others} of others"] if others else [])])

@@ -28,6 +28,10 @@ def profile(
         str | None,
         typer.Option(metavar="REGEX", help=r"For a job without muster.training: 'step (?P<step>\d+)'."),
     ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="As CUDA_VISIBLE_DEVICES names it; else one that is not in use."),
+    ] = None,
     precision: Annotated[
         float, typer.Option(metavar="PERCENT", min=0.1, max=50, help="Of a point, to be sure of it.")
     ] = 2.0,
@@ -66,7 +70,9 @@ def profile(
     path = told.of(_place, out, name, overwrite)
     seconds = told.of(seconds_of, "--patience", patience)
     unchanged = told.of(UnchangedJob, progress=progress) if progress is not None else None
-    job = JobToProfile(command, unchanged, seconds)
+    if gpu is None:
+        gpu = told.of(_free_gpu)
+    job = JobToProfile(command, unchanged, seconds, gpu)
     told.of(job.check)
     told.settle()
 
@@ -113,6 +119,21 @@ def _place(out: Path | None, name: str, overwrite: bool) -> Path:
     if out.exists() and not overwrite:
         raise BadInput(Problem(str(out), "the file exists; name another one or say --overwrite"))
     return out
+
+
+def _free_gpu() -> str | None:
+    """One on which nobody computes, so that a profile disturbs no running job; None on a machine without any."""
+    from muster.service.gpus import find_gpus, gpus_in_use
+
+    names = find_gpus().names
+    if not names:
+        return None
+    busy = gpus_in_use()
+    free = [name for name in names if name not in busy]
+    if not free:
+        what = "every GPU is in use, and a profile would disturb whoever uses it; name one all the same, or '' for none"
+        raise BadInput(Problem("--gpu", what, found=", ".join(names)))
+    return free[0]
 
 
 @contextmanager

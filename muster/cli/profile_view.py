@@ -49,10 +49,30 @@ def remarks(profile: Profile, command: Sequence[str]) -> list[str]:
         lines.append(f"{max(profile.rates):g} cores, nothing cached: {_with_error(profile.reading.uncached)}")
         if not profile.reading.storage_is_limit:
             lines.append("The job never waited for storage: storage_gb_per_s is a lower bound.")
+    lines += _doubts(profile)
     lines.append(
         "Rows of speed are these CPU points; its columns are computed (Synergy, optimistic profiling)."
     )
     return lines
+
+
+def _doubts(profile: Profile) -> list[str]:
+    """What makes a profile less true than its intervals say."""
+    most, reading = max(profile.rates), profile.reading
+    doubts = []
+    if not profile.steady:
+        doubts.append(
+            f"{most:g} cores gave {percent(abs(profile.drift))} {'more' if profile.drift > 0 else 'less'} at the end "
+            "than at the start, and the intervals do not meet: the machine or the job changed meanwhile."
+        )
+    if reading is not None:
+        share = reading.miss_cpu_seconds * profile.rates[most].steps_per_s / most
+        if share > KNEE_THRESHOLD:
+            doubts.append(
+                f"Reading a batch takes {1000 * reading.miss_cpu_seconds:.3g} ms of CPU: the data set seems to decode. "
+                "Keep the stored bytes in the data set and decode in transform=; then the cache holds more samples."
+            )
+    return doubts
 
 
 def knee(model: Model) -> Demand:
@@ -72,6 +92,8 @@ def document(
         "charts": [str(chart) for chart in charts],
         "seconds": profile.seconds,
         "by_quota": profile.by_quota,
+        "drift": profile.drift,
+        "steady": profile.steady,
         "cpu_points": [{"cores": cores, **vars(rate)} for cores, rate in profile.rates.items()],
         "reading": None if reading is None else {**vars(reading), "uncached": vars(reading.uncached)},
         "knee": {"cpus": wanted.cpus, "memory_gb": wanted.memory_gb, "speed": wanted.speed},
@@ -96,6 +118,8 @@ def show(profile: Profile, model: Model, grid: Grid | None, files: Sequence[Path
         )
     memory = "" if reading is None else f" and {_gb(wanted.memory_gb)} of cache"
     print(f"Knee: {wanted.cpus:g} cores{memory} for {percent(wanted.speed)} of its best speed.")
+    for doubt in _doubts(profile):
+        print(doubt)
     print(f"Took {duration(profile.seconds)}.")
     if grid is not None:
         console.print(_grid_table(grid, model))

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli import flags
+from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
-    from muster.service.client import Client
+    from collections.abc import Callable
+
+    from muster.problems import Unable
+    from muster.service.client import Client, PatientClient
 
 _STATES = ("running", "queued", "held")
-_SHOWN = 50
-"""Waiting jobs, where not all are asked for."""
-_PAGE = 1000
 _BETWEEN_SECONDS = 2.0
 
 Queue = dict[str, Any]
@@ -39,37 +40,45 @@ def queue(
     """
     from muster.cli.runs import as_json_text
     from muster.cli.service_view import show
-    from muster.service.client import Client
+    from muster.service.client import Client, PatientClient
 
+    states = list(dict.fromkeys(state or _STATES))
+
+    def look(client: Client) -> Queue:
+        return _queue(client, states, user, name, every)
+
+    if watch and not as_json:
+        with PatientClient() as patient, suppress(KeyboardInterrupt):
+            _watch(patient, look)
+        return
     with Client.of_environment() as client:
-
-        def look() -> Queue:
-            return _queue(client, tuple(state or _STATES), user, name, every)
-
-        if as_json:
-            print(as_json_text(look()), end="")
-        elif watch:
-            with suppress(KeyboardInterrupt):
-                _watch(look)
-        else:
-            show(*_shown(look()))
+        found = look(client)
+    if as_json:
+        print(as_json_text(found), end="")
+    else:
+        show(*_shown(found))
 
 
-def _queue(client: Client, states: tuple[str, ...], user: str | None, name: str | None, every: bool) -> Queue:
-    """Jobs by state, whether there are more of them, and how many there are of all users."""
+def _queue(client: Client, states: list[str], user: str | None, name: str | None, every: bool) -> Queue:
+    """Jobs in the order of their states, whether there are more of them, and how many there are of all users."""
     from muster.cli.service_view import every_job
+    from muster.service.client import Refusal
 
-    jobs: list[Any] = []
-    more = False
-    for state in states:
-        chosen = {"state": state, "user": user, "name": name}
-        if every:
-            jobs += every_job(client, **chosen)
-            continue
-        page = client.get("/v1/jobs", **chosen, limit=_PAGE if state == "running" else _SHOWN)
-        jobs += page["jobs"]
-        more |= page["next"] is not None
-    return {"jobs": jobs, "more": more, "counts": client.get("/v1/jobs", limit=1)["counts"]}
+    chosen = {"state": states, "user": user, "name": name}
+    try:
+        queue: Queue = client.get("/v1/queue", **chosen)
+    except Refusal as refusal:
+        flags_of = [
+            Problem(f"--{(problem.column or '').partition('.')[0]}", problem.what, found=problem.found)
+            for problem in refusal.problems
+        ]
+        words = str(BadInput(*flags_of)) if flags_of else refusal.message
+        raise Refusal(refusal.http_status, words, flags_of) from None
+    if every and queue["more"]:
+        # Each job is looked at once: whatever it changes to meanwhile, it is neither missed nor shown twice.
+        jobs = list(every_job(client, **chosen))
+        queue |= {"jobs": sorted(jobs, key=lambda job: states.index(job["state"])), "more": False}
+    return queue
 
 
 def _shown(queue: Queue) -> list[Any]:
@@ -78,16 +87,23 @@ def _shown(queue: Queue) -> list[Any]:
     told = [f"{count:,} {state}" for state, count in queue["counts"].items() if count]
     line = f"{', '.join(told) or 'No job has been submitted yet'}."
     if not queue["jobs"]:
-        return [line]
+        return [*queue["notices"], f"None of these; in all: {line}" if told else line]
     more = " The first ones of them are shown; --all shows all." if queue["more"] else ""
-    return [job_table(queue["jobs"], time.time()), line + more]
+    return [*queue["notices"], job_table(queue["jobs"], time.time()), line + more]
 
 
-def _watch(look: Any) -> None:
+def _watch(patient: PatientClient, look: Callable[[Client], Queue]) -> None:
     from rich.console import Console, Group
     from rich.live import Live
 
+    shown: list[Any] = []
     with Live(console=Console(highlight=False, markup=False), auto_refresh=False, screen=True) as live:
+
+        def wait(why: Unable) -> None:
+            live.update(Group(*shown, f"{why}. Looking for it again."), refresh=True)
+            time.sleep(_BETWEEN_SECONDS)
+
         while True:
-            live.update(Group(*_shown(look())), refresh=True)
+            shown = _shown(patient.ask(look, wait))
+            live.update(Group(*shown), refresh=True)
             time.sleep(_BETWEEN_SECONDS)

@@ -11,14 +11,15 @@ import typer
 from muster.cli import flags
 from muster.problems import BadInput, Problem
 
-_MOVE_SECONDS = 30.0
-"""What a real job loses by a move, as far as a scheduler that counts it is told: a checkpoint and a new start."""
+_ROUND = "60"
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
-    from muster.schedulers.contract import Scheduler
     from muster.service.daemon import EngineMaker, Lookup
     from muster.service.engines import Engine, Seat
+
+    Served = tuple[Cluster, str, EngineMaker]
+    """A cluster, and its engine's name and maker."""
 
 
 def serve(
@@ -27,7 +28,7 @@ def serve(
     ] = "las+tune-plus",
     round_seconds: Annotated[
         str, typer.Option("--round", metavar="SECONDS", help="How long a turn lasts where jobs take turns.")
-    ] = "60",
+    ] = _ROUND,
     gpus: Annotated[
         int | None, typer.Option(metavar="N", help="So many, there or not; else those that are found.")
     ] = None,
@@ -45,80 +46,83 @@ def serve(
     store: Annotated[
         str | None, typer.Option(metavar="URL", help="postgresql://...; else SQLite in MUSTER_HOME.")
     ] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Let nobody in without one, though none is made yet.")
+    ] = False,
     settings: flags.Settings = None,
 ) -> None:
     """Schedule and run jobs on this machine until interrupted; jobs run on without it.
 
     Example: muster serve --gpus 8 --cpus 24 --memory 500GB
     """
-    from muster.cluster.shipped import parse_cluster
     from muster.service.daemon import Serving
     from muster.service.daemon import serve as serve_until_interrupted
     from muster.service.home import home_folder
+    from muster.service.live_scheduler import live_scheduler
 
     told = flags.Gathering()
     home = home_folder()
-    turn = told.of(flags.seconds_of, "--round", round_seconds)
+    turn = told.of(_turn, round_seconds)
     address = told.of(_address, listen)
     chosen = told.of(flags.parse_settings, settings or [])
-    nodes = told.of(parse_cluster, pretend) if pretend else None
-    made = told.of(_pretended, home, nodes) if nodes else told.of(_machine, home, gpus, cpus, memory)
-    policy = told.of(live_scheduler, scheduler, chosen or {}, turn or 60.0)
+    if pretend is None:
+        made = told.of(_machine, home, gpus, cpus, memory)
+    else:
+        told.of(_refuse_beside_pretend, {"--gpus": gpus, "--cpus": cpus, "--memory": memory})
+        made = told.of(_pretended, home, pretend)
+    policy = told.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
     told.settle()
-    assert made is not None
-    assert address is not None
-    assert policy is not None
-    cluster, engine = made
     host, port = address
     serve_until_interrupted(
-        Serving(home, cluster, engine, policy, turn or 60.0, host, port, store),
+        Serving(home, *made, policy, turn, host, port, store, needs_tokens=tokens),
         lambda line: print(line, flush=True),
     )
 
 
-def _machine(
-    home: Path, gpus: int | None, cpus: float | None, memory: str | None
-) -> tuple[Cluster, EngineMaker]:
+def _turn(text: str) -> float:
+    seconds = flags.seconds_of("--round", text)
+    if not 0 < seconds < float("inf"):
+        raise BadInput(Problem("--round", "a time above 0 is needed", found=text))
+    return seconds
+
+
+def _machine(home: Path, gpus: int | None, cpus: float | None, memory: str | None) -> Served:
     """This machine, and the engine that runs processes on it."""
     from muster.service.engines.local.engine import LocalEngine
+    from muster.service.home import engine_folder
     from muster.service.machine import find_machine
 
     machine = find_machine(
         gpus=gpus, cpus=cpus, memory_gb=None if memory is None else flags.gb_of("--memory", memory)
     )
-    return machine.cluster, lambda _: LocalEngine(home / "engine", machine)
+    name = LocalEngine.name
+    return machine.cluster, name, lambda _: LocalEngine(engine_folder(home, name), machine)
 
 
-def _pretended(home: Path, cluster: Cluster) -> tuple[Cluster, EngineMaker]:
+def _refuse_beside_pretend(flags_given: Mapping[str, object]) -> None:
+    what = "is of this machine; with --pretend it is CLUSTER that says how much there is"
+    problems = [Problem(flag, what, found=value) for flag, value in flags_given.items() if value is not None]
+    if problems:
+        raise BadInput(*problems)
+
+
+def _pretended(home: Path, text: str) -> Served:
     """Nodes that are not there, and the engine that runs nothing on them."""
+    from muster.cluster.shipped import parse_cluster
     from muster.service.engines.pretend import Pace, PretendEngine, pace_of
+    from muster.service.home import engine_folder
     from muster.service.known_models import KnownModels
 
+    cluster = parse_cluster(text)
     models = KnownModels(home)
 
     def engine(job_row: Lookup) -> Engine:
         def pace(job: int, seats: Sequence[Seat]) -> Pace:
             return pace_of(job_row(job), seats, models.all())
 
-        return PretendEngine(home / "pretend", cluster, pace)
+        return PretendEngine(engine_folder(home, PretendEngine.name), cluster, pace)
 
-    return cluster, engine
-
-
-def live_scheduler(name: str, settings: Mapping[str, str], turn: float) -> Scheduler:
-    """The scheduler of that name: where jobs take turns, a turn lasts a round, and a move costs what it really does."""
-    from muster.schedulers.catalogue import build, parts
-
-    policy = build(name, settings)
-    chosen = set(policy.describe().get("parts", {}).values())
-    real = {"quantum_seconds": turn, "move_seconds": _MOVE_SECONDS}
-    known = {
-        f"{part.name}.{setting.name}": str(real[setting.name])
-        for part in parts()
-        for setting in part.settings
-        if part.name in chosen and setting.name in real and setting.name not in settings
-    }
-    return build(name, {**known, **settings}) if known else policy
+    return cluster, PretendEngine.name, engine
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from muster.service.client import Client, Refusal
+from muster.problems import BadInput, Unable
+from muster.service.client import Client, Refusal, Unanswered
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,30 +22,61 @@ JobIds = Annotated[list[int], typer.Argument(metavar="JOB", min=1, help="Their n
 
 
 def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json: bool) -> None:
-    """Asks something for each job; those that refuse are told together, after the others are done."""
+    """Asks something for each job; what was not done is told together, after the others are."""
+    from muster.cli.failures import as_document, error_of
     from muster.cli.runs import as_json_text
 
-    answers, refusals = [], []
-    with Client.of_environment() as client:
-        for job in dict.fromkeys(jobs):
+    answers: list[Job] = []
+    refusals: list[Refusal] = []
+    failure: BadInput | Unable | None = None
+    wanted = list(dict.fromkeys(jobs))
+    with (
+        Client.of_environment() as client,
+        unsure_if_interrupted(f"muster queue shows whether to {what} again"),
+    ):
+        for job in wanted:
             try:
                 answers.append(client.post(f"/v1/jobs/{job}/{what}"))
             except Refusal as refusal:
                 refusals.append(refusal)
-    if refusals:
+            except Unable as unable:
+                # Nobody asks the next ones of a daemon that is not well.
+                left = ranges(wanted[len(answers) + len(refusals) :])
+                told = [*map(str, refusals), f"{'jobs' if set(left) & set(',-') else 'job'} {left}: {unable}"]
+                failure = Unanswered("\n".join(told), getattr(unable, "http_status", None))
+                break
+    if failure is None and refusals:
+        problems = [problem for refusal in refusals for problem in refusal.problems]
+        words = "\n".join(dict.fromkeys(map(str, refusals)))
+        failure = Refusal(refusals[0].http_status, words, problems)
+    if not as_json:
         for answer in answers:
             print(done(answer))
-        message = "\n".join(map(str, refusals))
-        raise Refusal(refusals[0].status, message, [p for each in refusals for p in each.problems])
-    if as_json:
+        if failure is not None:
+            raise failure
+    elif failure is None:
         print(as_json_text({"jobs": answers}), end="")
     else:
-        for answer in answers:
-            print(done(answer))
+        error = error_of(failure)
+        print(as_document(error, jobs=answers))
+        raise typer.Exit(error["status"])
+
+
+@contextmanager
+def unsure_if_interrupted(what_to_do: str) -> Iterator[None]:
+    """Around requests that change something: whoever interrupts them does not know how far they came."""
+    from muster.cli.app import Interrupted
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; what was asked may have been done: {what_to_do}") from None
 
 
 def job_table(jobs: Iterable[Job], now: float) -> Table:
     """Who holds what since when, or why he waits; a line a job."""
+    from muster.words import thousandths
+
     jobs = list(jobs)
     several = len({job["user"] for job in jobs}) > 1
     table = plain_table()
@@ -61,7 +94,7 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
             job["name"],
             *((job["user"],) if several else ()),
             state_of(job),
-            f"{job['gpus'] * job['gpu_share']:g}",
+            thousandths(job["gpus"] * job["gpu_share"]),
             short_time(now - since(job)),
             where_or_why(job),
         )

@@ -22,7 +22,7 @@ def status(job: JobId, as_json: flags.Json = False) -> None:
 
     with Client.of_environment() as client:
         found = client.get(f"/v1/jobs/{job}")
-        events = client.get(f"/v1/jobs/{job}/events")["events"]
+        found["events"] = client.get(f"/v1/jobs/{job}/events")["events"]
     if as_json:
         print(as_json_text(found), end="")
         return
@@ -34,7 +34,7 @@ def status(job: JobId, as_json: flags.Json = False) -> None:
         facts.add_row(name, value)
     show(f"Job {job}: {found['name']}", facts)
     history = plain_table()
-    for event in events:
+    for event in found["events"]:
         history.add_row(moment(event["time"]), event["kind"], event["detail"])
     history.columns[0].no_wrap = history.columns[1].no_wrap = True
     history.show_header = False
@@ -46,7 +46,8 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     from muster.words import duration, three_figures
 
     request = job["request"]
-    yield "state", f"{state_of(job)} for {short_time(time.time() - since(job))}"
+    passed = short_time(time.time() - since(job))
+    yield "state", f"{state_of(job)} {passed} ago" if job["finished"] else f"{state_of(job)} for {passed}"
     if job["wish"]:
         yield "wished", job["wish"]
     if job["reason_in_words"]:
@@ -54,13 +55,13 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if job["message"]:
         yield "why it ended", job["message"]
     if job["status"] is not None:
-        yield "exit status", str(job["status"])
+        yield "exit status" if job["finished"] else "its last exit status", str(job["status"])
     yield "owner", job["user"]
     for held in job["holds"]:
-        share = f" ({held['gpu_milli'] / 1000:g} of it)" if held["gpu_milli"] < 1000 else ""
+        share = f" ({held['gpu_milli'] / 1000:.4g} of it)" if held["gpu_milli"] < 1000 else ""
         yield (
             f"on {held['node']}",
-            f"GPU {ranges(held['gpus'])}{share}, {held['cpus']:g} CPU cores, {held['memory_gb']:.4g} GB",
+            f"GPU {ranges(held['gpus'])}{share}, {_cores(held['cpus'])}, {held['memory_gb']:.4g} GB",
         )
     total = f" of {job['steps']:,}" if job["steps"] else ""
     rate = f", {three_figures(job['steps_per_second'])} a second" if job["steps_per_second"] else ""
@@ -78,14 +79,22 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "in", request["directory"]
 
 
+def _cores(count: float) -> str:
+    from muster.words import thousandths
+
+    return f"{thousandths(count)} CPU core{'' if count == 1 else 's'}"
+
+
 def _asked(request: Mapping[str, Any]) -> str:
-    parts = [f"{request['gpus']} GPU" + ("s" if request["gpus"] > 1 else "")]
-    if request["gpu_share"] < 1:
-        parts = [f"{request['gpu_share']:g} of a GPU"]
+    from muster.words import gpus
+
+    parts = [gpus(request["gpus"] * request["gpu_share"])]
     if request["cpus"] is not None:
-        parts.append(f"{request['cpus']:g} CPU cores")
+        parts.append(_cores(request["cpus"]))
     if request["memory_gb"] is not None:
         parts.append(f"{request['memory_gb']:g} GB")
+    if request["own_memory_gb"] is not None:
+        parts.append(f"{request['own_memory_gb']:g} GB not for cached samples")
     parts.append(f"as {request['model']}" if request["model"] else "unprofiled")
     if request["priority"]:
         parts.append(f"priority {request['priority']:g}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +16,7 @@ from muster.cli import flags
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
-    from muster.service.client import Client, Refusal
+    from muster.service.client import Client
 
 FINDS_PROGRAMS = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV",
@@ -22,14 +24,24 @@ FINDS_PROGRAMS = (
 )  # fmt: skip
 """What a job has of the environment in which it was submitted, besides what is named by --env."""
 
-_FLAGS = {"memory_gb": "--memory", "compute_threads": "--threads", "environment": "--env"}
+_FLAGS = {
+    "memory_gb": "--memory",
+    "own_memory_gb": "--own-memory",
+    "compute_threads": "--threads",
+    "environment": "--env",
+    "held": "--hold",
+}
 """Of fields that are not called as their flags."""
 _AUTO = "auto"
 
 
 def submit(
+    context: typer.Context,
     words: Annotated[
-        list[str], typer.Argument(metavar="COMMAND... | FILE.toml", help="What to run; or a job file.")
+        list[str],
+        typer.Argument(
+            metavar="COMMAND... | FILE.toml", help="What to run; or a job file: flags override it."
+        ),
     ],
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Else the script's.")] = None,
     gpus: Annotated[int, typer.Option(metavar="N", help="All of them at once, or none.")] = 1,
@@ -38,7 +50,12 @@ def submit(
     cpus: Annotated[
         str, typer.Option(metavar="N", help="CPU cores to ask for (+requested heeds it); or auto.")
     ] = _AUTO,
-    memory: Annotated[str, typer.Option(metavar="AMOUNT", help="Likewise, as 64GB; or auto.")] = _AUTO,
+    memory: Annotated[
+        str, typer.Option(metavar="AMOUNT", help="Likewise, in all, as 64GB; or auto.")
+    ] = _AUTO,
+    own_memory: Annotated[
+        str, typer.Option(metavar="AMOUNT", help="Of it, not for cached samples; auto: 4GB a process.")
+    ] = _AUTO,
     threads: Annotated[int, typer.Option(metavar="N", help="OMP_NUM_THREADS, the same at each start.")] = 1,
     steps: Annotated[int | None, typer.Option(metavar="N", help="Of the whole job, if known.")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sensitivity to go by.")] = None,
@@ -68,45 +85,56 @@ def submit(
     """
     from muster.service.client import Client
 
-    if len(words) == 1 and words[0].endswith(".toml"):
-        _submit_file(Path(words[0]), as_json)
-        return
     told = flags.Gathering()
-    request: dict[str, Any] = {
-        "name": name or flags.script_of(words),
-        "command": words,
+    file = _read_file(Path(words[0])) if len(words) == 1 and words[0].endswith(".toml") else None
+    by_flags: dict[str, Any] = {
         "directory": str((directory or Path()).absolute().resolve()),
-        "environment": told.of(_environment, env or []),
         "gpus": gpus,
         "gpu_share": gpu_share,
         "ranks": ranks,
         "cpus": told.of(_number, cpus),
         "memory_gb": None if memory == _AUTO else told.of(flags.gb_of, "--memory", memory),
+        "own_memory_gb": None if own_memory == _AUTO else told.of(flags.gb_of, "--own-memory", own_memory),
         "compute_threads": threads,
         "steps": steps,
+        "model": model,
         "priority": priority,
         "tenant": tenant,
         "held": held,
         "stop_signal": stop_signal,
         "progress": progress,
     }
+    environment = told.of(_named, env or [])
     if profile is not None and (profile != _AUTO or model is not None):
         what = (
             "--profile auto goes by the job's name; --model NAME names another" if model else "auto is needed"
         )
         told.of(_refuse, Problem("--profile", what, found=profile))
     told.settle()
+    if file is None:
+        request = by_flags | {"name": name or flags.script_of(words), "command": words}
+    else:
+        given = {field: value for field, value in by_flags.items() if _is_given(context, field)}
+        request = file.request | given | ({} if name is None else {"name": name})
+    request["environment"] = _inherited() | request.get("environment", {}) | environment
     with Client.of_environment() as client:
-        request["model"] = model if profile is None else _known_model(client, request["name"])
-        _post(client, request, _by_flags, as_json)
+        if profile is not None:
+            request["model"] = _known_model(client, request["name"])
+        _post(client, request, lambda problem: _at_its_place(problem, file, context), as_json)
 
 
-def _submit_file(path: Path, as_json: bool) -> None:
+@dataclass(frozen=True)
+class _JobFile:
+    path: str
+    text: str
+    request: dict[str, Any]
+
+
+def _read_file(path: Path) -> _JobFile:
     from pydantic import Field
 
-    from muster.checked_toml import field_problem, parse_toml
+    from muster.checked_toml import parse_toml
     from muster.files import read_text
-    from muster.service.client import Client
     from muster.service.request import Folder, JobRequest
 
     class JobFile(JobRequest):
@@ -115,31 +143,34 @@ def _submit_file(path: Path, as_json: bool) -> None:
         directory: Folder = Field(default_factory=lambda: str(Path.cwd()))
 
     text = read_text(path)
-    request = parse_toml(text, str(path), JobFile).model_dump(mode="json")
-    request["environment"] = _environment([]) | request["environment"]
-
-    def by_lines(refusal: Refusal) -> list[Problem]:
-        return [
-            field_problem(text, str(path), tuple(problem.column.split(".")), problem.what, problem.found)
-            if problem.column
-            else Problem(str(path), problem.what, found=problem.found)
-            for problem in refusal.problems
-        ]
-
-    with Client.of_environment() as client:
-        _post(client, request, by_lines, as_json)
+    return _JobFile(str(path), text, parse_toml(text, str(path), JobFile).model_dump(mode="json"))
 
 
-def _post(client: Client, request: Mapping[str, Any], told: Any, as_json: bool) -> None:
+def _is_given(context: typer.Context, field: str) -> bool:
+    """Whether a field was set by its flag."""
+    flag = _FLAGS.get(field, f"--{field}").removeprefix("--").replace("-", "_")
+    source = context.get_parameter_source({"hold": "held"}.get(flag, flag))
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _post(
+    client: Client, request: Mapping[str, Any], placed: Callable[[Problem], Problem], as_json: bool
+) -> None:
     from muster.cli.runs import as_json_text
-    from muster.service.client import Refusal
+    from muster.cli.service_view import unsure_if_interrupted
+    from muster.service.client import Refusal, Unknown
 
+    look_first = f"look with muster queue --name {shlex.quote(request['name'])} before you submit it again"
     try:
-        answer = client.post("/v1/jobs", request)
+        with unsure_if_interrupted(look_first):
+            answer = client.post("/v1/jobs", request)
+    except Unknown as lost:
+        raise Unknown(f"{lost}: {look_first}") from None
     except Refusal as refusal:
         if not refusal.problems:
             raise
-        raise BadInput(*told(refusal)) from None
+        problems = [placed(problem) for problem in refusal.problems]
+        raise Refusal(refusal.http_status, str(BadInput(*problems)), problems) from None
     if as_json:
         print(as_json_text(answer), end="")
     else:
@@ -147,14 +178,17 @@ def _post(client: Client, request: Mapping[str, Any], told: Any, as_json: bool) 
         print(f"Job {answer['job_id']} ({request['name']}) is {state}.")
 
 
-def _by_flags(refusal: Refusal) -> list[Problem]:
-    """The daemon's problems with a request, at the flags that they come from."""
-    problems = []
-    for problem in refusal.problems:
-        field = (problem.column or "").partition(".")[0]
-        flag = "COMMAND" if field == "command" else _FLAGS.get(field, f"--{field.replace('_', '-')}")
-        problems.append(Problem(flag if field else "job", problem.what, found=problem.found))
-    return problems
+def _at_its_place(problem: Problem, file: _JobFile | None, context: typer.Context) -> Problem:
+    """The daemon's problem with a request at the flag, or the line of the file, that it comes from."""
+    from muster.checked_toml import field_problem
+
+    way = tuple((problem.column or "").split("."))
+    if file is None or _is_given(context, way[0]):
+        flag = "COMMAND" if way[0] == "command" else _FLAGS.get(way[0], f"--{way[0].replace('_', '-')}")
+        return Problem(flag if problem.column else "job", problem.what, found=problem.found)
+    if problem.column:
+        return field_problem(file.text, file.path, way, problem.what, problem.found)
+    return Problem(file.path, problem.what, found=problem.found)
 
 
 def _known_model(client: Client, name: str) -> str | None:
@@ -167,8 +201,13 @@ def _known_model(client: Client, name: str) -> str | None:
     return None
 
 
-def _environment(given: Sequence[str]) -> dict[str, str]:
-    environment = {name: os.environ[name] for name in FINDS_PROGRAMS if name in os.environ}
+def _inherited() -> dict[str, str]:
+    return {name: os.environ[name] for name in FINDS_PROGRAMS if name in os.environ}
+
+
+def _named(given: Sequence[str]) -> dict[str, str]:
+    """What --env names."""
+    environment = {}
     problems = []
     for entry in given:
         name, equals, value = entry.partition("=")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from muster.cli import flags
-
-if TYPE_CHECKING:
-    from muster.service.store import Store
 
 token = typer.Typer(
     help="Make, list and revoke access tokens.",
@@ -33,7 +30,7 @@ def create(
     store: StoreUrl = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Make a token; it is shown this once. From the first one on everybody needs one.
+    """Make a token; it is shown this once. From the first one on everybody needs one, for ever.
 
     Example: muster token create ann --role operator
     """
@@ -52,6 +49,8 @@ def create(
     else:
         print(made["token"])
         typer.echo(f"This is token {made['id']}, of {user} ({role}); nobody can show it again.", err=True)
+        if made["warning"]:
+            typer.echo(f"Note: {made['warning']}.", err=True)
 
 
 @token.command("list")
@@ -97,15 +96,16 @@ def revoke(
 
 
 def _in_store(url: str, user: str, role: str) -> dict[str, Any]:
+    from muster.service.api.answers import new_token_of
     from muster.service.store import Store
     from muster.service.tokens import create_token
 
-    opened: Store = Store.open(url)
+    opened = Store.open(url, make=False)
     try:
-        row, text = create_token(opened, user, operator=role == "operator")
+        made = create_token(opened, user, operator=role == "operator", engine=opened.engine())
     finally:
         opened.close()
-    return {"id": row.id, "user": row.user, "role": role, "token": text}
+    return new_token_of(made, opened.origin)
 
 
 def _print(answer: Any) -> None:

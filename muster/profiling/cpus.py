@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from muster.cgroups import Ability, Cgroups, Group
+from muster.cgroups.own_limits import own_limits
 from muster.problems import BadInput, Problem
 
 _HIGH_WEIGHT, _ORDINARY_WEIGHT = 10_000, 100
@@ -39,6 +40,10 @@ class QuotaGrants:
         if Ability.CPU_WEIGHT in self.cgroups.abilities:
             self.group.set_cpu_weight(_HIGH_WEIGHT)
             self.cgroups.set_cpu_weight_of_all(_HIGH_WEIGHT)
+
+    def used_seconds(self) -> float | None:
+        """CPU time that the job has had so far; None where groups do not count it."""
+        return self.group.cpu_seconds() if Ability.CPU_SECONDS in self.cgroups.abilities else None
 
     def take_back(self) -> None:
         """Lowers the weight of Muster's groups together to that of an ordinary process."""
@@ -70,10 +75,11 @@ def has_quota(cgroups: Cgroups) -> bool:
 
 def cpu_points(most: float | None, *, fractions: bool) -> tuple[float, ...]:
     """The CPU amounts that may be tried, ascending; refuses what this machine cannot show."""
-    real = len(os.sched_getaffinity(0))
-    wanted = float(real) if most is None else most
+    quota, _ = own_limits()
+    real = min(float(len(os.sched_getaffinity(0))), quota)
+    wanted = real if most is None else most
     if not (math.isfinite(wanted) and 0 < wanted <= real):
-        what = f"more than 0 and at most {real} cores are needed; this process may use no more"
+        what = f"more than 0 and at most {real:g} cores are needed; this process may use no more"
         raise BadInput(Problem("--cpus", what, found=most))
     step = 0.25 if fractions and wanted <= _FINE_UP_TO else 1.0
     points = tuple(step * number for number in range(1, math.floor(wanted / step + 1e-9) + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -9,11 +10,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from muster.cgroups import Cgroups, find_cgroups
+from muster.cgroups import CgroupError, Cgroups, find_cgroups
 from muster.problems import BadInput, Problem
 from muster.profiling.cpus import AffinityGrants, CpuGrants, QuotaGrants, has_quota
 from muster.profiling.rates import Precision, Rate, rate_of
@@ -22,12 +23,20 @@ from muster.training.unchanged import UnchangedJob
 
 LOOK_SECONDS = 0.1
 """Between two looks at a job's progress, which it tells about once a second."""
+WORD_SECONDS = 1.0
+"""At least between two words of a job that does not choose itself when to tell."""
+_SETTLING_SECONDS = 0.5
+"""After a change of CPU, before anything counts."""
 _TAIL_LINES = 5
 """Of a failed job's output that are shown."""
 _WARM_SHARE = 0.01
 """Samples that may still come from storage when a cache counts as filled."""
 _LEAST_WORDS = 4
 """Reports of a start that ended by itself, for another start to be worth its while."""
+_GROUP = "profile-"
+"""A profile's group has the profiler's process id behind this."""
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 Tell = Callable[[str], None]
@@ -43,6 +52,8 @@ class JobToProfile:
     """For a job that knows nothing of Muster: the pattern of its progress."""
     patience_seconds: float = 300.0
     """For its first step, and for each filling of its cache."""
+    gpu: str | None = None
+    """What CUDA_VISIBLE_DEVICES calls the one that it may use; None: what this process itself may."""
 
     def check(self) -> None:
         """Refuses a command that there is not."""
@@ -65,9 +76,13 @@ class Told:
     """0: unknown, as all below for a job without cached data."""
     cache_hits: int = 0
     cache_hit_cpu_seconds: float = 0.0
+    cache_misses: int = 0
+    cache_miss_cpu_seconds: float = 0.0
     cache_samples: int = 0
     cache_unfilled: int = 0
     cache_full_gb: float = 0.0
+    cache_all_gb: float = 0.0
+    """Of every cached data set, those too that the steps do not walk."""
 
 
 class RunningJob:
@@ -76,6 +91,7 @@ class RunningJob:
     def __init__(self, job: JobToProfile, folder: Path, quota: QuotaGrants | None, tell: Tell) -> None:
         self._job = job
         self._folder = folder
+        self._quota = quota
         self._group = None if quota is None else quota.group
         self._tell = tell
         self._process: subprocess.Popen[bytes] | None = None
@@ -113,6 +129,8 @@ class RunningJob:
             "MUSTER_CHECKPOINT_SECONDS": repr(1e9),
             "PYTHONUNBUFFERED": "1",
         }
+        if self._job.gpu is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = self._job.gpu
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 command if self._group is None else self._group.entering(command),
@@ -121,6 +139,7 @@ class RunningJob:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_die_with_profiler,
             )
         self._grants.give(cores)
         return self._warm()
@@ -141,7 +160,11 @@ class RunningJob:
         self.give_cpus(cores)
         windows: list[tuple[int, float]] = []
         # What was begun under the grant before counts for neither.
+        settled = time.monotonic() + _SETTLING_SECONDS
         last = self._next(self._next(None))
+        while last.at < settled:
+            last = self._next(last)
+        first, used_before = last, self._used_seconds()
         while True:
             told = self._next(last)
             if told.start == last.start and told.step > last.step:
@@ -152,7 +175,10 @@ class RunningJob:
                 )
                 self._tell(f"{cores:g} cores: window {len(windows)}{how_sure}")
                 if rate is not None and (rate.sure or len(windows) >= precision.most_windows):
-                    return rate, told
+                    used = self._used_seconds()
+                    if used is None or used_before is None or told.start != first.start:
+                        return rate, told
+                    return replace(rate, cpu_seconds=(used - used_before) / (told.step - first.step)), told
             last = told
 
     def end(self) -> None:
@@ -165,6 +191,9 @@ class RunningJob:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+
+    def _used_seconds(self) -> float | None:
+        return None if self._quota is None else self._quota.used_seconds()
 
     @property
     def _run_dir(self) -> Path:
@@ -245,8 +274,9 @@ class RunningJob:
     def _look(self) -> Told | None:
         if self._job.unchanged is not None:
             step, self._output_read = self._job.unchanged.read_progress(self._output, self._output_read)
-            if step is not None and (self._told is None or step != self._told.step):
-                self._told = Told(step, time.monotonic(), self._starts)
+            now, told = time.monotonic(), self._told
+            if step is not None and (told is None or (step != told.step and now - told.at >= WORD_SECONDS)):
+                self._told = Told(step, now, self._starts)
             return self._told
         report = read_progress(self._run_dir)
         if report is None:
@@ -272,10 +302,30 @@ def running(job: JobToProfile, tell: Tell) -> Iterator[RunningJob]:
         yield started
 
 
+def _sweep(cgroups: Cgroups) -> None:
+    """Ends what profiles left that were killed themselves, so that it does not run on beside this one."""
+    for name, left in cgroups.standing().items():
+        if name.startswith(_GROUP) and not _runs(name.removeprefix(_GROUP)):
+            with suppress(CgroupError, OSError):  # it may be another user's
+                left.kill()
+                left.remove()
+
+
+def _runs(pid: str) -> bool:
+    """Whether another process of this number may be at work."""
+    return pid != str(os.getpid()) and Path(f"/proc/{pid}").exists()
+
+
+def _die_with_profiler() -> None:
+    """Between fork and exec: the kernel kills the job when this process is gone, however that ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 @contextmanager
 def _quota(cgroups: Cgroups) -> Iterator[QuotaGrants]:
     """Grants in a group of this profile's own, removed at the end."""
-    group = cgroups.group(f"profile-{os.getpid()}")
+    _sweep(cgroups)
+    group = cgroups.group(f"{_GROUP}{os.getpid()}")
     quota = QuotaGrants(cgroups, group)
     try:
         yield quota

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields
 
+from muster.profiling.miss_cost import rate_beside
 from muster.profiling.optimistic import Profile, Reading
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.workload.models import Dataset, Model
@@ -32,17 +33,15 @@ def model_of(profile: Profile, *, name: str, family: str, batch: int | None, sou
     """The model, its reference the largest CPU point with everything cached.
 
     epoch(c, p) = max(epoch(c, all cached), p D / memory bandwidth + (1 - p) D / storage bandwidth), here of an
-    iteration (Synergy, optimistic profiling). `batch` None: samples by batches of an epoch, else 1.
+    iteration (Synergy, optimistic profiling). Ours: what is not cached also costs the CPU seconds of reading it,
+    as a data set that decodes does. `batch` None: samples by batches of an epoch, else 1.
     """
     reading = profile.reading
     if batch is None:
         batch = 1 if reading is None else max(1, round(reading.samples / reading.batches_per_epoch))
     memory_gb = memory_points(reading)
-    seconds = [
-        [max(1 / rate.steps_per_s, _fetch_seconds(reading, memory)) for memory in memory_gb]
-        for rate in profile.rates.values()
-    ]
     cpus = tuple(profile.rates)
+    seconds = [[_seconds(profile, cores, memory) for memory in memory_gb] for cores in cpus]
     return Model(
         name=name,
         family=family,
@@ -95,12 +94,14 @@ def _dataset(reading: Reading, batch: int) -> Dataset:
     )
 
 
-def _fetch_seconds(reading: Reading | None, memory_gb: float) -> float:
-    """To get one batch from cache and storage."""
+def _seconds(profile: Profile, cores: float, memory_gb: float) -> float:
+    """Of an iteration: the slower of preparing it and getting it from cache and storage."""
+    reading = profile.reading
     if reading is None:
-        return 0.0
+        return 1 / rate_beside(profile.rates, cores, 0.0)
     cached = memory_gb / reading.full_gb
-    return reading.batch_gb * (cached / reading.memory_gb_per_s + (1 - cached) / reading.storage_gb_per_s)
+    fetch = reading.batch_gb * (cached / reading.memory_gb_per_s + (1 - cached) / reading.storage_gb_per_s)
+    return max(1 / rate_beside(profile.rates, cores, (1 - cached) * reading.miss_cpu_seconds), fetch)
 
 
 def _toml(value: object) -> str:

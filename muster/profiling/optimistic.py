@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from muster.problems import BadInput, Problem
 from muster.profiling.cpus import cpu_points
 from muster.profiling.job import JobToProfile, RunningJob, Tell, Told, running
 from muster.profiling.knee_search import search_knee
-from muster.profiling.rates import Precision, Rate
+from muster.profiling.miss_cost import rate_beside
+from muster.profiling.rates import Precision, Rate, visited_again
 
 CACHE_GB = 0.25
 """Held while CPU points run: what stands in it is read again and again, as if everything stood in it."""
@@ -27,7 +28,9 @@ class Reading:
     samples: int
     batches_per_epoch: int
     full_gb: float
-    """All samples of an epoch."""
+    """Cache in which all samples stand, those too of data sets that the steps do not walk: a grant is shared."""
+    batch_gb: float
+    """Read an iteration."""
     uncached: Rate
     """With all CPU and nothing cached."""
     storage_gb_per_s: float
@@ -35,11 +38,8 @@ class Reading:
     """Whether the job waits for storage when nothing is cached; if not, the bandwidth is a lower bound."""
     memory_gb_per_s: float
     """Of cached samples, with all CPU busy at that."""
-
-    @property
-    def batch_gb(self) -> float:
-        """Read an iteration."""
-        return self.full_gb / self.batches_per_epoch
+    miss_cpu_seconds: float
+    """A batch, if none of it is cached: what reading it takes beyond taking it from memory."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,10 @@ class Profile:
     """CPU given as a share of time; else whole CPUs by affinity."""
     seconds: float
     """That the profile took."""
+    drift: float
+    """Of the largest point, from its first visit to its last, relative."""
+    steady: bool
+    """Whether the intervals of those two meet."""
 
 
 def profile_job(
@@ -66,38 +70,102 @@ def profile_job(
         points = cpu_points(most_cpus, fractions=run.has_quota)
         begin = time.monotonic()
         run.start(cores=points[-1], cache_gb=CACHE_GB, cached_only=True)
-        words: list[Told] = []
-
-        def measure(cores: float) -> Rate:
-            rate, told = run.measure(cores, precision)
-            words.append(told)
-            return rate
-
-        rates = search_knee(points, measure, lambda rate: rate.steps_per_s, KNEE_THRESHOLD)
+        measured = _CpuPoints(run, precision)
+        measured.search(points)
+        first, last = measured.visit_again()
+        # What is known better now may have moved the knee; most often nothing is left to run.
+        measured.search(points)
         reading = None
-        if words[-1].cache_full_gb:
-            reading = _reading(run, points[-1], rates[points[-1]], words[-1], precision)
+        if measured.told.cache_full_gb:
+            reading = _reading(run, points[-1], measured.rates, measured.told, precision)
         seconds = time.monotonic() - begin
-        return Profile(points, dict(sorted(rates.items())), reading, run.has_quota, seconds)
+        return Profile(
+            points,
+            dict(sorted(measured.rates.items())),
+            reading,
+            run.has_quota,
+            seconds,
+            last.steps_per_s / first.steps_per_s - 1,
+            first.agrees_with(last),
+        )
 
 
-def _reading(run: RunningJob, cores: float, cached: Rate, told: Told, precision: Precision) -> Reading:
+class _CpuPoints:
+    """CPU points of a running job, each visited once or twice."""
+
+    def __init__(self, run: RunningJob, precision: Precision) -> None:
+        self._run = run
+        self._precision = precision
+        # Two visits together have the windows of a point.
+        self._of_a_visit = replace(precision, most_windows=precision.most_windows // 2)
+        self.rates: dict[float, Rate] = {}
+        self.told = Told(0, 0.0)
+        """The job's last word."""
+
+    def search(self, points: Sequence[float]) -> None:
+        """Visits what the search for the knee needs and has not been visited."""
+        search_knee(points, self._at, lambda rate: rate.steps_per_s, KNEE_THRESHOLD)
+
+    def visit_again(self) -> tuple[Rate, Rate]:
+        """Goes back, from the smallest point to the largest, over all that are not sure; the largest's two visits.
+
+        What drifts at an even pace, the job in its first minute or a machine that others use, thus weighs alike
+        on every point. Where the largest point's visits disagree, the sure ones are visited too.
+        """
+        *others, most = sorted(self.rates)
+        first, once = self.rates[most], [cores for cores in others if self.rates[cores].sure]
+        for cores in others:
+            if cores not in once:
+                self._again(cores)
+        last = self._again(most)
+        if not first.agrees_with(last):
+            for cores in once:
+                self._again(cores)
+        return first, last
+
+    def _at(self, cores: float) -> Rate:
+        if cores not in self.rates:
+            self.rates[cores] = self._visit(cores)
+        return self.rates[cores]
+
+    def _again(self, cores: float) -> Rate:
+        again = self._visit(cores)
+        self.rates[cores] = visited_again(self.rates[cores], again, self._precision)
+        return again
+
+    def _visit(self, cores: float) -> Rate:
+        rate, self.told = self._run.measure(cores, self._of_a_visit)
+        return rate
+
+
+def _reading(
+    run: RunningJob, cores: float, rates: Mapping[float, Rate], told: Told, precision: Precision
+) -> Reading:
     """Storage by the job's own loader, with nothing cached; memory by the CPU seconds its hits took."""
     if not told.cache_hits:
         what = f"not one of its samples fits into the {CACHE_GB:g} GB of cache that a profile gives it"
         raise BadInput(Problem("job", what))
     run.set_cache(0.0)
-    uncached, _ = run.measure(cores, precision)
-    is_limit = uncached.steps_per_s < _STORE_WAITS * cached.steps_per_s
+    uncached, after = run.measure(cores, precision)
+    hit_seconds = told.cache_hit_cpu_seconds / told.cache_hits
+    miss_seconds = after.cache_miss_cpu_seconds / after.cache_misses if after.cache_misses else hit_seconds
+    batch_samples, batch_gb = (
+        whole / told.batches_per_epoch for whole in (told.cache_samples, told.cache_full_gb)
+    )
+    miss_cpu_seconds = batch_samples * max(0.0, miss_seconds - hit_seconds)
+    by_cpu = rate_beside(rates, cores, miss_cpu_seconds)
+    is_limit = uncached.steps_per_s < _STORE_WAITS * by_cpu
     # Not waiting for storage, both are the same rate, and the noise between them is no news of storage.
-    fastest = uncached.steps_per_s if is_limit else max(uncached.steps_per_s, cached.steps_per_s)
+    fastest = uncached.steps_per_s if is_limit else max(uncached.steps_per_s, by_cpu)
     hit_gb = told.cache_hits * told.cache_full_gb / told.cache_samples
     return Reading(
         samples=told.cache_samples,
         batches_per_epoch=told.batches_per_epoch,
-        full_gb=told.cache_full_gb,
+        full_gb=told.cache_all_gb,
+        batch_gb=batch_gb,
         uncached=uncached,
-        storage_gb_per_s=fastest * told.cache_full_gb / told.batches_per_epoch,
+        storage_gb_per_s=fastest * batch_gb,
         storage_is_limit=is_limit,
         memory_gb_per_s=cores * hit_gb / told.cache_hit_cpu_seconds,
+        miss_cpu_seconds=miss_cpu_seconds,
     )

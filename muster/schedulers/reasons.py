@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from muster.words import gpus, thousandths
+
+_GPUS = "needs"
+"""The number that is told as so many GPUs."""
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -25,22 +30,24 @@ class Reason:
 
     def words(self, a: float, b: float) -> str:
         """The reason as a sentence."""
-        return self.sentence.format(**{name: f"{value:g}" for name, value in self.parameters(a, b).items()})
+        figures = self.parameters(a, b)
+        told = {name: gpus(value) if name == _GPUS else thousandths(value) for name, value in figures.items()}
+        return self.sentence.format(**told)
 
 
 _KINDS = (
     Reason("placed", "it holds an allocation"),
     Reason("not_considered", "it arrived and the next decision has not come yet"),
-    Reason("no_gpus", "it needs {needs} GPUs and {free} are free", "needs", "free"),
+    Reason("no_gpus", "it needs {needs} and {free} are free", "needs", "free"),
     Reason(
         "outranked",
-        "it needs {needs} GPUs and the jobs served before it leave {left}",
+        "it needs {needs} and the jobs served before it leave {left}",
         "needs",
         "left",
     ),
     Reason(
         "no_place",
-        "it needs {needs} GPUs together with their CPUs and memory; {free} are free but not where they would do",
+        "it needs {needs} together with their CPUs and memory; {free} are free but not where they would do",
         "needs",
         "free",
     ),
@@ -62,6 +69,7 @@ _KINDS = (
         "limit",
     ),
     Reason("gpu_not_parted", "it asks for a share of a GPU, and this scheduler gives whole ones only"),
+    Reason("fits_nowhere", "it would not fit if the whole cluster were free"),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
@@ -81,6 +89,8 @@ DELAY_TIMER = REASONS["delay_timer"]
 NODE_FAILED = REASONS["node_failed"]
 GPU_NOT_PARTED = REASONS["gpu_not_parted"]
 RACK_TIMER = REASONS["rack_timer"]
+FITS_NOWHERE = REASONS["fits_nowhere"]
+"""Of a job that was taken when the cluster was another one; no scheduler sees it."""
 
 
 def reason(code: int) -> Reason:

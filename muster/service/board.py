@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from muster.cluster import Cluster
 from muster.schedulers.contract import Scheduler
 from muster.workload.models import Model
+
+STORE, MACHINE, SCHEDULER = "store", "machine", "scheduler"
+"""Where troubles come from."""
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A scheduler that has failed at each of its last tries; what runs goes on, and nothing new starts."""
+
+    since: float
+    """Its first failure in a row; seconds of the store's clock."""
+    count: int
+    """Failures in a row."""
+    words: str
+    """Of the last one; they may name jobs."""
 
 
 @dataclass
@@ -25,16 +41,19 @@ class Board:
     round_seconds: float
     ready: bool = False
     """The starts that were there before this daemon have been found again."""
-    looked_at: float = 0.0
-    """Unix seconds of the conductor's last turn of its loop; an old one means that it hangs."""
+    looked_at: float = field(default_factory=time.monotonic)
+    """When the conductor went through its loop last, by `time.monotonic`; long ago means that it hangs."""
     decisions: int = 0
     decision_seconds: float = 0.0
     """Of the last decision."""
     decision_seconds_sum: float = 0.0
+    decision_failures: int = 0
+    failing: Failing | None = None
+    """None: the last decision was a good one."""
     free: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """GPUs, CPU cores, GB, GB/s, after the last decision."""
-    trouble: str = ""
-    """In words, what keeps it from working now: `no space left on the disk of the store`."""
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """What keeps it from working now, in words by source. Anybody may read them: they name nobody, no job, no host."""
     thinking: threading.Lock = field(default_factory=threading.Lock)
     """Held by whoever decides or forecasts: one at a time, so that neither slows the other down or compiles with it."""
     _something_new: threading.Event = field(default_factory=threading.Event)
@@ -43,6 +62,20 @@ class Board:
     def scheduler(self) -> str:
         """Its full name."""
         return self.policy.name
+
+    @property
+    def trouble(self) -> str:
+        """All of them; empty where all is well."""
+        return "; ".join(self.troubles[source] for source in sorted(self.troubles))
+
+    def tell(self, source: str, words: str) -> None:
+        """There is trouble; `mended` ends it."""
+        self.troubles = {**self.troubles, source: words}
+
+    def mended(self, source: str) -> None:
+        """There is no trouble from there any more."""
+        if source in self.troubles:
+            self.troubles = {name: words for name, words in self.troubles.items() if name != source}
 
     def wake(self) -> None:
         """Tell the conductor that there is something new in the store."""

@@ -1,4 +1,4 @@
-"""Who calls: on loopback the kernel knows, as long as there are no tokens; else a token says it.
+"""Who calls: on loopback the kernel knows, until the first token is made; from then on a token says it.
 
 without tokens, on loopback   the account that owns the client's socket. Root and the daemon's own account are
                               operators; others are let in, as themselves, only by a daemon that is root
@@ -8,17 +8,16 @@ with tokens, or from afar     `Authorization: Bearer TOKEN`; nothing else counts
 from __future__ import annotations
 
 import os
-import pwd
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from muster.problems import BadInput, Problem
+from muster.service.accounts import name_of
 from muster.service.sockets import Address, owner, plain
-from muster.service.store.rows import Caller, TokenRow
-from muster.service.tokens import hash_of
+from muster.service.store.rows import Caller
+from muster.service.tokens import KnownTokens, hash_of
 
 
 class Unknown(Exception):
@@ -40,9 +39,9 @@ class Call:
     """A proxy says that it sends it for somebody else."""
 
 
-def caller(call: Call, tokens: Mapping[str, TokenRow]) -> Caller:
-    """Who sends a request, `tokens` being those in use by their hashes; Unknown if nobody knows or he may not."""
-    if tokens:
+def caller(call: Call, tokens: KnownTokens) -> Caller:
+    """Who sends a request; Unknown if nobody knows or he may not."""
+    if tokens.needed:
         return _by_token(call, tokens)
     if call.client is None or call.server is None or not is_loopback(call.client[0]):
         raise Unknown(
@@ -52,14 +51,14 @@ def caller(call: Call, tokens: Mapping[str, TokenRow]) -> Caller:
     return _by_socket(call.client, call.server)
 
 
-def check_bind(host: str, *, has_tokens: bool) -> None:
-    """Refuses an address that others can reach as long as there are no tokens."""
+def check_bind(host: str, *, needs_tokens: bool) -> None:
+    """Refuses an address that others can reach as long as they need no tokens."""
     if host == "localhost" or is_loopback(host):
         return
     if not _is_address(host):
         what = "the number of an address of this machine is needed, as 127.0.0.1, or localhost"
         raise BadInput(Problem("--listen", what, found=host))
-    if not has_tokens:
+    if not needs_tokens:
         what = (
             "others could reach this address, and there are no tokens yet. Make one first: muster token create "
             "NAME --role operator. Tokens travel in the clear over http: rather leave the daemon on 127.0.0.1 and "
@@ -81,11 +80,16 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _by_token(call: Call, tokens: Mapping[str, TokenRow]) -> Caller:
+def _by_token(call: Call, tokens: KnownTokens) -> Caller:
+    if not tokens.by_hash:
+        raise Unknown(
+            "a token is needed, and there is none; whoever can write the store makes one: "
+            "muster token create NAME --role operator --store URL"
+        )
     scheme, _, token = (call.authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unknown("a token is needed: set MUSTER_TOKEN, or send Authorization: Bearer TOKEN")
-    row = tokens.get(hash_of(token.strip()))
+    row = tokens.by_hash.get(hash_of(token.strip()))
     if row is None:
         raise Unknown("this token is unknown or was revoked")
     return Caller(row.user, row.operator)
@@ -127,9 +131,4 @@ def _by_socket(client: Address, server: Address) -> Caller:
     return Caller(_account(uid), operator=uid in (0, own))
 
 
-@lru_cache(maxsize=1000)
-def _account(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid-{uid}"
+_account = lru_cache(maxsize=1000)(name_of)

@@ -1,4 +1,4 @@
-"""The way to a daemon: its address found, its answers as Python values, its refusals as BadInput."""
+"""The way to a daemon: its address found, its answers as Python values, its refusals and failures in words."""
 
 from __future__ import annotations
 
@@ -6,29 +6,44 @@ import http.client
 import json
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from muster.problems import BadInput, Problem
-from muster.service.home import home_folder, read_endpoint
+from muster.problems import BadInput, Problem, Unable
+from muster.service.home import homes_to_ask, read_endpoint
 
 _SECONDS = 300.0
 """Without a word from the daemon: where it has never simulated before, `why` compiles first."""
 _PIECE = 2**20
+Answer = TypeVar("Answer")
 
 
 class Refusal(BadInput):
-    """What the daemon did not do, in its own words."""
+    """What the daemon did not do because of what was asked, in its own words."""
 
     def __init__(self, status: int, message: str, problems: list[Problem]) -> None:
         super().__init__(*problems)
-        self.status = status
+        self.http_status = status
         self.message = message
 
     def __str__(self) -> str:
         return self.message
+
+
+class Unanswered(Unable):
+    """Nobody answers, or not as a daemon that is well."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.http_status = status
+        """Of HTTP; None: there was none."""
+
+
+class Unknown(Unanswered):
+    """The answer was lost, and with it whether that which was asked has been done."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +68,13 @@ class Client:
 
     @classmethod
     def of_environment(cls) -> Client:
-        """To MUSTER_URL, else to the daemon of MUSTER_HOME; BadInput says how to start one."""
+        """To MUSTER_URL, else to the daemon of the home, else to the machine's; Unanswered says how to start one."""
         url = os.environ.get("MUSTER_URL")
         if not url:
-            endpoint = read_endpoint(home_folder())
+            homes = homes_to_ask()
+            endpoint = next(filter(None, map(read_endpoint, homes)), None)
             if endpoint is None:
-                raise _nobody_there(f"in {home_folder()}")
+                raise _nobody_there(f"in {' or '.join(map(str, homes))}")
             url = endpoint.url
         token = os.environ.get("MUSTER_TOKEN")
         if token and not (token.isascii() and token.isprintable()):
@@ -73,56 +89,122 @@ class Client:
 
     def get(self, path: str, **query: Any) -> Any:
         """The answer to GET; query entries of None are left out, lists repeated."""
-        return json.loads(self._ask("GET", path + _query(query)).read())
+        with self._asking("GET", path + _query(query)) as answer:
+            return self._value(answer)
 
     def post(self, path: str, body: Any = None) -> Any:
-        """The answer to POST."""
-        return json.loads(self._ask("POST", path, body).read())
+        """The answer to POST; Unknown if it was lost after the request was sent."""
+        with self._asking("POST", path, body) as answer:
+            return self._value(answer)
 
     def output(self, job: int, rank: int, offset: int) -> Piece:
         """What a job has written from an offset on, a part of it."""
         query = _query({"rank": rank, "offset": offset, "limit": _PIECE})
-        answer = self._ask("GET", f"/v1/jobs/{job}/logs{query}")
-        headers = answer.headers
-        return Piece(
-            answer.read(),
-            int(headers.get("Muster-Next-Offset", offset)),
-            str(headers.get("Muster-Job-State", "")),
-        )
+        with self._asking("GET", f"/v1/jobs/{job}/logs{query}") as answer:
+            following, state = (answer.headers.get(f"Muster-{name}") for name in ("Next-Offset", "Job-State"))
+            if following is None or state is None or not following.isdecimal():
+                raise self._no_daemon()
+            return Piece(answer.read(), int(following), state)
 
     def download(self, path: str) -> Iterator[bytes]:
         """A large answer in pieces."""
-        answer = self._ask("GET", path)
-        while piece := answer.read(_PIECE):
-            yield piece
+        with self._asking("GET", path) as answer:
+            while piece := answer.read(_PIECE):
+                yield piece
 
-    def _ask(self, method: str, path: str, body: Any = None) -> http.client.HTTPResponse:
+    @contextmanager
+    def _asking(self, method: str, path: str, body: Any = None) -> Iterator[http.client.HTTPResponse]:
+        """The answer, to be read in the body; whatever goes wrong on the way is told in words."""
         sent = None if body is None else json.dumps(body).encode()
         headers = self._headers | ({} if sent is None else {"Content-Type": "application/json"})
         try:
             answer = self._answer(method, path, sent, headers)
-            if answer.status < 400:
-                return answer
-            raise _refusal(answer.status, answer.read())
-        except ssl.SSLError as error:
-            raise BadInput(Problem(self.url, f"no safe connection: {error.reason or error}")) from None
-        except (OSError, http.client.HTTPException):
-            raise _nobody_there(f"at {self.url}") from None
+            if answer.status >= 400:
+                raise _refusal(answer.status, answer.read())
+            if answer.status >= 300:
+                raise self._sent_on(answer.headers.get("Location", "elsewhere"))
+            yield answer
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            how = f"was silent for {_SECONDS:g} s" if isinstance(error, TimeoutError) else "hung up"
+            lost = f"the daemon at {self.url} {how} before its answer was whole"
+            if method == "GET":
+                raise Unanswered(lost) from None
+            raise Unknown(f"{lost}; what was asked may have been done all the same") from None
 
     def _answer(
         self, method: str, path: str, sent: bytes | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
-        kept_open = self._connection.sock is not None
-        try:
-            self._connection.request(method, path, sent, headers)
-            return self._connection.getresponse()
-        except (ConnectionError, http.client.BadStatusLine):
-            self._connection.close()
-            if not kept_open or method != "GET":
-                raise
-        # A daemon ends connections that were idle for a while.
+        if self._connection.sock is not None:
+            try:
+                self._connection.request(method, path, sent, headers)
+                return self._connection.getresponse()
+            except (ConnectionError, http.client.BadStatusLine):
+                # A daemon ends connections that were idle for a while.
+                if method != "GET":
+                    raise
+                self._connection.close()
+        self._connect()
         self._connection.request(method, path, sent, headers)
         return self._connection.getresponse()
+
+    def _connect(self) -> None:
+        """Nothing has been asked yet where this fails."""
+        try:
+            self._connection.connect()
+        except ssl.SSLError as error:
+            raise Unanswered(f"{self.url}: no safe connection: {error.reason or error}") from None
+        except OSError:
+            raise _nobody_there(f"at {self.url}") from None
+
+    def _value(self, answer: http.client.HTTPResponse) -> Any:
+        try:
+            return json.loads(answer.read())
+        except ValueError:
+            raise self._no_daemon() from None
+
+    def _no_daemon(self) -> Unanswered:
+        return Unanswered(f"what answers at {self.url} is no daemon of Muster's")
+
+    def _sent_on(self, where: str) -> BadInput:
+        what = (
+            f"the server there sends us on to {where}; nothing is sent to where nobody named: name it itself"
+        )
+        return BadInput(Problem("MUSTER_URL", what, found=self.url))
+
+
+class PatientClient:
+    """For looking again and again: it outlives its daemon, and finds the next one wherever that listens."""
+
+    def __init__(self) -> None:
+        self._client: Client | None = Client.of_environment()
+        self._has_answered = False
+
+    def __enter__(self) -> PatientClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hang_up()
+
+    def ask(self, what: Callable[[Client], Answer], wait: Callable[[Unable], None]) -> Answer:
+        """What a daemon answers. While none does `wait` is called with the reason, unless none has answered before."""
+        while True:
+            try:
+                self._client = self._client or Client.of_environment()
+                answer = what(self._client)
+            except Unable as why:
+                if not self._has_answered:
+                    raise
+                self._hang_up()
+                wait(why)
+            else:
+                self._has_answered = True
+                return answer
+
+    def _hang_up(self) -> None:
+        if self._client is not None:
+            self._client.__exit__()
+            self._client = None
 
 
 def node_path(name: str, what: str) -> str:
@@ -147,14 +229,16 @@ def _connection(url: str) -> http.client.HTTPConnection:
     return kind(host, port, timeout=_SECONDS)
 
 
-def _nobody_there(where: str) -> BadInput:
-    return BadInput(Problem("daemon", f"none answers {where}; muster serve starts one"))
+def _nobody_there(where: str) -> Unanswered:
+    return Unanswered(f"daemon: none answers {where}; muster serve starts one")
 
 
-def _refusal(status: int, body: bytes) -> Refusal:
+def _refusal(status: int, body: bytes) -> Refusal | Unanswered:
+    problems: list[Problem] = []
     try:
         told = json.loads(body)["error"]
+        message = str(told["message"])
         problems = [Problem(**problem) for problem in told["problems"]]
-        return Refusal(status, told["message"], problems)
     except (ValueError, KeyError, TypeError):
-        return Refusal(status, f"the daemon answered with status {status}, in no words of Muster's", [])
+        message = f"the daemon answered with status {status}, in no words of Muster's"
+    return Unanswered(message, status) if status >= 500 else Refusal(status, message, problems)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -17,17 +19,27 @@ import uvicorn
 from muster.cluster import Cluster
 from muster.problems import BadInput, Problem
 from muster.schedulers.contract import Scheduler
+from muster.service.accounts import LOCAL, together
 from muster.service.api import create_app, server
 from muster.service.board import Board
 from muster.service.callers import check_bind
 from muster.service.conductor import Conductor
 from muster.service.engines import Engine
-from muster.service.home import claimed, make_home, remove_endpoint, store_url, write_endpoint
+from muster.service.home import (
+    bind_store,
+    check_others_can_pass,
+    claimed,
+    engine_seen,
+    make_home,
+    newest_job_folder,
+    remove_endpoint,
+    store_url,
+    write_endpoint,
+)
 from muster.service.known_models import KnownModels
 from muster.service.rehearsal import rehearse
 from muster.service.store import Store
 from muster.service.store.rows import JobRow
-from muster.service.tokens import LivingTokens
 
 Lookup: TypeAlias = Callable[[int], JobRow]
 """What the conductor knows of a living job."""
@@ -36,6 +48,9 @@ EngineMaker: TypeAlias = Callable[[Lookup], Engine]
 _SWITCH_SECONDS = 0.0005
 """For which one thread may keep the others from running Python. A request changes threads some times; with the usual
 5 ms each of them would wait so long while the conductor is at work."""
+
+_UMASK = 0o022
+"""Whoever started it: what others may not read has a mode of its own, what they must read (a notice) needs this one."""
 
 log = structlog.get_logger()
 
@@ -46,8 +61,9 @@ class Serving:
 
     home: Path
     cluster: Cluster
+    engine_name: str
     engine: EngineMaker
-    """Made once the home is this daemon's alone."""
+    """Makes the one of that name, once home and store are this daemon's alone."""
     scheduler: Scheduler
     round_seconds: float
     host: str = "127.0.0.1"
@@ -55,25 +71,58 @@ class Serving:
     """0: any that is free."""
     store: str | None = None
     """URL; None: SQLite in the home."""
+    needs_tokens: bool = False
+    """Nobody is let in without one, though none was ever made."""
 
 
 def serve(serving: Serving, say: Callable[[str], None]) -> None:
-    """Until SIGTERM or SIGINT. `say` gets a line for people once it serves."""
+    """Until it is told to stop. `say` gets a line for people once it serves."""
     _log_as_json()
     sys.setswitchinterval(_SWITCH_SECONDS)
+    os.umask(_UMASK)
     make_home(serving.home)
-    with claimed(serving.home):
-        store = Store.open(serving.store or store_url(serving.home))
-        try:
-            check_bind(serving.host, has_tokens=bool(LivingTokens(store).read()))
-            with store.claimed(), _listening(serving.host, serving.port) as listener:
-                _serve(serving, store, listener, say)
-        finally:
-            store.close()
+    if serving.engine_name == LOCAL:
+        check_others_can_pass(serving.home)
+    with claimed(serving.home), _store_of(serving) as store, store.claimed():
+        _bind(serving, store)
+        check_bind(serving.host, needs_tokens=store.needs_tokens())
+        with _listening(serving.host, serving.port) as listener:
+            _serve(serving, store, listener, say)
+
+
+@contextmanager
+def _store_of(serving: Serving) -> Iterator[Store]:
+    store = Store.open(serving.store or store_url(serving.home))
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _bind(serving: Serving, store: Store) -> None:
+    """Home, store and engine belong together: a job's number, its folder and its starts mean the same to all three."""
+    bind_store(serving.home, store.origin)
+    newest = newest_job_folder(serving.home)
+    if newest > store.newest():  # as after a backup was put back
+        log.warning("numbers of jobs go on after those of the folders that are there", newest=newest)
+        store.skip_to(newest)
+    bound = store.engine() or engine_seen(serving.home) or serving.engine_name
+    if bound != serving.engine_name:
+        what = "real jobs are in this store" if bound == LOCAL else "this store's jobs are pretended ones"
+        apart = "MUSTER_HOME=FOLDER" + ("" if serving.store is None else " and another --store")
+        what += f", and the two kinds never share one; {apart} names a place for this try of yours"
+        raise BadInput(Problem("--pretend", what))
+    store.bind_engine(bound)
+    if serving.needs_tokens:
+        store.require_tokens()
 
 
 def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callable[[str], None]) -> None:
-    engine = serving.engine(lambda job: conductor.jobs.rows[job])
+    try:
+        engine = serving.engine(lambda job: conductor.jobs.rows[job])
+    except OSError as error:  # something may live that cannot be looked at
+        where = str(error.filename or "this machine's engine")
+        raise BadInput(Problem(where, f"cannot be used: {error.strerror or error}")) from None
     board = Board(
         policy=serving.scheduler,
         engine=engine.name,
@@ -96,6 +145,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         finally:
             web.should_exit = True
 
+    warnings = list(_warnings(store, engine.name))
     thread = threading.Thread(target=conduct, name="conductor")
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -105,6 +155,9 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     cluster = serving.cluster
     log.info("serving", url=url, scheduler=board.scheduler, cluster=cluster.name, enforces=board.enforces)
     say(f"{url} serves {cluster.total_gpus} GPUs of {cluster.name} by {board.scheduler}; {board.enforces}")
+    for warning in warnings:
+        log.warning(warning)
+        say(f"Note: {warning}.")
     try:
         web.run(sockets=[listener])
     finally:
@@ -116,14 +169,28 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         raise failure[0]
 
 
+def _warnings(store: Store, engine: str) -> Iterator[str]:
+    """What whoever starts it may not know, as sentences without their full stops."""
+    if not store.needs_tokens():
+        return
+    if alike := together(engine):
+        yield f"tokens do not keep jobs apart: {alike}"
+    if all(row.revoked is not None for row in store.tokens()):
+        yield "nobody gets in without a token, and there is none: muster token create NAME --role operator --store URL"
+
+
 def _stop_on_signals(web: uvicorn.Server) -> None:
-    """SIGTERM and SIGINT mean: stop in good order. uvicorn raises them once more when it has ended."""
+    """SIGTERM and SIGINT mean: stop in good order, and so does the end of the terminal unless that is ignored (nohup).
+
+    uvicorn raises the first two once more when it has ended.
+    """
 
     def stop(*_: object) -> None:
         web.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
 
 
 def _listening(host: str, port: int) -> socket.socket:

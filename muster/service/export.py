@@ -23,7 +23,12 @@ _OUTCOMES = {State.COMPLETED: "completed", State.CANCELLED: "refused"}
 
 
 def record_of(store: Store, board: Board) -> Record:
-    """Everything in the store, up to now. Jobs that were cancelled count as refused, failed ones as unfinished."""
+    """Everything in the store, as of one moment. Jobs that were cancelled count as refused, failed as unfinished."""
+    with store.together():
+        return _record(store, board)
+
+
+def _record(store: Store, board: Board) -> Record:
     now = store.now()
     rows = list(_all_jobs(store))
     jobs = [_job(row) for row in rows]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+import structlog
 
+from muster.cluster import Cluster
 from muster.problems import BadInput
 from muster.service.as_trace import trace_columns
 from muster.service.board import Board
+from muster.service.fitting import misfits
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State
 from muster.simulation import Options, simulate
@@ -23,6 +27,8 @@ GUESSED_SECONDS = 3600.0
 _MOST_JOBS = 2000
 _MOST_TURNS = 2000
 _LEAST_SECONDS = 1.0
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -39,17 +45,23 @@ class NoForecast(Exception):
     """Why there is none, in words."""
 
 
-def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
+def forecast(rows: Sequence[JobRow], board: Board, drained: Collection[str] = ()) -> Forecast:
     """The forecast of these living jobs; NoForecast where there are too many for a quick answer, or none can be made.
+    Nothing starts on the nodes that are drained.
 
-    Those that run come first, so that a scheduler which leaves running jobs alone leaves them where they are.
+    Those that run come first, so that a scheduler which leaves running jobs alone leaves them where they are. The
+    scheduler is asked as a copy: the conductor may ask the real one meanwhile.
     """
+    competing = [row for row in rows if row.state in (State.QUEUED, State.RUNNING)]
+    if len(competing) > _MOST_JOBS:
+        raise NoForecast("the queue is too long for a quick simulation")
+    cluster = _without(board.cluster, drained)
     living = sorted(
-        (row for row in rows if row.state in (State.QUEUED, State.RUNNING)),
+        (row for row in competing if next(misfits(row.request, cluster), None) is None),
         key=lambda row: (row.state is not State.RUNNING, row.id),
     )
-    if not living or len(living) > _MOST_JOBS:
-        raise NoForecast("the queue is too long for a quick simulation" if living else "nobody waits")
+    if not living:
+        raise NoForecast("nobody waits who could start")
     left = [_seconds_left(row, board) for row in living]
     seconds = [GUESSED_SECONDS if known is None else known for known in left]
     requests = [row.request for row in living]
@@ -59,10 +71,14 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
         models = board.models()
         trace = trace_of(columns, "the queue", models)
         options = Options(skip_impossible=True, round_seconds=_coarse_turn(requests, seconds, board))
-        with board.thinking:
-            run = simulate(trace, board.cluster, board.policy, options, models=models, attained=attained)
-    except BadInput as bad:
-        raise NoForecast(f"the queue cannot be simulated: {bad}") from None
+        policy = copy.deepcopy(board.policy)
+        run = simulate(trace, cluster, policy, options, models=models, attained=attained)
+    except Exception as error:
+        # Of the scheduler, which may be anybody's code. Its words are for the log, as they may be about anybody's job.
+        log.warning("no forecast", scheduler=board.scheduler, exc_info=True)
+        if isinstance(error, BadInput):
+            raise NoForecast("the queue cannot be simulated") from None
+        raise NoForecast(f"the scheduler fails in a simulation ({type(error).__name__})") from None
     known = run.record.jobs.filter(pl.col("start_seconds").is_not_null())
     ids = known["job_id"].cast(pl.Int64).to_list()
     return Forecast(
@@ -74,6 +90,16 @@ def forecast(rows: Sequence[JobRow], board: Board) -> Forecast:
         },
         guessed=left.count(None),
     )
+
+
+def _without(cluster: Cluster, drained: Collection[str]) -> Cluster:
+    """The nodes that are left, in the racks that are."""
+    left = [node for node in cluster.nodes if node.name not in drained]
+    if not any(node.gpus for node in left):
+        raise NoForecast("all nodes are drained")
+    racks = sorted({node.rack for node in left})
+    nodes = tuple(replace(node, rack=racks.index(node.rack)) for node in left)
+    return replace(cluster, nodes=nodes, racks=tuple(cluster.racks[rack] for rack in racks))
 
 
 def _coarse_turn(requests: Sequence[JobRequest], seconds: Sequence[float], board: Board) -> float | None:

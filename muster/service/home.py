@@ -1,9 +1,12 @@
 """MUSTER_HOME: where a daemon keeps what is its own, and where its clients on this machine find it.
 
 muster.db                    the store, unless another one was named
+store.json                   {"made"} of the store whose jobs the folders here are of
 endpoint.json                {"url", "pid"} of the daemon that serves now
 lock                         held by that daemon
+engine/, pretend/            what an engine remembers of its starts
 models/NAME.toml             sensitivities that `muster profile` has measured
+jobs/17/whose                which job 17 that is: numbers come again with another store
 jobs/17/run/                 what job 17 and the daemon tell each other (docs/training.md)
 jobs/17/output/0.log         output of its first process, of all its starts
 """
@@ -13,15 +16,23 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from muster.files import write_aside
 from muster.problems import BadInput, Problem
 
-_ENDPOINT, _LOCK = "endpoint.json", "lock"
+MACHINES_HOME = Path("/var/lib/muster")
+"""Root's, where nobody names another one. Unlike root's own folders, others can pass it on the way to their jobs."""
+
+WHOSE = "whose"
+_ENDPOINT, _LOCK, _STORE = "endpoint.json", "lock", "store.json"
+_ENGINES = {"local": "engine", "pretend": "pretend"}
+"""An engine's name to its folder."""
 
 
 @dataclass(frozen=True)
@@ -33,28 +44,66 @@ class Endpoint:
 
 
 def home_folder() -> Path:
-    """MUSTER_HOME, else the folder `muster` in the XDG state folder."""
+    """MUSTER_HOME; else root's is the machine's, and another's the folder `muster` in his XDG state folder."""
     if named := os.environ.get("MUSTER_HOME"):
         return Path(named).absolute()
+    if os.geteuid() == 0:
+        return MACHINES_HOME
     state = Path(os.environ.get("XDG_STATE_HOME") or "")
     # A relative one is void, says the XDG specification.
     return (state if state.is_absolute() else Path.home() / ".local" / "state") / "muster"
 
 
-def make_home(home: Path) -> None:
-    """Makes the folders that are missing, for nobody else to read.
+def homes_to_ask() -> list[Path]:
+    """Where a client looks for its daemon: in its own home, and, if nobody serves there, in the machine's.
 
-    Where the daemon is root, jobs of others go through the home to their own folders, and see no list of it.
+    Who names a home means that one.
     """
-    mode = 0o711 if os.geteuid() == 0 else 0o700
+    own = home_folder()
+    return [own] if os.environ.get("MUSTER_HOME") or own == MACHINES_HOME else [own, MACHINES_HOME]
+
+
+def make_home(home: Path) -> None:
+    """Makes the folders that are missing, for nobody else to read. BadInput if it is the place of something else.
+
+    Where the daemon is root, jobs of others go through the home to their own folders, and see no list of it. What
+    is there already keeps its mode: it may be meant so.
+    """
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        for folder in (home, home / "jobs", models_folder(home)):
-            folder.mkdir(exist_ok=True)
-            folder.chmod(mode)
+        if home.exists() and not _may_be_home(home):
+            what = "holds folders that are not Muster's; MUSTER_HOME names an empty folder, or one that is not there"
+            raise BadInput(Problem(str(home), what))
+        for folder in (home, _jobs_folder(home), models_folder(home)):
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                folder.chmod(0o711 if os.geteuid() == 0 else 0o700)  # whatever the umask
     except OSError as error:
         what = f"cannot be made Muster's home: {error.strerror}; MUSTER_HOME names another folder"
         raise BadInput(Problem(str(home), what)) from None
+
+
+def _may_be_home(folder: Path) -> bool:
+    """Whether it is one, or holds files at most (a log, say), and what a new file system has."""
+    if (folder / _STORE).exists() or (_jobs_folder(folder).is_dir() and models_folder(folder).is_dir()):
+        return True
+    return not any(entry.is_dir() for entry in folder.iterdir() if entry.name != "lost+found")
+
+
+def check_others_can_pass(home: Path) -> None:
+    """That the jobs of others can reach their folders, where the daemon is root; BadInput names what is shut."""
+    jobs = _jobs_folder(home).resolve()
+    shut = [str(folder) for folder in reversed((jobs, *jobs.parents)) if not _others_can_pass(folder.stat())]
+    if os.geteuid() == 0 and shut:
+        what = (
+            f"nobody but root can pass {' and '.join(shut)}, so jobs of others could not reach their folders; "
+            f"MUSTER_HOME names another home (root's own is {MACHINES_HOME}), or chmod o+x opens the way"
+        )
+        raise BadInput(Problem(str(home), what))
+
+
+def _others_can_pass(folder: os.stat_result) -> bool:
+    """All of them, or a group of them."""
+    return bool(folder.st_mode & stat.S_IXOTH) or bool(folder.st_mode & stat.S_IXGRP and folder.st_gid != 0)
 
 
 @contextmanager
@@ -76,6 +125,49 @@ def store_url(home: Path) -> str:
     return f"sqlite:///{home / 'muster.db'}"
 
 
+def bind_store(home: Path, made: float) -> None:
+    """Notes whose jobs the folders here are: of the store that was made then (unix seconds), which names it.
+
+    BadInput if they are another store's: its numbers mean other jobs, which would go on from strangers' checkpoints.
+    """
+    file = home / _STORE
+    try:
+        bound = float(json.loads(file.read_text(encoding="utf-8"))["made"])
+    except (OSError, ValueError, KeyError, TypeError):
+        bound = None
+    if bound == made:
+        return
+    if bound is not None and newest_job_folder(home):
+        what = (
+            f"the jobs' folders here are of the store that was made on {_moment(bound)}, and this one was made on "
+            f"{_moment(made)}; serve that store, or name another home (MUSTER_HOME), or move {_jobs_folder(home)} away"
+        )
+        raise BadInput(Problem(str(home), what))
+    with write_aside(file) as aside:
+        aside.write_text(json.dumps({"made": made}) + "\n", encoding="utf-8")
+
+
+def _moment(unix_seconds: float) -> str:
+    return f"{datetime.fromtimestamp(unix_seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def newest_job_folder(home: Path) -> int:
+    """The largest number of a job that has a folder here; 0 without any."""
+    return max(
+        (int(entry.name) for entry in _jobs_folder(home).iterdir() if entry.name.isdecimal()), default=0
+    )
+
+
+def engine_folder(home: Path, engine: str) -> Path:
+    """Where an engine of this name remembers its starts."""
+    return home / _ENGINES[engine]
+
+
+def engine_seen(home: Path) -> str | None:
+    """The engine that has served here, for a store that does not tell: one that the first Muster made."""
+    return next((name for name in _ENGINES if engine_folder(home, name).is_dir()), None)
+
+
 def models_folder(home: Path) -> Path:
     """Where `muster profile` leaves what it has measured."""
     return home / "models"
@@ -83,7 +175,11 @@ def models_folder(home: Path) -> Path:
 
 def job_folder(home: Path, job: int) -> Path:
     """All files of one job."""
-    return home / "jobs" / str(job)
+    return _jobs_folder(home) / str(job)
+
+
+def _jobs_folder(home: Path) -> Path:
+    return home / "jobs"
 
 
 def write_endpoint(home: Path, url: str) -> None:

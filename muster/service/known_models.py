@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+
+import structlog
 
 from muster.problems import BadInput, Problem
 from muster.service.home import models_folder
 from muster.service.request import JobRequest
 from muster.workload.models import Model, read_model, shipped_models
+
+log = structlog.get_logger()
 
 
 class KnownModels:
@@ -21,9 +26,16 @@ class KnownModels:
         self._models: Mapping[str, Model] = {}
 
     def all(self) -> Mapping[str, Model]:
-        """What is known now. A file that cannot be read is left out: `muster profile` writes it anew."""
-        files = sorted(self._folder.glob("*.toml"))
-        seen = tuple((file.name, file.stat().st_mtime_ns) for file in files)
+        """What is known now: another mapping where files have changed, else the same one.
+
+        A file that cannot be read is left out and told in the log: `muster profile` writes it anew.
+        """
+        files = {}
+        for file in sorted(self._folder.glob("*.toml")):
+            files[file] = -1
+            with suppress(OSError):  # A link that leads nowhere, or a file that has gone meanwhile.
+                files[file] = file.stat().st_mtime_ns
+        seen = tuple((file.name, changed) for file, changed in files.items())
         if seen != self._seen:
             known = [*shipped_models().values(), *(entry for file in files if (entry := _readable(file)))]
             self._models = {name.lower(): entry for entry in known for name in (*entry.aliases, entry.name)}
@@ -47,5 +59,6 @@ def unknown_model(
 def _readable(file: Path) -> Model | None:
     try:
         return read_model(file)
-    except BadInput:
+    except BadInput as bad:
+        log.warning("a model file cannot be read", file=str(file), error=str(bad))
         return None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +11,7 @@ from muster.cgroups.own_limits import own_limits
 from muster.cluster import MAX_GPUS_PER_NODE, Cluster, Links, Node
 from muster.cluster.cluster_file import STORAGE_GB_PER_S_PER_GPU
 from muster.problems import BadInput, Problem
-
-_QUERY = ("nvidia-smi", "--query-gpu=index,name", "--format=csv,noheader")
-_QUERY_SECONDS = 20.0
+from muster.service.gpus import Gpus, find_gpus
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,8 @@ class Machine:
     """The real memory."""
     gpu_names: tuple[str, ...]
     """What CUDA_VISIBLE_DEVICES calls the node's GPUs 0, 1, ..."""
+    warnings: tuple[str, ...] = ()
+    """In words: what is wrong with its GPUs."""
 
     @property
     def node(self) -> Node:
@@ -52,7 +50,8 @@ def find_machine(
 ) -> Machine:
     """This machine; what is stated is believed, whether it is there or not.
 
-    BadInput if a figure cannot be used, or if no GPU is found and none stated.
+    Of GPUs those that are found come first; where more are stated the others get numbers that no GPU has. BadInput if
+    a figure cannot be used, or if no GPU is found and none stated.
     """
     problems = [
         Problem(flag, "a number above 0 is needed", found=value)
@@ -62,19 +61,18 @@ def find_machine(
     if gpus is not None and not 1 <= gpus <= MAX_GPUS_PER_NODE:
         what = f"a whole number from 1 to {MAX_GPUS_PER_NODE} is needed"
         problems.append(Problem("--gpus", what, found=gpus))
-    found = _gpus()
-    if gpus is None and not found:
-        problems.append(
-            Problem(
-                "this machine", "nvidia-smi finds no GPU; for a try declare some that it has not: --gpus 8"
-            )
-        )
+    try:
+        found = find_gpus()
+    except BadInput as bad:
+        raise BadInput(*problems, *bad.problems) from None
+    if gpus is None and not found.names:
+        what = f"no GPU is found: {found.missing}; for a try declare some that it has not: --gpus 8"
+        problems.append(Problem("this machine", what))
     if problems:
         raise BadInput(*problems)
-    names, gpu_type = found if found else ((), "GPU")
-    count = len(names) if gpus is None else gpus
-    if count > len(names):  # pretended ones
-        names, gpu_type = tuple(map(str, range(count))), "GPU"
+    count = len(found.names) if gpus is None else gpus
+    names, warnings = _with_pretended(found, count)
+    gpu_type = found.type_name if count <= len(found.names) else "GPU"
     real_cpus = tuple(sorted(os.sched_getaffinity(0)))
     quota, memory_limit_gb = own_limits()
     cores = min(float(len(real_cpus)), quota)
@@ -93,30 +91,18 @@ def find_machine(
         nic_gb_per_s=links.rack.gb_per_s,
     )
     cluster = Cluster(node.name, (node,), ("rack-0",), links)
-    return Machine(cluster, real_cpus, cores, real_memory_gb, names[:count])
+    return Machine(cluster, real_cpus, cores, real_memory_gb, names, warnings)
 
 
-def _gpus() -> tuple[tuple[str, ...], str] | None:
-    """Names of the GPUs for CUDA_VISIBLE_DEVICES and their type; None without any.
-
-    Where the daemon itself may see some only (CUDA_VISIBLE_DEVICES), so may its jobs.
-    """
-    if shutil.which(_QUERY[0]) is None:
-        return None
-    try:
-        answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=_QUERY_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    types = dict(line.split(", ", 1) for line in answer.stdout.splitlines() if ", " in line)
-    allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = (
-        tuple(types)
-        if allowed is None
-        else tuple(part.strip() for part in allowed.split(",") if part.strip())
-    )
-    if not names:
-        return None
-    return names, types.get(names[0], next(iter(types.values()), "GPU"))
+def _with_pretended(found: Gpus, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names for so many GPUs, and what to say about them."""
+    pretended = max(count - len(found.names), 0)
+    numbers = range(found.free_number, found.free_number + pretended)
+    names = (*found.names, *map(str, numbers))[:count]
+    if not (pretended and found.names):
+        return names, found.warnings
+    warning = f"{pretended} of the {count} GPUs that are declared are not there: jobs see none in their place"
+    return names, (*found.warnings, warning)
 
 
 def _memory_gb() -> float:

@@ -37,7 +37,10 @@ class JobRequest(BaseModel):
     cpus: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """As its owner asks, for schedulers with the allocation `requested`; None: the scheduler's to say."""
     memory_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Likewise; also what a process needs beside its cache. None: the scheduler's to say."""
+    """Likewise, in all: what its processes need for themselves and for cached samples."""
+    own_memory_gb: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    """What its processes together need for themselves; the rest of its grant is for cached samples. None: 4 GB each,
+    but at most half of the grant."""
     compute_threads: Annotated[int, Field(ge=1, le=4096)] = 1
     """OMP_NUM_THREADS, the same at every start, so that a resumed run has the same bits."""
     model: Name | None = None
@@ -60,11 +63,15 @@ class JobRequest(BaseModel):
     r"""For such a job: finds the step in a line of its output, `step (?P<step>\d+)/`."""
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """After deaths that are not its own doing, in a row without any progress between them."""
+    output_limit_gb: Annotated[float, Field(gt=0, le=1e6)] = 5.0
+    """Of what one process prints, in all its starts: a job that prints more is ended, lest it fill the disk."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> JobRequest:
         if self.gpu_share < 1 and self.gpus != 1:
             raise ValueError(f"gpu_share is of one GPU, and gpus is {self.gpus}; give one of the two")
+        if self.memory_gb is not None and (self.own_memory_gb or 0) > self.memory_gb:
+            raise ValueError(f"own_memory_gb is a part of memory_gb, which is {self.memory_gb:g}")
         if ".." in PurePosixPath(self.directory).parts:
             raise ValueError("directory may not go up by '..'; give the folder itself")
         if ours := [name for name in self.environment if name.startswith(_OURS[0]) or name in _OURS[1:]]:

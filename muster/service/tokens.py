@@ -9,8 +9,13 @@ import hashlib
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from muster.problems import BadInput, Problem
+from muster.service.accounts import cannot_run, together
 from muster.service.store import Store
 from muster.service.store.rows import TokenRow
 
@@ -19,6 +24,31 @@ _PREFIX = "muster_"
 _BYTES = 32
 _FRESH_SECONDS = 1.0
 
+UserName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""Of whose a token is."""
+_USER_NAME: TypeAdapter[str] = TypeAdapter(UserName)
+
+
+@dataclass(frozen=True)
+class KnownTokens:
+    """Which tokens let whom in."""
+
+    needed: bool
+    """Nobody gets in without one: one was made, now or ever, or the daemon was told so."""
+    by_hash: Mapping[str, TokenRow]
+    """Those in use."""
+
+
+@dataclass(frozen=True)
+class MadeToken:
+    """One that was just made."""
+
+    row: TokenRow
+    text: str
+    """Told this once."""
+    warning: str = ""
+    """What its maker has to know of it."""
+
 
 def hash_of(token: str) -> str:
     """What the store keeps of a token."""
@@ -26,25 +56,26 @@ def hash_of(token: str) -> str:
 
 
 class LivingTokens:
-    """The tokens in use by their hashes, in memory: a request need not wait for the database.
+    """The tokens in use, in memory: a request need not wait for the database.
 
     What another process changes in the store (`muster token create --store`) is seen a second later at most.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._found: Mapping[str, TokenRow] | None = None
+        self._found: KnownTokens | None = None
         self._until = 0.0
         self._changes = 0
 
-    def known(self) -> Mapping[str, TokenRow] | None:
+    def known(self) -> KnownTokens | None:
         """As they were read lately; None: they have to be read."""
         return self._found if time.monotonic() < self._until else None
 
-    def read(self) -> Mapping[str, TokenRow]:
+    def read(self) -> KnownTokens:
         """As the store has them."""
         changes, until = self._changes, time.monotonic() + _FRESH_SECONDS
-        found = {row.hash: row for row in self._store.tokens() if row.revoked is None}
+        living = {row.hash: row for row in self._store.tokens() if row.revoked is None}
+        found = KnownTokens(self._store.needs_tokens(), living)
         if changes == self._changes:  # Else this may be how they were before.
             self._found, self._until = found, until
         return found
@@ -55,13 +86,33 @@ class LivingTokens:
         self._found = None
 
 
-def create_token(store: Store, user: str, *, operator: bool) -> tuple[TokenRow, str]:
-    """A new token and its text, which is told nobody again. The first one of a store is an operator's."""
+def create_token(store: Store, user: str, *, operator: bool, engine: str | None) -> MadeToken:
+    """A new token; from now on nobody is let in without one. The first one of a store is an operator's.
+
+    `engine` is what runs the jobs; None: not known yet.
+    """
+    problems = _problems_of(user)
     if not operator and not any(row.operator and row.revoked is None for row in store.tokens()):
         what = "there is no operator's token yet, and with this one alone nobody could make another; "
-        raise BadInput(Problem("role", what + "make one with the role operator first", found="user"))
+        problems.append(Problem("role", what + "make one with the role operator first", found="user"))
+    missing = cannot_run(user, engine)
+    if missing and not operator and not problems:
+        problems.append(Problem("user", missing, found=user))
+    if problems:
+        raise BadInput(*problems)
     text = _PREFIX + secrets.token_urlsafe(_BYTES)
-    return store.add_token(user, operator, hash_of(text)), text
+    return MadeToken(
+        store.add_token(user, operator, hash_of(text)), text, missing if operator else together(engine)
+    )
+
+
+def _problems_of(user: str) -> list[Problem]:
+    try:
+        _USER_NAME.validate_python(user)
+    except ValidationError:
+        what = "a name of 1 to 200 characters is needed, none of them a control character"
+        return [Problem("user", what, found=user)]
+    return []
 
 
 def revoke_token(store: Store, token: int) -> TokenRow | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from muster.schedulers.reasons import REASONS, reason
-from muster.service.store.rows import JobRow, State
+from muster.service.board import Board
+from muster.service.store.rows import Caller, JobRow, State
+from muster.words import counted, duration
 
 
 def reason_in_words(row: JobRow) -> str:
@@ -15,3 +17,13 @@ def reason_in_words(row: JobRow) -> str:
     kind = reason(REASONS[row.reason])
     figures = row.reason_parameters
     return kind.words(figures.get(kind.a, 0.0), figures.get(kind.b, 0.0))
+
+
+def nothing_starts(board: Board, asker: Caller, now: float) -> list[str]:
+    """Said before all else where the scheduler fails; what it says may be about anybody's job."""
+    if board.failing is None:
+        return []
+    failing = board.failing
+    what = f": {failing.words}" if asker.operator else ""
+    times, since = counted(failing.count, "time"), duration(max(now - failing.since, 0.0))
+    return [f"The scheduler has failed {times} in {since}{what}; what runs goes on, nothing new starts."]

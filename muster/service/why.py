@@ -1,17 +1,22 @@
-"""Why a job waits, in words: from the decision record, and from a simulation of the queue as it is now."""
+"""Why a job waits, in words: from the decision record, and from a simulation of the queue as it is now.
+
+Names and numbers are told of jobs that the asker may see; of others', how many they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from muster.service.board import Board
-from muster.service.forecast import GUESSED_SECONDS, Forecast, NoForecast, forecast
+from muster.service.fitting import misfits
+from muster.service.forecast import GUESSED_SECONDS, Forecast
+from muster.service.outlook import Outlook
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, Holding, JobRow, Phase, State, Wish
-from muster.service.waiting import reason_in_words
-from muster.words import duration
+from muster.service.store.rows import ENDED, Caller, JobRow, Phase, State, Wish
+from muster.service.waiting import nothing_starts, reason_in_words
+from muster.words import counted, duration, gpus, thousandths
 
 _NAMED_AT_MOST = 5
 
@@ -26,9 +31,12 @@ class Why:
     reason: str
     parameters: Mapping[str, float]
     ahead: list[int] = field(default_factory=list)
-    """Waiting jobs that are expected to start before it."""
+    """Waiting jobs that are expected to start before it, as far as the asker may see them."""
+    ahead_count: int = 0
+    """All of them."""
     holders: list[int] = field(default_factory=list)
-    """Jobs that hold GPUs now."""
+    """Jobs that hold GPUs now, likewise."""
+    holders_count: int = 0
     estimated_start_seconds: float | None = None
     """From now; None: not known, or it runs."""
 
@@ -37,44 +45,59 @@ class Why:
         return asdict(self)
 
 
-def why(store: Store, board: Board, job: int) -> Why | None:
-    """Why a job is where it is; None: there is no such job."""
-    row = store.job(job)
-    if row is None:
-        return None
-    if row.state is not State.QUEUED or row.wish is not None:
-        return Why(row.id, row.state, _not_waiting(row, store), row.reason, row.reason_parameters)
-    living = store.living()
-    held = store.holdings(open_only=True)
-    expected, obstacle = None, ""
-    try:
-        expected = forecast(living, board)
-    except NoForecast as no:
-        obstacle = str(no)
-    holders = sorted({holding.job for holding in held})
-    ahead = _ahead(row, living, expected)
+def waits(row: JobRow) -> bool:
+    """Whether there is a queue to look at: it neither runs nor is held, has ended or is about to."""
+    return row.state is State.QUEUED and row.wish is None
+
+
+def why_not_waiting(row: JobRow, store: Store) -> Why:
+    """About a job that runs, is held, has ended, or is about to."""
+    return Why(row.id, row.state, _not_waiting(row, store), row.reason, row.reason_parameters)
+
+
+def why_waiting(row: JobRow, outlook: Outlook, board: Board, asker: Caller, now: float) -> Why:
+    """About a job that waits; `now` is in seconds of the store's clock."""
+    expected = outlook.expected
+    seen = {job for job, other in outlook.jobs.items() if asker.operator or other.user == asker.user}
+    holders = sorted({holding.job for holding in outlook.held})
+    ahead = _ahead(row, outlook)
     start = None if expected is None else expected.starts.get(row.id)
+    passed = now - outlook.taken
     sentences = [
-        f"Job {row.id} ({row.request.name}, {_gpus(row)}) has waited {duration(_waited(row, store.now()))}"
-        f"{_last_ran(row)}.",
+        *nothing_starts(board, asker, now),
+        f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
+        f"{duration(_waited(row, now))}{_last_ran(row)}.",
         f"{_sentence(row)}.",
-        *_who_holds(held, living, board),
-        *_who_is_ahead(ahead, board),
-        *_what_would_help(row, expected, holders),
-        f"When it starts cannot be estimated: {obstacle}."
+        *_what_is_not_here(row, board),
+        *_what_is_drained(outlook, board),
+        *_who_holds(outlook, seen, board),
+        *(_who_is_ahead(ahead, seen, board) if start is not None else []),
+        *_what_would_help(start, expected, holders, seen, passed),
+        f"When it starts cannot be estimated: {outlook.obstacle}."
         if expected is None
-        else _when(start, expected, board),
+        else _when(start, expected, board, passed),
     ]
-    return Why(row.id, row.state, sentences, row.reason, row.reason_parameters, ahead, holders, start)
+    return Why(
+        row.id,
+        row.state,
+        sentences,
+        row.reason,
+        row.reason_parameters,
+        ahead=[job for job in ahead if job in seen],
+        ahead_count=len(ahead),
+        holders=[job for job in holders if job in seen],
+        holders_count=len(holders),
+        estimated_start_seconds=None if start is None else max(start - passed, 0.0),
+    )
 
 
 def _not_waiting(row: JobRow, store: Store) -> list[str]:
-    """About a job that runs, is held, has ended, or is about to."""
     name = f"Job {row.id} ({row.request.name})"
+    if row.state in ENDED:
+        wrote = [f"What it wrote: `muster logs {row.id}`."] if row.state is State.FAILED else []
+        return [f"{name} does not wait: it has {_ended_how(row)}.", *wrote]
     if row.wish is Wish.CANCEL:
         return [f"{name} is being cancelled: it has been asked to end."]
-    if row.state in ENDED:
-        return [f"{name} does not wait: it has {_ended_how(row)}."]
     if row.state is State.HELD or row.wish is Wish.HOLD:
         return [f"{name} is held; it competes again after `muster release {row.id}`."]
     if row.phase is Phase.STOPPING:
@@ -110,76 +133,119 @@ def _last_ran(row: JobRow) -> str:
     )
 
 
+def _what_is_not_here(row: JobRow, board: Board) -> list[str]:
+    """Of what it asks; the cluster was another one when it was taken."""
+    return [
+        f"As to its {problem.column} ({problem.found}): {problem.what}."
+        for problem in misfits(row.request, board.cluster)
+    ]
+
+
 def _sentence(row: JobRow) -> str:
     """The scheduler's own reason."""
     words = reason_in_words(row)
-    if row.deaths:
-        words += f"; its last {row.deaths} starts ended without progress, so the next one is delayed"
+    if row.deaths == 1:
+        words += "; its last start was cut short, so the next one is delayed"
+    elif row.deaths > 1:
+        words += (
+            f"; its last {row.deaths} starts were cut short, without progress between them, so the next one "
+            "is delayed"
+        )
     return words[0].upper() + words[1:]
 
 
-def _gpus(row: JobRow) -> str:
-    gpus = row.request.gpus * row.request.gpu_share
-    return f"{gpus:g} GPU" + ("s" if gpus > 1 else "")
+def _listed(jobs: Sequence[int], seen: Collection[int], names: Mapping[int, str]) -> str:
+    """`jobs 3 (bert, 4), 4 (gnmt, 2) and 5 of others`."""
+    own = [job for job in jobs if job in seen]
+    told = [f"{job}{names.get(job, '')}" for job in own[:_NAMED_AT_MOST]]
+    if told:
+        told[0] = f"{'job' if len(own) == 1 else 'jobs'} {told[0]}"
+    if (more := len(own) - _NAMED_AT_MOST) > 0:
+        told.append(f"{more} more")
+    if others := len(jobs) - len(own):
+        told.append(f"{others} of others" if own else f"{counted(others, 'job')} of others")
+    return f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
 
 
-def _listed(jobs: Sequence[int], names: Mapping[int, str]) -> str:
-    told = [f"{job}{names.get(job, '')}" for job in jobs[:_NAMED_AT_MOST]]
-    more = len(jobs) - len(told)
-    return ", ".join(told) + (f" and {more} more" if more else "")
-
-
-def _who_holds(held: Sequence[Holding], living: Sequence[JobRow], board: Board) -> list[str]:
-    if not held:
+def _who_holds(outlook: Outlook, seen: Collection[int], board: Board) -> list[str]:
+    if not outlook.held:
         return ["Nobody holds any GPU now."]
-    gpus: dict[int, float] = {}
-    for holding in held:
-        gpus[holding.job] = gpus.get(holding.job, 0.0) + len(holding.gpus) * holding.gpu_milli / 1000
-    owners = {row.id: row for row in living}
-    names = {job: f" ({owners[job].request.name}, {count:g})" for job, count in gpus.items() if job in owners}
-    most = sorted(gpus, key=lambda job: (-gpus[job], job))
-    total = f"{sum(gpus.values()):g} of {board.cluster.total_gpus} GPUs are held"
-    return [f"{total}, by {'job' if len(most) == 1 else 'jobs'} {_listed(most, names)}."]
+    held: dict[int, float] = {}
+    for holding in outlook.held:
+        held[holding.job] = held.get(holding.job, 0.0) + len(holding.gpus) * holding.gpu_milli / 1000
+    rows = outlook.jobs
+    names = {
+        job: f" ({rows[job].request.name}, {thousandths(count)})"
+        for job, count in held.items()
+        if job in rows
+    }
+    most = sorted(held, key=lambda job: (-held[job], job))
+    total = f"{thousandths(sum(held.values()))} of {gpus(board.cluster.total_gpus)} are held"
+    return [f"{total}, by {_listed(most, seen, names)}."]
 
 
-def _ahead(row: JobRow, living: Sequence[JobRow], expected: Forecast | None) -> list[int]:
-    if expected is None or row.id not in expected.starts:
+def _what_is_drained(outlook: Outlook, board: Board) -> list[str]:
+    if not outlook.drained:
         return []
-    mine = expected.starts[row.id]
-    waiting = {other.id for other in living if other.state is State.QUEUED and other.id != row.id}
-    before = [(start, job) for job, start in expected.starts.items() if job in waiting and start < mine]
-    return [job for _, job in sorted(before)]
+    names = ", ".join(outlook.drained[:_NAMED_AT_MOST])
+    more = len(outlook.drained) - _NAMED_AT_MOST
+    what = (
+        f"{names} and {more} more are"
+        if more > 0
+        else f"{names} {'is' if len(outlook.drained) == 1 else 'are'}"
+    )
+    return [f"Of {counted(len(board.cluster.nodes), 'node')}, {what} drained: nothing starts there."]
 
 
-def _who_is_ahead(ahead: Sequence[int], board: Board) -> list[str]:
+def _ahead(row: JobRow, outlook: Outlook) -> list[int]:
+    """Those that wait and are expected to start before a job, in that order."""
+    starts = {} if outlook.expected is None else outlook.expected.starts
+    if row.id not in starts:
+        return []
+    waiting = {job for job, other in outlook.jobs.items() if other.state is State.QUEUED and job != row.id}
+    return [
+        job
+        for start, job in sorted((starts[job], job) for job in waiting & starts.keys())
+        if start < starts[row.id]
+    ]
+
+
+def _who_is_ahead(ahead: Sequence[int], seen: Collection[int], board: Board) -> list[str]:
     if not ahead:
         return [f"Nobody who waits is served before it by {board.scheduler}."]
-    noun = "job" if len(ahead) == 1 else "jobs"
-    return [f"{board.scheduler} serves {len(ahead)} waiting {noun} before it: {_listed(ahead, {})}."]
+    served = f"{board.scheduler} serves {counted(len(ahead), 'waiting job')} before it"
+    return [f"{served}: {_listed(ahead, seen, {})}."]
 
 
-def _what_would_help(row: JobRow, expected: Forecast | None, holders: Sequence[int]) -> list[str]:
+def _what_would_help(
+    start: float | None,
+    expected: Forecast | None,
+    holders: Sequence[int],
+    seen: Collection[int],
+    passed: float,
+) -> list[str]:
     """The ends of running jobs that come before its start."""
-    if expected is None or row.id not in expected.starts:
+    if expected is None or start is None:
         return []
-    start = expected.starts[row.id]
     ends = sorted((expected.ends[job], job) for job in holders if expected.ends.get(job, start + 1) <= start)
     if not ends:
         return []
     end, job = ends[-1]
-    return [f"What has to happen first: job {job} ends, in about {duration(end)}."]
+    whose = f"job {job}" if job in seen else "a job of somebody else"
+    return [f"What has to happen first: {whose} ends, in about {duration(max(end - passed, 0.0))}."]
 
 
-def _when(start: float | None, expected: Forecast, board: Board) -> str:
+def _when(start: float | None, expected: Forecast, board: Board, passed: float) -> str:
     if start is None:
         return (
             "A simulation of the present queue never starts it: no machine that it may use is large enough."
         )
     guess = ""
     if expected.guessed:
-        noun = "job that does" if expected.guessed == 1 else "jobs that do"
         guess = (
-            f"; {expected.guessed} {noun} not say its steps taken to last {duration(GUESSED_SECONDS)} more"
+            f"; how long {counted(expected.guessed, 'job')} will take is not known: {duration(GUESSED_SECONDS)} "
+            f"more {'is' if expected.guessed == 1 else 'each is'} assumed"
         )
-    when = "at the next decision" if start < board.round_seconds / 2 else f"in about {duration(start)}"
+    left = max(start - passed, 0.0)
+    when = "at the next decision" if left < board.round_seconds / 2 else f"in about {duration(left)}"
     return f"It is expected to start {when} (a simulation of the present queue{guess})."

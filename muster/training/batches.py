@@ -6,26 +6,37 @@ epoch, index): starting in the middle neither repeats nor skips a sample, whatev
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from muster.problems import BadInput, Problem
 from muster.training import pytorch
+from muster.training.orders import Wanted, WrittenOrder, draw_order, numbers_of
 from muster.training.randomness import seed_from, undisturbed
+from muster.training.stopping import heed_parent_only, held_up
 
-_ORDER, _SAMPLE, _BATCH = range(3)
+_ORDER, _SAMPLE, _BATCH, _AGAIN, _SAMPLES = range(5)
 """What a seed is for, so that no two uses share their numbers."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What is known of an epoch before its first batch."""
+
+    batches: int
+    order: str
+    """The same for the same order; empty where the order is not ours to fix."""
 
 
 class Batches(Protocol):
     """What `run.steps` walks through."""
 
-    def start(self, epoch: int, position: int) -> int:
-        """Goes to a batch of an epoch; returns how many batches the epoch has."""
+    def begin(self, epoch: int, apart: int = 0) -> Epoch:
+        """Fixes an epoch's order; `apart` above 0 gives others, for processes that would all have the same."""
 
-    def rest(self) -> Iterator[Any]:
-        """The batches from there to the end of the epoch."""
+    def rest(self, position: int) -> Iterator[Any]:
+        """The batches of that epoch from there on."""
 
 
 def batches_of(loader: Any, seed: int) -> Batches:
@@ -45,14 +56,14 @@ class _SequenceBatches:
     def __init__(self, batches: Sequence[Any], seed: int) -> None:
         self._batches = batches
         self._seed = seed
-        self._epoch = self._position = 0
+        self._epoch = 0
 
-    def start(self, epoch: int, position: int) -> int:
-        self._epoch, self._position = epoch, position
-        return len(self._batches)
+    def begin(self, epoch: int, apart: int = 0) -> Epoch:
+        self._epoch = epoch
+        return Epoch(len(self._batches), "")
 
-    def rest(self) -> Iterator[Any]:
-        for number in range(self._position, len(self._batches)):
+    def rest(self, position: int) -> Iterator[Any]:
+        for number in range(position, len(self._batches)):
             seed_from(self._seed, _BATCH, self._epoch, number)
             yield self._batches[number]
 
@@ -65,11 +76,12 @@ class _LoaderBatches:
         _refuse_unusable(loader, data)
         self._loader = loader
         self._seed = seed
-        self._order = _Order()
         batched = loader.batch_sampler is not None
+        self._order = WrittenOrder(batched=batched)
         order = {"batch_sampler": self._order} if batched else {"sampler": self._order, "batch_size": None}
+        samples = _SeededAtOnce if _reads_at_once(loader.dataset) else _SeededSamples
         self._positioned = data.DataLoader(
-            _SeededSamples(loader.dataset, seed),
+            samples(loader.dataset, seed),
             **order,
             num_workers=loader.num_workers,
             collate_fn=loader.collate_fn,
@@ -83,56 +95,50 @@ class _LoaderBatches:
             persistent_workers=loader.persistent_workers,
         )
 
-    def start(self, epoch: int, position: int) -> int:
-        batched = self._loader.batch_sampler is not None
-        sampler = self._loader.batch_sampler if batched else self._loader.sampler
+    def begin(self, epoch: int, apart: int = 0) -> Epoch:
         with undisturbed():
-            seed_from(self._seed, _ORDER, epoch)
-            for part in (sampler, self._loader.sampler):
-                if hasattr(part, "set_epoch"):
-                    part.set_epoch(epoch)
-                if getattr(part, "generator", None) is not None:
-                    torch = pytorch.load()
-                    part.generator.manual_seed(int(torch.empty((), dtype=torch.int64).random_()))
-            chosen = list(sampler)
-        if batched:
-            self._order.items = [[(epoch, index) for index in batch] for batch in chosen[position:]]
-        else:
-            self._order.items = [(epoch, index) for index in chosen[position:]]
-        return len(chosen)
+            seed_from(self._seed, _ORDER, epoch, *((apart,) if apart else ()))
+            order = draw_order(self._loader, epoch)
+        return Epoch(len(order), self._order.set(epoch, order))
 
-    def rest(self) -> Iterator[Any]:
-        return iter(self._positioned)
-
-
-class _Order:
-    """A sampler whose content is set before each epoch."""
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
+    def rest(self, position: int) -> Iterator[Any]:
+        self._order.go_to(position)
+        with held_up():
+            return iter(self._positioned)
 
 
 class _SeededSamples:
-    """A data set asked by (epoch, index), with the random numbers of that sample."""
+    """A data set asked for samples of an epoch, each with random numbers of its own."""
 
     def __init__(self, dataset: Any, seed: int) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
         self._seed = seed
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self.dataset)
 
-    def __getitem__(self, which: tuple[int, Any]) -> Any:
-        epoch, index = which
-        numbers = index if isinstance(index, Iterable) else (index,)
-        seed_from(self._seed, _SAMPLE, epoch, *map(int, numbers))
-        return self._dataset[index]
+    def __getitem__(self, wanted: Wanted) -> Any:
+        epoch, key, before = wanted
+        what_for = (_AGAIN, before) if before else (_SAMPLE,)
+        seed_from(self._seed, *what_for, epoch, *numbers_of(key))
+        return self.dataset[key]
+
+
+class _SeededAtOnce(_SeededSamples):
+    """A data set that reads the samples of a batch in one go: the random numbers are the batch's."""
+
+    def __getitems__(self, wanted: list[Wanted]) -> Any:
+        keys = [key for _, key, _ in wanted]
+        numbers = [number for key in keys for number in numbers_of(key)]
+        seed_from(self._seed, _SAMPLES, wanted[0][0], *numbers, *(before for _, _, before in wanted))
+        return self.dataset.__getitems__(keys)
+
+
+def _reads_at_once(dataset: Any) -> bool:
+    """Not so a Subset that only passes the question on."""
+    while isinstance(dataset, pytorch.load().utils.data.Subset):
+        dataset = dataset.dataset
+    return callable(getattr(dataset, "__getitems__", None))
 
 
 class _WorkerStart:
@@ -142,7 +148,10 @@ class _WorkerStart:
         self._worker_init_fn = worker_init_fn
 
     def __call__(self, worker: int) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        heed_parent_only()
+        info = pytorch.load().utils.data.get_worker_info()
+        # Which refuses to be assigned to; what the job knows is the data set, not what we have put around it.
+        object.__setattr__(info, "dataset", info.dataset.dataset)
         if self._worker_init_fn is not None:
             self._worker_init_fn(worker)
 

@@ -10,7 +10,8 @@ import hashlib
 import os
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -44,15 +45,16 @@ class Checkpoints:
     def save(self, step: int, content: dict[str, Any]) -> None:
         """Writes aside, flushes, renames; `Stale` if a newer start has begun, OSError if the disk is full."""
         self._folder.mkdir(exist_ok=True)
-        aside = self._folder / f"{self._run_folder.epoch}-{os.getpid()}.part"
+        aside = self._folder / f"{self._run_folder.part_name}.part"
         with publish_or_remove(aside):
             torch = pytorch.if_loaded()
             with aside.open("wb") as file:
                 hashing = _HashingFile(file)
-                if torch is None:
-                    pickle.dump(content, hashing, protocol=pickle.HIGHEST_PROTOCOL)
-                else:
-                    torch.save(content, hashing)
+                with hashing.failing_as_it_did():
+                    if torch is None:
+                        pickle.dump(content, hashing, protocol=pickle.HIGHEST_PROTOCOL)
+                    else:
+                        torch.save(content, hashing)
                 file.flush()
                 os.fsync(file.fileno())
             kind = "pickle" if torch is None else "pt"
@@ -63,11 +65,10 @@ class Checkpoints:
 
     def newest_whole(self, say: Callable[[str], None]) -> Path | None:
         """The newest checkpoint that is whole; damaged ones above it and parts of dead starts are removed."""
+        with self._run_folder.publishing():
+            self._run_folder.remove_parts()
         if not self._folder.is_dir():
             return None
-        with self._run_folder.publishing():
-            for part in self._folder.glob("*.part"):
-                part.unlink()
         for saved in self._all():
             if saved.whole():
                 # A start that was killed just after it published had not removed the oldest yet.
@@ -108,10 +109,25 @@ class _HashingFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._sum = hashlib.sha256()
+        self._failure: OSError | None = None
 
     def write(self, data: bytes) -> int:
         self._sum.update(data)
-        return self._file.write(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self._failure = error
+            raise
+
+    @contextmanager
+    def failing_as_it_did(self) -> Iterator[None]:
+        """What a write failed of is told, not what became of it: `torch.save` ends with an error of its own."""
+        try:
+            yield
+        except Exception:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
 
     def flush(self) -> None:
         self._file.flush()

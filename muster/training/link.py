@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from types import FrameType
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from muster.problems import BadInput
-from muster.training.cache import cache_report, grant
+from muster.training.cache import CachedDataset, cache_report, grant
 from muster.training.checkpoints import Checkpoints, load_checkpoint
 from muster.training.randomness import random_state
 from muster.training.ranks import Ranks
 from muster.training.run_folder import EXIT_STOPPED, RunFolder, Stale
-from muster.training.states import states_of
+from muster.training.states import devices_of, states_of
+from muster.training.stopping import StopSignal
 
 REPORT_SECONDS = 1.0
 AGREE_SECONDS = 1.0
@@ -26,9 +24,9 @@ AGREE_SECONDS = 1.0
 _PROBLEMS_KEPT = 10
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Place:
-    """Where a run is, between two steps."""
+    """Where a run is, between two steps. Made at each of them, so as cheap as can be; nobody changes one."""
 
     step: int
     epoch: int
@@ -37,6 +35,26 @@ class Place:
     batches: int
     """Of the epoch."""
     seed: int
+    """Of this process."""
+    order: str = ""
+    """What tells the epoch's order from others."""
+    apart: bool | None = None
+    """Whether each process has drawn an order of its own, as they would all have had the same."""
+    accumulate: int | None = None
+    """Batches an update."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds for this process."""
+
+    place: Place
+    processes: int
+    state: Mapping[str, Any]
+    devices: Mapping[str, Any]
+    random: dict[str, Any]
+    finished: bool
+    """The job has said that it is done, whatever batches there may be."""
 
 
 class Link:
@@ -46,27 +64,26 @@ class Link:
         self._folder = folder
         self._checkpoints = Checkpoints(folder)
         self._checkpoint_seconds = checkpoint_seconds
-        self._stop_asked = False
         self._problems: list[str] = []
         self._checkpoint_step = 0
+        self.walked: tuple[CachedDataset, ...] = ()
+        """The cached data sets that the steps go through; none: not known."""
         with self._unless_stale(), folder.publishing():
             pass
-        self._before = None
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._stop = StopSignal()
 
-    def load(self) -> dict[str, Any] | None:
-        """Meets the other ranks; what the newest whole checkpoint holds, None where there is none."""
-        self.ranks = Ranks()
+    def load(self, ranks: Ranks) -> Saved | None:
+        """What the newest whole checkpoint holds, None where there is none."""
+        self.ranks = ranks
+        # The first grant may be over already, and samples are cached from the first batch on.
+        self._read_notice()
         path = None
         if self.ranks.is_first:
             with self._unless_stale():
-                path = self._checkpoints.newest_whole(self._say)
+                path = self._checkpoints.newest_whole(self.say)
         path = self.ranks.of_first(path)
-        saved = None if path is None else load_checkpoint(path)
-        self._checkpoint_step = self._looked_step = self._reported_step = (
-            saved["place"]["step"] if saved else 0
-        )
+        saved = None if path is None else _of_rank(load_checkpoint(path), ranks.rank)
+        self._checkpoint_step = self._looked_step = self._reported_step = saved.place.step if saved else 0
         self._next_look = self._checkpoint_step + 1
         self._looked_at = self._reported_at = self._saved_at = time.monotonic()
         return saved
@@ -79,7 +96,7 @@ class Link:
         now = time.monotonic()
         save_due = self.ranks.is_first and now - self._saved_at >= self._checkpoint_seconds
         next_look = self._step_of_next_look(place.step, now) if self.ranks.is_first else 0
-        stop, save, self._next_look = self.ranks.largest([self._stop_asked, save_due, next_look])
+        stop, save, self._next_look = self.ranks.largest([self._stop.asked, save_due, next_look])
         if stop or save:
             self._save(place, state)
         if stop:
@@ -89,13 +106,16 @@ class Link:
         if now - self._reported_at >= REPORT_SECONDS:
             self._report("running", place)
 
-    def after_last_step(self, place: Place, state: Mapping[str, Any]) -> None:
+    def after_last_step(self, place: Place, state: Mapping[str, Any], *, early: bool = False) -> None:
         """Saves the end, so that a start that was killed after it has no step to do again."""
-        if self._checkpoint_step < place.step:
-            self._save(place, state)
+        if early or self._checkpoint_step < place.step:
+            self._save(place, state, finished=early)
         self._report("trained", place)
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        self.leave()
+
+    def leave(self) -> None:
+        """The steps are over, whatever of them is done: SIGTERM means again what it meant before."""
+        self._stop.give_back()
 
     def _step_of_next_look(self, step: int, now: float) -> int:
         """The next step for one process; for several the one about `AGREE_SECONDS` away.
@@ -113,28 +133,31 @@ class Link:
         try:
             notice = self._folder.new_notice()
         except BadInput as error:
-            self._say(str(error))
+            self.say(str(error))
             return
         if notice is not None:
-            self._stop_asked |= notice.stop
+            self._stop.asked |= notice.stop
             if notice.cache_gb is not None:
                 grant(notice.cache_gb)
 
-    def _save(self, place: Place, state: Mapping[str, Any]) -> None:
-        random = self.ranks.gathered(random_state())
+    def _save(self, place: Place, state: Mapping[str, Any], *, finished: bool = False) -> None:
+        ranks = self.ranks.gathered({"place": asdict(place), "random": random_state()})
         if self.ranks.is_first:
+            states = states_of(state)
             content = {
-                "place": asdict(place),
+                "places": [each["place"] for each in ranks],
+                "random": [each["random"] for each in ranks],
                 "processes": self.ranks.count,
-                "state": states_of(state),
-                "random": random,
+                "state": states,
+                "devices": devices_of(state, states),
+                "finished": finished,
             }
             with self._unless_stale():
                 try:
                     self._checkpoints.save(place.step, content)
                     self._checkpoint_step = place.step
                 except OSError as error:
-                    self._say(f"no checkpoint at step {place.step}: {error.strerror or error}")
+                    self.say(f"no checkpoint at step {place.step}: {error.strerror or error}")
         # Nobody leaves while the first still writes: a launcher may end all ranks when one has ended.
         self.ranks.gathered(None)
         self._saved_at = time.monotonic()
@@ -152,23 +175,21 @@ class Link:
             "batches_per_epoch": place.batches,
             "steps_per_second": (place.step - self._reported_step) / seconds if seconds else 0.0,
             "checkpoint_step": self._checkpoint_step,
-            **cache_report(),
+            **cache_report(self.walked),
             "problems": self._problems,
         }
         with self._unless_stale():
             try:
                 self._folder.report(progress)
             except OSError as error:
-                self._say(f"no report at step {place.step}: {error.strerror or error}")
+                self.say(f"no report at step {place.step}: {error.strerror or error}")
         self._reported_step, self._reported_at = place.step, now
 
-    def _say(self, what: str) -> None:
+    def say(self, what: str) -> None:
+        """In the job's output, and in its reports."""
         with suppress(OSError):  # The output may lie on the very disk that is full.
             print(f"muster: {what}", file=sys.stderr, flush=True)
         self._problems = [*self._problems, what][-_PROBLEMS_KEPT:]
-
-    def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
-        self._stop_asked = True
 
     @contextmanager
     def _unless_stale(self) -> Iterator[None]:
@@ -176,3 +197,20 @@ class Link:
             yield
         except Stale as stale:
             sys.exit(f"muster: {stale}; this process ends without saving")
+
+
+def _of_rank(content: dict[str, Any], rank: int) -> Saved:
+    """This process's part; where there were fewer processes, the last one's, for its words of refusal."""
+    # In the first format one place stood for all, without what has come since.
+    places = content.get("places") or [content["place"]]
+    known = {field.name for field in fields(Place)}
+    place = places[min(rank, len(places) - 1)]
+    random = content["random"]
+    return Saved(
+        place=Place(**{name: value for name, value in place.items() if name in known}),
+        processes=content["processes"],
+        state=content["state"],
+        devices=content.get("devices", {}),
+        random=random[min(rank, len(random) - 1)],
+        finished=content.get("finished", False),
+    )

@@ -18,14 +18,15 @@ Thing = TypeVar("Thing")
 class Ranks:
     """Every method but `is_first` is called by all ranks at the same point of their steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: bool = False) -> None:
+        """`alone`: nobody schedules the job, so processes that do not know of each other need not agree."""
         torch = pytorch.if_loaded()
         self._distributed: Any = None
         self.rank, self.count = 0, 1
         if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
             self._distributed = torch.distributed
             self.rank, self.count = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        elif os.environ.get("WORLD_SIZE", "1") != "1":
+        elif not alone and os.environ.get("WORLD_SIZE", "1") != "1":
             what = (
                 "call torch.distributed.init_process_group before run.steps, so that the processes can agree"
             )
@@ -62,6 +63,12 @@ class Ranks:
         self._distributed.broadcast_object_list(things, src=0, group=self._group)
         (from_first,) = things
         return from_first  # type: ignore[no-any-return]
+
+    def all_refuse(self, problems: list[Problem]) -> None:
+        """Ends every process with the problems of all, so that none waits for one that has gone."""
+        of_all = [problem for each in self.gathered(problems) for problem in each]
+        if of_all:
+            raise BadInput(*dict.fromkeys(of_all))
 
     def part(self) -> None:
         """Before the process ends of itself: the first rank has the store that the others still ask.

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from muster.problems import BadInput, Problem
-from muster.training.batches import Batches, batches_of
+from muster.training.batches import Batches, Epoch, batches_of
+from muster.training.cache import caches_in
 from muster.training.environment import read_environment
-from muster.training.link import Link, Place
+from muster.training.link import Link, Place, Saved
 from muster.training.randomness import set_random_state, undisturbed
+from muster.training.ranks import Ranks
 from muster.training.run_folder import RunFolder
 from muster.training.states import check_states, restore_states
 
@@ -39,84 +41,197 @@ class Run:
         """The pass over the data that the present batch belongs to, from 0 on."""
         self.ends_epoch = False
         """Whether the present batch is the last one of its epoch."""
+        self.ends_update = False
+        """Whether the optimizer is to step with the present batch: always, unless gradients are accumulated."""
         self._seed = seed
         self._link = link
         self._position = 0
-        self._batches = 0
-        self._walked = False
+        self._now = Epoch(0, "")
+        self._apart: bool | None = None
+        self._accumulate = 1
+        self._state: Mapping[str, Any] | None = None
+        self._finished = False
 
-    def steps(self, loader: Any, *, state: Mapping[str, Any], epochs: int = 1) -> Iterator[Any]:
+    def steps(
+        self, loader: Any, *, state: Mapping[str, Any], epochs: int = 1, accumulate: int = 1
+    ) -> Iterator[Any]:
         """The batches of all epochs that are still to do.
 
         `state` is all that training changes: what has state_dict and load_state_dict (model, optimizer,
-        schedule, scaler), and plain dicts, which are refilled.
+        schedule, scaler), and plain dicts, which are refilled. With `accumulate` the optimizer steps only where
+        `ends_update` says so, and the run is saved and stopped only there: gradients are not part of a checkpoint.
         """
-        if self._walked:
+        if self._state is not None:
             what = "these can be walked through once a run; say how many with epochs="
             raise BadInput(Problem("run.steps", what))
-        problem = _not_whole("run.steps", "epochs", epochs)
-        if problem:
-            raise BadInput(problem)
+        problems = [
+            _not_whole("run.steps", "epochs", epochs),
+            _not_whole("run.steps", "accumulate", accumulate, least=1),
+        ]
+        if found := [problem for problem in problems if problem]:
+            raise BadInput(*found)
         check_states(state)
-        self._walked = True
+        self._state, self._accumulate = state, accumulate
+        if self._link is not None:
+            self._link.walked = caches_in(loader)
         return self._steps(batches_of(loader, self._seed), state, epochs)
 
+    def finish(self) -> None:
+        """Training is over with the present batch, though there are more; all processes have to say so.
+
+        For early stopping: saves and tells the end, which leaving the loop alone does not. The loop gives no more.
+        """
+        if self._state is None:
+            raise BadInput(Problem("run.finish", "there is nothing to end before run.steps"))
+        if not self._finished:
+            self._finished = True
+            self.step += 1
+            self._position += 1
+            if self._link is not None:
+                self._link.after_last_step(self._place(), self._state, early=True)
+
     def _steps(self, batches: Batches, state: Mapping[str, Any], epochs: int) -> Iterator[Any]:
-        if self._link is not None:
-            self._resume(self._link, batches, state)
+        try:
+            yield from self._walk(batches, state, epochs)
+        except (Exception, GeneratorExit):
+            if self._link is not None:
+                self._link.leave()
+            raise
+
+    def _walk(self, batches: Batches, state: Mapping[str, Any], epochs: int) -> Iterator[Any]:
+        ranks = Ranks(alone=self._link is None)
+        saved = None if self._link is None else self._link.load(ranks)
+        if saved is not None:
+            self.step, self.epoch, self._position = saved.place.step, saved.place.epoch, saved.place.position
+        if saved is not None or self.epoch < epochs:
+            self._begin_first(batches, ranks, saved)
+        if saved is not None:
+            restore_states(state, saved.state, saved.devices)
+            set_random_state(saved.random)
+            self._finished = saved.finished
         place = self._place()
-        while self.epoch < epochs:
-            self._batches = batches.start(self.epoch, self._position)
+        begun = True
+        while self.epoch < epochs and not self._is_over():
+            if not begun:
+                self._begin(batches, ranks)
             with undisturbed():
-                rest = batches.rest()
-            while self._position < self._batches:
+                rest = batches.rest(self._position)
+            while self._position < self._now.batches:
                 with undisturbed():
                     batch = next(rest)
-                self.ends_epoch = self._position + 1 == self._batches
+                self.ends_epoch = self._position + 1 == self._now.batches
+                self.ends_update = self.ends_epoch or (self._position + 1) % self._accumulate == 0
                 yield batch
+                if self._is_over():
+                    return
                 self.step += 1
                 self._position += 1
                 is_last = self.ends_epoch and self.epoch + 1 == epochs
-                if self._link is not None and not is_last:
+                if self._link is not None and self.ends_update and not is_last:
                     self._link.between_steps(self._place(), state)
             # Told as the end of its epoch, not as the start of one that may have another length or never come.
             place = self._place()
-            self.epoch, self._position = self.epoch + 1, 0
+            self.epoch, self._position, begun = self.epoch + 1, 0, False
+        self._finished = True
         if self._link is not None:
-            self._link.after_last_step(place, state)
+            self._link.after_last_step(place, state, early=saved is not None and saved.finished)
+
+    def _is_over(self) -> bool:
+        """Whether the job has said so meanwhile."""
+        return self._finished
 
     def _place(self) -> Place:
-        return Place(self.step, self.epoch, self._position, self._batches, self._seed)
+        return Place(
+            self.step,
+            self.epoch,
+            self._position,
+            self._now.batches,
+            self._seed,
+            self._now.order,
+            self._apart,
+            self._accumulate,
+        )
 
-    def _resume(self, link: Link, batches: Batches, state: Mapping[str, Any]) -> None:
-        saved = link.load()
-        if saved is None:
-            return
-        place = Place(**saved["place"])
-        self._batches = batches.start(place.epoch, place.position)
-        same = {
-            "seed": (place.seed, self._seed),
-            "processes": (saved["processes"], link.ranks.count),
-            "batches an epoch": (place.batches, self._batches),
+    def _begin_first(self, batches: Batches, ranks: Ranks, saved: Saved | None) -> None:
+        """The first epoch of this start: the one begun before, from which nothing may differ."""
+        self._apart = False if saved is None else saved.place.apart
+        self._begin(batches, ranks)
+        problems = [] if saved is None else self._differences(saved, ranks)
+        if saved is None and self._link is not None and batches.begin(self.epoch) != self._now:
+            what = (
+                "its sampler gives another order each time it is asked, so the run could not go on where it stopped; "
+                "draw from PyTorch's, NumPy's or python's own random numbers, or from a torch.Generator that is an "
+                "attribute of the sampler"
+            )
+            problems.append(Problem("run.steps", what, column="loader"))
+        ranks.all_refuse(problems)
+        if ranks.count > 1 and not self._apart and self._all_the_same(ranks):
+            self._draw_apart(batches, ranks, saved)
+
+    def _begin(self, batches: Batches, ranks: Ranks) -> None:
+        self._now = batches.begin(self.epoch, ranks.rank if self._apart else 0)
+        if self._link is not None:
+            counts = ranks.gathered(self._now.batches)
+            if len(set(counts)) > 1:
+                what = (
+                    "the processes have different numbers of batches an epoch, so the first to end would wait for "
+                    "ever; give each as many (DistributedSampler does, or drop_last=True)"
+                )
+                raise BadInput(Problem("run.steps", what, column="loader", found=counts))
+
+    def _draw_apart(self, batches: Batches, ranks: Ranks, saved: Saved | None) -> None:
+        """Processes that would all train on the same samples each draw an order of their own, where it is drawn."""
+        before = self._now
+        self._apart = True
+        self._begin(batches, ranks)
+        drawn = not self._all_the_same(ranks)
+        if drawn and saved is not None:
+            what = (
+                "the checkpoint was made when all processes walked through the same batches, which now draw their "
+                "own; start as a new job"
+            )
+            raise BadInput(Problem("resume", what))
+        if not drawn:
+            self._apart, self._now = False, before
+            if self._link is not None and before.order:
+                what = (
+                    "all processes walk through their data in the same order; if they have the same data, each needs "
+                    "a part of its own (DistributedSampler)"
+                )
+                self._link.say(what)
+
+    def _all_the_same(self, ranks: Ranks) -> bool:
+        return len(set(ranks.gathered(self._now.order))) == 1
+
+    def _differences(self, saved: Saved, ranks: Ranks) -> list[Problem]:
+        then = saved.place
+        same: dict[str, tuple[object, object]] = {
+            "seed": (then.seed, self._seed),
+            "processes": (saved.processes, ranks.count),
+            "batches an epoch": (then.batches, self._now.batches),
         }
+        if then.accumulate is not None:
+            same["accumulate"] = (then.accumulate, self._accumulate)
         problems = [
             Problem(
                 "resume",
-                f"the checkpoint was made with {then}; start with the same, or as a new job",
+                f"the checkpoint was made with {before}; start with the same, or as a new job",
                 column=name,
                 found=now,
             )
-            for name, (then, now) in same.items()
-            if then != now
+            for name, (before, now) in same.items()
+            if before != now
         ]
-        if problems:
-            raise BadInput(*problems)
-        restore_states(state, saved["state"])
-        self.step, self.epoch, self._position = place.step, place.epoch, place.position
-        set_random_state(saved["random"][link.ranks.rank])
+        if not problems and then.order and then.order != self._now.order:
+            what = (
+                "the samples of this epoch come in another order than when the checkpoint was made, so some would be "
+                "repeated and some left out; its data set or sampler is another one, or keeps a state of its own"
+            )
+            problems.append(Problem("resume", what))
+        return problems
 
 
-def _not_whole(where: str, name: str, value: object) -> Problem | None:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+def _not_whole(where: str, name: str, value: object, *, least: int = 0) -> Problem | None:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return None
-    return Problem(where, "a whole number from 0 on is needed", column=name, found=value)
+    return Problem(where, f"a whole number from {least} on is needed", column=name, found=value)

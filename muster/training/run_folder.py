@@ -48,6 +48,16 @@ class RunFolder:
         self.epoch = epoch
         self._notice_seen: tuple[int, int] | None = None
 
+    @property
+    def part_name(self) -> str:
+        """Of files on their way, told from the scheduler's, which may be at work at any time."""
+        return f"{self.epoch}-{os.getpid()}"
+
+    def remove_parts(self) -> None:
+        """What dead starts have left; for a process that is publishing."""
+        for part in (*self.path.glob("*-*.part"), *self.path.glob("checkpoints/*.part")):
+            part.unlink(missing_ok=True)
+
     @contextmanager
     def publishing(self) -> Iterator[None]:
         """Holds the lock in which this start is known to be the newest; `Stale` if it is not."""
@@ -75,7 +85,9 @@ class RunFolder:
 
     def report(self, progress: dict[str, Any]) -> None:
         """Publishes how far the job is."""
-        aside = write_part(self.path, _as_json({"epoch": self.epoch, **progress}))
+        # Not flushed: after a crash of the machine the checkpoints tell how far it is.
+        content = _as_json({"epoch": self.epoch, **progress})
+        aside = write_part(self.path, content, name=self.part_name, flushed=False)
         with publish_or_remove(aside), self.publishing():
             aside.replace(self.path / _PROGRESS)
 
@@ -95,25 +107,34 @@ def begin_start(run_dir: Path, epoch: int) -> None:
 
 
 def give_notice(run_dir: Path, epoch: int, *, stop: bool = False, cache_gb: float | None = None) -> None:
-    """Tells the start `epoch` what is wanted of it; replaces the notice before."""
-    _write(run_dir, _NOTICE, {"epoch": epoch, "stop": stop, "cache_gb": cache_gb})
+    """Tells the start `epoch` what is wanted of it; replaces the notice before.
+
+    It is not flushed to the disk: a machine that crashes takes the start with it, and its notice is void then.
+    """
+    _write(run_dir, _NOTICE, {"epoch": epoch, "stop": stop, "cache_gb": cache_gb}, flushed=False)
 
 
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
     """What the job published last; None before its first report."""
-    path = run_dir / _PROGRESS
-    return _read_json(path) if path.exists() else None
+    try:
+        return _read_json(run_dir / _PROGRESS)
+    except FileNotFoundError:
+        return None
 
 
-def write_part(folder: Path, content: bytes) -> Path:
+def write_part(folder: Path, content: bytes, *, name: str | None = None, flushed: bool = True) -> Path:
     """A file beside its place, on the disk, to be renamed."""
-    aside = folder / f"{os.getpid()}.part"
+    aside = folder / f"{name or os.getpid()}.part"
     # Made anew: a link of that name, in a folder that is a user's, must not lead a scheduler who is root elsewhere.
     aside.unlink(missing_ok=True)
     with aside.open("xb") as file:
+        if os.geteuid() == 0:  # what root leaves in a user's folder is the user's to read
+            owner = folder.stat()
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        if flushed:
+            file.flush()
+            os.fsync(file.fileno())
     return aside
 
 
@@ -154,35 +175,44 @@ def _newest_epoch(folder: Path) -> int | None:
     return epoch
 
 
-def _write(folder: Path, name: str, content: dict[str, Any]) -> None:
-    aside = write_part(folder, _as_json(content))
+def _write(folder: Path, name: str, content: dict[str, Any], *, flushed: bool = True) -> None:
+    aside = write_part(folder, _as_json(content), flushed=flushed)
     with publish_or_remove(aside):
         aside.replace(folder / name)
-    flush_folder(folder)
+    if flushed:
+        flush_folder(folder)
 
 
 def _as_json(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, sort_keys=True) + "\n").encode()
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """A small ordinary file: whoever else the folder belongs to cannot make the reader wait, or read elsewhere."""
+@contextmanager
+def ordinary_file(path: Path) -> Iterator[int]:
+    """A file to be read: whoever else the folder belongs to cannot make the reader wait, or read elsewhere."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise BadInput(Problem(str(path), "an ordinary file is needed"))
-            content = json.loads(os.read(descriptor, _MOST_BYTES))
+            yield descriptor
         finally:
             os.close(descriptor)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise BadInput(Problem(str(path), f"cannot be read: {error.strerror}")) from None
-    except ValueError as error:
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    with ordinary_file(path) as file:
+        text = os.read(file, _MOST_BYTES)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise BadInput(Problem(str(path), f"cannot be read as JSON: {error}")) from None
     if not isinstance(content, dict):
-        raise BadInput(Problem(str(path), "a JSON object is needed", found=content))
+        raise BadInput(Problem(str(path), "a JSON object is needed", found=type(content).__name__))
     return content
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from muster.problems import BadInput, Problem
+from muster.training.run_folder import ordinary_file
 
 Search = Callable[[str, str], Any]
 """Finds an expression in a line; what it finds has the group `step`, None: it is not there."""
 
 STOP_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")
+_MOST_BYTES = 1_000_000
+"""Of new output that are read at once: the last ones."""
+_MOST_DIGITS = 15
+"""Of a step."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +59,38 @@ class UnchangedJob:
         return True
 
     def read_progress(
-        self, output: Path, offset: int = 0, search: Search = re.search
+        self, output: Path, offset: int = 0, search: Search = re.search, seconds: float = inf
     ) -> tuple[int | None, int]:
         """The last step told in whole lines from `offset` (bytes) on, and the offset to read from next.
 
-        A progress bar's carriage returns end a line too. Whoever does not trust the expression passes a `search`
-        that ends in bounded time.
+        A progress bar's carriage returns end a line too. The last step is all that counts, so it is searched for from
+        the end on, in the last megabyte, for so many seconds; what was passed over is not read again. Whoever does
+        not trust the expression passes a `search` that ends in bounded time.
         """
         if self.progress is None:
             return None, offset
-        with output.open("rb") as file:
-            file.seek(offset)
-            fresh = file.read()
-        whole = fresh[: max(fresh.rfind(b"\n"), fresh.rfind(b"\r")) + 1]
-        step = None
-        for line in re.split(r"[\r\n]+", whole.decode(errors="replace")):
+        with ordinary_file(output) as file:
+            size = os.fstat(file).st_size
+            if size < offset:  # Somebody has emptied it.
+                offset = 0
+            begin = max(offset, size - _MOST_BYTES)
+            fresh = os.pread(file, size - begin, begin)
+        end = max(fresh.rfind(b"\n"), fresh.rfind(b"\r")) + 1
+        if not end:
+            return None, offset
+        lines = re.split(r"[\r\n]+", fresh[:end].decode(errors="replace"))
+        whole = lines if begin == offset else lines[1:]
+        give_up = time.monotonic() + seconds
+        for line in reversed(whole):
             found = search(self.progress, line)
-            if found and found["step"].isascii() and found["step"].isdigit():
-                step = int(found["step"])
-        return step, offset + len(whole)
+            step = _step(found["step"]) if found else None
+            if step is not None or time.monotonic() >= give_up:
+                return step, begin + end
+        return None, begin + end
+
+
+def _step(text: str | None) -> int | None:
+    """A group may be there without having matched, or have matched anything."""
+    if text is None or len(text) > _MOST_DIGITS or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text)

@@ -31,9 +31,19 @@ def profile_of(form: AnalyticInput, cpus: tuple[float, ...]) -> Profile:
     full_gb = samples * data.sample_gb
     seconds = form.iteration_seconds(cpus, full_gb, data.storage_gb_per_s)
     uncached = rate(1 / float(form.iteration_seconds(cpus[-1], 0.0, data.storage_gb_per_s)))
-    reading = Reading(samples, 50, full_gb, uncached, data.storage_gb_per_s, True, data.memory_gb_per_s)
+    reading = Reading(
+        samples=samples,
+        batches_per_epoch=50,
+        full_gb=full_gb,
+        batch_gb=full_gb / 50,
+        uncached=uncached,
+        storage_gb_per_s=data.storage_gb_per_s,
+        storage_is_limit=True,
+        memory_gb_per_s=data.memory_gb_per_s,
+        miss_cpu_seconds=0.0,
+    )
     rates = {cores: rate(1 / float(took)) for cores, took in zip(cpus, seconds, strict=True)}
-    return Profile(cpus, rates, reading, True, 60.0)
+    return Profile(cpus, rates, reading, True, 60.0, 0.0, True)
 
 
 @given(
@@ -87,7 +97,8 @@ def test_the_file_gives_the_model_back(name: str, tmp_path_factory: pytest.TempP
 
 
 def test_noise_is_mended_when_the_file_is_read(tmp_path: Path) -> None:
-    noisy = Profile((1.0, 2.0, 4.0), {1.0: rate(5.0), 2.0: rate(10.1), 4.0: rate(10.0)}, None, True, 60.0)
+    rates = {1.0: rate(5.0), 2.0: rate(10.1), 4.0: rate(10.0)}
+    noisy = Profile((1.0, 2.0, 4.0), rates, None, True, 60.0, 0.0, True)
     model = model_of(noisy, name="noisy", family="image", batch=None, source="a test")
     assert (model.batch, model.dataset, len(model.memory_gb_per_gpu)) == (1, None, 1)
     (tmp_path / "noisy.toml").write_text(model_toml(model, []))

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from muster.cgroups import find_cgroups
 from muster.cli.app import run as run_command_line
+from muster.cli.profile_view import _doubts
 from muster.problems import BadInput
 from muster.profiling import JobToProfile, Precision, Profile, profile_job
 from muster.profiling.cpus import AffinityGrants, cpu_points
+from muster.profiling.job import WORD_SECONDS, running
 from muster.training.unchanged import UnchangedJob
 from muster.workload.models import read_model
 from tests.cli.conftest import MUSTER
@@ -68,6 +74,9 @@ def test_a_job_is_not_faster_than_its_cpu(profile: Profile) -> None:
     for cores, rate in profile.rates.items():
         # A window of a second may begin with a full period's quota.
         assert 0 < rate.steps_per_s < 1.15 * cores / cached_job.STEP_CPU_SECONDS
+        assert rate.cpu_seconds is not None
+        # Beside its steps it reads batches from the cache, reports, and began a step before the first window.
+        assert 0.9 * cached_job.STEP_CPU_SECONDS < rate.cpu_seconds < 2 * cached_job.STEP_CPU_SECONDS
 
 
 def test_what_the_job_reads_is_known(profile: Profile) -> None:
@@ -78,16 +87,31 @@ def test_what_the_job_reads_is_known(profile: Profile) -> None:
     assert reading.full_gb == cached_job.SAMPLES * 8192 / 1e9
     assert reading.memory_gb_per_s > 0
     assert reading.storage_gb_per_s >= reading.batch_gb * reading.uncached.steps_per_s * 0.999
+    assert reading.batch_gb == cached_job.BATCH * 8192 / 1e9
+    expected = cached_job.BATCH * cached_job.READ_CPU_SECONDS
+    assert expected * 0.9 < reading.miss_cpu_seconds < expected * 1.5
+
+
+def test_a_file_says_what_makes_it_less_true(profile: Profile) -> None:
+    quiet = replace(profile, steady=True)
+    (decodes,) = _doubts(quiet)
+    assert "decode in transform=" in decodes
+    assert profile.reading is not None
+    raw = replace(profile.reading, miss_cpu_seconds=0.0)
+    assert _doubts(replace(quiet, reading=raw)) == []
+    (changed,) = _doubts(replace(quiet, reading=raw, drift=-0.25, steady=False))
+    assert changed.startswith("0.5 cores gave 25.0 % less at the end than at the start")
 
 
 def test_nothing_is_left(profile: Profile) -> None:
     cgroups, _ = find_cgroups()
     assert cgroups is not None
-    assert f"profile-{os.getpid()}" not in cgroups.names()
+    assert f"profile-{os.getpid()}" not in cgroups.standing()
     mine = [line for line in _command_lines() if cached_job.__file__ in line]
     assert mine == []
 
 
+@pytest.mark.long
 def test_an_unchanged_job_by_the_command_line(
     needs_quota: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,12 +141,60 @@ def test_an_unchanged_job_by_the_command_line(
     assert "say --overwrite" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_job_that_ends_is_started_again(needs_quota: None) -> None:
     told: list[str] = []
-    job = JobToProfile(python(PRINTING.format(steps=60)), UnchangedJob(progress=PATTERN))
-    found = profile_job(job, most_cpus=0.5, precision=Precision(1e-9, 12, 12), tell=told.append)
+    # Four seconds: time for the first words, and not for four windows more.
+    job = JobToProfile(python(PRINTING.format(steps=200)), UnchangedJob(progress=PATTERN))
+    with running(job, told.append) as run:
+        run.start(cores=0.5, cache_gb=0.0, cached_only=False)
+        rate, _ = run.measure(0.5, Precision(1e-9, 4, 4))
     assert "the job has ended; starting it again" in told
-    assert all(rate.windows >= 6 for rate in found.rates.values())
+    assert rate.windows >= 3
+
+
+def test_words_of_a_job_that_prints_every_step_are_windows_apart(needs_quota: None) -> None:
+    job = JobToProfile(python(PRINTING.format(steps=10**6)), UnchangedJob(progress=PATTERN))
+    with running(job, silent) as run:
+        before = run.start(cores=0.5, cache_gb=0.0, cached_only=False)
+        _, after = run.measure(0.5, Precision(0.5, 2, 2))
+    # One word until the grant counts, and two windows.
+    assert after.at - before.at >= 3 * WORD_SECONDS
+
+
+def test_what_a_killed_profiler_left_is_ended_by_the_next(needs_quota: None) -> None:
+    cgroups, _ = find_cgroups()
+    assert cgroups is not None
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    left = cgroups.group(f"profile-{gone.pid}")
+    mine = cgroups.group(f"not-a-profile-{os.getpid()}")
+    orphaned = left.entering(["sh", "-c", "echo up; exec sleep 600"])
+    with subprocess.Popen(orphaned, stdout=subprocess.PIPE) as orphan:
+        try:
+            assert orphan.stdout is not None
+            assert orphan.stdout.readline() == b"up\n"
+            with running(JobToProfile(python("pass")), silent):
+                standing = cgroups.standing()
+            assert left.name not in standing
+            assert mine.name in standing
+            assert orphan.wait() == -signal.SIGKILL
+        finally:
+            left.kill()
+            left.remove()
+            mine.remove()
+
+
+def test_a_job_dies_with_its_profiler(tmp_path: Path) -> None:
+    with _profiled(tmp_path) as (profiler, pid):
+        job = os.pidfd_open(pid)
+        try:
+            profiler.kill()
+            assert select.select([job], [], [], 30.0)[0], "the job outlives its profiler"
+        finally:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(job, signal.SIGKILL)
+            os.close(job)
 
 
 @pytest.mark.parametrize(
@@ -160,13 +232,19 @@ def test_a_job_that_cannot_be_measured_is_refused_in_words(job: JobToProfile, sa
     assert said.replace(r"\n", "\n") in refusal(job)
 
 
-def test_a_terminated_profile_takes_its_job_with_it(tmp_path: Path) -> None:
+@contextmanager
+def _profiled(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A profiler at work, and its job's process id."""
     pipe = tmp_path / "pids"
     os.mkfifo(pipe)
     job = f"import os, time; open({str(pipe)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     words = ["profile", "--out", str(tmp_path / "never.toml"), "--", *python(job)]
     with subprocess.Popen([*MUSTER, *words], stderr=subprocess.PIPE, text=True) as profiler:
-        pid = int(pipe.read_text())
+        yield profiler, int(pipe.read_text())
+
+
+def test_a_terminated_profile_takes_its_job_with_it(tmp_path: Path) -> None:
+    with _profiled(tmp_path) as (profiler, pid):
         profiler.terminate()
         _, complaint = profiler.communicate()
     assert (profiler.returncode, complaint) == (130, "interrupted; nothing was written\n")
@@ -191,6 +269,20 @@ def test_amounts_of_cpu() -> None:
             cpu_points(wrong, fractions=True)
     with pytest.raises(BadInput, match="without a CPU quota only whole cores"):
         cpu_points(1.0, fractions=False)
+
+
+def test_a_containers_share_is_all_there_is(needs_quota: None) -> None:
+    cgroups, _ = find_cgroups()
+    assert cgroups is not None
+    group = cgroups.group(f"container-{os.getpid()}")
+    try:
+        group.set_cpu_quota(1.5)
+        source = "from muster.profiling.cpus import cpu_points; print(cpu_points(None, fractions=True)[-1])"
+        said = subprocess.run(group.entering(python(source)), check=True, capture_output=True, text=True)
+        assert float(said.stdout) == min(1.5, len(os.sched_getaffinity(0)))
+    finally:
+        group.kill()
+        group.remove()
 
 
 def test_affinity_reaches_every_thread_and_process() -> None:

@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,7 +96,6 @@ def a_board(home: Path, cluster: str = CLUSTER) -> Board:
         models=KnownModels(home).all,
         round_seconds=60.0,
         ready=True,
-        looked_at=time.time(),
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.serve import live_scheduler
 from muster.service.forecast import NoForecast, forecast
+from muster.service.live_scheduler import live_scheduler
 from muster.service.rehearsal import rehearse
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State
@@ -58,3 +58,22 @@ def test_a_rehearsal_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     rehearse(board)
     assert board == before
     assert list(tmp_path.glob("muster-rehearsal-*")) == []
+
+
+def test_nothing_starts_on_a_drained_node(tmp_path: Path) -> None:
+    """Two jobs of four GPUs on the second of two nodes: one after the other; a whole cluster's job never."""
+    board = a_board(tmp_path)
+    rows = [row(1, gpus=4, steps=100), row(2, gpus=4, steps=50), row(3, gpus=8, steps=10)]
+    told = forecast(rows, board, ["node-0"])
+    assert told.starts == {1: 0.0, 2: 100.0}
+    with pytest.raises(NoForecast, match="all nodes are drained"):
+        forecast(rows, board, ["node-0", "node-1"])
+
+
+def test_who_fits_nowhere_is_left_out_and_nobody_else(tmp_path: Path) -> None:
+    board = a_board(tmp_path, "1x4gpu,8cpu,32gb+1x4a100,8cpu,32gb")
+    rows = [row(1, constraint="gpu_type=a100", steps=9), row(2, steps=9), row(3, constraint="label=gone")]
+    assert forecast(rows, board).starts == {1: 0.0, 2: 0.0}
+    assert forecast(rows, board, ["node-1"]).starts == {2: 0.0}
+    with pytest.raises(NoForecast, match="nobody waits who could start"):
+        forecast(rows[2:], board)

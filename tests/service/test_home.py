@@ -3,26 +3,73 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from muster.problems import BadInput
-from muster.service.home import claimed, home_folder, make_home, read_endpoint, write_endpoint
+from muster.problems import BadInput, Unable
+from muster.service import home as home_module
+from muster.service.client import Client
+from muster.service.home import (
+    MACHINES_HOME,
+    bind_store,
+    check_others_can_pass,
+    claimed,
+    home_folder,
+    homes_to_ask,
+    job_folder,
+    make_home,
+    newest_job_folder,
+    read_endpoint,
+    write_endpoint,
+)
 
 
-def test_the_home_is_named_or_in_the_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def of_somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Somebody's own folder, who is not root and has set nothing."""
+    monkeypatch.setattr(home_module.os, "geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("MUSTER_HOME", raising=False)
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    assert home_folder() == tmp_path / ".local/state/muster"
+    for name in ("MUSTER_HOME", "MUSTER_URL", "MUSTER_TOKEN", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_the_home_is_named_or_in_the_state_folder(of_somebody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert home_folder() == of_somebody / ".local/state/muster"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert home_folder() == tmp_path / ".local/state/muster"
+    assert home_folder() == of_somebody / ".local/state/muster"
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert home_folder() == Path("/state/muster")
+    assert homes_to_ask() == [home_folder(), MACHINES_HOME] == [Path("/state/muster"), MACHINES_HOME]
+    monkeypatch.setattr(home_module.os, "geteuid", lambda: 0)
+    assert homes_to_ask() == [home_folder()] == [MACHINES_HOME] == [Path("/var/lib/muster")]
     monkeypatch.setenv("MUSTER_HOME", "/own")
-    assert home_folder() == Path("/own")
+    assert homes_to_ask() == [home_folder()] == [Path("/own")]
+
+
+def test_a_client_asks_its_own_daemon_and_else_the_machines(
+    of_somebody: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines, own = of_somebody / "machine", home_folder()
+    monkeypatch.setattr(home_module, "MACHINES_HOME", machines)
+    make_home(own)  # as `muster profile` does
+    with pytest.raises(Unable, match=f"none answers in {own} or {machines}; muster serve starts one"):
+        Client.of_environment()
+    make_home(machines)
+    write_endpoint(machines, "http://127.0.0.1:2")
+    assert Client.of_environment().url == "http://127.0.0.1:2"
+    write_endpoint(own, "http://127.0.0.1:1")
+    assert Client.of_environment().url == "http://127.0.0.1:1"
+    monkeypatch.setenv("MUSTER_HOME", str(machines))
+    assert Client.of_environment().url == "http://127.0.0.1:2"
+    # Who names a home does not mean another one.
+    monkeypatch.setenv("MUSTER_HOME", str(of_somebody / "elsewhere"))
+    with pytest.raises(Unable, match=f"none answers in {of_somebody}/elsewhere; "):
+        Client.of_environment()
 
 
 def test_a_home_is_nobody_elses_to_read(tmp_path: Path) -> None:
@@ -50,3 +97,91 @@ def test_a_home_is_one_daemons(tmp_path: Path) -> None:
             pass
     with claimed(tmp_path):
         pass
+
+
+def mode(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    """MUSTER_HOME=/tmp must not shut everybody out of it."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "daemon.log").touch()
+    (shared / "lost+found").mkdir()
+    make_home(shared)
+    assert mode(shared) == 0o1777
+    (shared / "jobs").chmod(0o750)
+    (shared / "backups").mkdir()
+    make_home(shared)  # a home, whatever else its owner keeps in it
+    assert mode(shared / "jobs") == 0o750
+    others = tmp_path / "others"
+    (others / "thesis").mkdir(parents=True)
+    with pytest.raises(
+        BadInput, match="holds folders that are not Muster's; MUSTER_HOME names an empty folder"
+    ):
+        make_home(others)
+    assert [entry.name for entry in others.iterdir()] == ["thesis"]
+
+
+def test_modes_do_not_hang_on_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o777)
+    try:
+        make_home(tmp_path / "home")
+    finally:
+        os.umask(before)
+    assert {mode(folder) for folder in (tmp_path / "home", *(tmp_path / "home").iterdir())} == {
+        0o711 if os.geteuid() == 0 else 0o700
+    }
+
+
+@pytest.fixture
+def shut() -> Iterator[Path]:
+    """A folder that only its owner can pass, where all can come to."""
+    folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_roots_home_lies_where_others_can_pass(shut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder under /root is no place for jobs of others; one that a group may pass may be meant so."""
+    monkeypatch.setattr(home_module.os, "geteuid", lambda: 0)
+    home = shut / "home"
+    make_home(home)
+    with pytest.raises(
+        BadInput, match=f"nobody but root can pass {shut}, so jobs of others .* /var/lib/muster"
+    ):
+        check_others_can_pass(home)
+    shut.chmod(0o701)
+    check_others_can_pass(home)
+    shut.chmod(0o710)
+    if shut.stat().st_gid == 0:
+        with pytest.raises(BadInput, match="nobody but root can pass"):
+            check_others_can_pass(home)
+        os.chown(shut, -1, 4)
+    check_others_can_pass(home)
+    (home / "jobs").chmod(0o700)
+    with pytest.raises(BadInput, match=f"can pass {home}/jobs, so"):
+        check_others_can_pass(home)
+    monkeypatch.setattr(home_module.os, "geteuid", lambda: 1000)
+    check_others_can_pass(home)
+
+
+def test_folders_of_jobs_are_of_one_store(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    make_home(home)
+    bind_store(home, 1.25)
+    assert newest_job_folder(home) == 0
+    bind_store(home, 1e9 + 0.1)  # no job has run here
+    for number in (2, 17):
+        job_folder(home, number).mkdir()
+    assert newest_job_folder(home) == 17
+    bind_store(home, 1e9 + 0.1)
+    with pytest.raises(
+        BadInput, match=r"made on 2001-09-09 01:46:40 UTC, and this one was made on 1970-.* or move "
+    ):
+        bind_store(home, 1.25)
+    (home / "jobs").rename(tmp_path / "old jobs")
+    make_home(home)
+    bind_store(home, 1.25)

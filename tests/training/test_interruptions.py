@@ -104,8 +104,10 @@ def test_killed_at_random_moments(tmp_path: Path, uninterrupted: str) -> None:
 def test_killed_while_a_checkpoint_is_written(tmp_path: Path, uninterrupted: str, step: int) -> None:
     run(JOB, "--die-in-save", step, env=begin(tmp_path, 1), status=-signal.SIGKILL)
     assert list((tmp_path / "checkpoints").glob("*.part"))
+    (tmp_path / "1-17.part").write_text("a report")
+    (tmp_path / "18.part").write_text("the scheduler's notice, on its way")
     assert run(JOB, env=begin(tmp_path, 2)) == uninterrupted
-    assert not list((tmp_path / "checkpoints").glob("*.part"))
+    assert [path.name for path in tmp_path.rglob("*.part")] == ["18.part"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import time
@@ -16,7 +17,8 @@ import pytest
 from muster import training
 from muster.problems import BadInput
 from muster.training.cache import grant
-from muster.training.run_folder import EXIT_STOPPED, begin_start, give_notice, read_progress
+from muster.training.checkpoints import Checkpoints
+from muster.training.run_folder import EXIT_STOPPED, RunFolder, begin_start, give_notice, read_progress
 from tests.training.starting import HERE, alone, begin, let_step, next_step, outcome, start
 from tests.training.stores import BURST_SECONDS, Images, ThrottledStore
 
@@ -37,18 +39,6 @@ def one_thread_and_its_own_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
     torch.use_deterministic_algorithms(False)
     grant(0.0)
-
-
-@pytest.fixture
-def as_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], None]:
-    """Makes this process the start of a job."""
-
-    def become(epoch: int) -> None:
-        begin_start(tmp_path, epoch)
-        monkeypatch.setenv("MUSTER_RUN_DIR", str(tmp_path))
-        monkeypatch.setenv("MUSTER_EPOCH", str(epoch))
-
-    return become
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +199,31 @@ def two_ranks(env: dict[str, str], *arguments: object) -> list[Any]:
         port = free.getsockname()[1]
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", **SOURCES}
     return [start(JOB, *arguments, env={**env, **where, "RANK": str(rank)}) for rank in range(2)]
+
+
+def test_a_full_disk_costs_checkpoints_and_not_the_run(
+    tmp_path: Path, uninterrupted: str, as_start: Callable[[int], None]
+) -> None:
+    job = start("on_a_small_disk.py", JOB, env=begin(tmp_path, 1, **SOURCES))
+    assert outcome(job) == uninterrupted
+    assert not list((tmp_path / "checkpoints").iterdir())
+    progress = read_progress(tmp_path)
+    assert progress is not None
+    assert (progress["state"], progress["checkpoint_step"]) == ("trained", 0)
+    assert "no checkpoint at step 20: File too large" in progress["problems"][-1]
+
+
+def test_a_large_checkpoint_on_a_full_disk_fails_in_the_disks_words(tmp_path: Path) -> None:
+    """`torch.save` ends with an error of its own over the one that the write failed with."""
+    begin_start(tmp_path, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            Checkpoints(RunFolder(tmp_path, 1)).save(1, {"weights": torch.zeros(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list((tmp_path / "checkpoints").iterdir())
 
 
 def test_two_ranks_stop_at_the_same_step_and_resume(tmp_path: Path) -> None:

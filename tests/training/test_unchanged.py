@@ -65,6 +65,47 @@ def test_odd_output(tmp_path: Path) -> None:
     assert UnchangedJob().read_progress(output, 5) == (None, 5)
 
 
+def test_of_much_output_the_last_megabyte_is_read(tmp_path: Path) -> None:
+    """Its first line was cut off, and a line without end is not read again and again from its beginning."""
+    output = tmp_path / "output.log"
+    output.write_bytes(b"step 1\n" + b"x" * 2_000_000 + b" step 2")
+    job = UnchangedJob(progress=r"(?P<step>\d+)$")
+    assert job.read_progress(output) == (None, 0), "no whole line"
+    with output.open("ab") as more:
+        more.write(b"34\n")
+    assert job.read_progress(output) == (None, output.stat().st_size), "34 is the end of a longer line"
+    with output.open("ab") as more:
+        more.write(b"5\n" + b"noise\n" * 100)
+    assert job.read_progress(output) == (5, output.stat().st_size)
+
+
+def test_the_search_ends_and_what_was_passed_over_is_not_searched_again(tmp_path: Path) -> None:
+    output = tmp_path / "output.log"
+    output.write_bytes(b"step 3\n" * 1000)
+    searched = []
+
+    def slow(_expression: str, line: str) -> None:
+        searched.append(line)
+
+    size = output.stat().st_size
+    job = UnchangedJob(progress=r"(?P<step>\d+)")
+    assert job.read_progress(output, 0, slow, seconds=0.0) == (None, size)
+    assert len(searched) == 1
+    assert job.read_progress(output, size, slow) == (None, size)
+
+
+def test_output_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> None:
+    output = tmp_path / "output.log"
+    output.write_bytes(b"step 7\n")
+    assert UnchangedJob(progress=r"step (?P<step>\d+)").read_progress(output, 5000) == (7, 7)
+
+
+def test_a_group_may_match_nothing_or_no_number(tmp_path: Path) -> None:
+    output = tmp_path / "output.log"
+    output.write_text("step 5\nstep " + 5000 * "9" + "\ndone\n")
+    assert UnchangedJob(progress=r"step (?P<step>\d+)|done").read_progress(output)[0] == 5
+
+
 def test_every_mistake_is_told_at_once() -> None:
     with pytest.raises(BadInput) as refused:
         UnchangedJob(stop_signal="SIGKILL", progress="step (")

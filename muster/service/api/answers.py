@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import Holding, JobRow, Phase, State, TokenRow, Wish
+from muster.service.tokens import MadeToken
 from muster.service.waiting import reason_in_words
 
 
@@ -91,6 +92,18 @@ class Jobs(BaseModel):
     """Of all users' jobs."""
 
 
+class Queue(BaseModel):
+    """Running jobs and the first ones of those that wait, all as of one moment."""
+
+    jobs: list[Job]
+    more: bool
+    """There are others in these states."""
+    counts: dict[State, int]
+    """Of all users' jobs."""
+    notices: list[str]
+    """What everybody should know first: that nothing new starts, and why."""
+
+
 class HistoryLine(BaseModel):
     """Something that happened to a job."""
 
@@ -108,9 +121,21 @@ class History(BaseModel):
 class Why(BaseModel):
     """Why a job waits, or runs as it does."""
 
-    model_config = {"extra": "allow"}
-
+    job_id: int
+    state: State
     sentences: list[str]
+    reason: str
+    parameters: dict[str, float]
+    ahead: list[int]
+    """Waiting jobs that are expected to start before it: those that the caller may see."""
+    ahead_count: int
+    """All of them."""
+    holders: list[int]
+    """Jobs that hold GPUs now: those that the caller may see."""
+    holders_count: int
+    """All of them."""
+    estimated_start_seconds: float | None
+    """From now; null: not known, or it does not wait."""
 
 
 class Machine(BaseModel):
@@ -128,6 +153,9 @@ class Machine(BaseModel):
     memory_gb: float
     held_memory_gb: float
     jobs: list[int]
+    """Jobs there that the caller may see."""
+    jobs_count: int
+    """All of them."""
 
 
 class Machines(BaseModel):
@@ -164,6 +192,8 @@ class NewToken(Token):
     """One that was just made. Its text is told this once."""
 
     token: str
+    warning: str
+    """What its maker has to know of it; mostly empty."""
 
 
 class Tokens(BaseModel):
@@ -229,6 +259,11 @@ def _job(row: JobRow, holds: list[dict[str, Any]], origin: float) -> dict[str, A
 
 def _at(origin: float, seconds: float | None) -> float | None:
     return None if seconds is None else origin + seconds
+
+
+def new_token_of(made: MadeToken, origin: float) -> dict[str, Any]:
+    """A new token, as `NewToken`."""
+    return token_of(made.row, origin) | {"token": made.text, "warning": made.warning}
 
 
 def token_of(row: TokenRow, origin: float) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from pathlib import Path
 from fastapi import FastAPI
 
 import muster
-from muster.service.api import health, jobs, nodes, record, tokens
+from muster.service.api import health, jobs, nodes, prune, record, tokens
 from muster.service.api.failures import tell_failures
 from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
 from muster.service.api.service import Service
 from muster.service.board import Board
+from muster.service.outlook import Outlooks
 from muster.service.store import Store
 from muster.service.tokens import LivingTokens
 
@@ -28,9 +29,11 @@ def create_app(store: Store, board: Board, home: Path) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service = Service(store, LivingTokens(store), board, home, GroupCommit(store.submit))
+    app.state.service = Service(
+        store, LivingTokens(store), board, home, GroupCommit(store.submit), Outlooks(store, board)
+    )
     tell_failures(app)
     app.add_middleware(BodyLimit)
-    for part in (jobs, nodes, tokens, record, health):
+    for part in (jobs, nodes, tokens, record, prune, health):
         app.include_router(part.router)
     return app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -16,10 +17,13 @@ import muster
 from muster.service.api import answers
 from muster.service.api.failures import Failure, Refused
 from muster.service.api.service import Service, ServiceHere
+from muster.service.board import Board
+from muster.service.store import StoreUnavailable
 
 _HANGS_SECONDS = 60.0
 """A turn of the conductor's loop takes a fraction of a second, and a few with a large decision in it."""
-_RESOURCES = ("gpus", "cpus", "memory_gb", "storage_gb_per_s")
+_RESOURCES = {"gpus": 1.0, "cpus": 1.0, "memory_bytes": 1e9, "storage_bytes_per_second": 1e9}
+"""In the units that Prometheus wants, and how many of them make one of ours."""
 _UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": Failure, "description": "In trouble, or hangs"}}
 
 router = APIRouter(tags=["health"])
@@ -29,7 +33,7 @@ router = APIRouter(tags=["health"])
 def health(service: ServiceHere) -> dict[str, Any]:
     """Whether all is well; 503 says what is not."""
     board = service.board
-    silent = time.time() - board.looked_at
+    silent = _silent(board)
     if board.ready and silent > _HANGS_SECONDS:
         raise Refused(503, f"the conductor hangs: its last turn was {silent:.0f} s ago")
     if board.trouble:
@@ -49,6 +53,11 @@ def metrics(service: ServiceHere) -> Response:
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
+def _silent(board: Board) -> float:
+    """Seconds since the conductor's last turn."""
+    return time.monotonic() - board.looked_at
+
+
 class _Figures(Collector):
     """What the store and the board say at this moment."""
 
@@ -57,13 +66,14 @@ class _Figures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """All figures."""
-        board, counts = self._service.board, self._service.store.counts()
+        board = self._service.board
         info = {"version": muster.__version__, "scheduler": board.scheduler, "engine": board.engine}
         yield InfoMetricFamily("muster", "What runs here.", value=info)
-        jobs = GaugeMetricFamily("muster_jobs", "Jobs by state.", labels=["state"])
-        for state, count in counts.items():
-            jobs.add_metric([state.value], count)
-        yield jobs
+        with suppress(StoreUnavailable):  # The other figures are wanted then all the more.
+            jobs = GaugeMetricFamily("muster_jobs", "Jobs by state.", labels=["state"])
+            for state, count in self._service.store.counts().items():
+                jobs.add_metric([state.value], count)
+            yield jobs
         cluster = board.cluster
         totals = (
             cluster.total_gpus,
@@ -71,16 +81,18 @@ class _Figures(Collector):
             cluster.total_memory_gb,
             cluster.total_storage_gb_per_s,
         )
-        for resource, total, free in zip(_RESOURCES, totals, board.free, strict=True):
-            yield GaugeMetricFamily(f"muster_{resource}", "Of all nodes.", value=total)
-            yield GaugeMetricFamily(f"muster_free_{resource}", "After the last decision.", value=free)
+        for (name, unit), total, free in zip(_RESOURCES.items(), totals, board.free, strict=True):
+            yield GaugeMetricFamily(f"muster_{name}", "Of all nodes.", value=total * unit)
+            yield GaugeMetricFamily(f"muster_free_{name}", "After the last decision.", value=free * unit)
         yield CounterMetricFamily("muster_decisions", "Decisions of this daemon.", value=board.decisions)
+        yield CounterMetricFamily(
+            "muster_decision_failures", "The scheduler failed; asked again.", value=board.decision_failures
+        )
         yield CounterMetricFamily(
             "muster_decision_seconds", "Spent on decisions.", value=board.decision_seconds_sum
         )
         yield GaugeMetricFamily("muster_last_decision_seconds", "Of one.", value=board.decision_seconds)
-        yield GaugeMetricFamily(
-            "muster_conductor_seen_timestamp_seconds", "Its last turn.", value=board.looked_at
-        )
+        seen = time.time() - _silent(board)
+        yield GaugeMetricFamily("muster_conductor_seen_timestamp_seconds", "Its last turn.", value=seen)
         yield GaugeMetricFamily("muster_ready", "1: earlier starts are found again.", value=board.ready)
         yield GaugeMetricFamily("muster_trouble", "1: /healthz tells what.", value=bool(board.trouble))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 import structlog
@@ -17,11 +18,14 @@ from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHe
 from muster.service.fitting import misfits
 from muster.service.known_models import unknown_model
 from muster.service.request import JobRequest
-from muster.service.store.rows import Caller, State, Submission, Wish
+from muster.service.store.rows import Caller, JobRow, State, Submission, Wish
+from muster.service.waiting import nothing_starts
 
 MOST_IN_A_BATCH = 10_000
 _LARGEST_NUMBER = 2**63 - 1
 _LARGEST_PIECE = 4 * 2**20
+_MOST_RUNNING = 1000
+_LIVING = (State.RUNNING, State.QUEUED, State.HELD)
 
 JobId = Annotated[int, Path(ge=1, le=_LARGEST_NUMBER)]
 Filter = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
@@ -65,24 +69,45 @@ def jobs(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> dict[str, Any]:
     """List jobs by id; a user's own, an operator's all."""
-    store = service.store
-    own = user if caller.operator else caller.user
-    rows = [] if user not in (None, own) else store.jobs(state, own, name, after, limit + 1)
-    page = rows[:limit]
-    held = store.holdings(open_only=True) if any(row.state == State.RUNNING for row in page) else []
-    return {
-        "jobs": answers.jobs_of(page, held, store),
-        "next": page[-1].id if len(rows) > limit else None,
-        "counts": store.counts(),
-    }
+    with service.store.together():
+        page, more = _chosen(service, caller, state, user, name, after, limit)
+        return {
+            "jobs": _with_holdings(service, page),
+            "next": page[-1].id if more else None,
+            "counts": service.store.counts(),
+        }
+
+
+@router.get("/queue", response_model=answers.Queue)
+def queue(
+    service: ServiceHere,
+    caller: CallerHere,
+    state: Annotated[
+        list[State] | None, Query(description="Jobs in these states, in their order; else the living ones.")
+    ] = None,
+    user: Filter = None,
+    name: Filter = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Jobs of each state but running.")] = 50,
+) -> dict[str, Any]:
+    """The queue as it is at one moment: 1,000 running jobs and the first ones of each other state."""
+    jobs: list[dict[str, Any]] = []
+    cut = False
+    with service.store.together():
+        for one in dict.fromkeys(state or _LIVING):
+            most = _MOST_RUNNING if one is State.RUNNING else limit
+            page, more = _chosen(service, caller, [one], user, name, 0, most)
+            jobs += _with_holdings(service, page)
+            cut |= more
+        counts = service.store.counts()
+    notices = nothing_starts(service.board, caller, service.store.now())
+    return {"jobs": jobs, "more": cut, "counts": counts, "notices": notices}
 
 
 @router.get("/jobs/{job_id}", response_model=answers.WholeJob, responses=may_answer(404))
 def job(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """One job, with what was asked and what it holds."""
-    row = job_of(service, caller, job_id)
-    held = service.store.holdings(job_id, open_only=True)
-    return answers.jobs_of([row], held, service.store)[0]
+    with service.store.together():
+        return _whole(service, job_of(service, caller, job_id))
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=answers.WholeJob, responses=may_answer(404, 409))
@@ -117,14 +142,15 @@ def events(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str,
 
 
 @router.get("/jobs/{job_id}/why", response_model=answers.Why, responses=may_answer(404))
-def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+async def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Why a job waits, who is ahead of it, when it may start."""
-    from muster.service.why import why as explain
+    from muster.service.why import waits, why_not_waiting, why_waiting
 
-    job_of(service, caller, job_id)
-    told = explain(service.store, service.board, job_id)
-    assert told is not None
-    return told.to_dict()
+    row = await run_in_threadpool(job_of, service, caller, job_id)
+    if not waits(row):
+        return (await run_in_threadpool(why_not_waiting, row, service.store)).to_dict()
+    outlook = await service.outlooks.with_job(job_id)
+    return why_waiting(row, outlook, service.board, caller, service.store.now()).to_dict()
 
 
 @router.get(
@@ -151,7 +177,7 @@ def logs(
 ) -> Response:
     """A piece of what a job has written, of all its starts; empty where it has not written so much yet."""
     row = job_of(service, caller, job_id)
-    piece = read_output(service.home, job_id, rank, offset, limit)
+    piece = read_output(service.home, row, rank, offset, limit)
     headers = {"Muster-Next-Offset": str(offset + len(piece)), "Muster-Job-State": row.state.value}
     return Response(piece, media_type="application/octet-stream", headers=headers)
 
@@ -193,5 +219,31 @@ def _wish(service: Service, caller: Caller, job: int, wish: Wish) -> dict[str, A
     assert row is not None
     service.board.wake()
     log.info("wished", user=caller.user, job=job, wish=wish.value)
-    held = service.store.holdings(job, open_only=True)
+    return _whole(service, row)
+
+
+def _chosen(
+    service: Service,
+    caller: Caller,
+    states: Collection[State] | None,
+    user: str | None,
+    name: str | None,
+    after: int,
+    limit: int,
+) -> tuple[list[JobRow], bool]:
+    """Jobs that a caller may see, and whether there are more of them."""
+    own = user if caller.operator else caller.user
+    if user not in (None, own):
+        return [], False
+    rows = service.store.jobs(states, own, name, after, limit + 1)
+    return rows[:limit], len(rows) > limit
+
+
+def _with_holdings(service: Service, rows: Sequence[JobRow]) -> list[dict[str, Any]]:
+    held = service.store.holdings(open_only=True) if any(row.state is State.RUNNING for row in rows) else []
+    return answers.jobs_of(rows, held, service.store)
+
+
+def _whole(service: Service, row: JobRow) -> dict[str, Any]:
+    held = service.store.holdings(row.id, open_only=True)
     return answers.jobs_of([row], held, service.store)[0]

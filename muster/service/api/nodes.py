@@ -20,12 +20,14 @@ router = APIRouter(prefix="/v1/nodes", tags=["nodes"], dependencies=[DESCRIBED],
 
 
 @router.get("", response_model=answers.Machines)
-def nodes(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
+def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """All nodes: what they have, and what of that is held."""
     held: dict[str, list[Holding]] = {}
-    for holding in service.store.holdings(open_only=True):
-        held.setdefault(holding.node, []).append(holding)
-    drained = {node.name for node in service.store.nodes() if node.drained}
+    with service.store.together():
+        for holding in service.store.holdings(open_only=True):
+            held.setdefault(holding.node, []).append(holding)
+        drained = {node.name for node in service.store.nodes() if node.drained}
+        own = None if caller.operator else service.store.holders(caller.user)
     return {
         "nodes": [
             {
@@ -37,7 +39,7 @@ def nodes(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
                 "gpus": node.gpus,
                 "cpus": node.cpus,
                 "memory_gb": node.memory_gb,
-                **_held(held.get(node.name, [])),
+                **_held(held.get(node.name, []), own),
             }
             for node in service.board.cluster.nodes
         ]
@@ -66,10 +68,13 @@ def _drain(name: str, drained: bool, service: Service, caller: OperatorHere) -> 
     return {"nodes": [machine for machine in machines if machine["name"] == name]}
 
 
-def _held(holdings: list[Holding]) -> dict[str, Any]:
+def _held(holdings: list[Holding], seen: set[int] | None) -> dict[str, Any]:
+    """Of one node; jobs are named if they are in `seen`, or all of them where that is None."""
+    jobs = {holding.job for holding in holdings}
     return {
         "held_gpus": sum(len(holding.gpus) * holding.gpu_milli / WHOLE for holding in holdings),
         "held_cpus": sum(holding.cpus for holding in holdings),
         "held_memory_gb": sum(holding.memory_gb for holding in holdings),
-        "jobs": sorted({holding.job for holding in holdings}),
+        "jobs": sorted(jobs if seen is None else jobs & seen),
+        "jobs_count": len(jobs),
     }

@@ -30,8 +30,10 @@ def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
     from muster.service.export import TRACE, record_of, trace_of_what_ran
 
     with tempfile.TemporaryDirectory(prefix="muster-export-") as folder:
-        record_of(service.store, service.board).write(Path(folder))
-        trace_of_what_ran(service.store).write_csv(Path(folder, TRACE))
+        with service.store.together():
+            record, trace = record_of(service.store, service.board), trace_of_what_ran(service.store)
+        record.write(Path(folder))
+        trace.write_csv(Path(folder, TRACE))
         archive = tempfile.TemporaryFile()  # noqa: SIM115 - read while it is sent, and gone with its last reader
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for file in sorted(Path(folder).iterdir()):

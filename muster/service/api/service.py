@@ -15,6 +15,7 @@ from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
 from muster.service.board import Board
 from muster.service.callers import Call, Unknown, caller
+from muster.service.outlook import Outlooks
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, Submission
 from muster.service.tokens import LivingTokens
@@ -31,6 +32,7 @@ class Service:
     board: Board
     home: Path
     submissions: GroupCommit[Submission, int]
+    outlooks: Outlooks
 
 
 async def _service(request: Request) -> Service:

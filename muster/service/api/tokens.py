@@ -6,15 +6,13 @@ from typing import Annotated, Any, Literal
 
 import structlog
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from muster.problems import BadInput
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.service import DESCRIBED, OperatorHere, ServiceHere
-from muster.service.tokens import create_token, revoke_token
-
-UserName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+from muster.service.tokens import UserName, create_token, revoke_token
 
 log = structlog.get_logger()
 router = APIRouter(
@@ -44,10 +42,11 @@ def tokens(service: ServiceHere, _: OperatorHere) -> dict[str, Any]:
 @router.post("", status_code=201, response_model=answers.NewToken, responses=may_answer(400, 403, 413))
 def create(request: TokenRequest, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Make a token. From the first one on, every request needs one."""
-    row, text = create_token(service.store, request.user, operator=request.role == "operator")
+    operator = request.role == "operator"
+    made = create_token(service.store, request.user, operator=operator, engine=service.board.engine)
     service.tokens.changed()
-    log.info("token made", by=caller.user, user=row.user, role=request.role, token=row.id)
-    return answers.token_of(row, service.store.origin) | {"token": text}
+    log.info("token made", by=caller.user, user=request.user, role=request.role, token=made.row.id)
+    return answers.new_token_of(made, service.store.origin)
 
 
 @router.post("/{token_id}/revoke", response_model=answers.Token, responses=may_answer(403, 404, 409))

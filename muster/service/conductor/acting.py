@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from math import inf
+from pathlib import Path
 
+from muster.cluster.books import WHOLE
 from muster.service.conductor.living import LivingJobs
 from muster.service.conductor.orders import Orders
+from muster.service.conductor.reports import output_so_far
 from muster.service.conductor.starts import Start, same_place
 from muster.service.engines import Seat
 from muster.service.store.rows import Phase, State
+from muster.words import gpus
 
 
 class Actor:
     """Finds out what has to be done; it is done once it is on the disk."""
 
-    def __init__(self, jobs: LivingJobs, orders: Orders, *, resizes: bool) -> None:
-        self._jobs, self._orders, self._resizes = jobs, orders, resizes
+    def __init__(self, jobs: LivingJobs, orders: Orders, home: Path, *, resizes: bool) -> None:
+        self._jobs, self._orders, self._home, self._resizes = jobs, orders, home, resizes
 
     def carry_out(self, now: float) -> None:
         """Stops, then other sizes, smaller ones first, then starts wherever the seats are empty by now."""
@@ -23,13 +27,13 @@ class Actor:
         for start in self._jobs.starts.values():
             wanted = self._jobs.planned.get(start.job, ())
             if start.notice_at is None and wanted != start.seats:
-                if not same_place(wanted, start.seats):
-                    self._give_notice(start, now, moves=bool(wanted))
-                elif self._resizes:
+                if not (self._resizes and same_place(wanted, start.seats)):
+                    self._ask_to_stop(start, now, moves=bool(wanted))
+                else:
                     more = sum(seat.cpus for seat in wanted) - sum(seat.cpus for seat in start.seats)
                     resized.append((more, start, wanted))
-            if start.notice_at is not None and not start.killed:
-                self._kill_after_grace(start, start.notice_at, now)
+            if start.told_stop is not None and not start.grace_over:
+                self._end_grace(start, start.told_stop, now)
         to_start = [
             job
             for job in self._jobs.planned
@@ -41,6 +45,7 @@ class Actor:
             seats = self._jobs.planned[job]
             if self._jobs.occupied.has_room(seats):
                 self._start(job, seats, now)
+        self._jobs.acts += self._orders.outstanding(now)
 
     def _resize(self, start: Start, wanted: tuple[Seat, ...], now: float) -> None:
         """Not yet, if somebody who has been asked to go still has what it is to get."""
@@ -48,15 +53,13 @@ class Actor:
             self._jobs.resize(start, wanted)
             self._jobs.changes.closed[start.job, start.epoch] = now
             self._jobs.changes.opened += start.holdings(now)
-            self._jobs.acts.append(self._orders.resizing(start))
 
-    def _kill_after_grace(self, start: Start, asked: float, now: float) -> None:
-        if now >= asked + self._jobs.rows[start.job].request.grace_seconds:
-            start.killed = True
+    def _end_grace(self, start: Start, told: float, now: float) -> None:
+        if now >= told + self._jobs.rows[start.job].request.grace_seconds:
+            start.grace_over = True
             self._jobs.changes.event(start.job, now, "grace is over")
-            self._jobs.acts.append(self._orders.killing(start))
 
-    def _give_notice(self, start: Start, now: float, *, moves: bool) -> None:
+    def _ask_to_stop(self, start: Start, now: float, *, moves: bool) -> None:
         row = self._jobs.rows[start.job]
         start.notice_at = now
         counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
@@ -64,11 +67,10 @@ class Actor:
             counts = {}
         self._jobs.set(row.id, phase=Phase.STOPPING, **counts)
         self._jobs.changes.event(row.id, now, "asked to stop")
-        self._jobs.acts.append(self._orders.notifying(start, row))
 
     def _start(self, job: int, seats: tuple[Seat, ...], now: float) -> None:
         row = self._jobs.rows[job]
-        start = Start(job, row.epoch + 1, seats, now, row.steps_done)
+        start = Start(job, row.epoch + 1, seats, now, row.steps_done, output_so_far(row, self._home))
         self._jobs.begin(start)
         self._jobs.not_before.pop(job, None)
         self._jobs.set(
@@ -78,9 +80,13 @@ class Actor:
             epoch=start.epoch,
             first_start=now if row.first_start is None else row.first_start,
             last_start=now,
+            steps_before=start.steps_before,
+            output_read=start.output_read,
         )
-        where = ", ".join(f"{seat.node}: {len(seat.gpus)} GPU, {seat.cpus:g} CPU" for seat in seats)
+        where = ", ".join(
+            f"{seat.node}: {gpus(len(seat.gpus) * seat.gpu_milli / WHOLE)}, {seat.cpus:g} CPU"
+            for seat in seats
+        )
         self._jobs.changes.event(job, now, "started", where)
         self._jobs.changes.opened += start.holdings(now)
         self._jobs.columns.began(job, now)
-        self._jobs.acts.append(self._orders.launching(start))

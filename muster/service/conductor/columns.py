@@ -1,12 +1,14 @@
 """The living jobs as a scheduler's columns, growing as jobs come; a job's number is its id in the store.
 
-Numbers are for ever, as a scheduler's memory goes by them: the columns of a job that has ended stay, at about half a
-kilobyte a job.
+Numbers are for ever, as a scheduler's memory goes by them: the columns of a job that has ended stay until the daemon
+ends, at about half a kilobyte a job. Of numbers that had ended before it began there is room in memory that is never
+touched. Nothing here goes through all numbers when a job comes or a plan is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from math import inf, nan
 
 import numpy as np
@@ -15,18 +17,31 @@ import polars as pl
 from muster.cluster import Cluster
 from muster.cluster.books import MICRO, NONE, ROWS_USED, WHOLE, Rows
 from muster.cluster.ledger import Draft, Ledger, Share
+from muster.problems import BadInput
+from muster.service.fitting import misfits
+from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State
 from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import ASKED, COMPLETED, FACTS, FUTURE, WAITING, JobTable, nodes_allowed
 from muster.workload.models import Model
-from muster.workload.sized import gangs_only
+from muster.workload.sized import SIZED
 from muster.world import bookkeeping as keep
 from muster.world.bookkeeping import LAWS
 
 UNKNOWN_STEPS = 1e15
 """Stands for the work of a job whose owner did not say it; schedulers are told that nothing is known."""
+_LEAST_ROOM = 1024
+
+
+class _LiveTable(JobTable):
+    """The jobs so far; its `ids` go on beyond them."""
+
+    @cached_property
+    def some_pinned(self) -> bool:
+        """There may be some: who asked would have to go through all jobs that ever were."""
+        return True
 
 
 class LiveColumns:
@@ -44,9 +59,16 @@ class LiveColumns:
             "user": {},
             "constraint": {"": 0},
         }
+        self._models_by_name: Mapping[str, Model] = {}
         self._profiles: list[Model | None] = []
-        self._allowed = [nodes_allowed("", cluster, "request")]
-        self._asked, self._facts = np.zeros(0, ASKED), np.zeros(0, FACTS)
+        self._allowed = [np.ones(len(cluster.nodes), np.bool_)]
+        self.misfits: set[int] = set()
+        """Jobs that no state of the cluster could hold; it was another one when they were taken."""
+        self._fits: dict[tuple[object, ...], bool] = {}
+        self._asked, self._facts, self._sized = np.zeros(0, ASKED), np.zeros(0, FACTS), np.zeros(0, SIZED)
+        self._ids = pl.Series("job_id", [], pl.String)
+        self._before = np.zeros(0, np.int64)
+        """Scratch of `apply_draft`, which leaves it as it was."""
         self._count = 0
         self._share = np.array(
             [cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s]
@@ -70,21 +92,37 @@ class LiveColumns:
             return
         self._make_room(max(row.id for row in rows) + 1)
         profiles = len(self._profiles)
+        anew = self._look_up_models()
         for row in rows:
             self._write(row)
-        if len(self._profiles) > profiles:
+        if anew or len(self._profiles) > profiles:
             self._speeds_changed()
+        if anew:
+            self._believe_anew()
         for row in rows:
             self._believe(row)
         self._table_changed()
 
+    def _fits_in(self, request: JobRequest) -> bool:
+        """Whether this cluster could hold it, if it held nothing else."""
+        # All that `misfits` goes by.
+        shape = (request.constraint, request.gpus, request.cpus, request.memory_gb)
+        if shape not in self._fits:
+            self._fits[shape] = next(misfits(request, self.cluster), None) is None
+        return self._fits[shape]
+
     def _make_room(self, count: int) -> None:
         if count > len(self._asked):
-            more = max(count, 2 * len(self._asked)) - len(self._asked)
-            self._asked = np.concatenate([self._asked, np.zeros(more, ASKED)])
-            self._facts = np.concatenate([self._facts, np.zeros(more, FACTS)])
+            room = max(2 * count, _LEAST_ROOM)
+            for name in ("_asked", "_facts", "_sized"):
+                before = getattr(self, name)
+                grown = np.zeros(room, before.dtype)
+                grown[: self._count] = before[: self._count]
+                setattr(self, name, grown)
+            self._ids = pl.Series("job_id", np.arange(room)).cast(pl.String)
+            self._before = np.full(room, -2)
+            self.ledger.admit(room)
         self._count = max(self._count, count)
-        self.ledger.admit(self._count)
 
     def _write(self, row: JobRow) -> None:
         request = row.request
@@ -114,6 +152,9 @@ class LiveColumns:
         fact["last_stop"] = row.submitted if row.last_stop is None else row.last_stop
         fact["finish"] = fact["lease_end"] = inf
         fact["reason"] = NONE
+        if not self._fits_in(request):
+            self.misfits.add(row.id)
+        self._sized[row.id]["priority"] = nan
 
     def _number(self, kind: str, name: str) -> int:
         return self._numbers[kind].setdefault(name, len(self._numbers[kind]))
@@ -121,13 +162,37 @@ class LiveColumns:
     def _model(self, name: str) -> int:
         number = self._number("model", name)
         if number == len(self._profiles):
-            self._profiles.append(self._known().get(name.lower()))
+            self._profiles.append(self._models_by_name.get(name.lower()))
         return number
+
+    def _look_up_models(self) -> bool:
+        """Whether `muster profile` has measured one anew, or another one, since jobs came last."""
+        known = self._known()
+        if known is self._models_by_name:
+            return False
+        self._models_by_name = known
+        before = self._profiles
+        self._profiles = [known.get(name.lower()) for name in self._numbers["model"]]
+        return self._profiles != before
+
+    def _believe_anew(self) -> None:
+        """Those that have not shown their own speed go by their model's as it is now."""
+        asked_for = self.asked["iterations"] > 0
+        unshown = asked_for & (self.facts["state"] != COMPLETED) & (self.facts["done"] <= 0)
+        for job in np.flatnonzero(unshown).tolist():
+            ask = self._asked[job]
+            ask["ideal"] = ask["iterations"] * self._reference_seconds(job)
+            if self._profiles[ask["model"]] is not None:
+                self._length_is_known(job)
 
     def _constraint(self, constraint: str) -> int:
         number = self._number("constraint", constraint)
         if number == len(self._allowed):
-            self._allowed.append(nodes_allowed(constraint, self.cluster, "request"))
+            try:
+                allowed = np.array(nodes_allowed(constraint, self.cluster, "request"))
+            except BadInput:  # The cluster is another one than when the job was taken.
+                allowed = np.zeros(len(self.cluster.nodes), np.bool_)
+            self._allowed.append(allowed)
         return number
 
     def _speeds_changed(self) -> None:
@@ -156,11 +221,11 @@ class LiveColumns:
         return reference_seconds(self.models, int(self._asked[job]["model"]), self._share)
 
     def _table_changed(self) -> None:
-        self.table = JobTable(
+        self.table = _LiveTable(
             asked=self.asked,
             facts=self.facts,
-            sized=gangs_only(self._count),
-            ids=pl.Series("job_id", np.arange(self._count)).cast(pl.String),
+            sized=self._sized[: self._count],
+            ids=self._ids,
             model_names=tuple(self._numbers["model"]),
             models=tuple(self._profiles),
             tenants=tuple(self._numbers["tenant"]),
@@ -177,11 +242,10 @@ class LiveColumns:
         """Make true what a draft left in the ledger. What is planned runs only once `began` says so."""
         books = self.ledger.books
         held = np.zeros(int(books.totals[ROWS_USED]) + 1, keep.HELD)
-        before = np.full(self._count, -2)
         counts = np.zeros(6, np.int64)
         nothing = np.zeros(0, np.int64)
         keep.apply_draft(
-            books, self.asked, self.facts, self.models, now, self.laws, before, held, nothing, counts
+            books, self.asked, self.facts, self.models, now, self.laws, self._before, held, nothing, counts
         )
 
     def planned(self, job: int, now: float) -> None:

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 import structlog
 
-from muster.cluster import books as b
 from muster.schedulers.contract import Ints, Jobs, Plan, Trigger, View
-from muster.schedulers.reasons import reason
-from muster.service.board import Board
+from muster.schedulers.reasons import FITS_NOWHERE, reason
+from muster.service.board import SCHEDULER, Board, Failing
+from muster.service.conductor.asking import Decided, decided
 from muster.service.conductor.living import LivingJobs
-from muster.service.conductor.memory import from_bytes, to_bytes
+from muster.service.conductor.memory import from_bytes
 from muster.service.conductor.starts import same_place, seats_of
+from muster.service.conductor.troubles import Troubles
 from muster.service.store import Store
 from muster.service.store.rows import Explained
+from muster.workload.jobs import RUNNING
 from muster.world import bookkeeping as keep
 from muster.world.bookkeeping import EXPLAINED
 
-_RETRY_SECONDS = 1.0
 _REST_FACTOR = 3.0
 """Between two decisions at least so many times as long as a decision takes, ..."""
 _LONGEST_REST = 5.0
 """... but no longer than this."""
+_LONGEST_LEAD = 5.0
+"""Seconds by which a decision may come before its time."""
+_SHORTEST_RETRY, _LONGEST_RETRY = 1.0, 60.0
+"""Seconds after which a scheduler that failed is asked again: at first, and at last if nothing new happens."""
 _FREE = ("free_gpus", "free_cpus", "free_memory_gb", "free_storage_gb_per_s")
+_FITS_NOWHERE = reason(FITS_NOWHERE).name
 
 log = structlog.get_logger()
 
@@ -36,90 +42,117 @@ class Decider:
     """Asks the scheduler, and keeps its memory."""
 
     def __init__(self, jobs: LivingJobs, store: Store, board: Board) -> None:
-        self.next_wake = -inf
-        """When it wants to be asked whatever happens; seconds of the store's clock."""
-        self._jobs, self._board = jobs, board
+        self._jobs, self._store, self._board = jobs, store, board
         self._scheduler = board.policy
+        self._troubles = Troubles(board, SCHEDULER)
         self._wake_on: int = Trigger.ALL
-        self._decided_at = -inf
+        # Seconds of the store's clock:
+        self._timer = -inf  # when the last plan wants it to be asked, whatever happens
+        self._lease_end = inf  # when the first of those who run is to give back what it holds
+        self._rests_until = -inf
+        self._retries_at = -inf
+        self._unheeded = 0
+        """Triggers of decisions that failed."""
         self._memory = store.scheduler_state()
         self._state = self._remembered()
 
+    @property
+    def next_wake(self) -> float:
+        """When it is to be asked if nothing happens before; seconds of the store's clock.
+
+        A little before its time, so that the next plan is there when the present one's time is over.
+        """
+        if self._board.failing is not None:
+            return self._retries_at
+        return max(min(self._timer, self._lease_end) - self._lead, self._rests_until)
+
+    @property
+    def _lead(self) -> float:
+        return min(self._board.decision_seconds, _LONGEST_LEAD)
+
     def is_due(self, now: float) -> bool:
-        """A little before its time, so that the next plan is there when the present one's time is over."""
-        took = self._board.decision_seconds
-        if 0 <= now - self._decided_at < min(_REST_FACTOR * took, _LONGEST_REST):
-            return False
-        return bool(self._jobs.pending & self._wake_on) or now >= self.next_wake - took
+        """Whether it is to be asked now. What is new may be what makes a scheduler that fails well again."""
+        if now >= self.next_wake:
+            return True
+        wake_on = Trigger.ALL if self._board.failing is not None else self._wake_on
+        return now >= self._rests_until and bool(self._jobs.pending & wake_on)
 
     def decide(self, now: float) -> None:
         """Ask for a plan, and make it true on the books."""
-        moment = max(now, self.next_wake) if now >= self.next_wake - self._board.decision_seconds else now
-        if moment >= self.next_wake:
-            self._jobs.pending |= Trigger.TIMER
-        index = np.array(sorted(self._jobs.active), np.int64)
-        table, ledger = self._jobs.columns.table, self._jobs.columns.ledger
+        soon = [due for due in (self._timer, self._lease_end) if due <= now + self._lead]
+        moment = max(now, min(soon, default=now))
+        triggers = self._jobs.pending | self._unheeded
+        triggers |= Trigger.TIMER if moment >= self._timer else 0
+        triggers |= Trigger.LEASE_END if moment >= self._lease_end else 0
+        misfits = self._jobs.active & self._jobs.columns.misfits
+        self._leave_out(misfits, now)
+        index = np.array(sorted(self._jobs.active - misfits), np.int64)
+        columns = self._jobs.columns
         view = View(
-            moment, self._jobs.pending, Jobs(table, index, moment), table, ledger, self._jobs.columns.wants
+            moment,
+            triggers,
+            Jobs(columns.table, index, moment),
+            columns.table,
+            columns.ledger,
+            columns.wants,
         )
-        began = time.perf_counter()
         not_begun = [job for job in self._jobs.planned if not self._runs_as_planned(job)]
         for job in not_begun:
-            self._jobs.columns.counts_as_running(job, moment)
+            columns.counts_as_running(job, moment)
+        self._jobs.pending = 0
+        began = time.perf_counter()
         try:
             with self._board.thinking:
-                plan, self._state = self._scheduler.decide(view, self._state)
-            self._check(plan, len(index))
+                answer = decided(self._scheduler, view, self._state, columns.asked)
         except Exception as error:
             view.draft().undo()
             self._not_begun_yet(not_begun, moment)
-            self._board.trouble = f"the scheduler failed: {type(error).__name__}: {error}"
-            self._decided_at, self.next_wake = now, now + _RETRY_SECONDS
-            log.error("decision failed", scheduler=self._scheduler.name, exc_info=True)
+            self._unheeded = triggers
+            self._failed(error, time.perf_counter() - began)
             return
-        took = time.perf_counter() - began
-        for note in plan.notes:
-            log.warning("decision", scheduler=self._scheduler.name, note=note)
-        self._board.trouble = ""
-        self._jobs.pending = 0
-        self._decided_at = now + took
-        self._wake_on, self.next_wake = plan.wake_on, plan.next_wake
-        for job, end in plan.lease_ends.items():
-            self._jobs.columns.facts[job]["lease_end"] = end
-            self.next_wake = min(self.next_wake, end)
-        self._apply(plan, index, moment)
+        self._unheeded = 0
+        self._board.failing = None
+        self._troubles.mended()
+        self._state = answer.state
+        self._wake_on, self._timer = answer.plan.wake_on, answer.plan.next_wake
+        self._rests_until = self._store.now() + _rest(answer.seconds)
+        self._apply(answer, index, moment)
         self._not_begun_yet(not_begun, moment)
-        self._explain(plan, index, moment)
-        memory = to_bytes(self._state, self._scheduler.name)
-        if memory != self._memory:
-            self._jobs.changes.scheduler_state = self._memory = memory
+        self._lend(answer, index, moment)
+        self._explain(answer.plan, index, moment)
+        if answer.memory != self._memory:
+            self._jobs.changes.scheduler_state = self._memory = answer.memory
+        for note in answer.plan.notes:
+            log.warning("decision", scheduler=self._scheduler.name, note=note)
         self._board.decisions += 1
-        self._board.decision_seconds = took
-        self._board.decision_seconds_sum += took
-        self._board.free = tuple(ledger.free().tolist())
+        self._board.decision_seconds = answer.seconds
+        self._board.decision_seconds_sum += answer.seconds
+        self._board.free = tuple(columns.ledger.free().tolist())
 
-    def _check(self, plan: Plan, jobs: int) -> None:
-        """Refuse what no plan may be."""
-        if len(plan.reasons) != jobs:
-            raise ValueError(f"{len(plan.reasons)} reasons for {jobs} jobs")
-        books = self._jobs.columns.ledger.books
-        broken = int(keep.broken_gang(books, self._jobs.columns.asked))
-        if broken >= 0:
-            raise ValueError(
-                f"job {broken} would hold other than the GPUs it asked for; a gang is whole or absent"
-            )
-        rows = {int(books.heads[int(entry["job"])]) for entry in books.journal[: books.totals[b.ENTRIES]]}
-        if any(row >= 0 and books.rows[row]["group"] >= 0 for row in rows):
-            raise ValueError("jobs would take turns on a GPU by time slices, which no engine can do yet")
+    def _leave_out(self, misfits: set[int], now: float) -> None:
+        """No scheduler sees what no state of this cluster could hold; it was another one when they were taken."""
+        for job in misfits:
+            if self._jobs.rows[job].reason != _FITS_NOWHERE:
+                self._jobs.set(job, reason=_FITS_NOWHERE, reason_parameters={}, reason_since=now)
 
-    def _apply(self, plan: Plan, index: Ints, now: float) -> None:
-        """Make the draft true on the books, and note what it self._jobs.changes."""
-        columns = self._jobs.columns
-        books = columns.ledger.books
-        touched = {int(entry["job"]) for entry in books.journal[: books.totals[b.ENTRIES]]}
+    def _failed(self, error: Exception, took: float) -> None:
+        """All stays as the last plan has it; it is asked again ever more seldom."""
+        before, failed = self._board.failing, self._store.now()
+        count, since = (1, failed) if before is None else (before.count + 1, before.since)
+        words = f"{type(error).__name__}: {error}"
+        log.error("decision failed", scheduler=self._scheduler.name, error=words, in_a_row=count)
+        self._troubles.tell("the scheduler fails: what runs goes on, and nothing new starts", error)
+        self._rests_until = failed + max(_SHORTEST_RETRY, _rest(took))
+        self._retries_at = failed + min(_SHORTEST_RETRY * 2.0 ** min(count - 1, 10), _LONGEST_RETRY)
+        self._board.decision_failures += 1
+        self._board.failing = Failing(since, count, words)
+
+    def _apply(self, answer: Decided, index: Ints, now: float) -> None:
+        """Make the draft true on the books, and note what it changes."""
+        columns, plan = self._jobs.columns, answer.plan
         columns.settle_draft(now)
         started = stopped = changed = 0
-        for job in sorted(touched):
+        for job in answer.touched.tolist():
             old = self._jobs.planned.get(job, ())
             new = seats_of(columns.holding(job), columns.cluster, self._jobs.rows[job])
             if old == new:
@@ -154,6 +187,18 @@ class Decider:
             if job in self._jobs.planned:
                 self._jobs.columns.planned(job, now)
 
+    def _lend(self, answer: Decided, index: Ints, now: float) -> None:
+        """Note the leases, new and old, of those who hold something."""
+        facts = self._jobs.columns.facts
+        for job, end in answer.plan.lease_ends.items():
+            facts[job]["lease_end"] = end
+            self._jobs.set(int(job), lease_end=float(end) if isfinite(end) else None)
+        # One that is over and was not renewed is no reason to ask again.
+        lent = facts["lease_end"][index[facts["state"][index] == RUNNING]]
+        self._lease_end = (
+            float(lent[lent > now].min(initial=inf)) if self._wake_on & Trigger.LEASE_END else inf
+        )
+
     def _explain(self, plan: Plan, index: Ints, now: float) -> None:
         """Note the reasons that are new."""
         before = self._jobs.columns.facts["reason"][index]
@@ -179,3 +224,8 @@ class Decider:
         if self._memory is None:
             return fresh
         return from_bytes(self._memory, self._scheduler.name, fresh)
+
+
+def _rest(took: float) -> float:
+    """Seconds that a decision which took so long is to be left alone."""
+    return min(_REST_FACTOR * took, _LONGEST_REST)

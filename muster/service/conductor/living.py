@@ -20,7 +20,7 @@ class LivingJobs:
 
     def __init__(self, board: Board) -> None:
         self.rows: dict[int, JobRow] = {}
-        """As the store has them, with the changes of this turn."""
+        """As the store has them, with the changes that are not written yet."""
         self.starts: dict[int, Start] = {}
         """What runs; changed by `begin`, `resize` and `end` alone, which keep `occupied` true."""
         self.occupied = Occupied(board.cluster)
@@ -40,8 +40,8 @@ class LivingJobs:
         self.acts: list[Callable[[], None]] = []
         """What to do once the changes are on the disk; each may be repeated."""
 
-    def begin_turn(self) -> None:
-        """Nothing is new."""
+    def nothing_new(self) -> None:
+        """All that was new is written down."""
         self.changes, self.acts = Changes(), []
 
     def begin(self, start: Start) -> None:

@@ -13,15 +13,14 @@ from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
-import structlog
-
-from muster.service.board import Board
+from muster.service.board import MACHINE, STORE, Board
 from muster.service.conductor.acting import Actor
 from muster.service.conductor.deciding import Decider
 from muster.service.conductor.living import LivingJobs
 from muster.service.conductor.observing import Observer
 from muster.service.conductor.orders import Orders
 from muster.service.conductor.owners import Owners
+from muster.service.conductor.troubles import Troubles
 from muster.service.engines import Engine
 from muster.service.store import Store, StoreUnavailable
 
@@ -30,8 +29,6 @@ _TURN_SECONDS = 0.2
 _SHORTEST_PAUSE = 0.03
 """Between two turns, however many submissions come: they are taken together."""
 _RETRY_SECONDS = 1.0
-
-log = structlog.get_logger()
 
 
 class Conductor:
@@ -42,20 +39,24 @@ class Conductor:
         self._jobs, self._store, self._board = self.jobs, store, board
         orders = Orders(self.jobs, engine, home)
         self._observer = Observer(self.jobs, store, engine, orders, home)
-        self._owners = Owners(self.jobs, store)
+        self._owners = Owners(self.jobs, store, engine)
         self._decider = Decider(self.jobs, store, board)
-        self._actor = Actor(self.jobs, orders, resizes=engine.resizes)
+        self._actor = Actor(self.jobs, orders, home, resizes=engine.resizes)
+        self._of_store, self._of_machine = Troubles(board, STORE), Troubles(board, MACHINE)
         self._looked_at = -inf
         self._stopping = False
 
     def run(self) -> None:
-        """Until `stop`; the jobs that run go on without it."""
-        self.recover()
-        self._board.ready = True
+        """Until `stop`; the jobs that run go on without it. StoreTaken if another daemon has the store now."""
         while not self._stopping:
-            self.turn()
+            if self._board.ready:
+                well = self.turn()
+            else:
+                well = self._is_done(self.recover)
+                self._board.ready = well
             time.sleep(_SHORTEST_PAUSE)
-            self._board.wait(max(min(_TURN_SECONDS, self._decider.next_wake - self._store.now()), 0.001))
+            left = min(_TURN_SECONDS, self._decider.next_wake - self._store.now())
+            self._board.wait(max(left, 0.001) if well else _RETRY_SECONDS)
 
     def stop(self) -> None:
         """Leave the loop after this turn."""
@@ -66,46 +67,67 @@ class Conductor:
         """Find what the daemon before this one left."""
         self._observer.recover()
 
-    def turn(self) -> None:
-        """Look, decide if it is time to, write down, act."""
-        self._jobs.begin_turn()
+    def turn(self) -> bool:
+        """Look, decide if it is time to, write down, act.
+
+        False: the store or the machine did not let it; it is to be tried again. What it has found out is kept until
+        it is written down, and before that nothing is acted upon and nothing new is found out.
+        """
+        return self._is_done(self._turn)
+
+    def _is_done(self, part: Callable[[], None]) -> bool:
+        """Whether a part of the work could be done; if not, everybody may know why."""
+        try:
+            part()
+        except StoreUnavailable as error:
+            self._of_store.tell("the store cannot be used: nothing is begun or ended meanwhile", error)
+            return False
+        except OSError as error:
+            self._of_machine.tell(_refusal(error), error)
+            return False
+        else:
+            self._of_store.mended()
+            return True
+        finally:
+            self._board.looked_at = time.monotonic()
+
+    def _turn(self) -> None:
+        self._store.keep_claim()
+        self._write_and_act()  # What an earlier turn could not.
         now = self._store.now()
-        # Not at each of many submissions. A clock that was set back is no reason to wait.
-        if not 0 <= now - self._looked_at < _TURN_SECONDS:
-            self._looked_at = now
+        looks = now - self._looked_at >= _TURN_SECONDS  # Not at each of many submissions.
+        if looks:
             self._observer.observe(now)
+            self._looked_at = now
             self._observer.read_reports(now)
         self._owners.admit()
         self._owners.heed_wishes(now)
-        self._owners.drain(now)
+        self._owners.close_nodes(now)
         if self._decider.is_due(now):
             self._decider.decide(now)
             now = self._store.now()
         self._actor.carry_out(now)
-        self._write()
-        for act in self._jobs.acts:
-            self._do(act)
-        self._board.looked_at = time.time()
+        failures = self._write_and_act()
+        if looks and not failures:
+            self._of_machine.mended()
 
-    def _do(self, act: Callable[[], None]) -> None:
-        """An act that fails now is tried again at a later turn: what is and what is planned still differ."""
+    def _write_and_act(self) -> int:
+        """Bring to the disk what is new, then do what follows from it; how much of that failed."""
+        self._store.commit(self._jobs.changes)
+        acts = self._jobs.acts
+        self._jobs.nothing_new()
+        return sum(not self._does(act) for act in acts)
+
+    def _does(self, act: Callable[[], None]) -> bool:
+        """Whether it could be done. If not it costs its job only, and follows again at a later turn."""
         try:
             act()
-        except OSError as error:
-            self._board.trouble = f"this machine refuses: {error.strerror or error}"
-            log.error("an act failed", exc_info=True)
+        except Exception as error:
+            self._of_machine.tell(_refusal(error), error)
+            return False
+        return True
 
-    def _write(self) -> None:
-        """Bring it to disk; where the disk is full or the database away, nothing goes on until it is back."""
-        while self._jobs.changes:
-            try:
-                self._store.commit(self._jobs.changes)
-            except StoreUnavailable as error:
-                self._board.trouble = str(error)
-                self._board.looked_at = time.time()
-                log.error("the store cannot be written", error=str(error))
-                if self._stopping:
-                    return
-                time.sleep(_RETRY_SECONDS)
-            else:
-                return
+
+def _refusal(error: Exception) -> str:
+    """In words that name nobody."""
+    return f"this machine refuses: {(isinstance(error, OSError) and error.strerror) or type(error).__name__}"

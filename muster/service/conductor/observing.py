@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from muster.cluster.ledger import DoesNotFit
+from muster.problems import BadInput
 from muster.schedulers.contract import Trigger
+from muster.service.conductor.endings import outcome, pause_seconds
 from muster.service.conductor.living import LivingJobs
 from muster.service.conductor.orders import Orders
-from muster.service.conductor.starts import Start, read_report, seats_held, seats_of, shares_of
+from muster.service.conductor.reports import read_report
+from muster.service.conductor.starts import Report, Start, seats_held, seats_of, shares_of
 from muster.service.engines import Engine, Exit, Observed, Seat
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, JobRow, Phase, State, Wish
+from muster.service.store.rows import ENDED, JobRow, Phase, State
 
 _REPORT_SECONDS = 1.0
 """Between two looks at what jobs tell; also how often a job tells it."""
+_READING_SECONDS = 0.2
+"""For all that jobs tell, at a look; whom it did not come to comes first at the next one."""
+_WORDS = 500
+"""Characters of what is wrong with a report that are kept."""
 _SAVE_SECONDS = 10.0
 """Between two writes of how far running jobs are."""
-_LONGEST_PAUSE = 60.0
-"""Before a job whose processes keep dying is started once more."""
+
+log = structlog.get_logger()
 
 
 class Observer:
@@ -32,10 +43,15 @@ class Observer:
     def __init__(self, jobs: LivingJobs, store: Store, engine: Engine, orders: Orders, home: Path) -> None:
         self._jobs, self._store, self._engine, self._orders, self._home = jobs, store, engine, orders, home
         self._reported_at = self._saved_at = -inf
+        self._unsaved: set[int] = set()
+        """Jobs of which the disk does not know how far they are."""
+        self._losses: dict[int, int] = {}
+        """Of a job, in a row, that were its machine's doing."""
 
     def recover(self) -> None:
         """Find what the daemon before this one left: jobs, starts, seats, the scheduler's memory."""
         now = self._store.now()
+        self._jobs.newest = self._store.newest()
         rows = self._store.living()
         held = defaultdict(list)
         for holding in self._store.holdings(open_only=True):
@@ -43,64 +59,93 @@ class Observer:
         self._jobs.columns.admit(rows)
         for row in rows:
             self._jobs.newest = max(self._jobs.newest, row.id)
-            self._jobs.rows[row.id] = row
-            if row.state is not State.HELD and row.wish is None:
+            # What is wished of it is heeded in the first turn, as if it came now.
+            self._jobs.rows[row.id] = replace(row, wish=None)
+            if row.state is not State.HELD:
                 self._jobs.active.add(row.id)
             if row.phase is Phase.NONE:
                 continue
             holdings = held[row.id, row.epoch]
             since = min((holding.since for holding in holdings), default=now)
             since = row.last_start if row.last_start is not None else since
-            start = Start(row.id, row.epoch, seats_held(holdings, row), since, row.steps_done)
+            start = Start(
+                row.id, row.epoch, seats_held(holdings, row), since, row.steps_before, row.output_read
+            )
+            start.launched = row.phase is not Phase.STARTING
             self._jobs.begin(start)
-            if row.phase is Phase.STOPPING or row.wish is not None or not self._seat(row, start.seats, now):
-                start.notice_at = now
+            if row.phase is Phase.STOPPING:
+                start.notice_at = since
+            if row.phase is Phase.STOPPING or not self._seat(row, start.seats, now):
                 self._jobs.columns.waiting(row.id, now)
 
     def _seat(self, row: JobRow, seats: Sequence[Seat], now: float) -> bool:
         """Put a running job on the books where it is; False where the cluster has no such place any more."""
-        shares = shares_of(seats, self._jobs.columns.cluster)
-        if not shares:
-            return False
         columns = self._jobs.columns
+        shares = shares_of(seats, columns.cluster)
+        if not shares or row.id in columns.misfits:
+            return False
         try:
             columns.seat(row.id, shares, now)
         except DoesNotFit:
             return False
         self._jobs.planned[row.id] = seats_of(columns.holding(row.id), columns.cluster, row)
         columns.began(row.id, now)
+        # To a scheduler that leases, the lease of one that an other scheduler has placed is over.
+        columns.facts[row.id]["lease_end"] = now if row.lease_end is None else row.lease_end
         return True
 
     def observe(self, now: float) -> None:
-        """What became of the starts; those that the engine has lost sight of are launched again, the same ones."""
+        """What became of the starts."""
         seen = {(one.job, one.epoch): one for one in self._engine.observe()}
         for start in list(self._jobs.starts.values()):
             one = seen.pop((start.job, start.epoch), None)
             if one is None:
-                self._jobs.acts.append(self._orders.launching(start))
-            elif one.ended is not None:
+                self._not_there(start, now)
+                continue
+            start.launched = True
+            if one.ended is not None:
                 self._ended(start, one, now)
                 self._jobs.acts.append(self._orders.forgetting(one))
-            elif self._jobs.rows[start.job].phase is Phase.STARTING:
+                continue
+            start.seen = now
+            if self._jobs.rows[start.job].phase is Phase.STARTING:
                 self._jobs.set(start.job, phase=Phase.RUNNING)
         for one in seen.values():  # Left over: its end is on record already, or its job is gone.
             self._jobs.acts.append(
                 self._orders.forgetting(one) if one.ended is not None else self._orders.killing(one)
             )
 
+    def _not_there(self, start: Start, now: float) -> None:
+        """The engine does not know it: not yet; never, as it is not wanted any more; or it lost sight of it.
+
+        Something of the latter may still run, so it is over: the next start of its job makes it stale.
+        """
+        end, words = Exit.LOST, "the engine has lost sight of it"
+        if not start.launched:
+            if start.notice_at is None:
+                return
+            end, words = Exit.STOPPED, "stopped before it began"
+        last = self._store.origin + max(start.seen, start.since)
+        self._ended(start, Observed(start.job, start.epoch, end, last, None, words), now)
+
     def _ended(self, start: Start, one: Observed, now: float) -> None:
         """Charge what a start had, and see what is to become of its job."""
+        report = self._read(start, now)
+        if report is not None:
+            self._heard(start, report, now)
         row = self._jobs.rows[start.job]
-        if read_report(row, start, self._home):
-            self._heard(start, row, now, save=False)
-            row = self._jobs.rows[start.job]
         until = min(max(one.since - self._store.origin, start.since), now)
         ran = until - start.since
         self._jobs.end(start)
         self._jobs.changes.closed[start.job, start.epoch] = until
-        self._jobs.changes.event(start.job, until, one.ended.value if one.ended else "", one.message)
-        progressed = row.steps_done > start.steps_before
+        after = outcome(row, start, one, until)
+        ended = one.ended
+        if ended is Exit.COMPLETED and after.state is not State.COMPLETED:
+            ended = Exit.STOPPED
+        self._jobs.changes.event(start.job, until, ended.value if ended else "", one.message)
         fields: dict[str, Any] = {
+            "state": after.state,
+            "deaths": after.deaths,
             "phase": Phase.NONE,
             "steps_done": row.steps_done,  # perhaps told a while ago, and not on record yet
             "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * ran,
@@ -110,35 +155,18 @@ class Observer:
             "steps_per_second": 0.0,
             "status": one.status,
         }
-        asked_to = start.notice_at is not None
-        if one.ended is Exit.COMPLETED:
-            fields |= {"state": State.COMPLETED, "message": ""}
-            if row.steps_done == 0:  # It never told of a step: nobody knows what it lost.
-                fields |= {"restart_seconds": 0.0}
-        elif row.wish is Wish.CANCEL:
-            fields |= {"state": State.CANCELLED, "message": "cancelled by its owner"}
-        elif one.ended is Exit.FAILED and not asked_to:
-            fields |= {"state": State.FAILED, "message": one.message or f"it ended with status {one.status}"}
-        elif row.wish is Wish.HOLD:
-            fields |= {"state": State.HELD}
-        elif asked_to:
-            fields |= {"state": State.QUEUED, "deaths": 0 if progressed else row.deaths}
-        else:
-            deaths = 1 if progressed else row.deaths + 1
-            fields |= {"state": State.QUEUED, "deaths": deaths}
-            self._jobs.not_before[row.id] = now + min(2.0 ** (deaths - 1), _LONGEST_PAUSE)
-            if deaths > row.request.max_restarts:
-                what = one.message or f"it ended with status {one.status}"
-                fields |= {
-                    "state": State.FAILED,
-                    "message": f"{what}; {deaths} starts in a row ended so without any progress",
-                }
-        if fields["state"] in ENDED:
-            fields |= {"finished": until}
+        if after.state in ENDED:
+            fields |= {"finished": until, "message": after.message}
+        if after.state is State.COMPLETED and row.steps_done == 0:
+            fields |= {"restart_seconds": 0.0}  # It never told of a step: nobody knows what it lost.
         self._jobs.set(row.id, **fields)
+        self._unsaved.discard(row.id)
         self._jobs.carried_out(row)
+        self._losses[row.id] = self._losses.get(row.id, 0) + 1 if one.ended is Exit.LOST else 0
+        if after.failed_to_run:
+            self._jobs.not_before[row.id] = now + pause_seconds(self._losses[row.id] or after.deaths)
         self._settle_end(self._jobs.rows[row.id], until, now)
-        if fields["state"] in ENDED:  # That a job has stopped is no news to whoever stopped it.
+        if after.state in ENDED:  # That a job has stopped is no news to whoever stopped it.
             self._jobs.pending |= Trigger.COMPLETION
 
     def _settle_end(self, row: JobRow, until: float, now: float) -> None:
@@ -153,6 +181,7 @@ class Observer:
             self._jobs.active.discard(row.id)
             if row.state in ENDED:
                 del self._jobs.rows[row.id]
+                del self._losses[row.id]
         columns.charged(row.id, row.steps_done, row.attained_gpu_seconds, row.run_seconds, until)
 
     def read_reports(self, now: float) -> None:
@@ -160,24 +189,45 @@ class Observer:
         if 0 <= now - self._reported_at < _REPORT_SECONDS:
             return
         self._reported_at = now
-        save = now - self._saved_at >= _SAVE_SECONDS
-        if save:
+        give_up = time.monotonic() + _READING_SECONDS
+        for start in sorted(self._jobs.starts.values(), key=attrgetter("looked")):
+            start.looked = now
+            report = self._read(start, now)
+            if report is not None:
+                self._heard(start, report, now)
+            if time.monotonic() >= give_up:
+                break
+        if now - self._saved_at >= _SAVE_SECONDS:
             self._saved_at = now
-        for start in self._jobs.starts.values():
-            if read_report(self._jobs.rows[start.job], start, self._home):
-                self._heard(start, self._jobs.rows[start.job], now, save=save)
+            for job in self._unsaved:
+                row = self._jobs.rows[job]
+                self._jobs.changes.job(job, steps_done=row.steps_done, steps_per_second=row.steps_per_second)
+            self._unsaved.clear()
 
-    def _heard(self, start: Start, row: JobRow, now: float, *, save: bool) -> None:
+    def _read(self, start: Start, now: float) -> Report | None:
+        """What a job tells, if it is new; whatever is wrong with it is its owner's affair alone."""
+        try:
+            return read_report(self._jobs.rows[start.job], start, self._home)
+        except BadInput as bad:
+            words = str(bad)
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            log.error("a report cannot be read", job=start.job, exc_info=True)
+        if not start.made_no_sense:
+            start.made_no_sense = True
+            self._jobs.changes.event(start.job, now, "report not understood", words[:_WORDS])
+        return None
+
+    def _heard(self, start: Start, report: Report, now: float) -> None:
         """A job has told how far it is."""
-        steps = float(start.told.get("step", row.steps_done))
-        rate = float(start.told.get("steps_per_second", 0.0))
+        row = self._jobs.rows[start.job]
+        steps, rate = report.step, report.steps_per_second
         if rate <= 0 and steps > start.steps_before and now > start.since:
             rate = (steps - start.steps_before) / (now - start.since)
         if start.lost is None and rate > 0:
             start.lost = max(now - start.since - max(steps - start.steps_before, 0.0) / rate, 0.0)
         fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}
         self._jobs.rows[row.id] = replace(row, **fields)
-        if save:
-            self._jobs.changes.job(row.id, **fields)
+        self._unsaved.add(row.id)
         if start.notice_at is None and row.id in self._jobs.planned:
             self._jobs.columns.reported(row.id, fields["steps_done"], rate, now)

@@ -1,23 +1,29 @@
-"""What owners and operators want: new jobs, wishes, drained nodes."""
+"""What owners and operators want: new jobs, wishes, drained nodes; and which nodes there are."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import structlog
+
 from muster.cluster import books as b
 from muster.schedulers.contract import Trigger
 from muster.service.conductor.living import LivingJobs
+from muster.service.engines import Engine
 from muster.service.store import Store
 from muster.service.store.rows import JobRow, State, Wish
 from muster.workload.jobs import WAITING
+
+log = structlog.get_logger()
 
 
 class Owners:
     """Reads from the store what has been asked."""
 
-    def __init__(self, jobs: LivingJobs, store: Store) -> None:
-        self._jobs, self._store = jobs, store
-        self._drained: set[str] = set()
+    def __init__(self, jobs: LivingJobs, store: Store, engine: Engine) -> None:
+        self._jobs, self._store, self._engine = jobs, store, engine
+        self._unusable: set[str] = set()
+        """Nodes that are off the books."""
 
     def admit(self) -> None:
         """Jobs that were submitted since the last turn."""
@@ -29,7 +35,6 @@ class Owners:
             self._jobs.rows[row.id] = row
             if row.state is State.QUEUED:
                 self._jobs.active.add(row.id)
-                self._jobs.columns.facts[row.id]["state"] = WAITING
         self._jobs.newest = rows[-1].id
         self._jobs.pending |= Trigger.ARRIVAL
 
@@ -68,19 +73,22 @@ class Owners:
             self._jobs.carried_out(row)
             self._jobs.changes.event(row.id, now, "held")
             return
-        self._jobs.set(row.id, state=State.CANCELLED, finished=now, message="cancelled by its owner")
+        self._jobs.set(row.id, state=State.CANCELLED, finished=now, message="cancelled as asked")
         self._jobs.carried_out(row)
         self._jobs.changes.event(row.id, now, "cancelled")
         del self._jobs.rows[row.id]
 
-    def drain(self, now: float) -> None:
-        """Nothing new starts on a drained node, and what runs there is moved away."""
-        wanted = {node.name for node in self._store.nodes() if node.drained}
-        for name in sorted(wanted ^ self._drained):
+    def close_nodes(self, now: float) -> None:
+        """Nothing new starts on a node that is drained, or that the engine has not now; what runs there goes."""
+        there = {node.name for node in self._engine.nodes()}
+        unusable = {node.name for node in self._store.nodes() if node.drained}
+        unusable |= self._jobs.columns.cluster.node_index.keys() - there
+        for name in sorted(unusable ^ self._unusable):
             node = self._jobs.columns.cluster.node_index.get(name)
             if node is None:
                 continue
-            if name in self._drained:
+            log.info("a node is used", node=name, used=name not in unusable, there=name in there)
+            if name in self._unusable:
                 b.bring_up(self._jobs.columns.ledger.books, node)
             else:
                 for job, seats in list(self._jobs.planned.items()):
@@ -89,4 +97,4 @@ class Owners:
                         del self._jobs.planned[job]
                 b.take_down(self._jobs.columns.ledger.books, node)
             self._jobs.pending |= Trigger.CAPACITY
-        self._drained = wanted
+        self._unusable = unusable

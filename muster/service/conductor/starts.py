@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Any
-
-import regex
 
 from muster.cluster import Cluster
 from muster.cluster.books import WHOLE
 from muster.cluster.ledger import Share
-from muster.problems import BadInput
 from muster.service.engines import Launch, Seat
 from muster.service.home import job_folder
 from muster.service.store.rows import Holding, JobRow
-from muster.training.run_folder import read_progress
 
-_OWN_SHARE = 0.5
-"""Of a granted memory that stays the process's own at least, where its owner did not say how much it needs."""
-_OWN_GB = 1.0
-_SEARCH_SECONDS = 0.05
-"""Of an owner's expression on one line of output."""
+_OWN_GB = 4.0
+"""What a process needs for itself, where its owner did not say: CUDA, its libraries and the loader's workers."""
+_MOST_OWN = 0.5
+"""Of its grant, in that case."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far a job is, in its own words; numbers that can be reckoned with."""
+
+    step: float
+    steps_per_second: float = 0.0
+    """0: it does not say."""
 
 
 @dataclass
 class Start:
-    """One start of a job that has been launched and whose end is not on record yet."""
+    """One start of a job whose end is not on record yet: what is wanted of it, and what has really been told."""
 
     job: int
     epoch: int
@@ -36,15 +40,31 @@ class Start:
     """Seconds of the store's clock."""
     steps_before: float
     """Steps that were done when it began."""
+    output_read: int = 0
+    """Bytes of its output in which no progress is to be looked for any more."""
     notice_at: float | None = None
-    """When it was asked to stop."""
-    killed: bool = False
+    """When it was to stop; when it began, if a daemon before this one asked it to."""
+    grace_over: bool = False
+    """It is to be killed."""
+    launched: bool = False
+    """The engine has it."""
+    noted: tuple[bool, tuple[Seat, ...]] | None = None
+    """What the last notice in its run folder was made from: whether it is to stop, its seats. None: not known."""
+    told_stop: float | None = None
+    """When it really was asked to."""
+    told_kill: bool = False
+    told_seats: tuple[Seat, ...] | None = None
+    """What the engine has given it; None: a daemon before this one may have told it of others."""
+    seen: float = -inf
+    """When the engine showed it alive last."""
+    looked: float = -inf
+    """When its reports were looked at last."""
     joined: bool = False
     """It has reported through its run folder, so it heeds notices there."""
-    output_read: int = 0
-    """Bytes of its output in which progress has been looked for."""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    told: Report | None = None
     """Its last report."""
+    made_no_sense: bool = False
+    """It has told something that could not be understood, and its owner knows."""
     lost: float | None = None
     """Seconds that went by without a step before its first one; None: not known before its first report."""
 
@@ -148,48 +168,25 @@ def launch_of(row: JobRow, start: Start, home: Path) -> Launch:
         },
         seats=start.seats,
         user=row.user,
+        whose=row.whose,
+        output_limit_gb=request.output_limit_gb,
     )
 
 
 def cache_gb(row: JobRow, seats: tuple[Seat, ...]) -> float:
-    """Memory that each process of a start may fill with samples: its grant without what it needs for itself."""
-    memory_gb = sum(seat.memory_gb for seat in seats)
-    own = row.request.memory_gb
-    if own is None:
-        own = min(memory_gb * _OWN_SHARE, _OWN_GB * len(seats))
-    return max(memory_gb - own, 0.0) / sum(seat.ranks for seat in seats)
+    """Memory that each process of a start may fill with samples: its grant without what it needs for itself.
 
+    All are told the same, so the seat with the least decides.
+    """
+    ranks = sum(seat.ranks for seat in seats)
+    own = row.request.own_memory_gb
 
-def read_report(row: JobRow, start: Start, home: Path) -> bool:
-    """Bring what a start tells about itself up to date; whether there is anything new."""
-    folder = job_folder(home, row.id)
-    unchanged = row.request.unchanged()
-    if unchanged is not None:
-        output = folder / "output" / "0.log"
-        if not output.exists():
-            return False
-        try:
-            step, start.output_read = unchanged.read_progress(output, start.output_read, _bounded_search)
-        except TimeoutError:
-            return False
-        if step is None:
-            return False
-        start.told = {"step": step}
-        return True
-    try:
-        told = read_progress(folder / "run")
-    except BadInput:
-        return False
-    if told is None or told.get("epoch") != start.epoch or told == start.told:
-        return False
-    start.told = told
-    start.joined = True
-    return True
+    def own_gb(seat: Seat) -> float:
+        if own is not None:
+            return own * seat.ranks / ranks
+        return min(_OWN_GB * seat.ranks, _MOST_OWN * seat.memory_gb)
 
-
-def _bounded_search(expression: str, line: str) -> regex.Match[str] | None:
-    """An owner's expression is not trusted to end by itself."""
-    return regex.search(expression, line, timeout=_SEARCH_SECONDS)
+    return max(min((seat.memory_gb - own_gb(seat)) / seat.ranks for seat in seats), 0.0)
 
 
 def _ranks(row: JobRow, gpus: int) -> int:

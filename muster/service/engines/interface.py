@@ -9,13 +9,19 @@ A call raises OSError if it cannot be carried out now (a full disk, a refusal of
 ask again later. What can never be carried out (no such user, a stale epoch) is told as the end of the start. One
 thread uses an engine.
 
-Checked on paper against the engines to come:
+A start at which the engine cannot look now (its agent or its controller is away) is told as it was known last, and
+never left out: what is missing in `observe` counts as gone, and its job is started anew. If nothing is known at all,
+`observe` raises OSError and everything waits. A node that is away is missing in `nodes`, so nothing more is placed
+there; its starts stay as they were until the engine gives them up as `Exit.LOST`. They may live on unseen: the fence
+of the run folder keeps them from publishing once the next start has begun.
 
-| | launch | signal | resize | observe |
-|---|---|---|---|---|
-| Slurm | release a held job, rewritten to its seats | scancel --signal | refused | squeue, sacct |
-| Ray | call of the node's agent | call of the agent | affinity by the agent | call of the agents |
-| Kubernetes | unsuspend a Job, rewritten to its seats | delete with grace | pods/resize | watch of pods |
+Checked on paper against the engines to come, whose details docs/engines.md tells:
+
+| | launch | signal | resize | observe | nodes |
+|---|---|---|---|---|---|
+| Slurm | release a held job, rewritten to its seats | scancel --signal | never (`resizes`) | squeue, sacct | sinfo |
+| Ray | call of the node's agent | call of the agent | affinity by the agent | call of the agents | list of nodes |
+| Kubernetes | unsuspend a Job, rewritten | delete with grace: SIGTERM only | pods/resize | watch of pods | watch |
 
 Notices to a job that uses `muster.training` go through its run folder on a shared disk, whatever the engine.
 """
@@ -25,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from pathlib import Path
 from typing import Protocol
 
@@ -37,7 +44,8 @@ class Seat:
 
     node: str
     gpus: tuple[int, ...]
-    """Ids on that node."""
+    """Ids on that node, by which GPUs are kept account of; an engine that cannot choose (Slurm, Kubernetes) takes as
+    many as there are ids."""
     gpu_milli: int
     """Thousandths of each of them."""
     cpus: float
@@ -54,9 +62,9 @@ class Launch:
     job: int
     epoch: int
     run_dir: Path
-    """The job's run folder (docs/training.md), the same for all its starts."""
+    """The job's run folder (docs/training.md), the same for all its starts. It stands in a folder of the job's own."""
     output_dir: Path
-    """Output goes to `<rank>.log` here, appended to what earlier starts wrote."""
+    """Beside it; output goes to `<rank>.log` here, appended to what earlier starts wrote."""
     command: tuple[str, ...]
     """An argument list; no shell reads it."""
     directory: Path
@@ -69,6 +77,10 @@ class Launch:
     seats: tuple[Seat, ...]
     user: str | None
     """Whose processes they are, where the engine may choose (the daemon is root); None: the daemon's."""
+    whose: str = ""
+    """What tells this job from another one of the same number, in another store: its folder is moved aside."""
+    output_limit_gb: float = inf
+    """Of each file of its output; a start that writes more has failed."""
 
 
 class Exit(Enum):
@@ -82,8 +94,9 @@ class Exit(Enum):
     FAILED = "failed"
     """A rank ended with another status."""
     KILLED = "killed"
-    """By a signal that nobody here sent, by the memory limit, for want of something on the machine, or with its node:
-    not the job's own doing."""
+    """By a signal that nobody here sent, or by the memory limit: perhaps the job's own doing, perhaps not."""
+    LOST = "lost"
+    """With its node, or for want of something there (room on a disk, a control group): never the job's own doing."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,7 @@ class Observed:
     ended: Exit | None
     """None: starting or running."""
     since: float
-    """Unix seconds of its first process, or of its end."""
+    """Unix seconds of its first process, or of its end: its last sign of life, where nobody saw that."""
     status: int | None = None
     """Exit status of the first rank that ended badly, minus the signal's number where a signal ended it; 0 if none
     did; None while it lives, or if nobody knows."""
@@ -108,12 +121,13 @@ class Engine(Protocol):
 
     name: str
     resizes: bool
-    """Whether CPUs and memory of a running start can change without a new start."""
+    """Whether CPUs and memory of a running start can change; if not, `resize` is never called, and a job that is to
+    have others is stopped and started anew."""
     enforces: str
     """In words: how CPU and memory grants are kept to, as `cgroup v1: CPU quota, memory limit`."""
 
     def nodes(self) -> Sequence[Node]:
-        """The machines there are now."""
+        """The machines that can be used now: asked at every turn, so it must cost little."""
         ...
 
     def launch(self, launch: Launch) -> None:
@@ -132,7 +146,10 @@ class Engine(Protocol):
         ...
 
     def signal(self, job: int, epoch: int, name: str) -> None:
-        """Send a signal to every process of a start, so that it saves and ends; without processes yet it gets none."""
+        """Send a signal to every process of a start, so that it saves and ends; without processes yet it gets none.
+
+        Each signal once, however often this is called: a second one would come into the midst of the saving.
+        """
         ...
 
     def kill(self, job: int, epoch: int) -> None:
@@ -140,7 +157,7 @@ class Engine(Protocol):
         ...
 
     def observe(self) -> Sequence[Observed]:
-        """Every start that is not forgotten."""
+        """Every start that is not forgotten, those that cannot be looked at now as they were known last."""
         ...
 
     def forget(self, job: int, epoch: int) -> None:

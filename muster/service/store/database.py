@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, func, insert, make_url, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, OperationalError
 
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, Unable
+from muster.service.store.claims import claim_on
 from muster.service.store.tables import STORE
 
 SQLITE, POSTGRESQL = "sqlite:///", "postgresql"
 _ALLOWED = "sqlite:///PATH or postgresql://USER@HOST/DATABASE is needed"
 _WAITS_SECONDS = 30.0
 """For another process that is writing, for instance `muster token --store`."""
-_CLAIM = 0x4D757374
-"""The number of the advisory lock in PostgreSQL that the one daemon of a database holds."""
 _CONNECTIONS, _MORE_CONNECTIONS = 10, 90
+_TAKEN = "another daemon has taken this store; what this one was about to write is left out"
 
 
-class StoreUnavailable(Exception):
+class StoreUnavailable(Unable):
     """The store cannot be used just now, and why; nothing is half written, and it may be tried again."""
+
+
+class StoreTaken(Unable):
+    """Another daemon works on this store now. Nothing is written, and nothing may be any more."""
 
 
 class Database:
     """Connections for reading, and one at a time for writing."""
 
-    def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+    def __init__(self, url: str, *, make: bool = True) -> None:
+        self._engine = _engine(url, make)
+        self._claim = claim_on(self._engine)
+        self._is_claimed = False
         self._writing = threading.Lock()
+        self._together = threading.local()
         try:
-            self.origin = self._made_ready(url)
+            self.origin, self.claim = self._made_ready(url, make)
         except BaseException:
             self._engine.dispose()
             raise
@@ -45,8 +51,26 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection on which nothing is written."""
-        with _failures_in_words(), self._engine.connect() as connection:
+        shared: Connection | None = getattr(self._together, "connection", None)
+        with (
+            _failures_in_words(),
+            self._engine.connect() if shared is None else nullcontext(shared) as connection,
+        ):
             yield connection
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Whatever this thread reads in the body, it reads as of one moment."""
+        if hasattr(self._together, "connection"):
+            yield
+            return
+        options = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == POSTGRESQL else {}
+        with _failures_in_words(), self._engine.connect().execution_options(**options) as connection:
+            self._together.connection = connection
+            try:
+                yield
+            finally:
+                del self._together.connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -62,52 +86,61 @@ class Database:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """The database as one daemon's alone, until the body ends or this process does. BadInput if it is taken."""
-        if self._engine.dialect.name == POSTGRESQL:
-            with self._engine.connect() as connection:
-                if not connection.scalar(select(func.pg_try_advisory_lock(_CLAIM))):
-                    raise _taken(self._engine.url.render_as_string(hide_password=True))
-                connection.commit()
-                try:
-                    yield
-                finally:  # The connection goes back to the pool, and would keep the lock there.
-                    connection.execute(select(func.pg_advisory_unlock(_CLAIM)))
-                    connection.commit()
-        else:
-            with Path(f"{self._engine.url.database}.claim").open("a") as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise _taken(str(self._engine.url.database)) from None
-                yield
+        with _failures_in_words():
+            if not self._claim.take():
+                what = "another daemon works on this store; each needs one of its own"
+                shown = self._engine.url.render_as_string(hide_password=True)
+                raise BadInput(Problem("--store", what, found=shown))
+        self._is_claimed = True
+        try:
+            with self.writing() as connection:
+                number = update(STORE).values(claim=STORE.c.claim + 1).returning(STORE.c.claim)
+                self.claim = connection.execute(number).scalar_one()
+            yield
+        finally:
+            self._is_claimed = False
+            self._claim.release()
+
+    def keep_claim(self) -> None:
+        """Takes the claim anew if the server has lost it. StoreTaken if another daemon was there first."""
+        with _failures_in_words():
+            if not self._is_claimed or self._claim.is_kept():
+                return
+            if not self._claim.take():
+                raise StoreTaken(_TAKEN)
+        try:
+            with self.reading() as connection:  # Another one may have come and gone.
+                self.check_claim(connection.execute(select(STORE.c.claim)).scalar_one())
+        except BaseException:
+            self._claim.release()
+            raise
+
+    def check_claim(self, number: int) -> None:
+        """StoreTaken unless this is the number of the claim that was taken last by this process."""
+        if number != self.claim:
+            raise StoreTaken(_TAKEN)
 
     def close(self) -> None:
         """Ends all connections."""
         self._engine.dispose()
 
-    def _made_ready(self, url: str) -> float:
-        """Brings the tables up to date; unix seconds of the store's beginning."""
+    def _made_ready(self, url: str, make: bool) -> tuple[float, int]:
+        """Brings the tables up to date; unix seconds of the store's beginning, and how often it was claimed."""
         try:
             with self.writing() as connection:
-                _migrate(connection, url)
-                origin = connection.scalar(select(STORE.c.origin))
-                if origin is None:
-                    origin = time.time()
-                    connection.execute(insert(STORE).values(id=1, origin=origin, next_job=1))
-                return origin
+                _migrate(connection, url, make)
+                if connection.scalar(select(STORE.c.origin)) is None:
+                    connection.execute(insert(STORE).values(id=1, origin=time.time(), next_job=1))
+                origin, claim = connection.execute(select(STORE.c.origin, STORE.c.claim)).one()
+                return origin, claim
         except DatabaseError as error:
             what = f"this is not a store of Muster: {_said(error)}"
             raise BadInput(Problem(_shown(url), what)) from None
 
 
-def _taken(store: str) -> BadInput:
-    return BadInput(
-        Problem("--store", "another daemon works on this store; each needs one of its own", found=store)
-    )
-
-
-def _engine(url: str) -> Engine:
+def _engine(url: str, make: bool) -> Engine:
     if url.startswith(SQLITE):
-        return _sqlite_engine(Path(url.removeprefix(SQLITE)))
+        return _sqlite_engine(Path(url.removeprefix(SQLITE)), make)
     try:
         parsed = make_url(url)
         if parsed.drivername != POSTGRESQL or not parsed.database:
@@ -128,10 +161,14 @@ def _engine(url: str) -> Engine:
     return engine
 
 
-def _sqlite_engine(path: Path) -> Engine:
+def _sqlite_engine(path: Path, make: bool) -> Engine:
     try:
         # Nobody else's to read, and neither are the files that SQLite puts beside it.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        flags = os.O_CREAT if make else 0
+        os.close(os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        what = f"no store can be opened here: {error.strerror}"
+        raise BadInput(Problem(str(path), what)) from None
     except OSError as error:
         raise StoreUnavailable(f"{path}: the store cannot be opened: {error.strerror}") from None
     engine = create_engine(
@@ -168,7 +205,7 @@ def _set_up_postgresql(connection: Any, _record: object) -> None:
     connection.commit()
 
 
-def _migrate(connection: Connection, url: str) -> None:
+def _migrate(connection: Connection, url: str, make: bool) -> None:
     from alembic import command
     from alembic.config import Config
     from alembic.runtime.migration import MigrationContext
@@ -179,6 +216,8 @@ def _migrate(connection: Connection, url: str) -> None:
     there = MigrationContext.configure(connection).get_current_revision()
     if there == newest:
         return
+    if there is None and not make:
+        raise BadInput(Problem(_shown(url), "there is no store of Muster; muster serve makes one"))
     known = {step.revision for step in ScriptDirectory(folder).walk_revisions()}
     if there is not None and there not in known:
         what = (

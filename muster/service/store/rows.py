@@ -77,6 +77,17 @@ class JobRow:
     """Exit status; minus the signal's number where a signal ended it."""
     message: str = ""
     """In words: why it failed."""
+    lease_end: float | None = None
+    """When it gives back what it holds, where its scheduler lends for a time; None: for no certain time."""
+    steps_before: float = 0.0
+    """Steps that were done when the present start began."""
+    output_read: int = 0
+    """Bytes of its output in which no progress of the present start is to be looked for any more."""
+
+    @property
+    def whose(self) -> str:
+        """What tells it from a job of the same number in another store, or after a backup came back."""
+        return f"{self.user} {self.submitted!r}"
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ from muster.service.store.wishes import checked_wish
 
 MOST_AT_ONCE = 10_000
 """Jobs that one call of `after` gives."""
+_BOOTED = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+"""Unix seconds, as the clock had it when this process began."""
 _LIVING = JOBS.c.state.in_(sorted(set(State) - ENDED))
 
 
@@ -54,19 +56,35 @@ class Store:
         self._database = database
         self.origin = database.origin
         """Unix seconds when the store was made: the zero of all times in it."""
+        self._in_doubt: tuple[Changes, int] | None = None
+        """What was to be written last, and the number of its turn, if nobody knows whether it was."""
 
     @classmethod
-    def open(cls, url: str) -> Store:
-        """The store at `sqlite:///PATH` or `postgresql://...`, made or brought up to date where needed."""
-        return cls(Database(url))
+    def open(cls, url: str, *, make: bool = True) -> Store:
+        """The store at `sqlite:///PATH` or `postgresql://...`, made or brought up to date where needed.
+
+        Without `make` it has to be there.
+        """
+        return cls(Database(url, make=make))
 
     def claimed(self) -> AbstractContextManager[None]:
         """As one daemon's alone while the body runs. BadInput if another one has it."""
         return self._database.claimed()
 
+    def keep_claim(self) -> None:
+        """For the daemon that has claimed it, before each turn: a server forgets claims when it ends.
+
+        StoreTaken if another one has claimed it meanwhile.
+        """
+        self._database.keep_claim()
+
+    def together(self) -> AbstractContextManager[None]:
+        """All that this thread reads in the body is of one moment."""
+        return self._database.together()
+
     def now(self) -> float:
-        """Seconds since the store was made."""
-        return time.time() - self.origin
+        """Seconds since the store was made; they go on alike where the machine's clock is set."""
+        return _BOOTED + time.clock_gettime(time.CLOCK_BOOTTIME) - self.origin
 
     def close(self) -> None:
         """Ends its connections."""
@@ -161,12 +179,6 @@ class Store:
         noted = [Event(row.job, row.time, row.kind, row.detail) for row in found]
         return [Event(job, submitted, "submitted"), *noted]
 
-    def explained(self, job: int) -> list[Explained]:
-        """What a job waited for, in the order of time."""
-        chosen = select(EXPLAINED).where(EXPLAINED.c.job == job)
-        with self._database.reading() as connection:
-            return [encoding.explained(row) for row in connection.execute(chosen.order_by(EXPLAINED.c.id))]
-
     def all_explained(self) -> list[Explained]:
         """What every job waited for."""
         with self._database.reading() as connection:
@@ -183,6 +195,12 @@ class Store:
         with self._database.reading() as connection:
             return [encoding.holding(row) for row in connection.execute(chosen)]
 
+    def holders(self, user: str) -> set[int]:
+        """A user's jobs that hold something now."""
+        his = select(HOLDINGS.c.job).join(JOBS).where(HOLDINGS.c.until.is_(None), JOBS.c.user == user)
+        with self._database.reading() as connection:
+            return set(connection.scalars(his))
+
     def decisions(self) -> list[Mapping[str, float | None]]:
         """Every decision, by the columns of `world.records.DECISIONS`."""
         columns = [column for column in DECISIONS.c if column.name != "id"]
@@ -190,7 +208,33 @@ class Store:
             found = connection.execute(select(*columns).order_by(DECISIONS.c.id))
             return [dict(row) for row in found.mappings()]
 
+    def engine(self) -> str | None:
+        """The kind of engine whose starts these jobs have; None: of none yet."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(STORE.c.engine))
+
+    def needs_tokens(self) -> bool:
+        """Whether a token was ever made here, so that nobody is let in without one."""
+        with self._database.reading() as connection:
+            return bool(connection.scalar(select(STORE.c.needs_tokens)))
+
     # The conductor's side.
+
+    def newest(self) -> int:
+        """The largest id that a job was ever given."""
+        with self._database.reading() as connection:
+            next_one: int = connection.execute(select(STORE.c.next_job)).scalar_one()
+        return next_one - 1
+
+    def skip_to(self, job: int) -> None:
+        """Gives no id up to this one any more: jobs that this store does not know have had them."""
+        with self._database.writing() as connection:
+            connection.execute(update(STORE).where(STORE.c.next_job <= job).values(next_job=job + 1))
+
+    def bind_engine(self, name: str) -> None:
+        """From now on these jobs have starts of this kind of engine."""
+        with self._database.writing() as connection:
+            connection.execute(update(STORE).values(engine=name))
 
     def living(self) -> list[JobRow]:
         """All jobs that have not ended."""
@@ -212,25 +256,58 @@ class Store:
             return connection.scalar(select(SCHEDULER.c.state))
 
     def commit(self, changes: Changes) -> None:
-        """Writes all of it in one transaction."""
+        """Writes all of it in one transaction; StoreTaken if another daemon has claimed the store.
+
+        Where a server vanishes meanwhile nobody knows whether it was written. The same changes may be committed
+        again until it is told that they are; they are written once.
+        """
         if not changes:
             return
         with self._database.writing() as connection:
-            _change_jobs(connection, changes)
-            _add(connection, HOLDINGS, [encoding.of_holding(entry) for entry in changes.opened])
-            _add(connection, DECISIONS, [_known_figures(row) for row in changes.decisions])
-            _add(connection, EXPLAINED, [encoding.of_explained(entry) for entry in changes.explained])
-            _add(connection, EVENTS, [vars(entry) for entry in changes.events])
-            if changes.scheduler_state is not None:
-                connection.execute(delete(SCHEDULER))
-                connection.execute(insert(SCHEDULER).values(id=1, state=changes.scheduler_state))
+            chosen = select(STORE.c.claim, STORE.c.turn).with_for_update()
+            claim, turn = connection.execute(chosen).one()
+            self._database.check_claim(claim)
+            if self._in_doubt is None or self._in_doubt[0] is not changes or self._in_doubt[1] != turn:
+                self._in_doubt = (changes, turn + 1)
+                connection.execute(update(STORE).values(turn=turn + 1))
+                _write(connection, changes)
+        self._in_doubt = None
+
+    # What ended long ago.
+
+    def ended_before(self, moment: float, after: int, limit: int) -> list[JobRow]:
+        """Jobs that had ended by then, by id, from the first one after `after` on."""
+        ended = JOBS.c.state.in_(sorted(ENDED)) & (JOBS.c.finished < moment) & (JOBS.c.id > after)
+        return self._job_rows(select(JOBS).where(ended).order_by(JOBS.c.id).limit(limit))
+
+    def forget(self, jobs: Collection[int]) -> None:
+        """Those of these jobs that have ended, with all that happened to them; their numbers are not given again."""
+        ended = select(JOBS.c.id).where(JOBS.c.id.in_(jobs), JOBS.c.state.in_(sorted(ENDED)))
+        with self._database.writing() as connection:
+            for table in (EVENTS, EXPLAINED, HOLDINGS):
+                connection.execute(delete(table).where(table.c.job.in_(ended)))
+            connection.execute(delete(JOBS).where(JOBS.c.id.in_(ended)))
+
+    def forget_decisions(self, before: float, most: int) -> int:
+        """The oldest decisions that were taken before then; how many there were, of so many at most."""
+        oldest = select(DECISIONS.c.id).where(DECISIONS.c.time_seconds < before).order_by(DECISIONS.c.id)
+        with self._database.writing() as connection:
+            return connection.execute(
+                delete(DECISIONS).where(DECISIONS.c.id.in_(oldest.limit(most)))
+            ).rowcount
 
     # Tokens.
 
+    def require_tokens(self) -> None:
+        """From now on nobody is let in without a token."""
+        with self._database.writing() as connection:
+            connection.execute(update(STORE).values(needs_tokens=True))
+
     def add_token(self, user: str, operator: bool, hashed: str) -> TokenRow:
-        """Keeps a new token."""
+        """Keeps a new token; from now on nobody is let in without one, whatever becomes of this one."""
         values = {"user": user, "operator": operator, "hash": hashed, "created": self.now()}
         with self._database.writing() as connection:
+            connection.execute(update(STORE).values(needs_tokens=True))
             row = connection.execute(insert(TOKENS).values(values).returning(TOKENS)).one()
         return encoding.token(row)
 
@@ -251,6 +328,17 @@ class Store:
     def _job_rows(self, chosen: Any) -> list[JobRow]:
         with self._database.reading() as connection:
             return [encoding.job_row(row) for row in connection.execute(chosen)]
+
+
+def _write(connection: Connection, changes: Changes) -> None:
+    _change_jobs(connection, changes)
+    _add(connection, HOLDINGS, [encoding.of_holding(entry) for entry in changes.opened])
+    _add(connection, DECISIONS, [_known_figures(row) for row in changes.decisions])
+    _add(connection, EXPLAINED, [encoding.of_explained(entry) for entry in changes.explained])
+    _add(connection, EVENTS, [vars(entry) for entry in changes.events])
+    if changes.scheduler_state is not None:
+        connection.execute(delete(SCHEDULER))
+        connection.execute(insert(SCHEDULER).values(id=1, state=changes.scheduler_state))
 
 
 def _change_jobs(connection: Connection, changes: Changes) -> None:

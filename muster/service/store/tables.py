@@ -14,6 +14,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -33,12 +34,20 @@ def _figure(name: str) -> Column[float]:
     return Column(name, Double, nullable=False)
 
 
+def _count(name: str) -> Column[int]:
+    return Column(name, NUMBER, nullable=False, server_default=text("0"))
+
+
 STORE = Table(
     "store",
     METADATA,
     Column("id", Integer, primary_key=True),  # always 1
     _figure("origin"),  # unix seconds
     Column("next_job", NUMBER, nullable=False),
+    Column("engine", Text),  # whose starts the jobs have; null: of none yet
+    Column("needs_tokens", Boolean, nullable=False, server_default=false()),
+    _count("turn"),  # commits of the conductor
+    _count("claim"),  # daemons that have claimed it
 )
 
 SCHEDULER = Table(
@@ -77,6 +86,9 @@ JOBS = Table(
     _figure("reason_since"),
     Column("status", Integer),
     Column("message", Text, nullable=False),
+    Column("lease_end", Double),
+    Column("steps_before", Double, nullable=False, server_default=text("0")),
+    _count("output_read"),
     Index("jobs_by_state", "state", "id"),
     Index("jobs_by_user", "user", "id"),
     Index("jobs_by_name", "name", "id"),

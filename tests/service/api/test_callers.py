@@ -7,18 +7,19 @@ import pwd
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from muster.problems import BadInput
-from muster.service import callers, sockets, tokens
+from muster.service import accounts, callers, sockets, tokens
 from muster.service.callers import check_bind
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
 from muster.service.store.rows import TokenRow
-from muster.service.tokens import LivingTokens, create_token, hash_of
+from muster.service.tokens import KnownTokens, LivingTokens, create_token, hash_of
 
 from ..serving import Answer, Serving, serving
 from .test_routes import JOB
@@ -230,19 +231,69 @@ def test_a_revoked_token_ends_at_once_and_the_last_operators_goes_last(api: Serv
     assert api.ask("POST", f"/v1/tokens/{ann['id']}/revoke", token=chief["token"]).status == 200
     assert api.ask("GET", "/v1/jobs", token=ann["token"]).status == 401
     assert api.ask("POST", f"/v1/tokens/{chief['id']}/revoke", token=chief["token"]).status == 200
-    # Without tokens the kernel's word counts again.
-    assert api.ask("GET", "/v1/jobs").status == 200
+    # The kernel's word does not count again: a proxy may stand before the daemon by now.
+    refused = api.ask("GET", "/v1/jobs")
+    assert refused.status == 401
+    assert "a token is needed, and there is none; whoever can write the store makes one" in refused.message
+    back = create_token(api.store, "chief", operator=True, engine=None).text
+    assert until_let_in(api, back).json["jobs"] == []
+
+
+def until_let_in(api: Serving, token: str) -> Answer:
+    """What another process made is known within a second."""
+    deadline = time.monotonic() + 30
+    while (answer := api.ask("GET", "/v1/jobs", token=token)).status == 401:
+        assert time.monotonic() < deadline
+    return answer
+
+
+@pytest.mark.parametrize("engine", ["local", "pretend"])
+def test_where_all_jobs_run_as_one_account_a_token_says_so(
+    api: Serving, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job could read the output of others, and write into the store."""
+    monkeypatch.setattr(accounts.os, "geteuid", lambda: pwd.getpwnam(NOBODY).pw_uid)
+    api.board.engine = engine
+    chief = make(api, "chief", "operator").json
+    assert chief["warning"] == ""
+    ann = make(api, "ann", "user", chief["token"]).json
+    assert ("all jobs run as nobody here" in ann["warning"]) == (engine == "local")
+
+
+@pytest.mark.parametrize("engine", ["local", "pretend"])
+def test_a_token_is_for_whom_this_machine_knows(
+    api: Serving, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a job runs as its owner, an owner who has no account here could run none."""
+    monkeypatch.setattr(accounts.os, "geteuid", lambda: 0)
+    api.board.engine = engine
+    chief = make(api, "no-such-chief", "operator").json  # He may look, and steer.
+    assert ("no account no-such-chief" in chief["warning"]) == (engine == "local")
+    refused = make(api, "no-such-user", "user", chief["token"])
+    assert refused.status == (422 if engine == "local" else 201)
+    if engine == "local":
+        assert refused.json["error"]["problems"][0]["column"] is None
+        assert "this machine has no account no-such-user, so no job of that name could run" in refused.message
+    assert make(api, NOBODY, "user", chief["token"]).json["warning"] == ""
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0b", "\ud800"])
+def test_a_name_is_looked_at_whoever_makes_a_token(api: Serving, name: str) -> None:
+    with pytest.raises(BadInput, match="a name of 1 to 200 characters is needed"):
+        create_token(api.store, name, operator=True, engine=None)
+    assert make(api, name, "operator").status == 422
+    assert api.store.tokens() == []
 
 
 def test_elsewhere_than_on_loopback_a_daemon_needs_tokens_first() -> None:
     for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost", "::ffff:127.0.0.1"):
-        check_bind(host, has_tokens=False)
+        check_bind(host, needs_tokens=False)
     for host in ("0.0.0.0", "::", "10.0.0.1", "192.168.1.1"):
         with pytest.raises(BadInput, match=r"muster token create NAME --role operator.*TLS"):
-            check_bind(host, has_tokens=False)
+            check_bind(host, needs_tokens=False)
     with pytest.raises(BadInput, match="the number of an address"):
-        check_bind("example.org", has_tokens=False)
-    check_bind("0.0.0.0", has_tokens=True)
+        check_bind("example.org", needs_tokens=False)
+    check_bind("0.0.0.0", needs_tokens=True)
 
 
 def test_living_tokens_are_as_the_store_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,20 +303,20 @@ def test_living_tokens_are_as_the_store_has_them(tmp_path: Path, monkeypatch: py
     store, other = Store.open(store_url(tmp_path)), Store.open(store_url(tmp_path))
     living = LivingTokens(store)
     assert living.known() is None
-    assert living.read() == {}
-    row, text = create_token(other, "chief", operator=True)
-    assert living.known() == {}
+    assert living.read() == KnownTokens(False, {})
+    made = create_token(other, "chief", operator=True, engine=None)
+    assert living.known() == KnownTokens(False, {})
     now += 1.0
     assert living.known() is None
-    assert living.read() == living.known() == {hash_of(text): row}
-    store.revoke(row.id)
+    assert living.read() == living.known() == KnownTokens(True, {hash_of(made.text): made.row})
+    store.revoke(made.row.id)
     living.changed()
     assert living.known() is None
-    assert living.read() == {}
+    assert living.read() == KnownTokens(True, {})
 
     def meanwhile_one_is_made() -> list[TokenRow]:
         found = other.tokens()
-        create_token(store, "chief", operator=True)
+        create_token(store, "chief", operator=True, engine=None)
         living.changed()
         return found
 

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from muster.report.record import read_record
 from muster.schedulers.reasons import REASONS
+from muster.service.board import SCHEDULER, STORE
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
 from muster.service.store.rows import Changes, Holding, Phase, State, Wish
@@ -79,6 +80,30 @@ def test_lists_are_filtered(api: Serving) -> None:
     ):
         answer = api.ask("GET", f"/v1/jobs?{query}")
         assert [job["job_id"] for job in answer.json["jobs"]] == expected
+
+
+def test_the_queue_is_one_page_of_one_moment(api: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that starts while it is being read is in it once, with what the others have."""
+    for held in (False, False, False, True):
+        submitted(api, held=held)
+    jobs = api.store.jobs
+
+    def while_one_starts(*asked: Any) -> Any:
+        found = jobs(*asked)
+        api.store.commit(Changes(jobs={2: {"state": State.RUNNING}}))
+        return found
+
+    monkeypatch.setattr(api.store, "jobs", while_one_starts)
+    page = api.ask("GET", "/v1/queue?limit=2").json
+    assert [(job["job_id"], job["state"]) for job in page["jobs"]] == [
+        (1, "queued"),
+        (2, "queued"),
+        (4, "held"),
+    ]
+    assert (page["more"], page["counts"]["running"], page["notices"]) == (True, 0, [])
+    page = api.ask("GET", "/v1/queue?state=held&state=running").json
+    assert [job["job_id"] for job in page["jobs"]] == [4, 2]
+    assert page["more"] is False
 
 
 def test_a_job_tells_what_it_holds_since_when_and_why_it_waits(api: Serving) -> None:
@@ -192,9 +217,11 @@ def test_metrics_are_what_store_and_board_say(api: Serving) -> None:
         ("muster_jobs", "running"): 0,
         ("muster_gpus", None): 8,
         ("muster_free_gpus", None): 1,
-        ("muster_free_storage_gb_per_s", None): 4,
+        ("muster_free_memory_bytes", None): 3e9,
+        ("muster_free_storage_bytes_per_second", None): 4e9,
         ("muster_decisions_total", None): 3,
         ("muster_decision_seconds_total", None): 0.5,
+        ("muster_decision_failures_total", None): 0,
         ("muster_ready", None): 1,
         ("muster_trouble", None): 0,
     }
@@ -212,10 +239,15 @@ def test_the_dashboard_asks_for_metrics_that_exist(api: Serving) -> None:
 
 def test_health_says_what_is_wrong(api: Serving) -> None:
     assert api.ask("GET", "/healthz").json["scheduler"] == "fifo+proportional+pack"
-    api.board.trouble = "no space left on the disk of the store"
+    api.board.tell(STORE, "no space left on the disk of the store")
     unwell = api.ask("GET", "/healthz")
     assert (unwell.status, unwell.message) == (503, "no space left on the disk of the store")
-    api.board.trouble, api.board.looked_at = "", time.time() - 1000
+    api.board.tell(SCHEDULER, "the scheduler fails")
+    api.board.mended(STORE)
+    assert api.ask("GET", "/healthz").message == "the scheduler fails"
+    api.board.mended(SCHEDULER)
+    assert api.ask("GET", "/healthz").status == 200
+    api.board.looked_at = time.monotonic() - 1000
     assert "the conductor hangs: its last turn was 1000 s ago" in api.ask("GET", "/healthz").message
 
 

@@ -27,8 +27,8 @@ def test_a_job_is_submitted_by_flags(
     monkeypatch.setenv("PATH", "/my/bin")
     monkeypatch.setenv("SECRET", "not for the job")
     monkeypatch.setenv("MINE", "yes")
-    flags = "--name resnet --gpus 2 --cpus 6 --memory 16GB --steps 9000 --model resnet18 --priority 1.5 --threads 2"
-    more = "--ranks per-gpu --tenant t --env MINE --env A=b=c --stop-signal SIGUSR1 --json"
+    flags = "--name resnet --gpus 2 --cpus 6 --memory 16GB --own-memory 8GB --steps 9000 --model resnet18"
+    more = "--priority 1.5 --threads 2 --ranks per-gpu --tenant t --env MINE --env A=b=c --stop-signal SIGUSR1 --json"
     done = muster("submit", *flags.split(), *more.split(), "--", "python", "train.py", "--epochs", "3")
     assert (done.status, json.loads(done.out)) == (0, {"job_id": 1})
     row = api.store.job(1)
@@ -44,6 +44,7 @@ def test_a_job_is_submitted_by_flags(
         gpus=2,
         cpus=6.0,
         memory_gb=16.0,
+        own_memory_gb=8.0,
         steps=9000,
         model="resnet18",
         priority=1.5,
@@ -77,6 +78,29 @@ def test_a_job_is_submitted_by_a_file(
     assert row is not None
     assert (row.request.gpus, row.request.directory) == (4, str(tmp_path))
     assert row.request.environment["PATH"] == "/own"
+
+
+def test_flags_override_the_file(
+    api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ['name = "bert"', 'command = ["x"]', "gpus = 4", "steps = 7", 'model = "resnet19"']
+    Path("job.toml").write_text("\n".join([*lines, '[environment]\nA = "file"\nB = "file"\n']))
+    more = "--gpus 2 --priority 3 --hold --env B=flag -C / --name mine"
+    refused = muster("submit", *more.split(), "--cpus", "99", "job.toml")
+    assert refused.status == 2
+    at_flag, at_line = refused.err.splitlines()
+    assert at_flag.startswith("--cpus: found 99")
+    assert at_line.startswith("job.toml, line 5, column model: ")
+    done = muster("submit", *more.split(), "--model", "resnet18", "job.toml")
+    assert done.out == "Job 1 (mine) is held.\n"
+    row = api.store.job(1)
+    assert row is not None
+    asked = row.request
+    assert (asked.gpus, asked.steps, asked.priority, asked.directory) == (2, 7, 3.0, "/")
+    assert (asked.model, asked.environment["A"], asked.environment["B"]) == ("resnet18", "file", "flag")
+    assert muster("submit", "--gpus", "1", "job.toml", "--model", "resnet18").status == 0
+    assert [row.request.gpus for row in api.store.jobs()] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +191,8 @@ def test_the_queue_fits_80_columns_and_tells_who_holds_what(api: Serving, muster
         told = json.loads(muster("queue", *chosen, "--json").out)
         assert [job["job_id"] for job in told["jobs"]] == ids
     assert told["counts"]["queued"] == 1
-    assert muster("queue", "--state", "lost").status == 2
+    wrong = muster("queue", "--state", "lost")
+    assert (wrong.status, wrong.err.partition(";")[0]) == (2, "--state: found 'lost'")
 
 
 def test_a_long_queue_shows_its_head_and_says_so(api: Serving, muster: Muster) -> None:
@@ -176,7 +201,7 @@ def test_a_long_queue_shows_its_head_and_says_so(api: Serving, muster: Muster) -
     assert "120 queued. The first ones of them are shown; --all shows all." in shown
     assert len(shown.splitlines()) < 60
     assert len(json.loads(muster("queue", "--all", "--json").out)["jobs"]) == 120
-    assert muster("queue", "--state", "failed").out == "120 queued.\n"
+    assert muster("queue", "--state", "failed").out == "None of these; in all: 120 queued.\n"
 
 
 def test_status_tells_all_about_a_job(api: Serving, muster: Muster) -> None:
@@ -187,6 +212,8 @@ def test_status_tells_all_about_a_job(api: Serving, muster: Muster) -> None:
     assert max(map(len, shown.splitlines())) <= 80
     assert "killed" in muster("status", 4).out
     assert json.loads(muster("status", 3, "--json").out)["state"] == "held"
+    kinds = [event["kind"] for event in json.loads(muster("status", 3, "--json").out)["events"]]
+    assert kinds == ["submitted"]
     absent = muster("status", 9)
     assert (absent.status, absent.err) == (2, "there is no job 9\n")
     assert json.loads(muster("status", 9, "--json").out)["error"]["message"] == "there is no job 9"
@@ -246,7 +273,7 @@ def test_logs_are_followed_until_the_job_ends(
 def test_nodes_are_shown_drained_and_used_again(api: Serving, muster: Muster) -> None:
     some_jobs(api)
     assert re.search(r"node-0 +GPU +3 of 4 +3 of 8 +4 of 32 +1", muster("nodes").out)
-    assert muster("drain", "node-0").out == "Nothing starts on node node-0 any more. Jobs 1 move away.\n"
+    assert muster("drain", "node-0").out == "Nothing starts on node node-0 any more. Job 1 moves away.\n"
     assert "node-0 (drained)" in muster("nodes").out
     assert muster("drain", "node-0", "--undo").out == "Node node-0 is used again.\n"
     assert json.loads(muster("nodes", "--json").out)["nodes"][0]["drained"] is False
@@ -304,7 +331,7 @@ def test_without_a_daemon_one_sentence_says_how_to_start_one(
     for command in commands:
         refused = muster(*command)
         expected = f"daemon: none answers in {nobody_serves}; muster serve starts one\n"
-        assert (refused.status, refused.err) == (2, expected)
+        assert (refused.status, refused.err) == (1, expected)
     nobody_serves.mkdir(exist_ok=True)
     write_endpoint(nobody_serves, "http://127.0.0.1:1")
     assert muster("queue").err == "daemon: none answers at http://127.0.0.1:1; muster serve starts one\n"

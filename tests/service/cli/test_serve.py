@@ -1,38 +1,156 @@
-"""A whole daemon, as its operator starts and stops it."""
+"""A whole daemon, as its operator starts and stops it, and what it refuses to start on."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from muster.service.home import read_endpoint
+from muster.service.home import job_folder, make_home, read_endpoint, store_url
+from muster.service.store import Store
+from muster.service.store.rows import Submission
+
+from ..serving import a_request
+from .conftest import Muster
+from .daemons import NOBODY, Person, a_nobody, only_root_can, open_folder
+
+PRETEND = ("--scheduler", "fifo", "--pretend", "1x2gpu")
+REAL = ("--scheduler", "fifo", "--gpus", "1")
+ME = Person()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_in_good_order(tmp_path: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "-c", "from muster.cli import main; main()"]
-    environment = {**os.environ, "MUSTER_HOME": str(tmp_path)}
-    daemon = subprocess.Popen(
-        [*command, "serve", "--scheduler", "fifo", "--pretend", "1x2gpu"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Where others can pass, as a daemon of root asks."""
+    with open_folder(0o711) as folder:
+        yield folder / "home"
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.long)]
+)
+def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals) -> None:
+    with ME.serves(home, *PRETEND, number=number) as told:
+        assert ME.types(home, "submit", "--", "true").returncode == 0
+    assert read_endpoint(home) is None
+    assert (json.loads(told[-2])["event"], told[-1]) == ("stopped", "0")
+
+
+def test_real_and_pretended_jobs_never_share_a_store(home: Path) -> None:
+    make_home(home)
+    store = Store.open(store_url(home))
+    store.submit([Submission("ann", a_request())])
+    store.bind_engine("local")
+    before = store.living()
+    said = ME.is_refused(home, *PRETEND)
+    assert said == (
+        "--pretend: real jobs are in this store, and the two kinds never share one; "
+        "MUSTER_HOME=FOLDER names a place for this try of yours\n"
     )
-    assert daemon.stdout is not None
-    try:
-        assert "serves 2 GPUs" in daemon.stdout.readline()
-        submitted = subprocess.run([*command, "submit", "--", "true"], env=environment, check=False)
-        assert submitted.returncode == 0
-    finally:
-        daemon.send_signal(number)
-        _, log = daemon.communicate(timeout=60)
-    assert daemon.returncode == 0
-    assert read_endpoint(tmp_path) is None
-    assert json.loads(log.splitlines()[-1])["event"] == "stopped"
+    assert store.living() == before
+    store.close()
+
+
+@pytest.mark.long
+def test_an_older_store_is_known_by_what_its_home_has(home: Path) -> None:
+    make_home(home)
+    Store.open(store_url(home)).close()
+    (home / "engine").mkdir()
+    assert "real jobs are in this store" in ME.is_refused(home, *PRETEND)
+    (home / "engine").rmdir()
+    with ME.serves(home, *PRETEND):
+        pass
+    store = Store.open(store_url(home))
+    assert store.engine() == "pretend"
+    store.close()
+    assert "this store's jobs are pretended ones" in ME.is_refused(home, *REAL)
+
+
+@pytest.mark.long
+def test_a_home_has_the_jobs_of_one_store(home: Path, tmp_path: Path) -> None:
+    with ME.serves(home, *PRETEND):
+        pass
+    job_folder(home, 41).mkdir()
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert "the jobs' folders here are of the store that was made on " in ME.is_refused(
+        home, *PRETEND, "--store", other
+    )
+    # As after a backup was put back: the store does not know of the newest jobs.
+    with ME.serves(home, *PRETEND):
+        assert json.loads(ME.types(home, "submit", "--json", "--", "true").stdout) == {"job_id": 42}
+
+
+@only_root_can
+def test_root_serves_only_where_others_can_pass(home: Path) -> None:
+    home.parent.chmod(0o700)
+    said = ME.is_refused(home, *REAL)
+    assert f"nobody but root can pass {home.parent}, so jobs of others could not reach their folders" in said
+    assert "MUSTER_HOME names another home (root's own is /var/lib/muster)" in said
+
+
+def test_a_store_that_is_not_there_is_told_in_words(home: Path) -> None:
+    said = ME.is_refused(home, *PRETEND, "--store", "sqlite:////none/x.db")
+    assert said == "/none/x.db: no store can be opened here: No such file or directory\n"
+
+
+@pytest.mark.long
+def test_a_server_that_does_not_answer_is_told_in_words(home: Path) -> None:
+    done = ME.types(home, "serve", *PRETEND, "--store", "postgresql://127.0.0.1:1/x")
+    assert done.returncode == 1
+    assert done.stderr.startswith("the store cannot be used: connection")
+
+
+def test_wrong_flags_are_told_together(nobody_serves: Path, muster: Muster) -> None:
+    done = muster("serve", "--round", "0", "--pretend", "typo", "--gpus", "8", "--listen", "here")
+    assert [line.partition(":")[0] for line in done.err.splitlines()] == [
+        "--round",
+        "--listen",
+        "--gpus",
+        "--cluster",
+    ]
+    assert done.status == 2
+    assert "--round: found '0'; a time above 0 is needed" in done.err
+    assert "--gpus: found 8; is of this machine" in done.err
+    assert not nobody_serves.exists()
+
+
+@pytest.mark.long
+def test_tokens_may_be_needed_before_the_first_one(home: Path) -> None:
+    with ME.serves(home, *PRETEND, "--tokens") as told:
+        assert (
+            "a token is needed, and there is none; whoever can write the store"
+            in ME.types(home, "queue").stderr
+        )
+        made = ME.types(home, "token", "create", "me", "--role", "operator", "--store", store_url(home))
+        assert ME.types(home, "queue", MUSTER_TOKEN=made.stdout.strip()).returncode == 0
+        assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
+    assert any("nobody gets in without a token, and there is none: muster token" in line for line in told)
+    # Once needed they are for ever.
+    with ME.serves(home, *PRETEND):
+        assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
+
+
+@pytest.mark.long
+@only_root_can
+def test_a_daemon_of_root_serves_others_whatever_its_umask(home: Path) -> None:
+    """They find it, submit, and their jobs run as them and reach their own folders alone."""
+    look = "id -un; umask; echo saved > $MUSTER_RUN_DIR/mine; cat $MUSTER_RUN_DIR/../output/0.log; ls " + str(
+        home
+    )
+    with open_folder(0o777) as scratch, ME.serves(home, *REAL, umask=0o077):
+        nobody = a_nobody(scratch)
+        submitted = nobody.types(home, "submit", "--json", "--", "/bin/sh", "-c", look)
+        assert json.loads(submitted.stdout) == {"job_id": 1}, submitted.stderr
+        ended = ("completed", "failed", "cancelled")
+        deadline = time.monotonic() + 60
+        while (job := json.loads(nobody.types(home, "status", "1", "--json").stdout))["state"] not in ended:
+            assert time.monotonic() < deadline
+        lines = nobody.types(home, "logs", "1").stdout.splitlines()
+    assert job["user"] == NOBODY, job
+    assert lines[:2] == [NOBODY, "0022"]
+    assert ["denied" in line for line in lines[2:]] == [True, True]
+    assert (job_folder(home, 1) / "run" / "mine").owner() == NOBODY

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from muster.cli.serve import live_scheduler
 from muster.service.board import Board
 from muster.service.conductor import Conductor
 from muster.service.engines.local.engine import LocalEngine
 from muster.service.home import claimed, make_home, store_url
 from muster.service.known_models import KnownModels
+from muster.service.live_scheduler import live_scheduler
 from muster.service.machine import find_machine
 from muster.service.store import Store
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.cli.serve import live_scheduler
 from muster.cluster.shipped import parse_cluster
 from muster.problems import BadInput
+from muster.schedulers.contract import Scheduler
 from muster.service.board import Board
 from muster.service.conductor import Conductor
 from muster.service.engines import Seat
 from muster.service.engines.pretend import Pace, PretendEngine, pace_of
 from muster.service.home import make_home, store_url
+from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, State, Submission, Wish
@@ -31,29 +32,35 @@ NAMES = [None, "resnet18", "alexnet", "gnmt"]
 class World:
     """A daemon that can be killed between any two of its turns."""
 
-    def __init__(self, folder: Path, scheduler: str) -> None:
+    def __init__(self, folder: Path, scheduler: str | Scheduler, url: str | None = None) -> None:
         make_home(folder)
-        self.folder, self.scheduler = folder, scheduler
+        self.folder, self.url = folder, url or store_url(folder)
+        self.policy = live_scheduler(scheduler, {}, 20.0) if isinstance(scheduler, str) else scheduler
         self.seconds = 0.0
+        self.cluster = CLUSTER
         self.begin()
 
     def begin(self) -> None:
-        self.store = Store.open(store_url(self.folder))
+        self.store = Store.open(self.url)
         self.store.now = lambda: self.seconds  # type: ignore[method-assign]
-        self.engine = PretendEngine(
-            self.folder / "pretend", CLUSTER, self.pace, lambda: self.store.origin + self.seconds
-        )
+        self.engine = self.an_engine()
         board = Board(
-            policy=live_scheduler(self.scheduler, {}, 20.0),
+            policy=self.policy,
             engine=self.engine.name,
             enforces=self.engine.enforces,
-            cluster=CLUSTER,
+            cluster=self.cluster,
             models=lambda: MODELS,
             round_seconds=20.0,
         )
         self.conductor = Conductor(self.store, self.engine, board, self.folder)
         self.conductor.recover()
         self.board = board
+
+    def an_engine(self) -> PretendEngine:
+        return PretendEngine(self.folder / "pretend", self.cluster, self.pace, self.clock)
+
+    def clock(self) -> float:
+        return self.store.origin + self.seconds
 
     def pace(self, job: int, seats: list[Seat]) -> Pace:
         row = self.store.job(job)
@@ -144,44 +151,48 @@ def test_every_job_comes_to_the_end_that_its_owner_wants(
     scheduler: str, acts: list[tuple[str, object]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), scheduler)
-        wanted: dict[int, Wish] = {}
-        for act, what in acts:
-            if act == "submit":
-                assert isinstance(what, list)
-                requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in what]
-                ids = world.store.submit([Submission("ann", request) for request in requests])
-                wanted |= {job: Wish.HOLD for job, one in zip(ids, requests, strict=True) if one.held}
-            elif act == "pass":
-                assert isinstance(what, float)
-                world.turn(what)
-            elif act in ("drain", "undrain"):
-                world.store.drain(str(what), act == "drain")
-            elif act == "die":
-                world.die()
-            elif isinstance(act, Wish) and isinstance(what, int):
-                try:
-                    if world.store.wish(what, act) is not None:
-                        wanted[what] = act
-                except BadInput:
-                    pass
-            world.turn(0.1)
-        for node in CLUSTER.nodes:
-            world.store.drain(node.name, False)
-        for _ in range(400):
-            world.turn(25.0)
-            left = [row for row in world.store.living() if row.state is not State.HELD]
-            if not left:
-                break
-        assert not left, left
-        for row in world.store.jobs(limit=1000):
-            assert row.state in ENDED or (row.state is State.HELD and wanted[row.id] is Wish.HOLD), row
-            if row.state is State.COMPLETED:
-                assert row.steps_done == row.request.steps
-                held = sum(
-                    len(one.gpus) * (one.until - one.since)
-                    for one in world.store.holdings(row.id)
-                    if one.until is not None
-                )
-                assert held == pytest.approx(row.attained_gpu_seconds)
-        world.store.close()
+        live_through(World(Path(folder), scheduler), acts)
+
+
+def live_through(world: World, acts: list[tuple[str, object]]) -> None:
+    """Do these things to a world, and see that every job ends as it should."""
+    wanted: dict[int, Wish] = {}
+    for act, what in acts:
+        if act == "submit":
+            assert isinstance(what, list)
+            requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in what]
+            ids = world.store.submit([Submission("ann", request) for request in requests])
+            wanted |= {job: Wish.HOLD for job, one in zip(ids, requests, strict=True) if one.held}
+        elif act == "pass":
+            assert isinstance(what, float)
+            world.turn(what)
+        elif act in ("drain", "undrain"):
+            world.store.drain(str(what), act == "drain")
+        elif act == "die":
+            world.die()
+        elif isinstance(act, Wish) and isinstance(what, int):
+            try:
+                if world.store.wish(what, act) is not None:
+                    wanted[what] = act
+            except BadInput:
+                pass
+        world.turn(0.1)
+    for node in CLUSTER.nodes:
+        world.store.drain(node.name, False)
+    for _ in range(400):
+        world.turn(25.0)
+        left = [row for row in world.store.living() if row.state is not State.HELD]
+        if not left:
+            break
+    assert not left, left
+    for row in world.store.jobs(limit=1000):
+        assert row.state in ENDED or (row.state is State.HELD and wanted[row.id] is Wish.HOLD), row
+        if row.state is State.COMPLETED:
+            assert row.steps_done == row.request.steps
+            held = sum(
+                len(one.gpus) * (one.until - one.since)
+                for one in world.store.holdings(row.id)
+                if one.until is not None
+            )
+            assert held == pytest.approx(row.attained_gpu_seconds)
+    world.store.close()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from muster.cluster.shipped import parse_cluster
 from muster.service.conductor.occupied import Occupied
-from muster.service.conductor.starts import Start, cache_gb, read_report
+from muster.service.conductor.starts import cache_gb
 from muster.service.engines import Seat
-from muster.service.home import job_folder
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
 
@@ -25,10 +25,6 @@ def row(**more: object) -> JobRow:
 
 def seat(gpus: tuple[int, ...] = (0,), milli: int = 1000, cpus: float = 1.0, memory_gb: float = 2.0) -> Seat:
     return Seat(NODE, gpus, milli, cpus, memory_gb, 0.0, 1)
-
-
-def start(*seats: Seat) -> Start:
-    return Start(1, 1, seats, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -61,20 +57,21 @@ def test_two_shares_fit_on_a_gpu_and_three_do_not() -> None:
 
 
 def test_the_cache_is_what_the_process_itself_does_not_need() -> None:
-    assert cache_gb(row(memory_gb=0.5), (seat(memory_gb=2.0),)) == 1.5
-    assert cache_gb(row(), (seat(memory_gb=4.0),)) == 3.0
-    assert cache_gb(row(), (seat(memory_gb=1.0),)) == 0.5
-    assert cache_gb(row(memory_gb=3.0), (seat(memory_gb=2.0),)) == 0.0
+    assert cache_gb(row(own_memory_gb=0.5), (seat(memory_gb=2.0),)) == 1.5
+    assert cache_gb(row(own_memory_gb=3.0), (seat(memory_gb=2.0),)) == 0.0
+    assert cache_gb(row(), (seat(memory_gb=1.0),)) == 0.5, "where it is little, half of it"
+    assert cache_gb(row(), (seat(memory_gb=62.5),)) == 58.5
+    assert cache_gb(row(memory_gb=62.5), (seat(memory_gb=62.5),)) == 58.5, "asked for in all, cache and all"
 
 
-def test_an_expression_that_would_search_for_ever_is_given_up(tmp_path: Path) -> None:
-    job = row(progress=r"^(a+)+(?P<step>\d+)$", stop_signal="SIGTERM")
-    output = job_folder(tmp_path, 1) / "output"
-    output.mkdir(parents=True)
-    (output / "0.log").write_text("a" * 5000 + "!\n")
-    begun = start(seat())
-    assert not read_report(job, begun, tmp_path)
-    (output / "0.log").write_text("aaa17\n")
-    begun.output_read = 0
-    assert read_report(job, begun, tmp_path)
-    assert begun.told == {"step": 17}
+def test_every_process_has_memory_of_its_own_and_the_poorest_seat_decides() -> None:
+    four = replace(seat(gpus=(0, 1, 2, 3), memory_gb=40.0), ranks=4)
+    assert cache_gb(row(), (four,)) == (40 - 4 * 4) / 4
+    assert cache_gb(row(own_memory_gb=8.0), (four,)) == (40 - 8) / 4
+    assert cache_gb(row(own_memory_gb=8.0), (seat(memory_gb=10.0), seat(memory_gb=6.0))) == 2.0
+
+
+def test_memory_of_its_own_is_a_part_of_what_is_asked_for() -> None:
+    assert row(memory_gb=4.0, own_memory_gb=4.0).request.own_memory_gb == 4
+    with pytest.raises(ValidationError, match="own_memory_gb is a part of memory_gb, which is 4"):
+        row(memory_gb=4.0, own_memory_gb=5.0)

@@ -60,6 +60,8 @@ class Bench:
         user: str | None = None,
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        whose: str = "",
+        output_limit_gb: float = 1.0,
     ) -> Launch:
         return Launch(
             job=job,
@@ -71,6 +73,8 @@ class Bench:
             environment=environment or {},
             seats=(self.seat(gpus=gpus, cpus=cpus, memory_gb=memory_gb, ranks=ranks),),
             user=user,
+            whose=whose,
+            output_limit_gb=output_limit_gb,
         )
 
     def seat(
@@ -114,7 +118,7 @@ class Bench:
 
     def left(self, job: int, epoch: int) -> list[int]:
         """Living processes of a start, its shepherd too."""
-        return processes.marked(f"MUSTER_START={self.folder.resolve() / 'engine' / f'{job}.{epoch}'}")
+        return processes.marked(self.folder.resolve() / "engine" / f"{job}.{epoch}")
 
     def clear(self) -> None:
         """Ends and forgets all; nothing may be left of it."""
@@ -128,7 +132,7 @@ class Bench:
         assert self.engine.observe() == []
         assert list((self.folder / "engine").iterdir()) == []
         if self.engine._cgroups is not None:
-            groups = self.engine._cgroups.names()
+            groups = self.engine._cgroups.standing()
             assert not [name for name in groups if name.startswith(self.engine._group_prefix)]
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,3 +28,16 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
     bench.clear()
+
+
+@pytest.fixture
+def open_bench() -> Iterator[Bench]:
+    """In a folder through which others may go, as the daemon's home is."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
+    folder.chmod(0o711)
+    bench = Bench(folder)
+    yield bench
+    bench.clear()
+    shutil.rmtree(folder)

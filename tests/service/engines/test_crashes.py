@@ -90,7 +90,8 @@ def test_a_daemon_that_dies_anywhere_in_launch(bench: Bench, dying: Dying) -> No
 
 
 def test_a_shepherd_that_dies_anywhere(bench: Bench, dying: Dying) -> None:
-    """Its start is brought up by another one, if it had not begun; else it is told killed, once all is gone."""
+    """Its start is brought up by another one, if it had not begun; else it is told lost (or
+    killed, if something of it was still there), once all is gone."""
     ends = set()
     for epoch, line in points(40, 2):
         before = len(ran(bench))
@@ -107,8 +108,7 @@ def test_a_shepherd_that_dies_anywhere(bench: Bench, dying: Dying) -> None:
             break
     assert ends <= {
         (True, Exit.COMPLETED, 1),
-        (True, Exit.KILLED, 0),
-        (True, Exit.KILLED, 1),
+        *((True, ended, times) for ended in (Exit.KILLED, Exit.LOST) for times in (0, 1)),
         (False, Exit.COMPLETED, 1),
     }
     assert len(ends) >= 3
@@ -143,7 +143,7 @@ def test_shepherds_that_never_come_up_are_given_up(bench: Bench, monkeypatch: py
     monkeypatch.setattr(given, "RUN_SHEPHERD", "raise SystemExit('no shepherds here')")
     bench.launch(1, 1, ONCE)
     end = bench.end(1, 1)
-    assert end.ended is Exit.KILLED
+    assert end.ended is Exit.LOST
     assert end.message.startswith("its shepherd did not come up")
     monkeypatch.undo()
     assert bench.anew().observe() == [end]
@@ -174,7 +174,7 @@ def test_an_older_start_than_the_newest_never_runs(bench: Bench) -> None:
     bench.end(1, 5)
     bench.launch(1, 4, ONCE)
     end = bench.end(1, 4)
-    assert end.ended is Exit.KILLED
+    assert end.ended is Exit.LOST
     assert "start 5 has begun" in end.message
     assert ran(bench) == ["5"]
 
@@ -186,7 +186,7 @@ def test_a_late_shepherd_of_a_stale_start_ends_it(bench: Bench, monkeypatch: pyt
     begin_start(bench.folder / "1" / "run", 2)
     bench.anew()
     end = bench.end(1, 1)
-    assert end.ended is Exit.KILLED
+    assert end.ended is Exit.LOST
     assert "start 2 has begun" in end.message
     assert ran(bench) == []
 

@@ -21,6 +21,7 @@ def more(*_): hoard.append(bytearray(b"x" * 150_000_000)); print("more", flush=T
 def drop(*_): hoard.clear(); print("dropped", flush=True)
 signal.signal(signal.SIGUSR1, more)
 signal.signal(signal.SIGUSR2, drop)
+signal.signal(signal.SIGHUP, more)
 print("up", flush=True)
 while True: time.sleep(60)
 """
@@ -192,7 +193,7 @@ def test_memory_shrinks_once_the_start_uses_no_more(bench: Bench) -> None:
     bench.engine.signal(1, 1, "SIGUSR2")
     bench.says("dropped", 1)
     until(lambda: bench.engine.observe() and bench.engine._starts[1, 1].memory_limited, "the limit")
-    bench.engine.signal(1, 1, "SIGUSR1")
+    bench.engine.signal(1, 1, "SIGHUP")
     assert bench.end(1, 1).message == "killed by the memory limit of 0.1 GB"
 
 

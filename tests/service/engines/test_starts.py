@@ -147,6 +147,19 @@ def test_output_is_not_written_through_a_link(bench: Bench, tmp_path: Path) -> N
     assert secret.read_text() == "unharmed"
 
 
+def test_a_job_that_prints_without_end_is_ended(bench: Bench) -> None:
+    """Of all its ranks, and of all its starts together; what it has printed stays."""
+    bench.launch(1, 1, shell("head -c 150000 /dev/zero"), output_limit_gb=2e-4)
+    assert bench.end(1, 1).ended is Exit.COMPLETED
+    source = "[ $RANK = 0 ] && head -c 100000 /dev/zero; sleep 600"
+    bench.launch(1, 2, shell(source), ranks=2, output_limit_gb=2e-4)
+    end = bench.end(1, 2)
+    words = "rank 0 has printed more than its output_limit_gb of 0.0002, so the job was ended"
+    assert (end.ended, end.status, end.message) == (Exit.FAILED, -9, words)
+    assert len(bench.output(1)) == 250_000
+    assert bench.anew().observe()[-1] == end
+
+
 def test_if_one_rank_dies_the_others_are_asked_and_then_killed(bench: Bench) -> None:
     bench.engine.gang_grace_seconds = 0.2
     source = """
@@ -207,20 +220,21 @@ def test_a_signal_reaches_all_ranks(bench: Bench, name: str, source: str, ended:
     assert bench.anew().observe() == [end]
 
 
-def test_each_signal_is_given_once_and_again_when_asked_again(bench: Bench) -> None:
+def test_each_signal_is_given_once_however_often_it_is_asked_for(bench: Bench) -> None:
+    """A daemon that does not know whether the one before it asked a job to stop does not disturb its saving."""
     source = (
         "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('heard', flush=True))\n"
         + WAITING
     )
     bench.launch(1, 1, python(source))
     bench.says("up", 1)
-    for count in (1, 2, 3):
+    for _ in range(3):
         bench.anew().signal(1, 1, "SIGUSR1")
-        until(lambda count=count: bench.output(1).count("heard") == count, "a signal")
+        until(lambda: "heard" in bench.output(1), "a signal")
     bench.engine.resize(1, 1, [bench.seat(cpus=1.0, memory_gb=1.5)])
     bench.engine.signal(1, 1, "SIGTERM")
     bench.end(1, 1)
-    assert bench.output(1).count("heard") == 3
+    assert bench.output(1).count("heard") == 1
 
 
 def test_a_signal_of_no_name_is_refused_before_anybody_gets_it(bench: Bench) -> None:

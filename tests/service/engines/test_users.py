@@ -5,30 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from muster.service.engines import Exit
 from tests.service.engines.bench import Bench, shell
 
 NOBODY = "nobody"
-
-
-@pytest.fixture
-def open_bench() -> Iterator[Bench]:
-    """In a folder through which others may go, as the daemon's home is."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
-    folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
-    folder.chmod(0o711)
-    bench = Bench(folder)
-    yield bench
-    bench.clear()
-    shutil.rmtree(folder)
 
 
 def test_processes_are_the_users_own(open_bench: Bench) -> None:

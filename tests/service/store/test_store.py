@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from muster.problems import BadInput
@@ -71,6 +73,21 @@ def test_ids_count_up_and_jobs_are_found_by_page_state_user_and_name(store: Stor
         State.HELD: 2,
     }
     assert set(store.counts()) == set(State)
+
+
+def test_a_request_that_todays_rules_refuse_is_read_as_it_was_taken(url: str, store: Store) -> None:
+    submitted(store, 2)
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        of_then = {"name": "", "command": ["a", "b"], "directory": "relative", "gpus": 0, "gone": 1}
+        changed = text("UPDATE jobs SET request = :then WHERE id = 1")
+        connection.execute(changed, {"then": json.dumps(of_then)})
+    engine.dispose()
+    row, other = store.living()
+    assert other.request == a_request()
+    assert (row.request.name, row.request.command, row.request.gpus) == ("", ("a", "b"), 0)
+    assert row.request.grace_seconds == a_request().grace_seconds
+    assert store.wish(1, Wish.CANCEL) is not None
 
 
 def test_many_threads_submit_at_once(store: Store) -> None:
@@ -188,7 +205,6 @@ def test_what_the_conductor_writes_comes_back(store: Store) -> None:
     assert store.holdings(1) == store.holdings(open_only=True) == changes.opened
     assert [list(row) for row in store.decisions()] == [list(DECISIONS)] * 2
     assert store.decisions() == [decision, decision | {"value": None, "bound": None}]
-    assert store.explained(1) == [waited]
     assert store.all_explained() == changes.explained
     assert store.events(1)[1:] == changes.events
     assert store.scheduler_state() == b"\x00state"
@@ -211,6 +227,32 @@ def test_changes_are_written_all_or_not_at_all(store: Store) -> None:
     assert store.holdings() == []
     store.commit(replace(changes, events=[]))
     assert len(store.holdings()) == 1
+
+
+def test_what_ended_is_forgotten_and_nothing_that_lives(store: Store) -> None:
+    submitted(store, 4)
+    ended = {job: {"state": State.FAILED, "finished": float(job)} for job in (1, 2, 3)}
+    decision = dict.fromkeys(DECISIONS, 0.0)
+    changes = Changes(jobs=ended, decisions=[decision | {"time_seconds": float(at)} for at in range(5)])
+    for job in range(1, 5):
+        changes.opened.append(replace(HELD, job=job))
+        changes.explained.append(Explained(job, "no_gpus", {}, 0.0, 1.0))
+        changes.event(job, 1.0, "failed")
+    store.commit(changes)
+    assert [row.id for row in store.ended_before(3.0, after=0, limit=9)] == [1, 2]
+    assert [row.id for row in store.ended_before(9.0, after=1, limit=1)] == [2]
+    store.forget([])
+    store.forget([1, 2])
+    assert [row.id for row in store.jobs()] == [held.job for held in store.holdings()] == [3, 4]
+    assert [one.job for one in store.all_explained()] == [3, 4]
+    assert store.events(1) == []
+    store.forget([3, 4])
+    assert [row.id for row in store.jobs()] == [held.job for held in store.holdings()] == [4]
+    assert [one.job for one in store.all_explained()] == [4]
+    assert len(store.events(4)) == 2
+    assert [store.forget_decisions(3.0, 2) for _ in range(3)] == [2, 1, 0]
+    assert [row["time_seconds"] for row in store.decisions()] == [3.0, 4.0]
+    assert submitted(store) == [5]
 
 
 def test_nodes_are_drained_and_used_again(store: Store) -> None:

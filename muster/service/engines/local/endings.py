@@ -27,7 +27,7 @@ def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tup
     if "refused" in record:
         return Exit.FAILED, None, record["refused"]
     if "vanished" in record:
-        return Exit.KILLED, None, record["vanished"]
+        return Exit.LOST if record.get("lost") else Exit.KILLED, None, record["vanished"]
     bad = [ending for ending in record["endings"] if ending[1] != 0]
     over_memory = record["over_memory_bytes"]
     if not record["endings"]:
@@ -35,13 +35,18 @@ def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tup
     if not bad:
         return Exit.COMPLETED, 0, ""
     rank, status, error, why = bad[0]
+    if (printed := record.get("over_output")) is not None:
+        words = "rank {} has printed more than its output_limit_gb of {:g}, so the job was ended".format(
+            *printed
+        )
+        return Exit.FAILED, status, words
     if status == EXIT_STOPPED or _was_sent(status, record):
         return Exit.STOPPED, status, ""
     if over_memory is not None or memory_kills:
         used = "" if over_memory is None else f", with {over_memory / 1e9:.3g} GB in use"
         return Exit.KILLED, status, f"killed by the memory limit of {memory_gb:.6g} GB{used}"
     if why:
-        ended = Exit.KILLED if error in _NOT_THE_JOBS_DOING else Exit.FAILED
+        ended = Exit.LOST if error in _NOT_THE_JOBS_DOING else Exit.FAILED
         return ended, status, f"rank {rank} could not be started: {why}"
     if status < 0:
         return Exit.KILLED, status, f"rank {rank} was ended by {_signal_name(-status)}"

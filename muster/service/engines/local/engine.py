@@ -36,6 +36,8 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
+import structlog
+
 from muster.cgroups import CgroupError, Group, find_cgroups
 from muster.cluster import Node
 from muster.service.engines.interface import Launch, Observed, Seat
@@ -43,13 +45,19 @@ from muster.service.engines.local import processes
 from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
 from muster.service.engines.local.endings import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
-from muster.service.engines.local.given import MARK, environment_of, identity_of, spawn_shepherd
+from muster.service.engines.local.given import environment_of, identity_of, spawn_shepherd
 from muster.service.engines.local.grants import Grants, refusals_as_os_errors
+from muster.service.engines.local.job_folder import make_job_folder
 from muster.service.machine import Machine
 
 SHEPHERD_SECONDS = 10.0
 """Within which a shepherd writes its first record; another one is started then."""
 SHEPHERDS_AT_MOST = 3
+
+_LONGEST_PAUSE_SECONDS = 60.0
+"""Between two tries to remove what is left of a start."""
+
+log = structlog.get_logger()
 
 
 @dataclass
@@ -63,8 +71,10 @@ class _Start:
     """How many this engine has started."""
     shepherd_due: float = 0.0
     """When (monotonic) the last one of them should have written something."""
+    seen: float = 0.0
+    """When (unix seconds) this engine has seen its shepherd alive; 0: never."""
     trouble: str = ""
-    """Why the last one could not be started."""
+    """Why the last one could not be started, or looked at."""
     memory_limited: bool = True
     """Its memory limit is what was granted last; False while it still uses more."""
     seat: tuple[float, CpuSeat] | None = None
@@ -85,6 +95,17 @@ class _Start:
         return memory_gb
 
 
+@dataclass
+class _Leftover:
+    """A group of which the start is over."""
+
+    group: Group
+    due: float = 0.0
+    """When (monotonic) it is to be removed."""
+    pause: float = 0.1
+    """Until it is tried again."""
+
+
 class LocalEngine:
     """Starts on this machine, remembered in a folder that is the engine's alone. To be used by one thread."""
 
@@ -98,6 +119,8 @@ class LocalEngine:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder.resolve()
         self._machine = machine
+        for warning in machine.warnings:
+            log.warning(warning)
         self._cgroups, _ = find_cgroups()
         self._grants = Grants(machine, self._cgroups)
         self.enforces = self._grants.in_words()
@@ -105,10 +128,8 @@ class LocalEngine:
         self._children: set[int] = set()
         """Shepherds that are to be waited for, lest they stay as zombies."""
         self._starts: dict[tuple[int, int], _Start] = {}
-        for known in known_start_folders(self._folder):
-            group = self._cgroups.find(self._group_name(known)) if self._cgroups else None
-            self._remember(known, group)
-        self._sweep_groups()
+        self._leftovers: list[_Leftover] = []
+        self._find_starts()
         self.observe()
         for start in self._starts.values():
             if start.lives:
@@ -132,10 +153,10 @@ class LocalEngine:
             identity = identity_of(launch.user)
         except KeyError:
             end = {"ended": time.time(), "refused": f"this machine has no user {launch.user}"}
-        launch.output_dir.mkdir(parents=True, exist_ok=True)
-        launch.run_dir.mkdir(parents=True, exist_ok=True)
-        if identity is not None:
-            os.chown(launch.run_dir, identity["uid"], identity["gid"], follow_symlinks=False)
+        if gone := [str(gpu) for gpu in seat.gpus if gpu >= len(self._machine.gpu_names)]:
+            words = f"this machine has no GPU {', '.join(gone)} any more"
+            end = {"ended": time.time(), "vanished": words, "lost": True}
+        make_job_folder(launch, identity)
         path = self._folder / f"{launch.job}.{launch.epoch}"
         wanted = {"signals": {}, "kill": False, "cpus": seat.cpus, "memory_gb": seat.memory_gb, "alone": []}
         record = {
@@ -147,6 +168,7 @@ class LocalEngine:
             "environment": environment_of(launch, self._machine, path, identity),
             "ranks": seat.ranks,
             "identity": identity,
+            "output_limit_gb": launch.output_limit_gb,
             "gang_grace_seconds": self.gang_grace_seconds,
         }
         self._look_at(self._remember(make_start_folder(path, record, wanted, end), None))
@@ -162,12 +184,11 @@ class LocalEngine:
             self._seat()
 
     def signal(self, job: int, epoch: int, name: str) -> None:
-        """Send a signal to the process groups of all ranks; a start without processes yet never gets any."""
+        """Send a signal to the process groups of all ranks, once; a start without processes yet never gets any."""
         start = self._starts.get((job, epoch))
         name = Signals[name].name
-        if start is not None and start.lives:
-            signals: dict[str, int] = start.folder.wanted["signals"]
-            start.folder.want(signals={**signals, name: signals.get(name, 0) + 1})
+        if start is not None and start.lives and name not in start.folder.wanted["signals"]:
+            start.folder.want(signals={**start.folder.wanted["signals"], name: 1})
 
     def kill(self, job: int, epoch: int) -> None:
         """End every process of a start at once."""
@@ -178,9 +199,10 @@ class LocalEngine:
     def observe(self) -> Sequence[Observed]:
         """Every start that is not forgotten."""
         self._wait_for_children()
+        self._remove_leftovers()
         for start in self._starts.values():
             if start.lives:
-                self._look_at(start)
+                self._look_or_say_why_not(start)
         if any(start.lives and start.seat is None for start in self._starts.values()):
             self._seat()
         return [start.observed for start in self._starts.values()]
@@ -192,10 +214,10 @@ class LocalEngine:
             return
         if start.lives:
             raise OSError(errno.EBUSY, f"start {epoch} of job {job} is still there")
-        if start.group is not None:
-            with refusals_as_os_errors():
-                start.group.remove()
         del self._starts[job, epoch]
+        if start.group is not None:
+            self._leftovers.append(_Leftover(start.group))
+            self._remove_leftovers()
         start.folder.remove()
 
     def _remember(self, folder: StartFolder, group: Group | None) -> _Start:
@@ -204,6 +226,15 @@ class LocalEngine:
         self._starts[folder.job, folder.epoch] = start
         return start
 
+    def _look_or_say_why_not(self, start: _Start) -> None:
+        """A start at which nobody can look now is as it was; the others are looked at all the same."""
+        try:
+            self._look_at(start)
+        except OSError as error:
+            if start.trouble != str(error):
+                start.trouble = str(error)
+                log.error("a start cannot be looked at", job=start.folder.job, error=start.trouble)
+
     def _look_at(self, start: _Start) -> None:
         """Brings what is known of a living start up to date."""
         records = start.folder.records()
@@ -211,8 +242,11 @@ class LocalEngine:
             if time.monotonic() >= start.shepherd_due:
                 self._bring_up(start)
             return
-        if "ended" not in records[-1] and not start.folder.has_shepherd():
-            records = self._after_its_shepherd(start)
+        if "ended" not in records[-1]:
+            if start.folder.has_shepherd():
+                start.seen = time.time()
+            else:
+                records = self._after_its_shepherd(start)
         if "ended" in records[-1]:
             start.observed = self._end(start, records[-1])
             self._seat()
@@ -226,13 +260,13 @@ class LocalEngine:
         """Starts a shepherd; the last time in vain, the start is over."""
         if start.shepherds == SHEPHERDS_AT_MOST:
             words = start.trouble or start.folder.last_words() or "it wrote nothing"
-            record = {"ended": time.time(), "vanished": f"its shepherd did not come up: {words}"}
-            start.folder.end_without_shepherd(record, unless_begun=True)
+            words = f"its shepherd did not come up: {words}"
+            self._end_without_shepherd(start, words, lost=True, unless_begun=True)
             return
         start.shepherds += 1
         start.shepherd_due = time.monotonic() + SHEPHERD_SECONDS
         try:
-            if self._cgroups is not None:
+            if self._cgroups is not None and start.group is None:
                 with refusals_as_os_errors():
                     start.group = self._cgroups.group(self._group_name(start.folder))
             start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
@@ -249,16 +283,24 @@ class LocalEngine:
         records = start.folder.records()
         if "ended" in records[-1]:
             return records
-        left = processes.marked(f"{MARK}={start.folder.path}")
+        left = processes.marked(start.folder.path)
         if start.group is not None:
             left += start.group.pids()
         if left:
+            start.seen = time.time()
             processes.kill_all(left)
             return records
         words = start.folder.last_words()
-        vanished = "its shepherd died" + (f": {words}" if words else "")
-        start.folder.end_without_shepherd({"ended": time.time(), "vanished": vanished}, unless_begun=False)
+        words = "its shepherd died" + (f": {words}" if words else "")
+        # Where nothing of it was seen alive since this engine looks, the whole machine went down.
+        self._end_without_shepherd(start, words, lost=not start.seen, unless_begun=False)
         return start.folder.records()
+
+    def _end_without_shepherd(self, start: _Start, vanished: str, *, lost: bool, unless_begun: bool) -> None:
+        """Its end is its last sign of life: nobody is charged for the time that a machine was off."""
+        last = max((start.seen, *start.folder.signs_of_life()))
+        record = {"ended": min(last, time.time()), "vanished": vanished, "lost": lost}
+        start.folder.end_without_shepherd(record, unless_begun=unless_begun)
 
     def _end(self, start: _Start, record: dict[str, Any]) -> Observed:
         kills = self._grants.memory_kills(start.group)
@@ -283,15 +325,31 @@ class LocalEngine:
     def _group_name(self, folder: StartFolder) -> str:
         return f"{self._group_prefix}-{folder.job}.{folder.epoch}"
 
-    def _sweep_groups(self) -> None:
-        """Removes groups of starts of which the folder was never made."""
-        if self._cgroups is None:
-            return
-        known = {self._group_name(start.folder) for start in self._starts.values()}
-        for name in self._cgroups.names():
-            if name.startswith(f"{self._group_prefix}-") and name not in known:
-                with suppress(CgroupError):
-                    self._cgroups.group(name).remove()
+    def _find_starts(self) -> None:
+        """Those that have a folder, with their groups; groups without a start, or made by halves, go."""
+        groups = self._cgroups.standing() if self._cgroups is not None else {}
+        for known in known_start_folders(self._folder):
+            group = groups.get(self._group_name(known))
+            if group is not None and self._cgroups is not None and self._cgroups.is_whole(group):
+                del groups[group.name]
+                self._remember(known, group)
+            else:
+                self._remember(known, None)
+        ours = f"{self._group_prefix}-"
+        self._leftovers += [_Leftover(group) for name, group in groups.items() if name.startswith(ours)]
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        """Groups of starts that are over; one that is still busy is tried again later, less and less often."""
+        now = time.monotonic()
+        for leftover in [one for one in self._leftovers if one.due <= now]:
+            try:
+                leftover.group.remove(within_seconds=0)
+            except CgroupError:
+                leftover.due = now + leftover.pause
+                leftover.pause = min(2 * leftover.pause, _LONGEST_PAUSE_SECONDS)
+            else:
+                self._leftovers.remove(leftover)
 
     def _wait_for_children(self) -> None:
         for pid in list(self._children):

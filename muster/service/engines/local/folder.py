@@ -6,6 +6,7 @@ crash of the machine leaves in pieces is swept away; to the conductor that start
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -67,6 +68,14 @@ class StartFolder:
             append_record(file, record)
             return True
 
+    def signs_of_life(self) -> Iterator[float]:
+        """When the start or its ranks wrote something, by the files that they write to."""
+        launch = json.loads((self.path / "launch.json").read_text())
+        logs = (Path(launch["output_dir"]) / f"{rank}.log" for rank in range(launch["ranks"]))
+        for path in (self.path / "status", Path(launch["run_dir"]) / "progress.json", *logs):
+            with suppress(OSError):
+                yield path.lstat().st_mtime
+
     def last_words(self) -> str:
         """The last line that the shepherd itself printed: it prints only when it breaks."""
         lines = (self.path / "shepherd.log").read_text(errors="replace").split("\n")
@@ -123,13 +132,19 @@ def make_start_folder(
 
 
 def known_start_folders(parent: Path) -> list[StartFolder]:
-    """All starts that were made here, in the order of job and epoch; what was left half made or removed goes."""
+    """All starts that were made here, in the order of job and epoch; what was left half made or removed goes.
+
+    OSError if one cannot be read now: it may live, so it is neither left out nor removed.
+    """
     folders = []
     for path in parent.iterdir():
-        if _NAME.fullmatch(path.name) and _is_whole(path):
-            folders.append(StartFolder(path))
+        if _NAME.fullmatch(path.name):
+            if _is_whole(path):
+                folders.append(StartFolder(path))
+            else:
+                _remove_pieces(path)
         elif _NAME.fullmatch(path.name.removesuffix(_PART)):
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)
     return sorted(folders, key=lambda folder: (folder.job, folder.epoch))
 
 
@@ -137,13 +152,24 @@ def _is_whole(path: Path) -> bool:
     """Whether all its files are there, as they always are unless the machine crashed."""
     try:
         json.loads((path / "launch.json").read_text())
+        for name in ("status", "lock", "bell", "shepherd.log"):
+            (path / name).lstat()
         with opened(path / "wanted", os.O_RDONLY) as file:
-            wanted = read_records(file)
-        return bool(wanted) and all(
-            (path / name).exists() for name in ("status", "lock", "bell", "shepherd.log")
-        )
-    except (OSError, ValueError):
+            return bool(read_records(file))
+    except (FileNotFoundError, ValueError):
         return False
+
+
+def _remove_pieces(path: Path) -> None:
+    """What a crash of the machine left; OSError if a shepherd lives in it all the same."""
+    with suppress(FileNotFoundError), opened(path / "lock", os.O_RDWR) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            what = "is in pieces, and the shepherd of that start lives; end its processes first"
+            raise OSError(errno.EBUSY, what, str(path)) from None
+        shutil.rmtree(path)
+    shutil.rmtree(path, ignore_errors=True)  # it had no lock, so nobody ever lived in it
 
 
 def _write_first(path: Path, record: dict[str, Any]) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 
 import muster
 from muster.service.engines.interface import Launch
+from muster.service.engines.local.processes import MARK
 from muster.service.machine import Machine
 
-MARK = "MUSTER_START"
-"""In the environment of all processes of a start: its folder. By it they are found where there is no group."""
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN_SHEPHERD = """
 import sys
@@ -56,7 +55,7 @@ def environment_of(
     except KeyError:  # as in containers
         person = {}
     (seat,) = launch.seats
-    gpus = ",".join(machine.gpu_names[gpu] for gpu in seat.gpus)
+    gpus = ",".join(machine.gpu_names[gpu] for gpu in seat.gpus if gpu < len(machine.gpu_names))
     return {
         "PATH": _SEARCH_PATH,
         **person,

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from muster.cgroups import Ability, CgroupError, Cgroups, Group
+from muster.cgroups import LEAST_QUOTA_CORES, Ability, CgroupError, Cgroups, Group
 from muster.service.engines.local.cpus import CpuSeat
 from muster.service.machine import Machine
-
-_LEAST_QUOTA_CORES = 0.01
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Grants:
         with refusals_as_os_errors():
             if group is not None and self._can(Ability.CPU_QUOTA):
                 exact = self.seated and seat.alone
-                cores = max(cpus * self.machine.real_cpus_per_cpu, _LEAST_QUOTA_CORES)
+                cores = max(cpus * self.machine.real_cpus_per_cpu, LEAST_QUOTA_CORES)
                 group.set_cpu_quota(None if exact else cores)
             if not self.seated:
                 return None

@@ -19,6 +19,8 @@ class Process(NamedTuple):
     """Clock ticks after boot; with the pid it names one process for ever."""
 
 
+MARK = "MUSTER_START"
+"""In the environment of all processes of a start: its folder. By it they are found where there is no group."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -56,14 +58,15 @@ def descendants(ancestor: int) -> list[int]:
     return found
 
 
-def marked(variable: str) -> list[int]:
-    """Processes that were started with this `NAME=value` in their environment, as far as we may look."""
-    found = []
-    for process in all_processes():
-        with suppress(OSError):
-            if variable.encode() in _read(f"/proc/{process.pid}/environ").split(b"\0"):
-                found.append(process.pid)
-    return found
+def marked(folder: object) -> list[int]:
+    """The processes of the start in this folder, as far as we may look."""
+    mark = f"{MARK}={folder}".encode()
+    return [process.pid for process in all_processes() if mark in _environment(process.pid)]
+
+
+def is_of_a_start(pid: int) -> bool:
+    """Whether it belongs to a start of any daemon, as far as we may look."""
+    return any(variable.startswith(f"{MARK}=".encode()) for variable in _environment(pid))
 
 
 def die_with_parent() -> None:
@@ -112,6 +115,13 @@ def _proportional_bytes(pid: int) -> int:
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def _environment(pid: int) -> list[bytes]:
+    """As it was when the process began."""
+    with suppress(OSError):
+        return _read(f"/proc/{pid}/environ").split(b"\0")
+    return []
 
 
 def _read(path: str) -> bytes:

@@ -23,6 +23,10 @@ _COMPLAINT_BYTES = 200
 """Of each rank, so that the record of the end has room for all."""
 
 
+class _MachineRefuses(Exception):
+    """What a rank was to be given cannot be had, by no fault of its job's."""
+
+
 def become(
     rank: int,
     launch: dict[str, Any],
@@ -38,6 +42,8 @@ def become(
     except OSError as error:
         what = error.filename or "the process"
         number, words = error.errno or 0, f"{what}: {error.strerror or error}"
+    except _MachineRefuses as error:
+        number, words = errno.EAGAIN, str(error)
     except BadInput as error:
         number, words = errno.ESTALE, str(error)
     except BaseException as error:
@@ -56,11 +62,14 @@ def _become(
     rank: int, launch: dict[str, Any], wanted: dict[str, Any], environment: dict[str, str], shepherd: int
 ) -> None:
     os.setsid()
-    for door in wanted["doors"]:
-        with open(door, "w") as file:  # noqa: PTH123
-            file.write("0")
-    if wanted["affinity"] is not None:
-        os.sched_setaffinity(0, wanted["affinity"])
+    try:
+        for door in wanted["doors"]:
+            with open(door, "w") as file:  # noqa: PTH123
+                file.write("0")
+        if wanted["affinity"] is not None:
+            os.sched_setaffinity(0, wanted["affinity"])
+    except OSError as error:
+        raise _MachineRefuses(f"{error.filename or 'its CPUs'}: {error.strerror}") from None
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     output = os.open(f"{launch['output_dir']}/{rank}.log", flags, 0o640)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -29,8 +29,8 @@ from muster.service.engines.local.journal import append_record, read_records
 from muster.service.engines.local.rank import become, read_complaint
 from muster.training.run_folder import EXIT_STOPPED
 
-MEMORY_LOOK_SECONDS = 1.0
-"""Between two looks at the memory of a start for which there is no cgroup."""
+LOOK_SECONDS = 1.0
+"""Between two looks at how much has been printed, and at the memory of a start for which there is no cgroup."""
 _CLEAR_LOOK_SECONDS = 0.005
 """Between the first two looks whether all is gone; doubled each time, up to a second."""
 
@@ -84,6 +84,8 @@ class _Shepherd:
         self._affinity: list[int] | None = None
         self._gang_deadline: float | None = None
         self._over_memory_bytes: int | None = None
+        self._over_output: tuple[int, float] | None = None
+        """The rank that has printed more than it may, and what it may (GB)."""
 
     def look_after(self) -> None:
         """From the first record to the last."""
@@ -105,6 +107,7 @@ class _Shepherd:
             self._obey()
             self._end_gang()
             self._watch_memory()
+            self._watch_output()
         self._clear()
         self._write_end()
 
@@ -140,12 +143,10 @@ class _Shepherd:
 
     def _wait(self, alarm: int) -> None:
         """Until a child ends, the bell rings or it is time for something."""
-        timeouts = []
+        timeout = LOOK_SECONDS
         if self._gang_deadline is not None:
-            timeouts.append(max(0.0, self._gang_deadline - time.monotonic()))
-        if self._wanted.get("memory_bytes") is not None:
-            timeouts.append(MEMORY_LOOK_SECONDS)
-        ready, _, _ = select.select([alarm, self._bell], [], [], min(timeouts, default=None))
+            timeout = min(timeout, max(0.0, self._gang_deadline - time.monotonic()))
+        ready, _, _ = select.select([alarm, self._bell], [], [], timeout)
         for descriptor in ready:
             with suppress(BlockingIOError):
                 os.read(descriptor, 65_536)
@@ -219,6 +220,17 @@ class _Shepherd:
             self._over_memory_bytes = used
             processes.kill_all(pids)
 
+    def _watch_output(self) -> None:
+        """Ends a start that would fill the disk, at which everybody else would have to stop."""
+        limit_gb = self._launch["output_limit_gb"]
+        for rank in self._ranks.values():
+            with suppress(OSError):
+                printed = os.stat(f"{self._launch['output_dir']}/{rank.rank}.log").st_size  # noqa: PTH116
+                if printed > limit_gb * 1e9:
+                    self._over_output = rank.rank, limit_gb
+        if self._over_output is not None:
+            processes.kill_all(processes.descendants(os.getpid()))
+
     def _clear(self) -> None:
         """Ends what the ranks left behind, until nothing is."""
         pause = _CLEAR_LOOK_SECONDS
@@ -241,6 +253,7 @@ class _Shepherd:
                 "sent": sorted(self._sent.keys() | self._wanted.get("signals", {}).keys()),
                 "killed": bool(self._wanted.get("kill")),
                 "over_memory_bytes": self._over_memory_bytes,
+                "over_output": self._over_output,
             },
         )
         os.fsync(self._status)

@@ -1,0 +1,68 @@
+"""Which GPU a profile uses, asked of an nvidia-smi that says what it is told to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.cli.app import run as run_command_line
+
+NAMES = ("GPU-11", "GPU-22")
+SHOW = "import os; raise SystemExit('may use <' + os.environ.get('CUDA_VISIBLE_DEVICES', 'all') + '>')"
+SMI = """#!/bin/sh
+case "$*" in
+-L) {listed} ;;
+*compute-apps*) {busy} ;;
+*) exit 2 ;;
+esac
+"""
+
+
+def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, *, gpus: int, busy: tuple[str, ...]) -> None:
+    """Two GPUs, some of them busy."""
+    listed = "; ".join(f"echo 'GPU {number}: NVIDIA H200 (UUID: {NAMES[number]})'" for number in range(gpus))
+    script = folder / "nvidia-smi"
+    script.write_text(
+        SMI.format(listed=listed or "true", busy="; ".join(f"echo '{one}, 1'" for one in busy) or "true")
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def what_a_profile_says(folder: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+    words = ["profile", *flags, "--out", str(folder / "never.toml"), "--", sys.executable, "-c", SHOW]
+    assert run_command_line(words) == 2
+    told = capsys.readouterr()
+    return told.out + told.err
+
+
+@pytest.mark.parametrize(("busy", "chosen"), [((), "0"), (NAMES[:1], "1"), (NAMES[1:], "0")])
+def test_a_profile_takes_a_gpu_that_nobody_uses(
+    busy: tuple[str, ...],
+    chosen: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, gpus=2, busy=busy)
+    assert f"may use <{chosen}>\n" in what_a_profile_says(tmp_path, capsys)
+
+
+def test_a_profile_disturbs_nobody_unless_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, gpus=2, busy=NAMES)
+    assert "--gpu: found '0, 1'; every GPU is in use" in what_a_profile_says(tmp_path, capsys)
+    assert "may use <1>\n" in what_a_profile_says(tmp_path, capsys, "--gpu", "1")
+    assert "may use <>\n" in what_a_profile_says(tmp_path, capsys, "--gpu", "")
+
+
+def test_without_a_gpu_there_is_none_to_choose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, gpus=0, busy=())
+    assert "may use <all>\n" in what_a_profile_says(tmp_path, capsys)

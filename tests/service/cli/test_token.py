@@ -1,0 +1,85 @@
+"""Tokens from the command line: in a store itself, and what their maker is told."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from muster.service.home import make_home, store_url
+from muster.service.store import Store
+
+from ..serving import Serving
+from .conftest import Muster
+from .daemons import a_nobody, only_root_can, open_folder
+
+
+def test_a_token_is_made_in_a_store_that_is_there(
+    nobody_serves: Path, muster: Muster, tmp_path: Path
+) -> None:
+    make_home(nobody_serves)
+    url = store_url(nobody_serves)
+    create = ("token", "create", "me", "--role", "operator", "--store")
+    absent = muster(*create, url)
+    assert (absent.status, absent.out) == (2, "")
+    assert absent.err.endswith("muster.db: no store can be opened here: No such file or directory\n")
+    assert not (nobody_serves / "muster.db").exists()
+    (tmp_path / "empty.db").touch()
+    assert (
+        "there is no store of Muster; muster serve makes one"
+        in muster(*create, f"sqlite:///{tmp_path}/empty.db").err
+    )
+    (tmp_path / "other.db").write_bytes(b"something else" * 100)
+    assert "this is not a store of Muster" in muster(*create, f"sqlite:///{tmp_path}/other.db").err
+    assert "sqlite:///PATH or postgresql://" in muster(*create, "mysql://x/y").err
+
+    store = Store.open(url)
+    for name in ("", "two\nlines", os.fsdecode(b"\xff")):
+        wrong = muster("token", "create", name, "--role", "operator", "--store", url)
+        assert (wrong.status, "a name of 1 to 200 characters is needed" in wrong.err) == (2, True)
+    assert "there is no operator's token yet" in muster("token", "create", "ann", "--store", url).err
+    assert store.tokens() == []
+    made = json.loads(muster(*create, url, "--json").out)
+    assert (made["user"], made["role"], made["warning"]) == ("me", "operator", "")
+    assert store.needs_tokens()
+    store.bind_engine("local")
+    if os.geteuid() == 0:
+        refused = muster("token", "create", "no-such-user", "--store", url)
+        assert refused.err == (
+            "user: found 'no-such-user'; this machine has no account no-such-user, so no job of that name could run\n"
+        )
+    store.close()
+
+
+def test_its_maker_is_told_what_a_token_does_not_keep(
+    api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chief = muster("token", "create", "chief", "--role", "operator")
+    assert "Note: " not in chief.err
+    monkeypatch.setenv("MUSTER_TOKEN", chief.out.strip())
+    api.board.engine = "local"
+    monkeypatch.setattr("muster.service.accounts.os.geteuid", lambda: 65534)
+    made = muster("token", "create", "ann")
+    assert (
+        "Note: all jobs run as nobody here, whoever submits them, so a job can read what others' jobs wrote"
+        in made.err
+    )
+    assert made.out.startswith("muster_")
+
+
+@pytest.mark.long
+@only_root_can
+def test_a_daemon_that_is_not_roots_says_what_tokens_do_not_keep() -> None:
+    with open_folder(0o777) as folder:
+        home, nobody = folder / "home", a_nobody(folder)
+        with nobody.serves(home, "--gpus", "1", "--scheduler", "fifo", "--tokens") as told:
+            create = ("token", "create")
+            made = nobody.types(home, *create, "chief", "--role", "operator", "--store", store_url(home))
+            ann = nobody.types(home, *create, "ann", MUSTER_TOKEN=made.stdout.strip())
+            assert "Note: all jobs run as nobody here" in ann.stderr
+        assert any("tokens do not keep jobs apart: all jobs run as nobody here" in line for line in told)
+        # Another one may have asked for no token; that one was made is never forgotten.
+        with nobody.serves(home, "--gpus", "1", "--scheduler", "fifo"):
+            assert "a token is needed" in nobody.types(home, "queue").stderr

@@ -1,0 +1,51 @@
+"""What is read together is of one moment, whatever is written meanwhile; on both databases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.service.export import record_of
+from muster.service.store import Store
+from muster.service.store.rows import Changes, Holding, State, Submission
+
+from ..serving import a_board, a_request
+
+
+def starts(store: Store, job: int) -> None:
+    store.commit(
+        Changes(
+            jobs={job: {"state": State.RUNNING, "epoch": 1}},
+            opened=[Holding(job, 1, "node-0", (0,), 1000, 1.0, 1.0, 0.0, since=1.0)],
+        )
+    )
+
+
+def test_what_is_read_together_is_of_one_moment(store: Store) -> None:
+    (job,) = store.submit([Submission("ann", a_request())])
+    with store.together():
+        assert [row.id for row in store.jobs([State.QUEUED])] == [job]
+        starts(store, job)
+        with store.together():
+            assert store.jobs([State.RUNNING]) == []
+        assert store.holdings() == []
+        assert store.counts()[State.QUEUED] == 1
+    assert store.jobs([State.QUEUED]) == []
+    assert store.counts()[State.RUNNING] == len(store.holdings(open_only=True)) == 1
+    assert store.holders("ann") == {job}
+    assert store.holders("bob") == set()
+
+
+def test_the_record_is_of_one_moment(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job starts after the jobs were read: its allocation has not begun yet."""
+    (job,) = store.submit([Submission("ann", a_request())])
+    holdings = store.holdings
+
+    def later(*arguments: object, **more: object) -> list[Holding]:
+        starts(store, job)
+        return holdings(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "holdings", later)
+    record = record_of(store, a_board(tmp_path))
+    assert (len(record.jobs), len(record.allocations)) == (1, 0)
