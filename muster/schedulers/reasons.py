@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import isfinite
 
 from muster.words import gpus, thousandths
 
@@ -21,8 +22,8 @@ class Reason:
     b: str = ""
 
     def parameters(self, a: float, b: float) -> dict[str, float]:
-        """The reason's numbers by name."""
-        return {name: value for name, value in ((self.a, a), (self.b, b)) if name}
+        """The reason's numbers by name, but for those that JSON has no word for: an infinite one bounds nothing."""
+        return {name: value for name, value in ((self.a, a), (self.b, b)) if name and isfinite(value)}
 
     def to_json(self, a: float, b: float) -> str:
         """The reason's numbers as the record keeps them."""
@@ -30,8 +31,10 @@ class Reason:
 
     def words(self, a: float, b: float) -> str:
         """The reason as a sentence."""
-        figures = self.parameters(a, b)
-        told = {name: gpus(value) if name == _GPUS else thousandths(value) for name, value in figures.items()}
+        told = {
+            name: gpus(value) if name == _GPUS else thousandths(value)
+            for name, value in ((self.a, a), (self.b, b))
+        }
         return self.sentence.format(**told)
 
 

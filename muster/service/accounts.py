@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+from pathlib import Path
+
+from muster.service.home import shut_to_others
 
 LOCAL = "local"
 """The engine whose jobs are processes of this machine's accounts."""
@@ -27,12 +30,12 @@ def together(engine: str | None) -> str:
     )
 
 
-def cannot_run(user: str, engine: str | None) -> str:
-    """Why this user's jobs could not run here, as a sentence without its full stop; empty if they could."""
+def cannot_run(user: str, engine: str | None, home: Path | None = None) -> str:
+    """Why this user's jobs could not run here, or from this home; a sentence without its full stop, or empty."""
     if engine != LOCAL or os.geteuid() != 0:
         return ""
     try:
-        pwd.getpwnam(user)
+        account = pwd.getpwnam(user)
     except (KeyError, ValueError):  # a name that no account can have
         return f"this machine has no account {user}, so no job of that name could run"
-    return ""
+    return "" if home is None or account.pw_uid == 0 else shut_to_others(home)

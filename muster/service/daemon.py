@@ -27,12 +27,12 @@ from muster.service.conductor import Conductor
 from muster.service.engines import Engine
 from muster.service.home import (
     bind_store,
-    check_others_can_pass,
     claimed,
     engine_seen,
     make_home,
     newest_job_folder,
     remove_endpoint,
+    shut_to_others,
     store_url,
     write_endpoint,
 )
@@ -81,8 +81,6 @@ def serve(serving: Serving, say: Callable[[str], None]) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_UMASK)
     make_home(serving.home)
-    if serving.engine_name == LOCAL:
-        check_others_can_pass(serving.home)
     with claimed(serving.home), _store_of(serving) as store, store.claimed():
         _bind(serving, store)
         check_bind(serving.host, needs_tokens=store.needs_tokens())
@@ -145,7 +143,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         finally:
             web.should_exit = True
 
-    warnings = list(_warnings(store, engine.name))
+    warnings = list(_warnings(serving, store))
     thread = threading.Thread(target=conduct, name="conductor")
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -169,11 +167,13 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         raise failure[0]
 
 
-def _warnings(store: Store, engine: str) -> Iterator[str]:
+def _warnings(serving: Serving, store: Store) -> Iterator[str]:
     """What whoever starts it may not know, as sentences without their full stops."""
+    if serving.engine_name == LOCAL and (shut := shut_to_others(serving.home)):
+        yield shut
     if not store.needs_tokens():
         return
-    if alike := together(engine):
+    if alike := together(serving.engine_name):
         yield f"tokens do not keep jobs apart: {alike}"
     if all(row.revoked is not None for row in store.tokens()):
         yield "nobody gets in without a token, and there is none: muster token create NAME --role operator --store URL"

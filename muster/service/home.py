@@ -27,7 +27,7 @@ from muster.files import write_aside
 from muster.problems import BadInput, Problem
 
 MACHINES_HOME = Path("/var/lib/muster")
-"""Root's, where nobody names another one. Unlike root's own folders, others can pass it on the way to their jobs."""
+"""Of a daemon for everybody: unlike root's own folders, others can pass it on the way to their jobs."""
 
 WHOSE = "whose"
 _ENDPOINT, _LOCK, _STORE = "endpoint.json", "lock", "store.json"
@@ -44,11 +44,9 @@ class Endpoint:
 
 
 def home_folder() -> Path:
-    """MUSTER_HOME; else root's is the machine's, and another's the folder `muster` in his XDG state folder."""
+    """MUSTER_HOME, else the folder `muster` in the XDG state folder."""
     if named := os.environ.get("MUSTER_HOME"):
         return Path(named).absolute()
-    if os.geteuid() == 0:
-        return MACHINES_HOME
     state = Path(os.environ.get("XDG_STATE_HOME") or "")
     # A relative one is void, says the XDG specification.
     return (state if state.is_absolute() else Path.home() / ".local" / "state") / "muster"
@@ -60,18 +58,19 @@ def homes_to_ask() -> list[Path]:
     Who names a home means that one.
     """
     own = home_folder()
-    return [own] if os.environ.get("MUSTER_HOME") or own == MACHINES_HOME else [own, MACHINES_HOME]
+    return [own] if os.environ.get("MUSTER_HOME") else [own, MACHINES_HOME]
 
 
 def make_home(home: Path) -> None:
-    """Makes the folders that are missing, for nobody else to read. BadInput if it is the place of something else.
+    """Makes the folders that are missing, for nobody else to read.
 
     Where the daemon is root, jobs of others go through the home to their own folders, and see no list of it. What
     is there already keeps its mode: it may be meant so.
     """
     try:
-        if home.exists() and not _may_be_home(home):
-            what = "holds folders that are not Muster's; MUSTER_HOME names an empty folder, or one that is not there"
+        both = _jobs_folder(home).is_dir() == models_folder(home).is_dir()  # or neither: they are made together
+        if not both and not (home / _STORE).exists():
+            what = "holds a folder jobs or models of something else; MUSTER_HOME names another folder"
             raise BadInput(Problem(str(home), what))
         for folder in (home, _jobs_folder(home), models_folder(home)):
             if not folder.is_dir():
@@ -82,23 +81,16 @@ def make_home(home: Path) -> None:
         raise BadInput(Problem(str(home), what)) from None
 
 
-def _may_be_home(folder: Path) -> bool:
-    """Whether it is one, or holds files at most (a log, say), and what a new file system has."""
-    if (folder / _STORE).exists() or (_jobs_folder(folder).is_dir() and models_folder(folder).is_dir()):
-        return True
-    return not any(entry.is_dir() for entry in folder.iterdir() if entry.name != "lost+found")
-
-
-def check_others_can_pass(home: Path) -> None:
-    """That the jobs of others can reach their folders, where the daemon is root; BadInput names what is shut."""
+def shut_to_others(home: Path) -> str:
+    """Why jobs of others could not reach their folders, where the daemon is root, without a full stop; else empty."""
     jobs = _jobs_folder(home).resolve()
     shut = [str(folder) for folder in reversed((jobs, *jobs.parents)) if not _others_can_pass(folder.stat())]
-    if os.geteuid() == 0 and shut:
-        what = (
-            f"nobody but root can pass {' and '.join(shut)}, so jobs of others could not reach their folders; "
-            f"MUSTER_HOME names another home (root's own is {MACHINES_HOME}), or chmod o+x opens the way"
-        )
-        raise BadInput(Problem(str(home), what))
+    if os.geteuid() != 0 or not shut:
+        return ""
+    return (
+        f"nobody but root can pass {' and '.join(shut)}, so jobs of others could not reach their folders; "
+        f"MUSTER_HOME={MACHINES_HOME} is a home for all, or chmod o+x opens the way"
+    )
 
 
 def _others_can_pass(folder: os.stat_result) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from muster.schedulers.reasons import REASONS, reason
 from muster.service.board import Board
 from muster.service.store.rows import Caller, JobRow, State
@@ -16,7 +18,7 @@ def reason_in_words(row: JobRow) -> str:
         return "it has a place and begins as soon as the GPUs are empty"
     kind = reason(REASONS[row.reason])
     figures = row.reason_parameters
-    return kind.words(figures.get(kind.a, 0.0), figures.get(kind.b, 0.0))
+    return kind.words(figures.get(kind.a, inf), figures.get(kind.b, inf))
 
 
 def nothing_starts(board: Board, asker: Caller, now: float) -> list[str]:

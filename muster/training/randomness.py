@@ -57,13 +57,13 @@ def host_random_bytes() -> tuple[object, ...]:
 
 def seed_from(*numbers: int) -> None:
     """Seeds the generators of the host from whole numbers."""
-    words = np.random.SeedSequence(numbers).generate_state(4)
-    seed = int.from_bytes(words.tobytes(), "little")
-    random.seed(seed)
-    np.random.seed(words)
+    # Python's and NumPy's are the same algorithm: from the same words they would draw the same numbers.
+    for_numpy, for_python, for_torch = np.random.SeedSequence(numbers).generate_state(12).reshape(3, 4)
+    np.random.seed(for_numpy)
+    random.seed(int.from_bytes(for_python.tobytes(), "little"))
     torch = pytorch.if_loaded()
     if torch is not None:
-        torch.default_generator.manual_seed(seed % 2**63)
+        torch.default_generator.manual_seed(int.from_bytes(for_torch.tobytes(), "little") % 2**63)
 
 
 @contextmanager

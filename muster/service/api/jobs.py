@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
 from muster.problems import BadInput, Problem
+from muster.service.accounts import cannot_run
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.output import read_output
@@ -45,7 +46,7 @@ class Batch(BaseModel):
 @router.post("/jobs", status_code=201, response_model=answers.Submitted, responses=may_answer(400, 413))
 async def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit a job. Once this is answered it is on the disk."""
-    _check(service, [request])
+    _check(service, caller, [request])
     return {"job_id": (await _submit(service, caller, [request]))[0]}
 
 
@@ -54,7 +55,7 @@ async def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) 
 )
 async def submit_batch(batch: Batch, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit several jobs, all or none."""
-    await run_in_threadpool(_check, service, batch.jobs)
+    await run_in_threadpool(_check, service, caller, batch.jobs)
     return {"job_ids": await _submit(service, caller, batch.jobs)}
 
 
@@ -189,9 +190,11 @@ def models(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
     return {"models": [vars(known[name]) for name in sorted(known)]}
 
 
-def _check(service: Service, requests: list[JobRequest]) -> None:
+def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
     """BadInput if a job could never run here."""
     problems: list[Problem] = []
+    if why := cannot_run(caller.user, service.board.engine, service.home):
+        problems.append(Problem("request", why, found=caller.user))
     # Whether there are new files of models is only looked up where a job names one.
     known = service.board.models() if any(request.model for request in requests) else {}
     for at, request in enumerate(requests, start=1):

@@ -25,7 +25,7 @@ ME = Person()
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Where others can pass, as a daemon of root asks."""
+    """Where others can pass."""
     with open_folder(0o711) as folder:
         yield folder / "home"
 
@@ -84,12 +84,19 @@ def test_a_home_has_the_jobs_of_one_store(home: Path, tmp_path: Path) -> None:
         assert json.loads(ME.types(home, "submit", "--json", "--", "true").stdout) == {"job_id": 42}
 
 
+@pytest.mark.long
 @only_root_can
-def test_root_serves_only_where_others_can_pass(home: Path) -> None:
-    home.parent.chmod(0o700)
-    said = ME.is_refused(home, *REAL)
-    assert f"nobody but root can pass {home.parent}, so jobs of others could not reach their folders" in said
-    assert "MUSTER_HOME names another home (root's own is /var/lib/muster)" in said
+def test_root_serves_itself_alone_where_others_cannot_pass(home: Path) -> None:
+    home.parent.chmod(0o701)  # Others can ask the daemon, and their jobs could not reach their folders.
+    make_home(home)
+    (home / "jobs").chmod(0o700)
+    with open_folder(0o777) as scratch, ME.serves(home, *REAL) as told:
+        refused = a_nobody(scratch).types(home, "submit", "--", "true")
+        taken = ME.types(home, "submit", "--", "true")
+    shut = f"nobody but root can pass {home}/jobs, so jobs of others could not reach their folders"
+    assert (refused.returncode, shut in refused.stderr) == (2, True), refused.stderr
+    assert taken.returncode == 0, taken.stderr
+    assert shut in "".join(told)
 
 
 def test_a_store_that_is_not_there_is_told_in_words(home: Path) -> None:
