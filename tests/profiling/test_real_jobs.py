@@ -288,7 +288,7 @@ def test_a_containers_share_is_all_there_is(needs_quota: None) -> None:
 def test_affinity_reaches_every_thread_and_process() -> None:
     source = (
         "import os, threading, time; os.fork(); threading.Thread(target=time.sleep, args=(600,)).start();"
-        "print('up', flush=True)"
+        "os.write(1, b'up\\n')"
     )
     first = min(os.sched_getaffinity(0))
     pipe = subprocess.PIPE

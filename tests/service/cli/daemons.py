@@ -66,7 +66,10 @@ class Person:
             yield told
         finally:
             process.send_signal(number)
-            said, logged = process.communicate(timeout=60)
+            try:
+                said, logged = process.communicate(timeout=60)
+            finally:
+                process.kill()
             told += [*said.splitlines(), *logged.splitlines(), str(process.returncode)]
 
     def _line(self, home: Path, words: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:

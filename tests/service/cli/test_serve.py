@@ -30,10 +30,18 @@ def home() -> Iterator[Path]:
         yield folder / "home"
 
 
+@pytest.fixture
+def no_nohup() -> Iterator[None]:
+    """A daemon is to heed the end of its terminal, though these tests may have been started with nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.long)]
 )
-def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals, no_nohup: None) -> None:
     with ME.serves(home, *PRETEND, number=number) as told:
         assert ME.types(home, "submit", "--", "true").returncode == 0
     assert read_endpoint(home) is None

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _COMMIT = b"COMMIT\x00"
@@ -51,7 +51,8 @@ class Relay:
                 server.sendall(data)
                 break
             server.sendall(data)
-        server.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # The server may have ended it first.
+            server.shutdown(socket.SHUT_WR)
 
     def _answer(self, server: socket.socket, client: socket.socket) -> None:
         while data := _received(server):
