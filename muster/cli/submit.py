@@ -39,23 +39,17 @@ def submit(
     context: typer.Context,
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="COMMAND... | FILE.toml", help="A command, or a job file."
-        ),
+        typer.Argument(metavar="COMMAND... | FILE.toml", help="A command, or a job file."),
     ],
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Else the script's.")] = None,
     gpus: Annotated[int, typer.Option(metavar="N", help="All of them at once, or none.")] = 1,
     gpu_share: Annotated[float, typer.Option(metavar="SHARE", help="Of one GPU, as 0.5.")] = 1.0,
     ranks: Annotated[str, typer.Option(metavar="HOW", help="Processes: one a node, or per-gpu.")] = "one",
-    cpus: Annotated[
-        str, typer.Option(metavar="N", help="Cores to ask for; +requested heeds it.")
-    ] = _AUTO,
+    cpus: Annotated[str, typer.Option(metavar="N", help="Cores to ask for; +requested heeds it.")] = _AUTO,
     memory: Annotated[
         str, typer.Option(metavar="AMOUNT", help="Likewise, in all, as 64GB; or auto.")
     ] = _AUTO,
-    own_memory: Annotated[
-        str, typer.Option(metavar="AMOUNT", help="Of it, not for cached samples.")
-    ] = _AUTO,
+    own_memory: Annotated[str, typer.Option(metavar="AMOUNT", help="Of it, not for cached samples.")] = _AUTO,
     threads: Annotated[int, typer.Option(metavar="N", help="OMP_NUM_THREADS, the same at each start.")] = 1,
     steps: Annotated[int | None, typer.Option(metavar="N", help="Of the whole job, if known.")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sensitivity to go by.")] = None,

@@ -68,8 +68,8 @@ def make_home(home: Path) -> None:
     is there already keeps its mode: it may be meant so.
     """
     try:
-        both = _jobs_folder(home).is_dir() == models_folder(home).is_dir()  # or neither: they are made together
-        if not both and not (home / _STORE).exists():
+        alone = _jobs_folder(home).is_dir() != models_folder(home).is_dir()  # Muster makes them together.
+        if alone and not (home / _STORE).exists():
             what = "holds a folder jobs or models of something else; MUSTER_HOME names another folder"
             raise BadInput(Problem(str(home), what))
         for folder in (home, _jobs_folder(home), models_folder(home)):
