@@ -45,7 +45,7 @@ test-rest: install wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0'
 	$(BIN)/python -m pytest -q -m '$(REST)'
 
-REST = needs_browser or needs_torch or needs_postgres or needs_prometheus or long
+REST = needs_torch or needs_postgres or needs_prometheus or long
 
 test-all: test test-rest
 

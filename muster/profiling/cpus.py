@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from muster.cgroups import Ability, Cgroups, Group
 from muster.cgroups.own_limits import own_limits
 from muster.problems import BadInput, Problem
+from muster.processes import run_on
 
 _HIGH_WEIGHT, _ORDINARY_WEIGHT = 10_000, 100
 """CPU weights while a job is measured, and else."""
@@ -61,11 +60,7 @@ class AffinityGrants:
         """Pins every thread. Twice, as one not yet pinned may have started another meanwhile."""
         cpus = sorted(os.sched_getaffinity(0))[: round(cores)]
         for _ in range(2):
-            for pid in self.pids():
-                with suppress(OSError):
-                    for thread in Path(f"/proc/{pid}/task").iterdir():
-                        with suppress(ProcessLookupError):
-                            os.sched_setaffinity(int(thread.name), cpus)
+            run_on(self.pids(), cpus)
 
 
 def has_quota(cgroups: Cgroups) -> bool:

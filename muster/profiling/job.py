@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from muster.cgroups import CgroupError, Cgroups, find_cgroups
 from muster.problems import BadInput, Problem
+from muster.processes import die_with_parent, look_at
 from muster.profiling.cpus import AffinityGrants, CpuGrants, QuotaGrants, has_quota
 from muster.profiling.rates import Precision, Rate, rate_of
 from muster.training.run_folder import EXIT_STOPPED, begin_start, give_notice, read_progress
@@ -35,8 +35,6 @@ _LEAST_WORDS = 4
 """Reports of a start that ended by itself, for another start to be worth its while."""
 _GROUP = "profile-"
 """A profile's group has the profiler's process id behind this."""
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
 Tell = Callable[[str], None]
@@ -139,7 +137,7 @@ class RunningJob:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_profiler,
+                preexec_fn=die_with_parent,
             )
         self._grants.give(cores)
         return self._warm()
@@ -313,12 +311,7 @@ def _sweep(cgroups: Cgroups) -> None:
 
 def _runs(pid: str) -> bool:
     """Whether another process of this number may be at work."""
-    return pid != str(os.getpid()) and Path(f"/proc/{pid}").exists()
-
-
-def _die_with_profiler() -> None:
-    """Between fork and exec: the kernel kills the job when this process is gone, however that ends."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return pid.isdigit() and int(pid) != os.getpid() and look_at(int(pid)) is not None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from muster.problems import BadInput, Problem
-from muster.service.engines.local.processes import is_of_a_start
+from muster.processes import is_of_a_start
 
 QUERY_SECONDS = 20.0
 """For one answer of nvidia-smi, which hangs where a driver does."""

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from muster import processes
 from muster.service.engines import Launch, Observed, Seat
-from muster.service.engines.local import processes
 from muster.service.engines.local.engine import LocalEngine
 from muster.service.machine import Machine, find_machine
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from muster import processes
 from muster.service.engines import Exit
 from muster.service.engines.local import engine as engine_module
-from muster.service.engines.local import given, processes
+from muster.service.engines.local import given
 from muster.training.run_folder import begin_start
 from tests.service.engines.bench import Bench, shell, until
 

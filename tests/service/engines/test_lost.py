@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from muster import processes
 from muster.service.engines import Exit
 from muster.service.engines.local import engine as engine_module
-from muster.service.engines.local import processes
 from tests.service.engines.bench import Bench, shell, until
 
 

@@ -38,10 +38,10 @@ from typing import Any
 
 import structlog
 
+from muster import processes
 from muster.cgroups import CgroupError, Group, find_cgroups
 from muster.cluster import Node
 from muster.service.engines.interface import Launch, Observed, Seat
-from muster.service.engines.local import processes
 from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
 from muster.service.engines.local.endings import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import muster
+from muster.processes import MARK
 from muster.service.engines.interface import Launch
-from muster.service.engines.local.processes import MARK
 from muster.service.machine import Machine
 
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from muster import processes
 from muster.problems import BadInput
-from muster.service.engines.local import processes
 from muster.training.run_folder import RunFolder, Stale, begin_start
 
 CANNOT_START = 127

@@ -24,7 +24,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from muster.service.engines.local import processes
+from muster import processes
 from muster.service.engines.local.journal import append_record, read_records
 from muster.service.engines.local.rank import become, read_complaint
 from muster.training.run_folder import EXIT_STOPPED
