@@ -71,7 +71,9 @@ def profile(
     seconds = told.of(seconds_of, "--patience", patience)
     unchanged = told.of(UnchangedJob, progress=progress) if progress is not None else None
     if gpu is None:
-        gpu = told.of(_free_gpu)
+        from muster.gpus import free_gpu
+
+        gpu = told.of(free_gpu)
     job = JobToProfile(command, unchanged, seconds, gpu)
     told.of(job.check)
     told.settle()
@@ -119,21 +121,6 @@ def _place(out: Path | None, name: str, overwrite: bool) -> Path:
     if out.exists() and not overwrite:
         raise BadInput(Problem(str(out), "the file exists; name another one or say --overwrite"))
     return out
-
-
-def _free_gpu() -> str | None:
-    """One on which nobody computes, so that a profile disturbs no running job; None on a machine without any."""
-    from muster.service.gpus import find_gpus, gpus_in_use
-
-    names = find_gpus().names
-    if not names:
-        return None
-    busy = gpus_in_use()
-    free = [name for name in names if name not in busy]
-    if not free:
-        what = "every GPU is in use, and a profile would disturb whoever uses it; name one all the same, or '' for none"
-        raise BadInput(Problem("--gpu", what, found=", ".join(names)))
-    return free[0]
 
 
 @contextmanager

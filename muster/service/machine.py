@@ -10,8 +10,8 @@ from pathlib import Path
 from muster.cgroups.own_limits import own_limits
 from muster.cluster import MAX_GPUS_PER_NODE, Cluster, Links, Node
 from muster.cluster.cluster_file import STORAGE_GB_PER_S_PER_GPU
+from muster.gpus import Gpus, find_gpus
 from muster.problems import BadInput, Problem
-from muster.service.gpus import Gpus, find_gpus
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ def test_without_gpus_one_is_told_why_and_to_declare_some(
 def test_a_driver_that_hangs_is_not_waited_for(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tools / "nvidia-smi").write_text("#!/bin/sh\n/bin/sleep 600\n")
     (tools / "nvidia-smi").chmod(0o755)
-    monkeypatch.setattr("muster.service.gpus.QUERY_SECONDS", 0.1)
+    monkeypatch.setattr("muster.gpus.QUERY_SECONDS", 0.1)
     with pytest.raises(BadInput, match="nvidia-smi has not answered within"):
         find_machine()
 

@@ -101,6 +101,19 @@ def gpus_in_use() -> frozenset[str]:
     return frozenset(name for gpu in _listed()[0] if gpu.uuid in busy for name, _ in gpu.devices())
 
 
+def free_gpu() -> str | None:
+    """One on which nobody computes, so that a profile disturbs no running job; None on a machine without any."""
+    names = find_gpus().names
+    if not names:
+        return None
+    busy = gpus_in_use()
+    free = [name for name in names if name not in busy]
+    if not free:
+        what = "every GPU is in use, and a profile would disturb whoever uses it; name one all the same, or '' for none"
+        raise BadInput(Problem("--gpu", what, found=", ".join(names)))
+    return free[0]
+
+
 def _allowed() -> tuple[str, ...] | None:
     """What CUDA_VISIBLE_DEVICES names; None: it is not set, and hides nothing."""
     text = os.environ.get(_ALLOWED)
