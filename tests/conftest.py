@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import muster
+from tests.kernel_caches import drop_stale_kernels
 
 # A change is judged on the same examples whenever it is judged; new ones are looked for at every desk.
 settings.register_profile("ci", derandomize=True)
@@ -17,15 +18,8 @@ if os.environ.get("CI"):
 
 
 def pytest_configure() -> None:
-    """Drop compiled kernels that are older than some source file.
-
-    Numba recompiles a function when its own file changes, and not when a function that it calls does.
-    """
-    package = Path(muster.__file__).parent
-    newest = max(source.stat().st_mtime for source in package.rglob("*.py"))
-    for compiled in package.rglob("*.nb[ic]"):
-        if compiled.stat().st_mtime < newest:
-            compiled.unlink(missing_ok=True)
+    """Drop compiled kernels that are older than the code they were compiled from."""
+    drop_stale_kernels(Path(muster.__file__).parent)
 
 
 @pytest.fixture(scope="session")
