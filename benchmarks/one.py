@@ -22,7 +22,8 @@ def run(case: Case, trace: Trace, folder: Path) -> int:
     """Simulate and write everything; how many decisions changed something."""
     rules = RULES["synergy-published"] if case.published_rules else EXACT
     scheduler = build(case.scheduler, {**rules.settings, **case.settings})
-    result = simulate(trace, parse_cluster(case.cluster), scheduler, Options(rules=rules, **case.options))
+    options = Options(rules=rules, **{"restart_cost_seconds": 0.0} | case.options)
+    result = simulate(trace, parse_cluster(case.cluster), scheduler, options)
     write_run(result, folder)
     return len(result.record.decisions)
 

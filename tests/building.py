@@ -61,9 +61,10 @@ def run(
     layers: Mapping[str, NetworkModel] | None = None,
     **options: Any,
 ) -> Run:
-    """A simulation by name and keyword."""
+    """A simulation by name and keyword; interruptions are free unless `restart_cost_seconds` is given."""
     made = build(scheduler, settings) if isinstance(scheduler, str) else scheduler
-    return simulate(trace, cluster, made, Options(**options), models=models, layers=layers)
+    chosen = Options(**{"restart_cost_seconds": 0.0} | options)
+    return simulate(trace, cluster, made, chosen, models=models, layers=layers)
 
 
 def finishes(result: Run) -> list[float | None]:

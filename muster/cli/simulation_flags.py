@@ -37,9 +37,13 @@ class SimulationFlags:
         str | None, typer.Option("--round", metavar="SECONDS", help="Decide at multiples; else at events.")
     ] = None
     round_origin: Annotated[str, typer.Option(metavar="WHEN", help="Of rounds; or first-arrival.")] = "0"
-    restart_cost: Annotated[str, typer.Option(metavar="SECONDS", help="Lost at a stop, move or resize.")] = (
-        "0"
-    )
+    restart_cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Seconds a job loses at a stop, move or restart (default: 60, or the trace's).",
+        ),
+    ] = None
     measure: Annotated[
         str | None, typer.Option(metavar="FIRST:LAST", help="Only these job ids count; ends with them.")
     ] = None
@@ -115,7 +119,8 @@ class SimulationFlags:
         given: dict[str, Any] = {
             "round_seconds": self.round_seconds and told.of(flags.seconds_of, "--round", self.round_seconds),
             "round_origin": told.of(_origin, self.round_origin),
-            "restart_cost_seconds": told.of(flags.seconds_of, "--restart-cost", self.restart_cost),
+            "restart_cost_seconds": self.restart_cost
+            and told.of(flags.seconds_of, "--restart-cost", self.restart_cost),
             "release_seconds_per_gpu": told.of(
                 flags.seconds_of, "--release-seconds-per-gpu", self.release_seconds
             ),

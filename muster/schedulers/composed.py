@@ -15,6 +15,7 @@ from muster.schedulers.ageing import next_overdue, overdue, promoted_first
 from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
 from muster.schedulers.parts import (
     DURATIONS,
+    GPU_SECONDS,
     Allocation,
     Allotment,
     Order,
@@ -25,7 +26,7 @@ from muster.schedulers.parts import (
     named,
 )
 from muster.schedulers.placement.kernels import count_walk, serve
-from muster.schedulers.reasons import NO_PLACE, PLACED
+from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
 _INSTANT = 1e-6
 """Seconds by which a promise of stability is cut short, so that rounding cannot undo it."""
@@ -96,15 +97,8 @@ class Composed:
         return described(self.name, self.parts, common)
 
     def initial(self, cluster: Cluster) -> State:
-        """What its order remembers, and nobody promoted."""
+        """What its order remembers, and no job promoted."""
         return {"order": self.order.initial(cluster), "promoted": ()}
-
-    def shortest_turn(self, round_seconds: float | None, *, durations_known: bool) -> float:
-        """Seconds after which jobs that take turns may be switched; inf where there are no turns."""
-        turns = self.order.takes_turns or (DURATIONS in self.order.needs and not durations_known)
-        if not (self.preemptive and turns):
-            return inf
-        return self.order.quantum() if round_seconds is None else round_seconds
 
     def decide(self, view: View, state: State) -> tuple[Plan, State]:
         """Rank, select, choose, place; with nobody waiting everything stays, unless the allotment never rests."""
@@ -115,39 +109,65 @@ class Composed:
         if self.allotment.rests and not len(who_waits):
             return plan, state
         candidates = None if self.preemptive else who_waits
-        if candidates is not None and type(self.order).keys is Order.keys:
-            # A key goes by the job's own columns: those of running jobs are of no use here.
-            keys, memory = self.order.key(view.jobs.at(candidates)), state["order"]
-        else:
-            keys, memory = self.order.keys(view, state["order"])
-            if candidates is not None:
-                keys = keys[candidates]
-        promoted: tuple[int, ...] = state["promoted"]
+        keys, memory = self._keys(view, state["order"], candidates)
+        promoted, newly = self._promoted(view, state["promoted"])
         ranked = np.argsort(keys, kind="stable")
-        if promoted:
+        if state["promoted"]:
             among = view.jobs.index if candidates is None else view.jobs.index[candidates]
-            ranked = promoted_first(ranked, among, np.array(promoted))
+            ranked = promoted_first(ranked, among, np.array(state["promoted"]))
         if candidates is not None:
             ranked = candidates[ranked]
-        newly: set[int] = set()
-        if isfinite(self.promote_after_seconds):
-            late = overdue(view.table.facts, view.jobs.index, view.now, self.promote_after_seconds)
-            newly = set(late.tolist()).difference(promoted)
-            if newly:
-                promoted = tuple(sorted(newly.union(promoted).intersection(view.jobs.index.tolist())))
-        self._serve(view, plan, ranked)
+        until = self._protected_until(view)
+        self._serve(view, plan, ranked, until)
         (still_waiting,) = codes.nonzero()
         if len(still_waiting) or not self.allotment.rests:
             plan.wake_on = Trigger.ALL
-            self._promise(view, plan, np.asarray(keys, np.float64), still_waiting)
+            self._promise(view, plan, np.asarray(keys, np.float64), still_waiting, until)
         if newly:  # They go first from the next decision on.
             plan.stable_until, plan.next_wake = -inf, view.now
         return plan, {"order": memory, "promoted": promoted}
 
-    def _serve(self, view: View, plan: Plan, ranked: Ints) -> None:
-        """Write the draft and the reasons."""
+    def _keys(self, view: View, memory: State, candidates: Ints | None) -> tuple[Floats | Ints, State]:
+        """The key of each candidate and what the order remembers; a running job's is better by its interruption."""
+        if candidates is not None and type(self.order).keys is Order.keys:
+            # A key goes by the job's own columns: those of running jobs are of no use here.
+            return self.order.key(view.jobs.at(candidates)), memory
+        keys, memory = self.order.keys(view, memory)
+        if candidates is not None:
+            return keys[candidates], memory
+        if self.order.key_unit and view.table.some_pinned:
+            cost = np.where(view.jobs.running, view.jobs.interruption_cost, 0.0)
+            keys = keys - cost * (view.jobs.held_gpus if self.order.key_unit == GPU_SECONDS else 1.0)
+        return keys, memory
+
+    def _promoted(self, view: View, before: tuple[int, ...]) -> tuple[tuple[int, ...], set[int]]:
+        """The jobs that go first from the next decision on, and those of them that are new."""
+        if not isfinite(self.promote_after_seconds):
+            return before, set()
+        late = overdue(view.table.facts, view.jobs.index, view.now, self.promote_after_seconds)
+        newly = set(late.tolist()).difference(before)
+        if not newly:
+            return before, newly
+        return tuple(sorted(newly.union(before).intersection(view.jobs.index.tolist()))), newly
+
+    def _protected_until(self, view: View) -> Floats:
+        """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
+        jobs = view.jobs
+        until = jobs.protected_until
+        if not (self._takes_turns(view) and view.table.some_pinned):
+            return until
+        own_turn = view.table.facts["resumes"][jobs.index] + self.order.quantum()
+        return np.maximum(until, np.where(jobs.running & (jobs.interruption_cost > 0), own_turn, -inf))
+
+    def _takes_turns(self, view: View) -> bool:
+        """Whether running jobs make room for others in turns, and not only for jobs that come."""
+        turns = self.order.takes_turns or (DURATIONS in self.order.needs and not view.jobs.durations_known)
+        return turns and isfinite(self.order.quantum())
+
+    def _serve(self, view: View, plan: Plan, ranked: Ints, until: Floats) -> None:
+        """Write the draft and the reasons; `until` is when each running job may be interrupted."""
         jobs, codes = view.jobs, plan.reasons
-        pinned = jobs.pinned
+        pinned = until > view.now
         for selection in self.selections:
             ranking = selection.select(view, ranked, pinned)
             ranked = ranking.ranked
@@ -162,8 +182,33 @@ class Composed:
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
         notes = self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
         plan.notes = notes or ()
+        if self.preemptive and view.table.some_pinned:
+            self._name_protection(view, plan, ranked, until)
 
-    def _promise(self, view: View, plan: Plan, keys: Floats, waiting: Ints) -> None:
+    def _name_protection(self, view: View, plan: Plan, ranked: Ints, until: Floats) -> None:
+        """Mark the jobs that wait only because running jobs may not be interrupted yet."""
+        jobs, codes = view.jobs, plan.reasons
+        for_now = (until > view.now) & (until < inf)
+        if not for_now.any():
+            return
+        served = np.ones(len(jobs), np.bool_)
+        free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
+        count_walk(
+            view.table.asked,
+            view.table.facts,
+            jobs.index,
+            until == inf,
+            ranked,
+            free,
+            self.strict,
+            served,
+        )
+        waits = served & ((codes == NO_GPUS) | (codes == OUTRANKED))
+        codes[waits] = PROTECTED
+        plan.reason_a[waits] = jobs.requested_gpus[waits]
+        plan.reason_b[waits] = max(float(until[for_now].min()) - view.now, 0.0)
+
+    def _promise(self, view: View, plan: Plan, keys: Floats, waiting: Ints, until: Floats) -> None:
         """How long the plan holds if nothing happens while these jobs wait, and when to ask again."""
         jobs, now = view.jobs, view.now
         timers = inf
@@ -178,12 +223,11 @@ class Composed:
             if stopped_in_vain or (self.allotment.by_order and not self.order.steady):
                 overtaken = -inf
             if view.table.some_pinned:
-                started = np.where(np.isnan(jobs.last_start), now, jobs.last_start)
-                may_stop = (started + jobs.min_runtime)[running]
+                may_stop = until[running]
                 free_to_stop = float(may_stop[may_stop > now].min(initial=inf))
                 # Jobs in turns keep theirs: whoever may be stopped in the middle of one is asked at its end.
                 overtaken = min(overtaken, free_to_stop)
-                timers = timers if isfinite(quantum) else min(timers, free_to_stop)
+                timers = timers if self._takes_turns(view) else min(timers, free_to_stop)
             if isfinite(quantum) and overtaken < inf:
                 next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
         plan.stable_until = min(overtaken, timers)

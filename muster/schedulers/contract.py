@@ -15,9 +15,10 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import WHOLE, Bools, Floats, Ints, Rows
 from muster.cluster.ledger import Draft, Ledger
+from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.speed.demands import DemandBook
 from muster.speed.network.forms import FormBook
-from muster.workload.jobs import RUNNING, WAITING, JobTable, left_now, service_now, work_now
+from muster.workload.jobs import RUNNING, WAITING, JobTable, left_now, protected_until, service_now, work_now
 
 State = Any
 """What a scheduler has learned: any serialisable value, replaced and never changed in place."""
@@ -179,12 +180,29 @@ class Jobs:
         return work_now(self._table.facts, self.index, self._now)
 
     @property
+    def interruption_cost(self) -> Floats:
+        """Expected seconds lost if the job is interrupted now: stop, start-up, and work that is not saved.
+
+        For a waiting job: what the next interruption after its start will cost.
+        """
+        facts = self._table.facts
+        unsaved = np.where(self.running, self._now - facts["unsaved_since"][self.index], 0.0)
+        cost: Floats = facts["restart_cost"][self.index] + np.nan_to_num(unsaved, nan=0.0)
+        return cost
+
+    @property
+    def protected_until(self) -> Floats:
+        """When each running job may be interrupted; inf where its owner forbids it, -inf where it may be any time."""
+        if not self._table.some_pinned:
+            return np.full(len(self.index), -inf)
+        return protected_until(self._table.asked, self._table.facts, self.index, WORK_PER_INTERRUPTION)
+
+    @property
     def pinned(self) -> Bools:
-        """Running jobs that may not be stopped now: their owner forbids it, or they have not run their minimum."""
+        """Running jobs that may not be interrupted now: not stopped, not moved, not resized by a restart."""
         if not self._table.some_pinned:
             return np.zeros(len(self.index), np.bool_)
-        young = self._now - self.last_start < self.min_runtime
-        pinned: Bools = self.running & (young | ~self.preemptible)
+        pinned: Bools = self.protected_until > self._now
         return pinned
 
     @property

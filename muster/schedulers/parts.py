@@ -19,6 +19,9 @@ from muster.schedulers.contract import Bools, Floats, Ints, Jobs, State, View
 DURATIONS = "durations"
 """The one kind of knowledge that a part may need and a world may lack: how much work a job has left."""
 
+SECONDS, GPU_SECONDS = "seconds", "gpu-seconds"
+"""Units of keys that an interruption's cost can be counted in."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -44,6 +47,11 @@ class Order(Part):
     takes_turns: ClassVar[bool] = False
     """Whether jobs of equal claim are switched again and again; an order that needs durations does so without them."""
     default_placement: ClassVar[str] = "pack"
+
+    @property
+    def key_unit(self) -> str:
+        """`SECONDS` or `GPU_SECONDS`: a running job's key counts as smaller by its interruption cost; empty: not."""
+        return ""
 
     def key(self, jobs: Jobs) -> Floats | Ints:
         """A number a job; ties go by arrival."""

@@ -73,6 +73,12 @@ _KINDS = (
     ),
     Reason("gpu_not_parted", "it asks for a share of a GPU, and this scheduler gives whole ones only"),
     Reason("fits_nowhere", "it would not fit if the whole cluster were free"),
+    Reason(
+        "protected",
+        "it needs {needs}; running jobs that it outranks may be interrupted in {seconds} s at the earliest",
+        "needs",
+        "seconds",
+    ),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
@@ -92,6 +98,7 @@ DELAY_TIMER = REASONS["delay_timer"]
 NODE_FAILED = REASONS["node_failed"]
 GPU_NOT_PARTED = REASONS["gpu_not_parted"]
 RACK_TIMER = REASONS["rack_timer"]
+PROTECTED = REASONS["protected"]
 FITS_NOWHERE = REASONS["fits_nowhere"]
 """Of a job that was taken when the cluster was another one; no scheduler sees it."""
 

@@ -104,7 +104,6 @@ class Engine:
         self._releases: list[tuple[float, int]] = []
         self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed)
         self._laws = np.zeros(1, LAWS)
-        self._laws["restart_cost"] = options.restart_cost_seconds
         self._laws["resize_restarts"] = options.resize_restarts
         self._laws["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
         if options.rules.whole_iterations:

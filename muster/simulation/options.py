@@ -12,6 +12,8 @@ from muster.simulation.rules import EXACT, Rules
 from muster.speed.network.dimensions import FLAVOURS
 
 FIRST_ARRIVAL = "first-arrival"
+DEFAULT_RESTART_COST_SECONDS = 60.0
+"""What an interruption costs a job where neither the user nor the trace says it: a stop and a start-up of PyTorch."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class Options:
     """Decide only at multiples of this; None: at the rounds of the rules, else whenever something happens."""
     round_origin: float | str = 0.0
     """Where rounds start: seconds, or `first-arrival`, rounded up to a whole round."""
-    restart_cost_seconds: float = 0.0
-    """Lost by a job that changes its place or size, or starts again after it was stopped."""
+    restart_cost_seconds: float | None = None
+    """Seconds lost by a job that changes its place or size, or starts again after it was stopped, where the trace
+    does not state it; None: those of the rules, else `DEFAULT_RESTART_COST_SECONDS`."""
     resize_restarts: bool = False
     """Whether a change of CPU, memory or storage alone costs a restart too."""
     release_seconds_per_gpu: float = 0.0
@@ -57,6 +60,10 @@ class Options:
     def __post_init__(self) -> None:
         if self.round_seconds is None:
             object.__setattr__(self, "round_seconds", self.rules.round_seconds)
+        if self.restart_cost_seconds is None:
+            of_rules = self.rules.restart_cost_seconds
+            cost = DEFAULT_RESTART_COST_SECONDS if of_rules is None else of_rules
+            object.__setattr__(self, "restart_cost_seconds", cost)
         problems = list(self._problems())
         if problems:
             raise BadInput(*problems)
@@ -71,7 +78,7 @@ class Options:
             ("--restart-cost", self.restart_cost_seconds),
             ("--release-seconds-per-gpu", self.release_seconds_per_gpu),
         ):
-            if not 0 <= value < inf:
+            if value is not None and not 0 <= value < inf:
                 problems.append(Problem(flag, not_negative, found=value))
         if not self.checkpoint_seconds > 0:
             problems.append(Problem("--checkpoint", positive, found=self.checkpoint_seconds))

@@ -20,6 +20,8 @@ class Rules:
     """Progress in whole iterations a round, what is left of the round is lost, completion at the round's end."""
     round_seconds: float | None = None
     """The rounds that they count in, where nobody says otherwise."""
+    restart_cost_seconds: float | None = None
+    """What their authors charge for an interruption, where nobody says otherwise; None: the default."""
     published_speeds: bool = False
     """Nothing gained short of a job's whole best-case demand, and the authors' formula for gangs cut to a machine."""
     release_seconds_per_gpu: float = 0.0
@@ -52,6 +54,7 @@ SYNERGY_PUBLISHED = Rules(
     "competes anew each round, a job that has not run for 1000 hours goes first, speeds are all or nothing.",
     whole_iterations=True,
     round_seconds=300.0,
+    restart_cost_seconds=0.0,
     published_speeds=True,
     settings={"preemptive": "true", "promote_after_seconds": "3600000"},
 )
@@ -61,6 +64,7 @@ DALLY_PUBLISHED = Rules(
     "As the program of Dally's authors without its leak: work and leases end with a block of 1000 samples a GPU, GPUs "
     "are free a second for each GPU of their job after it stopped, jobs bid only then and when others come, the first "
     "place of a level is taken, links are counted as by their backend.",
+    restart_cost_seconds=0.0,
     release_seconds_per_gpu=1.0,
     network="astra",
     blocks=True,

@@ -18,7 +18,6 @@ from muster.cluster import Cluster
 from muster.cluster.books import WHOLE, Bools, Floats
 from muster.problems import BadInput, Problem
 from muster.schedulers.certify import Certified
-from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.workers_and_servers.interval import AtIntervals
 from muster.simulation.assumptions import assumptions, untold_network
@@ -94,7 +93,6 @@ def simulate(
         table.facts["attained"] = attained
     network = _network(table, trace, cluster, options, layers)
     blocks, unblocked = blocks_of(table, trace) if options.rules.blocks else (None, ())
-    _refuse_endless_switching(scheduler, options)
     _refuse_shares(scheduler, table)
     refused = set_impossible_aside(table, cluster, trace, options)
     measured = _measured(table, options)
@@ -155,7 +153,8 @@ def _prepared(
     if unfed:
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
         raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
-    table = job_table(trace, cluster, profiled, seconds)
+    assert options.restart_cost_seconds is not None
+    table = job_table(trace, cluster, profiled, seconds, options.restart_cost_seconds)
     table = with_sizes(
         table,
         cluster,
@@ -209,19 +208,6 @@ def _network(
         asked[field][timed] /= longer[timed]
     asked["ideal"][counted] *= longer[counted]
     return network
-
-
-def _refuse_endless_switching(scheduler: Scheduler, options: Options) -> None:
-    """Refuse restarts so long that jobs which take turns would do nothing else."""
-    if not isinstance(scheduler, Composed):
-        return
-    turn = scheduler.shortest_turn(options.round_seconds, durations_known=options.knowledge != "none")
-    if options.restart_cost_seconds >= turn:
-        what = (
-            f"{scheduler.name} may switch jobs every {turn:g} s, which would only restart; take a lower cost, a "
-            "longer --round, or a longer quantum (--set quantum_seconds=...)"
-        )
-        raise BadInput(Problem("--restart-cost", what, found=options.restart_cost_seconds))
 
 
 def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:

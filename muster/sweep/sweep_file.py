@@ -148,7 +148,7 @@ class OptionsTable(_Table):
     name: Name | None = None
     round_seconds: Seconds | None = None
     round_origin: float | str = 0.0
-    restart_cost_seconds: Seconds = 0.0
+    restart_cost_seconds: Seconds | None = None
     resize_restarts: bool = Field(default=False, strict=True)
     release_seconds_per_gpu: Seconds = 0.0
     measure: Annotated[str, AfterValidator(_range)] | None = None

@@ -65,6 +65,11 @@ FACTS = np.dtype(
         ("attained", np.float64),  # GPU-seconds, as of `settled`
         ("run", np.float64),  # seconds with an allocation, as of `settled`
         ("restart", np.float64),  # of them, seconds spent restarting
+        ("restart_cost", np.float64),  # expected seconds of stop and start-up when it is interrupted
+        (
+            "unsaved_since",
+            np.float64,
+        ),  # a stop now loses the work since then; NaN: it saves when it is stopped
         ("input", np.float64),  # seconds stalled on input
         ("compute", np.float64),
         ("communication", np.float64),
@@ -113,13 +118,20 @@ class JobTable:
     @cached_property
     def some_pinned(self) -> bool:
         """Whether there are jobs that may not be stopped at any time."""
-        return bool(self.asked["min_runtime"].any() or not self.asked["preemptible"].all())
+        limited = self.asked["min_runtime"].any() or not self.asked["preemptible"].all()
+        return bool(limited or self.facts["restart_cost"].any())
 
 
 def job_table(
-    trace: Trace, cluster: Cluster, profiled: Mapping[str, Model], reference_seconds: Mapping[str, float]
+    trace: Trace,
+    cluster: Cluster,
+    profiled: Mapping[str, Model],
+    reference_seconds: Mapping[str, float],
+    restart_cost_seconds: float = 0.0,
 ) -> JobTable:
     """The columns of a trace's jobs on a cluster; `profiled` are the models known by the trace's names.
+
+    `restart_cost_seconds` holds for jobs whose own cost the trace does not state.
 
     `reference_seconds` are seconds an iteration by model at the reference: the requested GPUs with their
     proportional share of CPU, memory and storage, placed best. An unknown model takes 1 s an iteration.
@@ -157,9 +169,10 @@ def job_table(
     facts = np.zeros(len(jobs), FACTS)
     for field in ("finish", "lease_end"):
         facts[field] = np.inf
-    for field in ("first_start", "last_start"):
+    for field in ("first_start", "last_start", "unsaved_since"):
         facts[field] = np.nan
     facts["last_stop"] = asked["submit"]
+    facts["restart_cost"] = jobs["restart_cost_seconds"].fill_null(restart_cost_seconds).to_numpy()
     facts["reason"] = -1
     return JobTable(
         asked=asked,
@@ -204,6 +217,28 @@ def work_now(facts: Rows, index: Ints, now: float) -> Floats:
         if fact["state"] == RUNNING:
             work[at] += fact["rate"] * max(now - max(fact["settled"], fact["resumes"]), 0.0)
     return np.round(work, 6)
+
+
+@njit(cache=True)
+def protected_until(asked: Rows, facts: Rows, index: Ints, multiple: float) -> Floats:
+    """When each job may be interrupted, seconds; inf where its owner forbids it, -inf for a job that holds nothing.
+
+    A running job is left alone until its owner's minimum has passed, and until it has worked `multiple` times as
+    long as an interruption costs it since its first step.
+    """
+    until = np.full(len(index), -np.inf)
+    for at in range(len(index)):
+        ask, fact = asked[index[at]], facts[index[at]]
+        if fact["state"] != RUNNING:
+            continue
+        if ask["preemptible"] == 0:
+            until[at] = np.inf
+            continue
+        if ask["min_runtime"] > 0:
+            until[at] = fact["last_start"] + ask["min_runtime"]
+        if fact["restart_cost"] > 0:
+            until[at] = max(until[at], fact["resumes"] + multiple * fact["restart_cost"])
+    return until
 
 
 @njit(cache=True)

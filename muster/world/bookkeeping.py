@@ -59,7 +59,6 @@ EXPLAINED = np.dtype(
 
 LAWS = np.dtype(
     [
-        ("restart_cost", np.float64),
         ("resize_restarts", np.int64),  # whether a change of CPU, memory or storage alone restarts a job
         ("whole_round", np.float64),  # seconds of a round that executes whole iterations only; 0: continuous
         ("checkpoint_every", np.float64),  # productive seconds between checkpoints
@@ -239,7 +238,7 @@ def apply_draft(
                     fact["moves"] += 1
                 restarts = restarts or laws[0]["resize_restarts"] != 0
             if restarts:
-                fact["resumes"] = now + laws[0]["restart_cost"]
+                fact["resumes"] = now + fact["restart_cost"]
                 fact["saved"] = fact["done"]
             elif old < 0:
                 fact["resumes"] = now

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from muster.problems import BadInput
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
 NEVER_ENDS = [job(0, 1000), job(0, 1000)]
@@ -37,10 +36,12 @@ def test_gpus_on_their_way_are_kept_for_the_job_that_was_promised_them() -> None
 
 
 @pytest.mark.parametrize("options", [{"round_seconds": 300.0}, {}])
-def test_restarts_as_long_as_a_turn_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(BadInput, match="would only restart"):
-        run(jobs_of(*NEVER_ENDS), cluster_of(1), "las", restart_cost_seconds=300.0, **options)
-    run(jobs_of(*NEVER_ENDS), cluster_of(1), "srtf", restart_cost_seconds=300.0, **options)
+@pytest.mark.parametrize("order", ["las", "srtf", "ftf"])
+def test_restarts_as_long_as_a_turn_do_not_switch_for_ever(order: str, options: dict[str, float]) -> None:
+    # An interruption costs a third of each job's work: it is not worth it, so the jobs run one after the other.
+    done = run(jobs_of(*NEVER_ENDS), cluster_of(1), order, restart_cost_seconds=300.0, **options)
+    assert column(done, "preemptions") == [0, 0]
+    assert finishes(done)[0] == 1000.0
 
 
 @pytest.mark.parametrize("allocation", ["proportional", "tune", "tune-plus", "opt"])
@@ -54,6 +55,7 @@ def test_shares_of_a_gpu_make_room_for_a_gang_whose_turn_it_is(allocation: str) 
         {"quantum_seconds": "60"},
         restart_cost_seconds=5,
     )
-    assert column(done, "start_seconds")[3] == 10.0
-    assert column(done, "preemptions") == [3, 3, 3, 3]
-    assert finishes(done) == [2195.0, 2195.0, 2195.0, 2330.0]
+    # An interruption costs 5 s, so each start works for 60 s before it makes room, at multiples of 60 s from 10 on.
+    assert column(done, "start_seconds")[3] == 70.0
+    assert column(done, "preemptions") == [2, 2, 2, 2]
+    assert finishes(done) == [2190.0, 2190.0, 2190.0, 2320.0]

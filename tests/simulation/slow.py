@@ -48,6 +48,15 @@ ORDERS: dict[str, tuple[Callable[[SlowJob], Fraction], bool]] = {
 }
 """Key of each order, and whether it preempts."""
 
+PRICES: dict[str, Callable[[SlowJob], int]] = {
+    "srtf": lambda job: 1,
+    "srsf": lambda job: job.gpus,
+    "las": lambda job: job.gpus,
+}
+"""By how much a running job's key is better, for each second that an interruption costs."""
+WORK_PER_INTERRUPTION = 12
+"""Times its interruption cost that a job works after each start before it may be stopped."""
+
 
 class Slow:
     """One run. `gathered`: a gang only on as few nodes as could ever hold it; otherwise anywhere."""
@@ -61,6 +70,8 @@ class Slow:
         self.key, self.preemptive = ORDERS[order]
         self.strict = order == "fifo-strict"
         self.gathered, self.restart = gathered, restart
+        self.price = PRICES.get(order, lambda job: 0)
+        self.quantum = 300 if order == "las" else 0
 
     def by_rounds(self, seconds: int, *, whole: bool = False) -> list[SlowJob]:
         """Decide at 0, seconds, 2 x seconds, ..."""
@@ -73,16 +84,26 @@ class Slow:
 
     def by_events(self, quantum: int | None = None) -> list[SlowJob]:
         """Decide when a job comes or goes, and a quantum after each decision that left somebody waiting."""
-        now = Fraction(0)
+        now, self.quantum = Fraction(0), quantum or 0
         while any(job.finish is None for job in self.jobs):
             self.decide(now)
             moments = [job.submit for job in self.jobs if job.submit > now]
             moments += [max(now, job.resumes) + job.left for job in self.running()]
-            if quantum and any(job.place is None for job in self.present(now)):
-                moments.append(now + quantum)
+            if any(job.place is None for job in self.present(now)):
+                ends = [self.protected_until(job) for job in self.running()]
+                moments += [now + quantum] if quantum else [end for end in ends if end > now]
             self.advance(now, min(moments))
             now = min(moments)
         return self.jobs
+
+    def protected_until(self, job: SlowJob) -> Fraction:
+        if not self.restart:
+            return job.resumes
+        return job.resumes + max(WORK_PER_INTERRUPTION * self.restart, self.quantum)
+
+    def ranking_key(self, job: SlowJob) -> tuple[Fraction, Fraction, int]:
+        price = self.restart * self.price(job) if job.place is not None and self.preemptive else 0
+        return (self.key(job) - price, job.submit, job.number)
 
     def present(self, now: Fraction) -> list[SlowJob]:
         return [job for job in self.jobs if job.submit <= now and job.finish is None]
@@ -105,15 +126,16 @@ class Slow:
                 self.give_back(job)
 
     def decide(self, now: Fraction) -> None:
-        ranked = sorted(self.present(now), key=lambda job: (self.key(job), job.submit, job.number))
+        ranked = sorted(self.present(now), key=self.ranking_key)
         if all(job.place is not None for job in ranked):
             return
         before = {job.number: job.place for job in ranked if job.place is not None}
         chosen = {job.number for job in ranked}
         if self.preemptive:
-            chosen, budget = set(), sum(self.sizes)
+            kept = [job for job in self.running() if now < self.protected_until(job)]
+            chosen, budget = {job.number for job in kept}, sum(self.sizes) - sum(job.gpus for job in kept)
             for job in ranked:
-                if job.gpus <= budget:
+                if job.number not in chosen and job.gpus <= budget:
                     chosen.add(job.number)
                     budget -= job.gpus
             for job in ranked:

@@ -42,7 +42,12 @@ class CpuUse:
         """Shares of the cluster's CPUs over the time in which jobs arrive: held by jobs, and usable by them."""
         cluster = parse_cluster("synergy-16")
         trace = generate(self.jobs, LOAD, self.split)
-        run = simulate(trace, cluster, build(f"fifo+{self.allocation}"), Options(round_seconds=300.0))
+        run = simulate(
+            trace,
+            cluster,
+            build(f"fifo+{self.allocation}"),
+            Options(round_seconds=300.0, restart_cost_seconds=0.0),
+        )
         held = run.record.allocations.join(run.record.jobs.select("job_id", "model"), on="job_id", how="left")
         last_arrival = float(np.max(trace.jobs["submit_seconds"].to_numpy()))
         end = held["to_seconds"].to_numpy().clip(max=last_arrival)

@@ -48,7 +48,12 @@ class OneRound:
         """Total speed, in GPUs at their fair share, and the bound on it."""
         cluster = parse_cluster(f"{self.servers}x8gpu,24cpu,500gb,0.5gb/s")
         trace = generate(int(cluster.total_gpus), split=self.split, static=True)
-        run = simulate(trace, cluster, build(f"fifo+{self.allocation}"), Options(round_seconds=300.0))
+        run = simulate(
+            trace,
+            cluster,
+            build(f"fifo+{self.allocation}"),
+            Options(round_seconds=300.0, restart_cost_seconds=0.0),
+        )
         held = run.record.allocations.filter(pl.col("from_seconds") == 0.0)
         models = shipped_models()
         names = list(models)

@@ -58,7 +58,7 @@ def _cells(effort: Effort) -> list[Cell]:
     if effort.reference is None or effort.quick:
         return []
     jobs = PhillyJobs(effort.reference / TRACE, FIRST, LAST)
-    options = Options(round_seconds=float(ROUND_SECONDS))
+    options = Options(round_seconds=float(ROUND_SECONDS), restart_cost_seconds=0.0)
     return [
         Cell(
             jobs,

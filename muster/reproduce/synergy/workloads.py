@@ -59,7 +59,7 @@ def _dynamic(
         clusters=list(clusters),
         seeds=2 if effort.quick else SEEDS,
         synergy=[{"jobs": size["jobs"], "loads": list(loads), **workload}],
-        options=[{"round_seconds": ROUND_SECONDS, "measure": size["measure"]}],
+        options=[{"round_seconds": ROUND_SECONDS, "restart_cost_seconds": 0.0, "measure": size["measure"]}],
     )
 
 
@@ -112,7 +112,7 @@ def four_servers(effort: Effort) -> SweepFile:
         clusters=["synergy-4"],
         seeds=2 if effort.quick else SEEDS,
         synergy=[{"jobs": 400, "loads": loads, "splits": ["60,30,10"]}],
-        options=[{"round_seconds": ROUND_SECONDS, "measure": "100:299"}],
+        options=[{"round_seconds": ROUND_SECONDS, "restart_cost_seconds": 0.0, "measure": "100:299"}],
     )
 
 
@@ -125,5 +125,5 @@ def static(effort: Effort) -> SweepFile:
         seeds=2 if effort.quick else SEEDS,
         traces=published,
         synergy=[{"jobs": 100, "static": True, "splits": ["60,30,10"]}],
-        options=[{"round_seconds": ROUND_SECONDS}],
+        options=[{"round_seconds": ROUND_SECONDS, "restart_cost_seconds": 0.0}],
     )

@@ -9,7 +9,7 @@ import numpy as np
 from muster.cluster.books import WHOLE, Floats, Ints, Rows
 from muster.compiling import njit
 from muster.schedulers.contract import Jobs, View
-from muster.schedulers.parts import Order, setting
+from muster.schedulers.parts import GPU_SECONDS, Order, setting
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,11 @@ class Las(Order):
         (), "GPU-seconds at which a job falls to the next queue; by arrival inside"
     )
     quantum_seconds: float = setting(300.0, "seconds between decisions while jobs overtake each other")
+
+    @property
+    def key_unit(self) -> str:
+        """GPU-seconds; a queue's number has no unit."""
+        return "" if self.queues else GPU_SECONDS
 
     def key(self, jobs: Jobs) -> Floats:
         """Attained service, or the number of the queue."""

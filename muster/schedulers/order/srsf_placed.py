@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, State, View
-from muster.schedulers.parts import DURATIONS, Order, setting
+from muster.schedulers.parts import DURATIONS, GPU_SECONDS, Order, setting
 from muster.speed.network.forms import FormBook
 
 
@@ -20,6 +20,11 @@ class SrsfPlaced(Order):
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
 
     quantum_seconds: float = setting(3600.0, "seconds between decisions while nothing happens")
+
+    @property
+    def key_unit(self) -> str:
+        """GPU-seconds."""
+        return GPU_SECONDS
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:
         """GPU-seconds left at the network's best; minus the seconds left of a job that cannot wait.

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, Jobs, View
-from muster.schedulers.parts import DURATIONS, Order
+from muster.schedulers.parts import DURATIONS, GPU_SECONDS, SECONDS, Order
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,11 @@ class Srtf(Order):
 
     name: ClassVar[str] = "srtf"
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
+
+    @property
+    def key_unit(self) -> str:
+        """Seconds."""
+        return SECONDS
 
     def key(self, jobs: Jobs) -> Floats:
         """Remaining seconds at the reference."""
@@ -38,6 +43,11 @@ class Srsf(Srtf):
     """Shortest remaining service (time x GPUs) first, preemptive."""
 
     name: ClassVar[str] = "srsf"
+
+    @property
+    def key_unit(self) -> str:
+        """GPU-seconds."""
+        return GPU_SECONDS
 
     def key(self, jobs: Jobs) -> Floats:
         """Remaining GPU-seconds at the reference."""

@@ -10,7 +10,7 @@ import numpy as np
 from muster.cluster.books import Books, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.contract import State, View
-from muster.schedulers.parts import DURATIONS, Order
+from muster.schedulers.parts import DURATIONS, SECONDS, Order
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import held_speed
 
@@ -21,6 +21,11 @@ class SrtfSpeed(Order):
 
     name: ClassVar[str] = "srtf-speed"
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
+
+    @property
+    def key_unit(self) -> str:
+        """Seconds."""
+        return SECONDS
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:
         """Remaining seconds; where durations are unknown, attained service."""

@@ -368,18 +368,18 @@ def serve(
             milli = asked[job]["milli"]
             constraint = asked[job]["constraint"]
             needs_milli = gpus * milli
+            promised = releasing and not the_chosen
+            if not promised and stopped_at[at] >= 0 and put_back(books, job, stopped_at[at]):
+                codes[at] = PLACED
+                continue
             if blocked:
                 codes[at] = BEHIND_HEAD
                 continue
-            promised = releasing and not the_chosen
             if promised or needs_milli * 1000 > books.totals[0]:
                 codes[at] = OUTRANKED if promised or stopped_at[at] >= 0 else NO_GPUS
                 a[at] = needs_milli / 1000
                 b[at] = books.totals[0] / 1e6
                 blocked = strict
-                continue
-            if stopped_at[at] >= 0 and put_back(books, job, stopped_at[at]):
-                codes[at] = PLACED
                 continue
             alike = shared_ladder and len(rules) == 1 and constraint == 0 and milli == 1000 and gpus < 64
             placed = False

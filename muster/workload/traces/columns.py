@@ -85,6 +85,7 @@ COLUMNS: tuple[Column, ...] = (
     Number("max_gpus", 1, MOST_GPUS, _WHOLE_GPUS, whole=True),
     Truth("preemptible", default=True),
     Number("min_runtime_seconds", 0, LARGEST_SECONDS, _SECONDS, 0),
+    Number("restart_cost_seconds", 0, LARGEST_SECONDS, _SECONDS),
     Text("constraint", r"^(gpu_type|label)=\S+$", "gpu_type=NAME or label=NAME (several: NAME|NAME)"),
     Number("deadline_seconds", 0, LARGEST_SECONDS, _SECONDS),
     Text("status"),

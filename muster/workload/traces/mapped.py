@@ -21,6 +21,7 @@ _SHORT = {
     "gpu_work": "gpu_work_seconds",
     "memory": "memory_gb",
     "min_runtime": "min_runtime_seconds",
+    "restart_cost": "restart_cost_seconds",
     "deadline": "deadline_seconds",
 }
 _EPOCH_FROM = 1e8

@@ -1,0 +1,123 @@
+"""Gittins index policy whose distribution of job lengths is learned from the jobs that ended here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.cluster.books import Floats, Ints
+from muster.compiling import njit
+from muster.schedulers.contract import State, View
+from muster.schedulers.parts import Order, setting
+from muster.workload.jobs import COMPLETED
+
+_EDGES = 60.0 * 2.0 ** np.arange(20)
+"""Seconds of running time that separate the classes of age: from a minute to a year, each twice the one before."""
+_PRIOR_FROM_SECONDS = 3600.0
+_PRIOR_JOBS = 4.0
+"""Before anything is known, lengths count as spread evenly over the classes above an hour, as if so many jobs had
+ended there: jobs are then served by arrival, until one has run for hours."""
+
+
+@dataclass(frozen=True)
+class Gittins(Order):
+    """Likeliest to end soon first, learned from the lengths of ended jobs; by arrival among equals, preemptive."""
+
+    name: ClassVar[str] = "gittins"
+    takes_turns: ClassVar[bool] = True
+
+    learn_from: int = setting(10, "ended jobs that are needed before their lengths count")
+    quantum_seconds: float = setting(300.0, "seconds between decisions while jobs overtake each other")
+
+    def __post_init__(self) -> None:
+        if self.learn_from < 1:
+            raise ValueError("learn_from: a whole number above 0 is needed")
+        if not self.quantum_seconds > 0:
+            raise ValueError("quantum_seconds: a number above 0 is needed")
+
+    def initial(self, cluster: Cluster) -> State:
+        """The jobs of the last decision, and how many jobs ended in each class of length."""
+        return {"seen": np.zeros(0, np.int64), "ended": np.zeros(len(_EDGES) + 1)}
+
+    def keys(self, view: View, state: State) -> tuple[Floats, State]:
+        """Minus the chance to end per second it takes, at the best moment to look; a start-up counts as time."""
+        jobs, ended = view.jobs, _with_ended(view, state)
+        ages = np.searchsorted(_EDGES, jobs.run_seconds, side="right")
+        soon, spent = _prospects(_known(ended, self.learn_from), _survivors(ages))
+        start_up = np.where(jobs.running, 0.0, jobs.interruption_cost)
+        return -_best_rate(soon, spent, ages, start_up), {"seen": jobs.index, "ended": ended}
+
+    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
+        """When the next running job comes into another class of age."""
+        if not len(waiting) or not len(running):
+            return np.inf
+        ran = view.jobs.run_seconds[running]
+        next_edge = np.append(_EDGES, np.inf)[np.searchsorted(_EDGES, ran, side="right")]
+        return float((view.now + next_edge - ran).min())
+
+    def quantum(self) -> float:
+        """The setting."""
+        return self.quantum_seconds
+
+
+def _with_ended(view: View, state: State) -> Floats:
+    """How many jobs ended in each class, with those that have left since the last decision."""
+    gone = np.setdiff1d(state["seen"], view.jobs.index, assume_unique=True)
+    facts = view.table.facts[gone]
+    lengths = facts["run"][facts["state"] == COMPLETED]
+    classes = np.searchsorted(_EDGES, lengths, side="right")
+    ended: Floats = state["ended"] + np.bincount(classes, minlength=len(_EDGES) + 1)
+    return ended
+
+
+def _known(ended: Floats, learn_from: int) -> Floats:
+    """The prior, and the ended jobs once there are enough of them."""
+    above = np.append(0.0, _EDGES) >= _PRIOR_FROM_SECONDS
+    prior = above * (_PRIOR_JOBS / above.sum())
+    known: Floats = prior + ended if ended.sum() >= learn_from else prior
+    return known
+
+
+def _survivors(ages: Ints) -> Floats:
+    """Of the jobs in the system, how many have passed each class without ending there."""
+    at_age = np.bincount(ages, minlength=len(_EDGES) + 1)
+    survivors = np.cumsum(at_age[::-1])[::-1] - at_age
+    return survivors.astype(np.float64)
+
+
+@njit(cache=True)
+def _prospects(ended: Floats, survivors: Floats) -> tuple[Floats, Floats]:
+    """For a job at the start of class i: chance to end by the end of class j, and expected seconds until then.
+
+    Lengths follow the product-limit estimate: the chance to end in a class is the ended jobs there over all that
+    came as far, jobs still in the system counted where they have passed the class.
+    """
+    classes = len(ended)
+    soon, spent = np.zeros((2, classes, classes))
+    at_risk = np.cumsum(ended[::-1])[::-1] + survivors
+    for first in range(classes):
+        start = _EDGES[first - 1] if first else 0.0
+        left, chance, seconds = 1.0, 0.0, 0.0
+        for last in range(first, classes):
+            begin = _EDGES[last - 1] if last else 0.0
+            end = _EDGES[last] if last < classes - 1 else 2.0 * begin
+            ends_here = left * ended[last] / at_risk[last] if at_risk[last] > 0 else 0.0
+            left -= ends_here
+            chance += ends_here
+            seconds += ends_here * ((begin + end) / 2 - start)
+            soon[first, last] = chance
+            spent[first, last] = seconds + left * (end - start)
+    return soon, spent
+
+
+@njit(cache=True)
+def _best_rate(soon: Floats, spent: Floats, ages: Ints, start_up: Floats) -> Floats:
+    """The Gittins index of each job: the largest chance per second over all moments to look."""
+    best = np.zeros(len(ages))
+    for at in range(len(ages)):
+        for last in range(ages[at], len(soon)):
+            best[at] = max(best[at], soon[ages[at], last] / (spent[ages[at], last] + start_up[at]))
+    return best
