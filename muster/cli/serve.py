@@ -10,6 +10,7 @@ import typer
 
 from muster.cli import flags
 from muster.problems import BadInput, Problem
+from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 _ROUND = "60"
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def serve(
     scheduler: Annotated[
         str, typer.Option(metavar="NAME", help="ORDER+ALLOCATION+PLACEMENT, a preset, file.py:Class.")
-    ] = "las+tune-plus",
+    ] = DEFAULT_SCHEDULER,
     round_seconds: Annotated[
         str, typer.Option("--round", metavar="SECONDS", help="How long a turn lasts where jobs take turns.")
     ] = _ROUND,

@@ -10,6 +10,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.simulation_flags import SimulationFlags, takes_simulation_flags
+from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 
 @takes_simulation_flags
@@ -18,7 +19,7 @@ def simulate(
     cluster: flags.ClusterName,
     scheduler: Annotated[
         str, typer.Option(metavar="NAME", help="As las+tune, dally, file.py:Class.")
-    ] = "fifo",
+    ] = DEFAULT_SCHEDULER,
     out: Annotated[Path, typer.Option(metavar="DIR", help="For the record.")] = Path("muster-run"),
     overwrite: flags.Overwrite = False,
     *,

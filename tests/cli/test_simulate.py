@@ -247,7 +247,7 @@ def test_a_failure_is_shown_in_full_where_asked_for(
 def test_a_table_without_a_bar_goes_into_a_pipe(trace: Path, tmp_path: Path) -> None:
     done = muster_process("simulate", trace, "--cluster", "1x8gpu", folder=tmp_path)
     assert (done.status, done.err) == (0, "")
-    assert "fifo" in done.out
+    assert "gittins" in done.out
     assert "\x1b" not in done.out
     assert (tmp_path / "muster-run" / "summary.json").exists()
 
@@ -265,6 +265,6 @@ def test_a_bar_with_what_is_left_is_shown_on_a_terminal(trace: Path, tmp_path: P
             shown += more.decode(errors="replace")
     os.close(ours)
     assert process.wait() == 0
-    assert "fifo+proportional+pack" in shown
+    assert "gittins+tune-plus" in shown
     assert "5/5" in shown
     assert "\x1b" not in (tmp_path / "stdout").read_text()

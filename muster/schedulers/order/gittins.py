@@ -1,4 +1,7 @@
-"""Gittins index policy whose distribution of job lengths is learned from the jobs that ended here."""
+"""Gittins index policy whose distribution of service is learned from the jobs that ended here.
+
+A job's length is the GPU time that it takes in all, its age the GPU time that it has attained.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from muster.schedulers.parts import Order, setting
 from muster.workload.jobs import COMPLETED
 
 _EDGES = 60.0 * 2.0 ** np.arange(20)
-"""Seconds of running time that separate the classes of age: from a minute to a year, each twice the one before."""
-_PRIOR_FROM_SECONDS = 3600.0
+"""GPU-seconds that separate the classes of attained service: from a minute of a GPU, each twice the one before."""
+_PRIOR_FROM = 4 * 3600.0
 _PRIOR_JOBS = 4.0
-"""Before anything is known, lengths count as spread evenly over the classes above an hour, as if so many jobs had
-ended there: jobs are then served by arrival, until one has run for hours."""
+"""Before anything is known, lengths count as spread evenly over the classes above four GPU-hours, as if so many jobs
+had ended there: jobs are then served by arrival, until one has attained about sixteen."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +46,22 @@ class Gittins(Order):
         return {"seen": np.zeros(0, np.int64), "ended": np.zeros(len(_EDGES) + 1)}
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:
-        """Minus the chance to end per second it takes, at the best moment to look; a start-up counts as time."""
+        """Minus the chance to end per GPU-second it takes, at the best moment to look; a start-up takes time, too."""
         jobs, ended = view.jobs, _with_ended(view, state)
-        ages = np.searchsorted(_EDGES, jobs.run_seconds, side="right")
+        ages = np.searchsorted(_EDGES, jobs.attained_service, side="right")
         soon, spent = _prospects(_known(ended, self.learn_from), _survivors(ages))
-        start_up = np.where(jobs.running, 0.0, jobs.interruption_cost)
+        start_up = np.where(jobs.running, 0.0, jobs.interruption_cost * jobs.requested_gpus)
         return -_best_rate(soon, spent, ages, start_up), {"seen": jobs.index, "ended": ended}
 
     def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
         """When the next running job comes into another class of age."""
         if not len(waiting) or not len(running):
             return np.inf
-        ran = view.jobs.run_seconds[running]
+        runs = view.jobs.at(running)
+        ran = runs.attained_service
         next_edge = np.append(_EDGES, np.inf)[np.searchsorted(_EDGES, ran, side="right")]
-        return float((view.now + next_edge - ran).min())
+        pace = np.where(runs.held_gpus > 0, runs.held_gpus, runs.requested_gpus)
+        return float((view.now + (next_edge - ran) / pace).min())
 
     def quantum(self) -> float:
         """The setting."""
@@ -66,8 +71,9 @@ class Gittins(Order):
 def _with_ended(view: View, state: State) -> Floats:
     """How many jobs ended in each class, with those that have left since the last decision."""
     gone = np.setdiff1d(state["seen"], view.jobs.index, assume_unique=True)
-    facts = view.table.facts[gone]
-    lengths = facts["run"][facts["state"] == COMPLETED]
+    # The last jobs of a daemon that was restarted since then may no longer be in the table.
+    facts = view.table.facts[gone[gone < len(view.table)]]
+    lengths = facts["attained"][facts["state"] == COMPLETED]
     classes = np.searchsorted(_EDGES, lengths, side="right")
     ended: Floats = state["ended"] + np.bincount(classes, minlength=len(_EDGES) + 1)
     return ended
@@ -75,7 +81,7 @@ def _with_ended(view: View, state: State) -> Floats:
 
 def _known(ended: Floats, learn_from: int) -> Floats:
     """The prior, and the ended jobs once there are enough of them."""
-    above = np.append(0.0, _EDGES) >= _PRIOR_FROM_SECONDS
+    above = np.append(0.0, _EDGES) >= _PRIOR_FROM
     prior = above * (_PRIOR_JOBS / above.sum())
     known: Floats = prior + ended if ended.sum() >= learn_from else prior
     return known
@@ -90,7 +96,7 @@ def _survivors(ages: Ints) -> Floats:
 
 @njit(cache=True)
 def _prospects(ended: Floats, survivors: Floats) -> tuple[Floats, Floats]:
-    """For a job at the start of class i: chance to end by the end of class j, and expected seconds until then.
+    """For a job at the start of class i: chance to end by the end of class j, and expected service until then.
 
     Lengths follow the product-limit estimate: the chance to end in a class is the ended jobs there over all that
     came as far, jobs still in the system counted where they have passed the class.
@@ -115,7 +121,7 @@ def _prospects(ended: Floats, survivors: Floats) -> tuple[Floats, Floats]:
 
 @njit(cache=True)
 def _best_rate(soon: Floats, spent: Floats, ages: Ints, start_up: Floats) -> Floats:
-    """The Gittins index of each job: the largest chance per second over all moments to look."""
+    """The Gittins index of each job: the largest chance per GPU-second over all moments to look."""
     best = np.zeros(len(ages))
     for at in range(len(ages)):
         for last in range(ages[at], len(soon)):
