@@ -44,6 +44,21 @@ def test_restarts_as_long_as_a_turn_do_not_switch_for_ever(order: str, options: 
     assert finishes(done)[0] == 1000.0
 
 
+def test_a_job_behind_a_blocked_head_is_not_stopped_in_vain() -> None:
+    # Job 4 outranks job 3 and needs one node whole; a GPU is free on each node, but jobs 0 and 2 cannot be stopped.
+    trace = jobs_of(
+        job(0, 1000, preemptible=False, priority=5),
+        job(0, 10, priority=5),
+        job(0, 1000, preemptible=False, priority=5),
+        job(0, 500),
+        job(20, 50, gpus=2, priority=9),
+    )
+    settings = {"strict": "true"}
+    done = run(trace, cluster_of(2, 2), "priority+proportional+consolidate", settings)
+    assert column(done, "preemptions") == [0] * 5
+    assert finishes(done)[3] == 500.0
+
+
 @pytest.mark.parametrize("allocation", ["proportional", "tune", "tune-plus", "opt"])
 def test_shares_of_a_gpu_make_room_for_a_gang_whose_turn_it_is(allocation: str) -> None:
     """Three halves run; a gang that needs every GPU has had less service, and then they alternate."""

@@ -107,6 +107,22 @@ def test_owners_are_heard(case: Case) -> None:
             assert end - begin >= asked["min_runtime_seconds"] - CLOSE
 
 
+@settings(max_examples=40, deadline=None)
+@given(case=cases(failing=False))
+def test_no_job_is_stopped_in_vain(case: Case) -> None:
+    """Where a job is stopped, another begins or changes on one of its nodes at the same moment."""
+    found = tables(simulated(case.but(release_seconds_per_gpu=0.0)))
+    rows = [row for row in found["allocations"] if row["slice_group"] is None]
+    ends = {job["job_id"]: job["finish_seconds"] for job in found["jobs"]}
+    begun = {(row["job_id"], row["from_seconds"]) for row in found["allocations"]}
+    for row in rows:
+        moment, job = row["to_seconds"], row["job_id"]
+        if moment == ends[job] or (job, moment) in begun:
+            continue
+        nodes = {other["node"] for other in rows if (other["job_id"], other["to_seconds"]) == (job, moment)}
+        assert any(other["from_seconds"] == moment and other["node"] in nodes for other in found["allocations"])
+
+
 @settings(max_examples=12, deadline=None)
 @given(case=cases())
 def test_decisions_and_reasons_tell_what_happened(case: Case) -> None:
