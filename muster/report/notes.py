@@ -47,11 +47,24 @@ def notes(
     told = [(name, text) for name, text in zip(names, map(_slowest_moment, summaries), strict=True) if text]
     if told:
         found += _shared("Slowest moment of any job", *zip(*told, strict=True))
+    found += _shared("Cost of an interruption", names, [_restart_cost(run["settings"]) for run in runs])
     knowledge = [str(run["knowledge"]) for run in runs]
     found += _shared("What schedulers know of the work left", names, knowledge)
     if len(set(knowledge)) > 1:
         found.append("Schedulers that know different things are not rivals: compare within a class.")
     return found
+
+
+def _restart_cost(settings: Mapping[str, Any]) -> str:
+    """What a job loses when it is stopped, moved or restarted in this run."""
+    seconds = settings.get("restart_cost_seconds")
+    if seconds is None:
+        return "as measured"
+    return (
+        f"{seconds:g} s, unless the trace states a cost for a job"
+        if seconds
+        else "none, preemptions are free"
+    )
 
 
 def _slowest_moment(summary: Mapping[str, Any]) -> str:

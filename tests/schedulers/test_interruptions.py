@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.report import summarise
+from muster.report.notes import notes
 from muster.schedulers.catalogue import build
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION, repays
 from muster.simulation import Options, rules_named, simulate
@@ -105,3 +107,16 @@ def test_restarts_take_little_of_the_time(
 def test_a_change_repays_its_cost_within_the_horizon() -> None:
     assert repays(0.1, 359.0)
     assert not repays(0.1, 361.0)
+
+
+@pytest.mark.parametrize(
+    ("cost", "sentence"),
+    [
+        (None, "Cost of an interruption: 60 s, unless the trace states a cost for a job."),
+        (0.0, "Cost of an interruption: none, preemptions are free."),
+    ],
+)
+def test_every_result_states_the_cost(cost: float | None, sentence: str) -> None:
+    done = simulate(jobs_of(job(0, 5)), cluster_of(1), build("fifo"), Options(restart_cost_seconds=cost))
+    summary = summarise(done.record)
+    assert sentence in notes(["fifo"], [summary], [done.record.run])

@@ -120,7 +120,9 @@ def test_no_job_is_stopped_in_vain(case: Case) -> None:
         if moment == ends[job] or (job, moment) in begun:
             continue
         nodes = {other["node"] for other in rows if (other["job_id"], other["to_seconds"]) == (job, moment)}
-        assert any(other["from_seconds"] == moment and other["node"] in nodes for other in found["allocations"])
+        assert any(
+            other["from_seconds"] == moment and other["node"] in nodes for other in found["allocations"]
+        )
 
 
 @settings(max_examples=12, deadline=None)
