@@ -27,7 +27,7 @@ from muster.cluster.books import (
 )
 from muster.cluster.books import release_job as release
 from muster.compiling import njit
-from muster.schedulers.contract import Bools, Plan, State, Trigger, View
+from muster.schedulers.contract import Bools, Plan, State, View
 from muster.schedulers.parts import Allocation, Allotment, Order, Part, Selection, described, named
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.kernels import need_on
@@ -120,17 +120,10 @@ class Leased:
         return plan, {"order": memory, "timers": known}
 
     def _offered(self, view: View, bidders: Ints, ended: Bools) -> bool:
-        """Whether there is something to bid for now.
-
-        Where GPUs that are given back are free only later, a lease that ends offers none.
-        """
-        books = view.ledger.books
-        if self.timers.bids != "always" and books.totals[DELAYED]:
-            if not view.triggers & (Trigger.ARRIVAL | Trigger.CAPACITY | Trigger.TIMER):
-                return False
-        elif ended.any():
+        """Whether there is something to bid for now."""
+        if ended.any():
             return True
-        return bool(books.totals[GPU] >= view.jobs.at(bidders).gpu_milli.min() * 1000)
+        return bool(view.ledger.books.totals[GPU] >= view.jobs.at(bidders).gpu_milli.min() * 1000)
 
     def _serve(
         self,
@@ -166,7 +159,7 @@ class Leased:
                 for_rack * lease,
                 view.now,
                 ladder,
-                timers.fit == "first",
+                timers.fit == "published",
                 pause,
                 lease,
                 levels,

@@ -3,62 +3,183 @@
 In a block a gang works off 1000 samples for each of its GPUs, which takes 1000 t1 / eff seconds. At its end
 the gang goes on if its lease has not run out and another (1000 t1 / eff) / GPUs seconds would not outlast it
 (Dally §Priority, "as published"): a lease may last nearly a block longer than it should, or end before its time.
+
+Times are summed block by block, and counts are whole samples, because that program orders its jobs by full doubles.
 """
 
 from __future__ import annotations
 
-from math import floor, inf
+from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import polars as pl
 
-from muster.cluster.books import Floats
+from muster.cluster.books import Floats, Ints
+from muster.cluster.ledger import Ledger
+from muster.compiling import njit
 from muster.problems import BadInput, Problem
+from muster.simulation.job_groups import JOB_GROUP, samples_after_groups
+from muster.simulation.network import NetworkOfRun
+from muster.speed.network.placement import Placements, shapes_of
+from muster.speed.network.published import PublishedEfficiency
 from muster.workload.jobs import JobTable
 from muster.workload.trace import Trace
 
 SAMPLE_SECONDS = "time_per_iteration_s"
 """The column of the authors' traces that has t1: seconds of a sample on one GPU."""
+SAMPLES = "total_iterations"
+"""The column of the authors' traces that has N: samples of the whole job."""
 SAMPLES_PER_GPU = 1000
 _ALIKE = 1e-9
+
+DONE, EXPIRED, EARLY = range(3)
+"""Why a stretch of blocks ends: no work is left, the lease has run out, or another block would outlast it."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The blocks that a job runs from one start to its stop."""
+
+    stops: float
+    ending: int
+    left: int
+    """Samples, after it."""
+    ran: float
+    """Seconds that the job has run, after it."""
+    blocks: int
 
 
 class Blocks:
     """The blocks of a run's jobs; their work is rounded up to whole ones."""
 
-    def __init__(self, table: JobTable, trace: Trace) -> None:
+    def __init__(self, table: JobTable, trace: Trace, network: NetworkOfRun | None) -> None:
         asked = table.asked
-        seconds = _sample_seconds(trace) * SAMPLES_PER_GPU
+        work = trace.jobs.sort("submit_seconds", maintain_order=True)
         self._table = table
-        self._iterations = seconds * asked["iterations"] / asked["ideal"]
-        longer = np.ceil(asked["ideal"] / seconds - _ALIKE) * seconds / asked["ideal"]
+        self._network = network
+        self._efficiency = PublishedEfficiency(network.speed if network else None)
+        self._sample_seconds = _sample_seconds(trace, work)
+        self._samples = _samples(trace, work, asked["ideal"] * asked["gpus"] / self._sample_seconds)
+        if JOB_GROUP in work.columns:
+            groups = work[JOB_GROUP].to_list()
+            self._samples = samples_after_groups(self._samples, groups, asked["submit"], table.id_ranks)
+        self._left = self._samples.copy()
+        self._ran = np.zeros(len(table))
+        self._stretches: dict[int, Stretch] = {}
+        seconds = self._whole_blocks(self._samples) * SAMPLES_PER_GPU * self._sample_seconds
+        longer = seconds / asked["ideal"]
         for field in ("iterations", "believed", "ideal"):
             asked[field] *= longer
+        table.facts["sensitivity"] = 0.0
 
-    def lease_end(self, job: int, now: float, end: float) -> float:
-        """When a job that starts now on a lease until `end` gives its GPUs back; never if it is done by then."""
+    def start(self, job: int, now: float, lease_end: float, ledger: Ledger) -> None:
+        """Work out when a job that starts now on a lease stops, and write it into its facts."""
         asked, fact = self._table.asked[job], self._table.facts[job]
-        block = self._iterations[job] / fact["rate"]
-        blocks = max(1, floor((end - now) / block - 1.0 / asked["gpus"] + _ALIKE) + 1)
-        left = round((asked["iterations"] - fact["done"]) / self._iterations[job])
-        return inf if blocks >= left else now + float(blocks * block)
+        efficiency = self._efficiency_of(job, ledger)
+        begins = max(now, float(fact["resumes"]))
+        stretch = Stretch(
+            *run_blocks(
+                begins,
+                lease_end,
+                self._sample_seconds[job],
+                efficiency,
+                asked["gpus"],
+                self._left[job],
+                self._ran[job],
+            )
+        )
+        self._stretches[job] = stretch
+        done = stretch.ending == DONE
+        fact["finish"], fact["lease_end"] = (stretch.stops, inf) if done else (inf, stretch.stops)
+
+    def stop(self, job: int) -> int:
+        """Write what a job has done at the end of its blocks into its facts; why they end."""
+        asked, fact = self._table.asked[job], self._table.facts[job]
+        stretch = self._stretches.pop(job)
+        self._left[job], self._ran[job] = stretch.left, stretch.ran
+        samples = int(self._samples[job])
+        ideal = self._sample_seconds[job] * samples / asked["gpus"]
+        fact["sensitivity"] = (1 - stretch.left / samples) / (stretch.ran / ideal)
+        left_blocks = -(-stretch.left // (SAMPLES_PER_GPU * int(asked["gpus"])))
+        fact["done"] = asked["iterations"] * (1 - left_blocks / self._whole_blocks(self._samples)[job])
+        return stretch.ending
+
+    def _whole_blocks(self, samples: Ints) -> Ints:
+        """Blocks of each job, the last one perhaps with fewer samples."""
+        blocks: Ints = -(-samples // (SAMPLES_PER_GPU * self._table.asked["gpus"]))
+        return blocks
+
+    def _efficiency_of(self, job: int, ledger: Ledger) -> float:
+        if self._network is None:
+            return 1.0
+        shares = ledger.holding(job)
+        placements = Placements(
+            np.array([0, len(shares)]),
+            np.array([share.node for share in shares]),
+            np.array([sum(1 << gpu for gpu in share.gpu_ids) for share in shares]),
+        )
+        shapes = shapes_of(placements, self._network.speed.tree)
+        return self._efficiency.of(int(self._table.asked["model"][job]), shapes)
 
 
-def blocks_of(table: JobTable, trace: Trace) -> tuple[Blocks | None, tuple[str, ...]]:
-    """The blocks of a trace that tells how long a sample takes; without them a note that says so."""
+@njit(cache=True)
+def run_blocks(
+    begins: float,
+    lease_end: float,
+    sample_seconds: float,
+    efficiency: float,
+    gpus: int,
+    left: int,
+    ran: float,
+) -> tuple[float, int, int, float, int]:
+    """Run blocks until no work is left or the lease ends, adding block by block; the fields of a `Stretch`."""
+    block = sample_seconds / efficiency * 1000
+    another = sample_seconds * 1000 / efficiency / gpus
+    clock = begins
+    blocks = 0
+    while True:
+        clock += block
+        ran += block
+        left = max(left - SAMPLES_PER_GPU * gpus, 0)
+        blocks += 1
+        if left == 0:
+            return clock, DONE, left, ran, blocks
+        if clock >= lease_end:
+            return clock, EXPIRED, left, ran, blocks
+        if clock + another > lease_end:
+            return clock, EARLY, left, ran, blocks
+
+
+def blocks_of(
+    table: JobTable, trace: Trace, network: NetworkOfRun | None
+) -> tuple[Blocks | None, tuple[str, ...]]:
+    """The blocks of a trace that states how long a sample takes; without that a note that says so."""
     if SAMPLE_SECONDS in trace.jobs.columns:
-        return Blocks(table, trace), ()
+        return Blocks(table, trace, network), ()
     return None, (f"no column {SAMPLE_SECONDS}: work and leases do not end in blocks of samples",)
 
 
-def _sample_seconds(trace: Trace) -> Floats:
-    """By arrival."""
-    told = trace.jobs.select(
-        "submit_seconds",
-        pl.col(SAMPLE_SECONDS).alias("found"),
-        pl.col(SAMPLE_SECONDS).cast(pl.Float64, strict=False).alias("seconds"),
-    )
-    right = (told["seconds"] > 0).fill_null(False) & told["seconds"].is_finite().fill_null(False)
+def _sample_seconds(trace: Trace, work: pl.DataFrame) -> Floats:
+    """Seconds of a sample by job, in order of arrival."""
+    _refuse_unless_positive(trace, SAMPLE_SECONDS, "a number of seconds above 0 is needed")
+    return work[SAMPLE_SECONDS].cast(pl.Float64).to_numpy()
+
+
+def _samples(trace: Trace, work: pl.DataFrame, from_work: Floats) -> Ints:
+    """Samples by job, in order of arrival; without the column, those that the work amounts to."""
+    if SAMPLES not in work.columns:
+        return np.ceil(from_work - _ALIKE).astype(np.int64)
+    _refuse_unless_positive(trace, SAMPLES, "a whole number of samples above 0 is needed", whole=True)
+    return work[SAMPLES].cast(pl.Float64).cast(pl.Int64).to_numpy()
+
+
+def _refuse_unless_positive(trace: Trace, column: str, needed: str, *, whole: bool = False) -> None:
+    found = trace.jobs[column]
+    numbers = found.cast(pl.Float64, strict=False)
+    right = (numbers > 0).fill_null(False) & numbers.is_finite().fill_null(False)
+    if whole:
+        right &= (numbers.floor() == numbers).fill_null(False)
     wrong = (~right).arg_true().to_list()
     if wrong:
         lines = trace.lines
@@ -66,12 +187,11 @@ def _sample_seconds(trace: Trace) -> Floats:
             *(
                 Problem(
                     trace.source,
-                    "a number of seconds above 0 is needed",
+                    needed,
                     row=None if lines is None else int(lines[at]),
-                    column=SAMPLE_SECONDS,
-                    found=told["found"][at],
+                    column=column,
+                    found=found[at],
                 )
                 for at in wrong
             )
         )
-    return told.sort("submit_seconds", maintain_order=True)["seconds"].to_numpy()

@@ -21,14 +21,14 @@ from muster.cluster import books as b
 from muster.cluster.ledger import Ledger
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Plan, Rows, Scheduler, Trigger, View
 from muster.schedulers.reasons import NOT_CONSIDERED
-from muster.simulation.blocks import Blocks
+from muster.simulation.blocks import EARLY, Blocks
 from muster.simulation.failures import FailureClock
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
 from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.network.forms import FormBook
-from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, WAITING, JobTable
+from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, RUNNING, WAITING, JobTable
 from muster.world import bookkeeping as keep
 from muster.world.bookkeeping import EXPLAINED, HELD, LAWS
 
@@ -36,6 +36,8 @@ _FRUITLESS_AT_MOST = 1000
 """Decisions in a row that start nothing while nothing runs and nobody is to come, before a run is given up."""
 _REPAIRS_AT_LEAST = 100
 """Times as long as a repair takes they last at least: machines that come back may end the waiting."""
+_OFFER_AGAIN_SECONDS = 60.0
+"""Until GPUs are offered again, where offers are events of their own and nothing else is to come."""
 _PROGRESS_EVERY = 256
 """Steps between two calls of the progress function."""
 
@@ -80,6 +82,8 @@ class Engine:
         self._wants = DemandBook(models, self.ledger.books.nodes)
         self._network = network
         self._blocks = blocks
+        self._offers: list[float] | None = [] if options.rules.offers else None
+        """When GPUs will be offered, a heap; None: whenever the scheduler asks for it."""
         self._forms = FormBook(network.speed if network else None, cluster)
         self._scheduler = scheduler
         self._options = options
@@ -108,7 +112,7 @@ class Engine:
         self._laws["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
         if options.rules.whole_iterations:
             self._laws["whole_round"] = options.round_seconds
-        self.ledger.books.totals[b.DELAYED] = options.release_seconds > 0
+        self.ledger.books.totals[b.DELAYED] = options.release_seconds_per_gpu > 0
         self._round = options.round_seconds
         self._origin = self._round_origin()
         self._pending = 0  # triggers since the last decision
@@ -161,6 +165,12 @@ class Engine:
         release = self._releases[0][0] if self._releases else inf
         change = self._failures.next_time() if self._active_count or arrival < inf else inf
         wake_on = self._wake_on
+        if self._offers is not None:
+            soonest = min(arrival, finish, lease_end, self._offers[0] if self._offers else inf)
+            if soonest == inf and self._active_count:
+                soonest = self.now + _OFFER_AGAIN_SECONDS
+                heapq.heappush(self._offers, soonest)
+            return max(self.now, min(soonest, self._next_wake))
         # A completion that neither a neighbour nor the scheduler feels is caught up with later, at its own time.
         felt = finish if self._turns or (self._network is not None and self._network.contention) else inf
         if self._round is None:
@@ -190,6 +200,8 @@ class Engine:
     def _happen(self, now: float, finish: float, lease_end: float) -> bool:
         """Let everything up to now happen; whether the scheduler is to be asked."""
         self.now = now
+        if self._offers is not None:
+            return self._happen_with_offers(now, finish, lease_end, self._offers)
         triggers = 0
         if finish <= now:
             triggers |= Trigger.COMPLETION
@@ -218,6 +230,44 @@ class Engine:
             self._pending |= Trigger.ROUND
             return True
         return False
+
+    def _happen_with_offers(self, now: float, finish: float, lease_end: float, offers: list[float]) -> bool:
+        """Arrivals, then the stops of blocks; whether it is time for an offer, of which each is a decision of its own.
+
+        What stops is free at once; its own offer comes a second a GPU later, or at once if it gave up its lease early.
+        """
+        arrived, any_free = self._arrived, bool(self.ledger.books.totals[b.GPU] > 0)
+        if self._arrive(now) and any_free:
+            for _ in range(self._arrived - arrived):
+                heapq.heappush(offers, now)
+        active = self._active[: self._active_count]
+        if min(finish, lease_end) <= now:
+            running = active[self._facts["state"][active] == RUNNING]
+            done = running[self._facts["finish"][running] <= now]
+            stopping = running[self._facts["lease_end"][running] <= now]
+            self._complete(now)
+            for job in done.tolist():
+                heapq.heappush(offers, now + float(self._asked["gpus"][job]))
+            for job in stopping.tolist():
+                heapq.heappush(offers, now + self._end_lease(job, now))
+        if offers and offers[0] <= now:
+            heapq.heappop(offers)
+            self._pending |= Trigger.CAPACITY
+        elif self._next_wake <= now:
+            self._pending |= Trigger.TIMER
+        else:
+            return False
+        return True
+
+    def _end_lease(self, job: int, now: float) -> float:
+        """Stop a job whose lease ends; seconds until what it held is offered."""
+        counts, releases = self._room()
+        books = self.ledger.books
+        keep.end_lease(books, self._facts, job, now, self._laws, self._held, releases, counts)
+        self._filled(counts, releases, now)
+        if self._blocks is not None and self._blocks.stop(job) == EARLY:
+            return 0.0
+        return float(self._asked["gpus"][job])
 
     def _arrive(self, now: float) -> bool:
         first = self._arrived
@@ -327,7 +377,10 @@ class Engine:
             row = (now, len(index) - waiting, waiting, started, stopped, changed, *totals[:4].tolist())
             self.decisions.append((*row, plan.value, plan.bound))
         for job, end in plan.lease_ends.items():
-            self._facts["lease_end"][job] = self._blocks.lease_end(job, now, end) if self._blocks else end
+            if self._blocks is None:
+                self._facts["lease_end"][job] = end
+            else:
+                self._blocks.start(job, now, end, self.ledger)
         self._note_reasons(plan.reasons, plan.reason_a, plan.reason_b, index, now)
         idle = not started and self._arrived == len(self._arrivals) and len(index) > 0 and not self._releases
         self._fruitless = self._fruitless + 1 if idle and plan.reasons.all() else 0
@@ -374,7 +427,7 @@ class Engine:
         counts = self._counts
         counts[:] = 0
         counts[keep.HELD_ROWS] = self._held_count
-        if self._options.release_seconds and len(self._ending) < self._active_count:
+        if self._options.release_seconds_per_gpu and len(self._ending) < self._active_count:
             self._ending = np.zeros(2 * self._active_count, np.int64)
         return counts, self._ending
 
@@ -387,7 +440,7 @@ class Engine:
             fact = self._facts[self.ledger.books.rows[chain]["job"]]
             # With rounds a completion is noticed at the tick after it.
             stopped = float(fact["finish"]) if fact["state"] == COMPLETED else now
-            heapq.heappush(self._releases, (stopped + gpus * self._options.release_seconds, chain))
+            heapq.heappush(self._releases, (stopped + gpus * self._options.release_seconds_per_gpu, chain))
 
     def _close(self) -> None:
         """Settle what still runs and write down what is still held or explained."""

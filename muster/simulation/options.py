@@ -101,14 +101,31 @@ class Options:
         if self.noise is None:
             what = "oracle, none or noisy:SIGMA with a SIGMA from 0 on is needed, for example noisy:0.5"
             problems.append(Problem("--knowledge", what, found=self.knowledge))
+        problems += self._against_the_rules()
         if self.measure and self.measure[0] > self.measure[1]:
             problems.append(Problem("--measure", "FIRST:LAST needs FIRST <= LAST", found=self.measure))
         return problems
 
-    @property
-    def release_seconds(self) -> float:
-        """By GPU, what the rules say included."""
-        return max(self.release_seconds_per_gpu, self.rules.release_seconds_per_gpu)
+    def _against_the_rules(self) -> list[Problem]:
+        """The options that the rules cannot honour."""
+        rules = self.rules
+        problems = []
+        if rules.network and self.network not in (AUTO, rules.network):
+            what = f"--rules {rules.name} counts links as {rules.network}; leave it out"
+            problems.append(Problem("--network", what, found=self.network))
+        if rules.offers:
+            what = f"--rules {rules.name} does not have it; leave it out"
+            problems += [
+                Problem(flag, what, found=value)
+                for flag, value in (
+                    ("--round", self.round_seconds),
+                    ("--contention", self.contention),
+                    ("--failures", self.failures),
+                    ("--release-seconds-per-gpu", self.release_seconds_per_gpu),
+                )
+                if value
+            ]
+        return problems
 
     @property
     def noise(self) -> float | None:

@@ -24,12 +24,12 @@ class Rules:
     """What their authors charge for an interruption, where nobody says otherwise; None: the default."""
     published_speeds: bool = False
     """Nothing gained short of a job's whole best-case demand, and the authors' formula for gangs cut to a machine."""
-    release_seconds_per_gpu: float = 0.0
-    """GPUs of a job that stopped stay unusable at least so long, for each GPU that it held."""
+    offers: bool = False
+    """GPUs are offered only when jobs arrive and GPUs are free, and a second for each GPU after a job stopped."""
     network: str = ""
     """The flavour of the network model, whatever the options say; empty: theirs."""
     blocks: bool = False
-    """Work and leases end only where a block of samples does (`simulation.blocks`)."""
+    """Work and leases end only where a block of samples does (`simulation.blocks`); job groups cut work."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings that the rules impose on a composed scheduler."""
     settings_of_leases: Mapping[str, str] = field(default_factory=dict)
@@ -61,14 +61,14 @@ SYNERGY_PUBLISHED = Rules(
 
 DALLY_PUBLISHED = Rules(
     "dally-published",
-    "As the program of Dally's authors without its leak: work and leases end with a block of 1000 samples a GPU, GPUs "
-    "are free a second for each GPU of their job after it stopped, jobs bid only then and when others come, the first "
-    "place of a level is taken, links are counted as by their backend.",
+    "As the program of Dally's authors without its leak: work and leases end with a block of 1000 samples a GPU, job "
+    "groups cut work, GPUs are offered when jobs arrive and a second for each GPU of a job after it stopped (at once "
+    "if it gave up its lease early), places are tried in the order of its hash tables, links count as in its backend.",
     restart_cost_seconds=0.0,
-    release_seconds_per_gpu=1.0,
+    offers=True,
     network="astra",
     blocks=True,
-    settings_of_leases={"fit": "first", "bids": "with-offers"},
+    settings_of_leases={"fit": "published", "bids": "with-offers", "forgets": "published"},
 )
 
 RULES = {rules.name: rules for rules in (EXACT, SYNERGY_PUBLISHED, DALLY_PUBLISHED)}

@@ -92,7 +92,7 @@ def simulate(
     if attained is not None:
         table.facts["attained"] = attained
     network = _network(table, trace, cluster, options, layers)
-    blocks, unblocked = blocks_of(table, trace) if options.rules.blocks else (None, ())
+    blocks, unblocked = blocks_of(table, trace, network) if options.rules.blocks else (None, ())
     _refuse_shares(scheduler, table)
     refused = set_impossible_aside(table, cluster, trace, options)
     measured = _measured(table, options)
@@ -277,7 +277,7 @@ def _described(
             "round_origin": options.round_origin,
             "restart_cost_seconds": options.restart_cost_seconds,
             "resize_restarts": options.resize_restarts,
-            "release_seconds_per_gpu": options.release_seconds,
+            "release_seconds_per_gpu": options.release_seconds_per_gpu,
             "measure": list(options.measure) if options.measure else None,
             "failures": vars(options.failures) if options.failures else None,
             "checkpoint_seconds": options.checkpoint_seconds,

@@ -79,6 +79,10 @@ FACTS = np.dtype(
         ("last_start", np.float64),  # NaN: never started
         ("last_stop", np.float64),  # when it last lost its GPUs; its submission if it never ran
         ("lease_end", np.float64),
+        (
+            "sensitivity",
+            np.float64,
+        ),  # Nw_sens, where the rules state it; NaN: follows from `done` and `run`
         ("saved", np.float64),  # iterations in the last checkpoint
         ("preemptions", np.int64),
         ("moves", np.int64),
@@ -114,6 +118,15 @@ class JobTable:
     def __len__(self) -> int:
         """Number of jobs."""
         return len(self.asked)
+
+    @cached_property
+    def id_ranks(self) -> Ints:
+        """The place of each job's id among all ids: by number where all ids are whole numbers, else by arrival."""
+        numbers = self.ids.cast(pl.Int64, strict=False)
+        ranks = np.arange(len(self))
+        if not numbers.null_count():
+            ranks[np.argsort(numbers.to_numpy(), kind="stable")] = np.arange(len(self))
+        return ranks
 
     @cached_property
     def some_pinned(self) -> bool:
@@ -169,7 +182,7 @@ def job_table(
     facts = np.zeros(len(jobs), FACTS)
     for field in ("finish", "lease_end"):
         facts[field] = np.inf
-    for field in ("first_start", "last_start", "unsaved_since"):
+    for field in ("first_start", "last_start", "unsaved_since", "sensitivity"):
         facts[field] = np.nan
     facts["last_stop"] = asked["submit"]
     facts["restart_cost"] = jobs["restart_cost_seconds"].fill_null(restart_cost_seconds).to_numpy()

@@ -25,7 +25,7 @@ from muster.cluster.books import (
     same_chain,
 )
 from muster.compiling import njit
-from muster.schedulers.reasons import NODE_FAILED
+from muster.schedulers.reasons import NODE_FAILED, NOT_CONSIDERED
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.rates import iteration_seconds, note_busy, stage_seconds
 from muster.workload.jobs import COMPLETED, RUNNING, WAITING
@@ -314,6 +314,19 @@ def close_job(books: Books, job: int, now: float, held: Rows, releases: Ints, co
         counts[RELEASES] += 1
     else:
         drop_rows(books, chain)
+
+
+@njit(cache=True)
+def end_lease(
+    books: Books, facts: Rows, job: int, now: float, laws: Rows, held: Rows, releases: Ints, counts: Ints
+) -> None:
+    """Take what a job holds back at the end of its lease; it waits for the next offer."""
+    settle(facts, job, now, laws)
+    close_job(books, job, now, held, releases, counts)
+    facts[job]["preemptions"] += 1
+    _stop(facts, job, now, WAITING)
+    facts[job]["reason"] = NOT_CONSIDERED
+    facts[job]["reason_since"] = now
 
 
 @njit(cache=True)

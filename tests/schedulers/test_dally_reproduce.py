@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from muster.report.drawing import PHONE
-from muster.reproduce.dally.chance import CHANCE
 from muster.reproduce.dally.field import FIELD, POLICIES
 from muster.reproduce.dally.pareto import pareto_chart, unbeaten
-from muster.reproduce.dally.same_input import SAME_INPUT
+from muster.reproduce.dally.same_input import SAME_INPUT, read_starts, same_starts, scheduler_of
 from muster.reproduce.dally.settings import LEAST_SECONDS, MOST_SECONDS, Run, Setting, seeds, settings, trace
 from muster.reproduce.experiment import Effort, Verdict
 
@@ -85,34 +85,62 @@ def test_a_run_is_whole(policy: str) -> None:
     assert 0 <= result["communication"] < result["jct"]
 
 
-def test_the_published_figure_beside_the_spread_of_ours(tmp_path: Path) -> None:
+def test_a_start_log_counts_up_to_its_first_difference(tmp_path: Path) -> None:
     folder = tmp_path / "parity" / "dally"
     folder.mkdir(parents=True)
     rows = [
         "trace,policy,makespan_s,avg_jct_s",
         "batch500_x10,Dally-auto24,1000,100",
-        "batch500_x1,Tiresias,9,9",
+        "batch500_x1,Tiresias,9,10",
     ]
     (folder / "authors_program_runs.csv").write_text("\n".join(rows))
+    lines = [
+        "time_s,event,job_id,level,places",
+        "0,start,7,slot,0.1:3 0.0:c",
+        "5,end,7,,",
+        "6,start,8,slot,1.1:1",
+    ]
+    for policy in ("auto24", "manual6-12"):
+        with lzma.open(folder / f"starts_batch500_x10_{policy}.csv.xz", "wt") as file:
+            file.write("\n".join(lines))
     effort = Effort(quick=True, reference=tmp_path)
-    pieces = CHANCE.pieces(effort)
-    assert [(piece.policy, piece.fit, piece.shifted) for piece in pieces] == [
-        ("Dally-auto24", fit, seed) for fit in ("first", "best") for seed in (1, 2)
+    pieces = SAME_INPUT.pieces(effort)
+    assert [(piece.policy, piece.trace) for piece in pieces] == [
+        ("auto24", "batch500_x10"),
+        ("manual6-12", "batch500_x10"),
+        ("Tiresias", "batch500_x1"),
     ]
-    # Makespan: 1.1 to 1.2 and 0.8 of theirs, so theirs lies between; mean JCT: 20 % to 6 % above, so outside.
-    results = [{"makespan": m, "jct": j} for m, j in ((1100, 120), (1200, 120), (800, 106), (800, 106))]
-    found = CHANCE.read(effort, results)
-    (table,) = found.tables
-    assert [row[2:] for row in table.rows] == [
-        ("makespan", "1,000", "+10 ... +15 ... +20 %", "-20 ... -20 ... -20 %", "between"),
-        ("jct", "100", "+20 ... +20 ... +20 %", "+6 ... +6 ... +6 %", "outside"),
+    theirs = read_starts(pieces[0].log)
+    assert theirs == [(0.0, "7", ("0.0:c", "0.1:3")), (6.0, "8", ("1.1:1",))]
+    later = [theirs[0], (6.00001, *theirs[1][1:])]
+    assert [same_starts(ours, theirs) for ours in (theirs, theirs[:1], theirs * 2, later, [])] == [
+        2,
+        1,
+        1,
+        1,
+        0,
     ]
+    figures = {"makespan": 9, "jct": 10, "starts": 2}
+    found = SAME_INPUT.read(
+        effort, [{**figures, "same": 2}, {**figures, "same": 1}, {"makespan": 9, "jct": 11}]
+    )
     (row,) = found.rows
     assert (row.muster, row.verdict, row.remark) == (
         "1 of 2",
         Verdict.NOT_REACHED,
-        "jct of Dally-auto24 on batch500_x10",
+        "manual6-12 on batch500_x10",
     )
-    same = SAME_INPUT.read(effort, [{"makespan": 1040, "jct": 106}, {"makespan": 9, "jct": 9}])
-    assert [row.muster for row in same.rows] == ["1 of 1", "0 of 1"]
-    assert [line[0] for line in same.tables[0].rows] == ["Dally-auto24", "Tiresias"]
+    assert found.tables[1].rows == [("Tiresias", "batch500_x1", "9", "9", "+0.0 %", "10", "11", "+10.0 %")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("auto24", ("dally", {"history_leases": "24"})),
+        ("Dally-manual12-24", ("dally-manual", {"machine_leases": "12", "rack_leases": "24"})),
+        ("noWait", ("dally-nowait", {})),
+        ("Gandiva", ("gandiva-dally", {})),
+    ],
+)
+def test_policies_by_the_names_of_the_authors(policy: str, expected: tuple[str, dict[str, str]]) -> None:
+    assert scheduler_of(policy) == expected

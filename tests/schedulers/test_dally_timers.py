@@ -84,7 +84,7 @@ def in_words(name: str, given: str) -> str:
 def test_a_job_waits_for_a_machine_then_a_rack_then_takes_anything() -> None:
     # One GPU is left on each of two machines, first in one rack, then in two.
     two = job(10, 50, gpus=2)
-    timers = {"machine_leases": "2", "rack_leases": "5", "fit": "first", **LEASE}
+    timers = {"machine_leases": "2", "rack_leases": "5", "fit": "published", **LEASE}
     blockers = [job(0, 9000, constraint=f"gpu_type={kind}") for kind in ("a", "b")]
     for racks, expected in (((0, 0), 10 + 200), ((0, 1), 10 + 500)):
         nodes = tuple(
@@ -242,7 +242,7 @@ CLUSTERS = st.sampled_from([racked((4, 4), (4, 4)), racked((2, 4), (2, 2, 2)), r
 TIMED = st.sampled_from(["dally", "dally-manual", "dally-nowait", "dally-consolidated", "fifo+delay-timers"])
 
 
-@given(JOBS, CLUSTERS, TIMED, st.sampled_from([0.0, 1.0]), st.sampled_from(["best", "first"]))
+@given(JOBS, CLUSTERS, TIMED, st.sampled_from([0.0, 1.0]), st.sampled_from(["best", "published"]))
 @settings(max_examples=60, deadline=None)
 def test_timers_are_kept_and_leases_hold(
     rows: list[dict[str, Any]], cluster: Cluster, preset: str, release: float, fit: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from muster.reproduce.dally.chance import CHANCE
 from muster.reproduce.dally.field import FIELD
 from muster.reproduce.dally.same_input import SAME_INPUT
 from muster.reproduce.experiment import Paper
@@ -11,7 +10,7 @@ PAPER = Paper(
     "dally",
     "Dally: GPU cluster scheduling for network-sensitive deep learning",
     "arXiv 2401.16492; the authors' simulator, repaired and run by us (it leaks GPUs as published)",
-    (FIELD, SAME_INPUT, CHANCE),
+    (FIELD, SAME_INPUT),
     (
         "The paper's claims are those of its abstract; its figures, cluster sizes, lease and history are not known "
         "to us. Ours: 128 GPUs, 2 racks of 8 machines of 8, physical links, leases of an hour, 30 s for a restart. "

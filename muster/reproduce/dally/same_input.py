@@ -1,25 +1,23 @@
-"""The authors' inputs beside their repaired program, run by run (needs the reference folder)."""
+"""The authors' inputs under their rules, start by start beside their repaired program (needs the reference folder)."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import lzma
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
-
-from muster.reproduce.experiment import Effort, Experiment, Findings, Result, Row, Verdict, within
+from muster.cluster import Cluster
+from muster.reproduce.experiment import Effort, Experiment, Findings, Result, Row, Verdict
 from muster.simulation import Options, rules_named
 from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
-from muster.workload.trace import Trace
+from muster.world.records import Record
 
 CLUSTER = "dally-2x8x8"
 RULES = "dally-published"
-TOLERANCE = 0.05
 SCALES = {
     "VGG": 0.01549,
     "AlexNet": 0.0199,
@@ -29,45 +27,54 @@ SCALES = {
     "BERT": 0.0001121,
 }
 """The compute scales of Dally's authors."""
-POLICIES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "Dally-auto24": ("dally", {}),
-    "Dally-noWait": ("dally-nowait", {}),
-    "Dally-manual6-12": ("dally-manual", {"machine_leases": "6", "rack_leases": "12"}),
-    "Dally-manual12-24": ("dally-manual", {"machine_leases": "12", "rack_leases": "24"}),
-    "Dally-fullyConsolidated": ("dally-consolidated", {}),
-}
-RIVALS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "Tiresias": ("tiresias-dally", {}),
-    "Gandiva": ("gandiva-dally", {}),
-}
-"""Theirs are further from the papers than ours; for information."""
 TRACES = {
     "batch500": "sense_500jobs_0start0arrival-withBert.csv",
     "poisson411": "sense_500jobs_poisson_1proc-week.csv",
+    "poisson500": "sense_500jobs_poisson-100jobsPday.csv",
 }
+RIVALS = {"Tiresias": "tiresias-dally", "Gandiva": "gandiva-dally"}
+"""Theirs are further from the papers than ours; for information."""
+SAME_SECONDS = 1e-6
+
+Start = tuple[float, str, tuple[str, ...]]
+"""Seconds, job, and its places as `rack.machine:mask`."""
+
+
+def scheduler_of(policy: str) -> tuple[str, Mapping[str, str]]:
+    """Preset and settings of a policy by the authors' name: auto24, noWait, manual6-12, fullyConsolidated, Tiresias."""
+    name = policy.removeprefix("Dally-")
+    if name.startswith("auto"):
+        return "dally", {"history_leases": name.removeprefix("auto")}
+    if name.startswith("manual"):
+        machine, _, rack = name.removeprefix("manual").partition("-")
+        return "dally-manual", {"machine_leases": machine, "rack_leases": rack}
+    presets = {"noWait": "dally-nowait", "fullyConsolidated": "dally-consolidated", **RIVALS}
+    return presets[name], {}
 
 
 @dataclass(frozen=True)
 class Twin:
-    """One of the authors' runs, done by us."""
+    """One of the authors' runs, done by Muster."""
 
     folder: Path
     trace: str
     """`batch500_x10`: which jobs, and how many times the authors' compute scale."""
     policy: str
-    makespan: float
-    jct: float
-    fit: str = "first"
-    """Which place of a level is taken; theirs takes the first, in an order that we do not know."""
-    shifted: int = 0
-    """Seed of shifts below a second of all arrivals; 0: none."""
+    makespan: float = 0.0
+    jct: float = 0.0
+    """Of a run without a start log."""
+
+    @property
+    def log(self) -> Path:
+        """The starts of their run."""
+        return self.folder / f"starts_{self.trace}_{self.policy}.csv.xz"
 
     def inputs(self) -> Mapping[str, Any]:
         """All that the result depends on."""
         return {**asdict(self), "folder": str(self.folder)}
 
-    def run(self) -> Mapping[str, Any]:
-        """Makespan and mean completion time, in seconds."""
+    def record(self) -> Record:
+        """What Muster makes of the run."""
         from muster.cluster.shipped import parse_cluster
         from muster.schedulers.catalogue import build
         from muster.simulation import simulate
@@ -79,81 +86,126 @@ class Twin:
         scaled = {name: layers[name].scaled(float(times) * scale) for name, scale in SCALES.items()}
         mapping = {"submit_seconds": "arrival_s", "gpu_work_seconds": "trace_duration_s"}
         trace = read_trace(self.folder / TRACES[jobs], kind="csv", mapping=mapping)
-        if self.shifted:
-            trace = _shifted(trace, self.shifted)
         rules = rules_named(RULES)
-        preset, timers = {**POLICIES, **RIVALS}[self.policy]
-        imposed = {
-            key: self.fit if key == "fit" else value for key, value in rules.settings_for(preset).items()
-        }
-        scheduler = build(preset, {**imposed, **timers})
+        preset, settings = scheduler_of(self.policy)
+        scheduler = build(preset, {**rules.settings_for(preset), **settings})
         # Their jobs have no input stage: no models of CPU and memory.
         options = Options(rules=rules)
-        result = simulate(trace, parse_cluster(CLUSTER), scheduler, options, models={}, layers=scaled)
-        done = result.record.jobs
-        return {"makespan": done["finish_seconds"].max(), "jct": done["jct_seconds"].mean()}
+        return simulate(trace, parse_cluster(CLUSTER), scheduler, options, models={}, layers=scaled).record
+
+    def run(self) -> Mapping[str, Any]:
+        """Makespan and mean completion time in seconds, and where the start log has the first difference."""
+        from muster.cluster.shipped import parse_cluster
+
+        record = self.record()
+        done = record.jobs
+        makespan = float(done["finish_seconds"].to_numpy().max() - done["submit_seconds"].to_numpy().min())
+        figures = {"makespan": makespan, "jct": done["jct_seconds"].mean()}
+        if not self.log.exists():
+            return figures
+        ours, theirs = starts_of(record, parse_cluster(CLUSTER)), read_starts(self.log)
+        return {**figures, "starts": len(theirs), "same": same_starts(ours, theirs)}
 
 
-def _shifted(trace: Trace, seed: int) -> Trace:
-    """Every arrival up to a second later."""
-    later = np.random.default_rng(seed).uniform(0.0, 1.0, len(trace.jobs))
-    jobs = trace.jobs.with_columns(submit_seconds=pl.col("submit_seconds") + pl.Series(later))
-    return replace(trace, jobs=jobs)
+def read_starts(path: Path) -> list[Start]:
+    """The starts of a log, in order of time and job."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["event"] == "start"]
+    return sorted((float(row["time_s"]), row["job_id"], _places(row["places"].split())) for row in rows)
 
 
-def twins(folder: Path, policies: Iterable[str] = POLICIES) -> list[Twin]:
-    """The authors' runs of these policies."""
+def starts_of(record: Record, cluster: Cluster) -> list[Start]:
+    """The starts of a run, likewise."""
+    place = {
+        cluster.nodes[node].name: f"{rack}.{machine}"
+        for rack, nodes in enumerate(cluster.nodes_by_rack)
+        for machine, node in enumerate(nodes)
+    }
+    held: dict[tuple[float, str], list[str]] = {}
+    columns = ("from_seconds", "job_id", "node", "gpu_ids")
+    for seconds, job, node, gpus in record.allocations.select(columns).rows():
+        held.setdefault((seconds, job), []).append(f"{place[node]}:{sum(1 << gpu for gpu in gpus):x}")
+    return sorted((seconds, job, _places(places)) for (seconds, job), places in held.items())
+
+
+def same_starts(ours: Sequence[Start], theirs: Sequence[Start]) -> int:
+    """How many starts agree in time, job and places before the first that does not; a missing one does not."""
+    for at, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if abs(one[0] - other[0]) > SAME_SECONDS or one[1:] != other[1:]:
+            return at
+    return min(len(ours), len(theirs)) - (len(ours) > len(theirs))
+
+
+def _places(places: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted(places))
+
+
+def twins(folder: Path) -> list[Twin]:
+    """The runs whose start logs are in the folder."""
+    names = sorted(path.name.removesuffix(".csv.xz") for path in folder.glob("starts_*.csv.xz"))
+    parts = [name.removeprefix("starts_").rpartition("_") for name in names]
+    return [Twin(folder, trace, policy) for trace, _, policy in parts]
+
+
+def rivals(folder: Path) -> list[Twin]:
+    """The authors' runs of their Tiresias and Gandiva, of which there is no start log."""
     with (folder / "authors_program_runs.csv").open(encoding="utf-8") as file:
         return [
             Twin(folder, row["trace"], row["policy"], float(row["makespan_s"]), float(row["avg_jct_s"]))
             for row in csv.DictReader(file)
-            if row["policy"] in policies
+            if row["policy"] in RIVALS
         ]
 
 
-def _twins(effort: Effort) -> list[Twin]:
+def _pieces(effort: Effort) -> Sequence[Piece]:
     if not effort.reference:
         return []
     folder = effort.reference / "parity" / "dally"
-    return [*twins(folder), *twins(folder, RIVALS)]
-
-
-def _pieces(effort: Effort) -> Sequence[Piece]:
-    return _twins(effort)
+    return [*twins(folder), *rivals(folder)]
 
 
 def _read(effort: Effort, results: Sequence[Result]) -> Findings:
-    rows = _twins(effort)
-    if not rows:
+    if not effort.reference:
         remark = "the authors' inputs are not on this machine; MUSTER_REFERENCE names their folder"
         return Findings([Row("the authors' program on the same input", "", "", "", Verdict.NOT_RUN, remark)])
-    lines = []
-    asked = sum(row.policy in POLICIES for row in rows)
-    good = {"makespan": 0, "jct": 0}
-    for row, result in zip(rows, results, strict=True):
-        line = [row.policy, row.trace]
-        for figure, theirs in (("makespan", row.makespan), ("jct", row.jct)):
-            ours = float(result[figure])
-            if row.policy in POLICIES:
-                good[figure] += within(ours, theirs, TOLERANCE) is Verdict.REACHED
-            line += [f"{theirs:,.0f}", f"{ours:,.0f}", f"{100 * (ours / theirs - 1):+.1f} %"]
-        lines.append(line)
-    counted = [
-        Row(
-            f"same input: {what} within {100 * TOLERANCE:g} %",
-            "",
-            f"{asked} runs of Dally",
-            f"{good[figure]} of {asked}",
-            Verdict.REACHED if good[figure] == asked else Verdict.NOT_REACHED,
+    folder = effort.reference / "parity" / "dally"
+    logged, others = twins(folder), rivals(folder)
+    found = list(zip(logged, results, strict=False))
+    equal = [twin for twin, result in found if result["same"] == result["starts"]]
+    lines = [
+        (
+            twin.policy,
+            twin.trace,
+            f"{result['starts']:,}",
+            f"{result['same']:,}",
+            f"{result['makespan']:,.0f}",
+            f"{result['jct']:,.0f}",
         )
-        for figure, what in (("makespan", "makespan"), ("jct", "mean JCT"))
+        for twin, result in found
     ]
-    header = ("Policy", "Trace", "Makespan, theirs (s)", "ours", "off", "Mean JCT, theirs (s)", "ours", "off")
-    note = (
-        f"Under `--rules {RULES}`; x1 and x10 are times the authors' compute scales. The next section says how much "
-        "of it is the draw. Tiresias and Gandiva are `tiresias-dally` and `gandiva-dally`, for information."
+    row = Row(
+        "same input: runs whose starts all agree in time and place",
+        "",
+        f"{len(logged)} start logs",
+        f"{len(equal)} of {len(logged)}",
+        Verdict.REACHED if len(equal) == len(logged) else Verdict.NOT_REACHED,
+        "; ".join(f"{twin.policy} on {twin.trace}" for twin in logged if twin not in equal),
     )
-    return Findings(counted, tables=[Table("Run by run", header, lines, note)])
+    header = ("Policy", "Trace", "Starts, theirs", "same before a difference", "Makespan (s)", "Mean JCT (s)")
+    note = f"Under `--rules {RULES}`; x1 and x10 are times the authors' compute scales."
+    far = [_beside(twin, result) for twin, result in zip(others, results[len(logged) :], strict=True)]
+    wide = ("Policy", "Trace", "Makespan, theirs (s)", "ours", "off", "Mean JCT, theirs (s)", "ours", "off")
+    remark = "`tiresias-dally` and `gandiva-dally`, for information: no start log of theirs is known."
+    tables = [Table("Start by start", header, lines, note), Table("Their rivals", wide, far, remark)]
+    return Findings([row], tables=tables)
+
+
+def _beside(twin: Twin, result: Result) -> tuple[str, ...]:
+    """Their figures and ours, and by how many per cent ours is off."""
+    cells = [twin.policy, twin.trace]
+    for theirs, ours in ((twin.makespan, result["makespan"]), (twin.jct, result["jct"])):
+        cells += [f"{theirs:,.0f}", f"{ours:,.0f}", f"{100 * (ours / theirs - 1):+.1f} %"]
+    return tuple(cells)
 
 
 SAME_INPUT = Experiment(

@@ -16,15 +16,24 @@ _DIGITS = 9
 
 @dataclass(frozen=True)
 class NetworkSensitivity(Order):
-    """Smallest ideal time of the work done over time spent running first; whoever never ran before all others."""
+    """Smallest ideal time of the work done over time spent running first; whoever never ran before all others.
+
+    Rules that state the sensitivity themselves have it compared in full; ties then go by id.
+    """
 
     name: ClassVar[str] = "network-sensitivity"
 
     def keys(self, view: View, state: State) -> tuple[Floats, State]:
         """Rank by Nw_sens in (0, 1], 0 where nothing ran yet; ties by the moment the job last lost its GPUs."""
-        sensitivity, since = _sensitivity(view.table.asked, view.table.facts, view.jobs.index, view.now)
-        ranks = np.empty(len(since))
-        ranks[np.lexsort((since, sensitivity))] = np.arange(len(since))
+        facts, index = view.table.facts, view.jobs.index
+        if len(index) and not np.isnan(facts["sensitivity"][index[0]]):
+            ties = view.table.id_ranks[index], facts["last_stop"][index]
+            order = np.lexsort((*ties, facts["sensitivity"][index]))
+        else:
+            sensitivity, since = _sensitivity(view.table.asked, facts, index, view.now)
+            order = np.lexsort((since, sensitivity))
+        ranks = np.empty(len(index))
+        ranks[order] = np.arange(len(index))
         return ranks, state
 
 

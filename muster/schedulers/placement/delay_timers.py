@@ -26,8 +26,9 @@ class Timers(Placement):
     """What all timers share; each kind says how long a gang waits for what."""
 
     lease_seconds: float = setting(3600.0, "seconds after which a job gives its GPUs back and bids again")
-    fit: Literal["best", "first"] = setting(
-        "best", "which of the places on one level: the fullest, or the first"
+    fit: Literal["best", "published"] = setting(
+        "best",
+        "which of the places on one level: the fullest, or the first in the order of the published program",
     )
     bids: Literal["always", "with-offers"] = setting(
         "always",
@@ -116,6 +117,10 @@ class DelayTimers(Timers):
     )
     least_machine_leases: float = setting(6.0, "the machine timer is at least so long, as far as H allows")
     least_rack_leases: float = setting(12.0, "the rack timer is at least so long, as far as H allows")
+    forgets: Literal["all", "published"] = setting(
+        "all",
+        "which of the waits older than H are dropped: all, or every second one as in the published program",
+    )
 
     def limits(self, gpus: int, memory: State) -> tuple[float, float]:
         """As learned for this size."""
@@ -140,7 +145,10 @@ class DelayTimers(Timers):
         kind = "machine" if level <= MACHINE else "rack"
         oldest = now - self.history_leases * self.lease_seconds
         waits: Waits = (*memory[kind].get(gpus, ()), (now, waited_leases))
-        recent = tuple(wait for wait in waits if wait[0] >= oldest)
+        if self.forgets == "published":
+            recent = _every_second_dropped(waits, oldest)
+        else:
+            recent = tuple(wait for wait in waits if wait[0] >= oldest)
         memory = {**memory, kind: {**memory[kind], gpus: recent}}
         tuned = self.tuned(memory["machine"].get(gpus, ()), memory["rack"].get(gpus, ()))
         return {**memory, "limits": {**memory["limits"], gpus: tuned}}
@@ -150,6 +158,17 @@ class DelayTimers(Timers):
 def _untaught(timers: DelayTimers) -> tuple[float, float]:
     """The timers of a size that has not waited yet."""
     return timers.tuned((), ())
+
+
+def _every_second_dropped(waits: Waits, oldest: float) -> Waits:
+    """The waits without the old ones; whichever moves into the place of a dropped one is not looked at."""
+    left = list(waits)
+    at = 0
+    while at < len(left):
+        if left[at][0] < oldest:
+            del left[at]
+        at += 1
+    return tuple(left)
 
 
 def _mean_and_two_deviations(waits: Waits) -> float:

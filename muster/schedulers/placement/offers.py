@@ -21,6 +21,7 @@ from muster.schedulers.placement.kernels import (
     put_back,
     put_share,
 )
+from muster.schedulers.placement.published_order import in_rack_order, places_in_order
 from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLACE, PLACED, RACK_TIMER
 
 NOWHERE, ISLAND, MACHINE, RACK, NETWORK = -1, 0, 1, 2, 3
@@ -68,17 +69,33 @@ def smallest_island(books: Books, node: int, gpus: int) -> int:
 
 
 @njit(cache=True)
-def find_machine(books: Books, allowed: Bools, gpus: int, need: Ints, first_fit: bool) -> int:
-    """The node for a whole gang, in one island if any has room; best fit, or the first in order; or -1."""
+def find_machine(books: Books, allowed: Bools, gpus: int, need: Ints) -> int:
+    """The node for a whole gang, in one island if any has room; best fit; or -1."""
     best = -1
     best_score = 1 << 62
     for node in range(len(books.nodes)):
         if allowed[node] and holds_gang(books, node, gpus, need):
             island = smallest_island(books, node, gpus)
-            score = int(island == SPLIT) if first_fit else island * SPLIT + books.nodes[node]["free_gpus"]
+            score = island * SPLIT + books.nodes[node]["free_gpus"]
             if score < best_score:
                 best, best_score = node, score
     return best
+
+
+@njit(cache=True)
+def first_published_place(books: Books, allowed: Bools, gpus: int, need: Ints) -> tuple[int, int]:
+    """The node and mask of the first place in published order that holds a whole gang, islands first."""
+    for by_island in (True, False):
+        nodes, firsts = places_in_order(books, allowed, by_island)
+        for at in range(len(nodes)):
+            record = books.nodes[nodes[at]]
+            size = min(max(record["island"], 1), 62) if by_island else 62
+            free = record["free_mask"] >> firsts[at] << firsts[at]
+            if by_island:
+                free &= ((1 << size) - 1) << firsts[at]
+            if count_bits(free) >= gpus and holds_gang(books, nodes[at], gpus, need):
+                return nodes[at], _lowest(free, gpus)
+    return -1, 0
 
 
 @njit(cache=True)
@@ -93,7 +110,7 @@ def fit_by_rack(books: Books, allowed: Bools, need: Ints, fit: Ints, racks: Ints
 
 
 @njit(cache=True)
-def find_rack(books: Books, fit: Ints, racks: Ints, gpus: int, first_fit: bool) -> int:
+def find_rack(books: Books, fit: Ints, racks: Ints, gpus: int, published: bool) -> int:
     """The rack in which a gang takes the fewest machines, of equals the fullest; or the first one; or -1."""
     best = -1
     choices = 0
@@ -101,7 +118,7 @@ def find_rack(books: Books, fit: Ints, racks: Ints, gpus: int, first_fit: bool) 
         if racks[rack] >= gpus:
             best = rack
             choices += 1
-            if first_fit:
+            if published:
                 return best
     if choices < 2:
         return best
@@ -158,31 +175,20 @@ def place_in_racks(
 def place_in_order(
     books: Books, job: int, gpus: int, allowed: Bools, need: Ints, fit: Ints, take: Ints
 ) -> bool:
-    """Put a gang on the first GPUs that there are (first fit); `fit` are those that come with what they need."""
+    """Put a gang on the first GPUs by rack and machine; `fit` are those that come with what they need."""
     left = gpus
-    for node in range(len(books.nodes)):
+    nodes = in_rack_order(books)
+    for node in nodes:
         take[node] = min(left, fit[node]) if allowed[node] else 0
         left -= take[node]
     if left > 0:
         return False
     chain = -1
-    for node in range(len(books.nodes) - 1, -1, -1):
+    for node in nodes[::-1]:
         if take[node] > 0:
             mask = _lowest(books.nodes[node]["free_mask"], take[node])
             chain = put_share(books, chain, node, mask, 1000, need)
     return put_chain(books, job, chain) == 0
-
-
-@njit(cache=True)
-def first_gpus(books: Books, node: int, gpus: int) -> int:
-    """A mask of so many GPUs that nobody holds: of the first island that has them, else the first of the node."""
-    free = books.nodes[node]["free_mask"]
-    island = max(books.nodes[node]["island"], 1)
-    for first in range(0, books.nodes[node]["gpus"], island):
-        here = free & (((1 << island) - 1) << first)
-        if count_bits(here) >= gpus:
-            return _lowest(here, gpus)
-    return _lowest(free, gpus)
 
 
 @njit(cache=True)
@@ -227,7 +233,7 @@ def bid(
     rack_seconds: Floats,
     now: float,
     ladder: Ints,
-    first_fit: bool,
+    published: bool,
     pause: Floats,
     lease: float,
     levels: Ints,
@@ -269,25 +275,34 @@ def bid(
             continue
         allowed = node_allowed[constraint]
         common = shared_ladder and constraint == 0 and milli == 1000
-        machine_due = since[at] + machine_seconds[at]
+        waited = now - since[at]
         rack_due = since[at] + rack_seconds[at]
+        if published:
+            machine_due = since[at] + machine_seconds[at]
+            rack_passed, any_passed = waited >= machine_seconds[at], waited >= rack_seconds[at]
+        else:
+            machine_due = min(since[at] + machine_seconds[at], rack_due)
+            rack_passed, any_passed = now >= machine_due, now >= rack_due
         level = NOWHERE
         waits_until = np.inf
         waits_for = DELAY_TIMER
         for rung in range(len(ladder[0])):
             need = ladder[0 if shared_ladder else at, rung]
-            machine = -1
+            machine, mask = -1, 0
             if milli < 1000:
                 if place_job(books, job, 1, milli, allowed, need, PACK, fit, take):
                     level = ISLAND
                     break
                 continue
             if not (common and gpus >= no_machine):
-                machine = find_machine(books, allowed, gpus, need, first_fit)
+                machine = find_machine(books, allowed, gpus, need)
                 if machine < 0 and common:
                     no_machine = gpus
             if machine >= 0:
-                mask = first_gpus(books, machine, gpus) if first_fit else pick_gpus(books, machine, gpus)
+                if published:
+                    machine, mask = first_published_place(books, allowed, gpus, need)
+                else:
+                    mask = pick_gpus(books, machine, gpus)
                 level = ISLAND if smallest_island(books, machine, gpus) < SPLIT else MACHINE
                 if not _kept(books, job, released[at], level):
                     put_chain(books, job, put_share(books, -1, machine, mask, 1000, need))
@@ -295,24 +310,28 @@ def bid(
             if common and largest[0] < 0:
                 largest = largest_units(books, allowed, need, racks)
             biggest = largest if common else largest_units(books, allowed, need, racks)
-            if not (urgent[at] or now >= machine_due or gpus > biggest[0]):
+            takes_rack = urgent[at] or rack_passed or gpus > biggest[0]
+            takes_any = urgent[at] or any_passed or gpus > biggest[1]
+            if not takes_rack and not takes_any:
                 waits_until = machine_due
                 waits_for = DELAY_TIMER
                 continue
             fit_by_rack(books, allowed, need, fit, racks)
-            rack = -1 if common and gpus >= no_rack else find_rack(books, fit, racks, gpus, first_fit)
+            rack = -1
+            if takes_rack and not (common and gpus >= no_rack):
+                rack = find_rack(books, fit, racks, gpus, published)
+                if rack < 0 and common:
+                    no_rack = min(no_rack, gpus)
             if rack >= 0:
                 level = RACK
                 if not _kept(books, job, released[at], level):
                     there = allowed & (books.nodes["rack"] == rack)
-                    if first_fit:
+                    if published:
                         place_in_order(books, job, gpus, there, need, fit, take)
                     else:
                         place_job(books, job, gpus, 1000, there, need, PACK, fit, take)
                 break
-            if common:
-                no_rack = min(no_rack, gpus)
-            if not (urgent[at] or now >= rack_due or gpus > biggest[1]):
+            if not takes_any:
                 waits_until = rack_due
                 waits_for = RACK_TIMER
                 continue
@@ -320,7 +339,7 @@ def bid(
                 level = NETWORK
                 if _kept(books, job, released[at], level):
                     break
-                if first_fit:
+                if published:
                     place_in_order(books, job, gpus, allowed, need, fit, take)
                 else:
                     place_in_racks(books, job, gpus, allowed, need, racks, fit, take)
@@ -328,11 +347,11 @@ def bid(
         if level != NOWHERE:
             levels[at] = level
             codes[at] = PLACED
-            if level <= RACK and now - since[at] >= pause[at]:
+            if level <= RACK and waited >= pause[at]:
                 return turn + 1, wake
         elif waits_until < np.inf:
             codes[at] = waits_for
-            a[at] = (now - since[at]) / lease
+            a[at] = waited / lease
             b[at] = (waits_until - since[at]) / lease
             wake = min(wake, waits_until)
         else:

@@ -151,6 +151,7 @@ class LiveColumns:
         fact["last_start"] = nan if row.last_start is None else row.last_start
         fact["last_stop"] = row.submitted if row.last_stop is None else row.last_stop
         fact["finish"] = fact["lease_end"] = inf
+        fact["sensitivity"] = nan
         fact["reason"] = NONE
         if not self._fits_in(request):
             self.misfits.add(row.id)

@@ -33,10 +33,10 @@ def dimensions(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Size, seconds to the neighbour and GB/s a GPU of every dimension, innermost first."""
     if flavour == ASTRA:
-        sizes, levels = _astra_sizes(shape)
+        sizes, levels = astra_sizes(shape)
         rates = np.empty(sizes.size)
         for d in range(sizes.size):
-            rates[d] = level_gb_per_s[levels[d]] * ASTRA_GB_PER_S * _astra_links(levels[d], sizes[d])
+            rates[d] = level_gb_per_s[levels[d]] * ASTRA_GB_PER_S * astra_links(levels[d], sizes[d])
     else:
         sizes, levels = _even_sizes(shape)
         rates = _shared_rates(shape, sizes, levels, level_gb_per_s)
@@ -94,7 +94,7 @@ def _shared_rates(
 
 
 @njit(cache=True)
-def _astra_sizes(shape: np.void) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def astra_sizes(shape: np.void) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The published rule: it looks at totals only, so an uneven placement may pass for an even one."""
     sizes = np.empty(MOST_DIMENSIONS, dtype=np.int64)
     levels = np.empty(MOST_DIMENSIONS, dtype=np.int64)
@@ -114,7 +114,7 @@ def _astra_sizes(shape: np.void) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 
 @njit(cache=True)
-def _astra_links(level: int, size: int) -> int:
+def astra_links(level: int, size: int) -> int:
     """How many links of the dimension the backend adds up for one GPU."""
     if level == CLUSTER:
         return size

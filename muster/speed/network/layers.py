@@ -2,7 +2,7 @@
 
 Columns `model, fwd_ns, input_grad_ns, weight_grad_ns, allreduce_bytes`, and if wanted `update_ns` and `batch`; others
 are ignored. Times are nanoseconds of an iteration on one GPU, sizes bytes; `batch` is the samples of that iteration,
-the same in all rows of a model.
+the same in all rows of a model. `compute_scale`, likewise, multiplies the forward and gradient times, not the updates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from muster.speed.network.models import LayeredModel
 NEEDED = ("model", "fwd_ns", "input_grad_ns", "weight_grad_ns", "allreduce_bytes")
 BATCH = "batch"
 UPDATE = "update_ns"
-OPTIONAL = (UPDATE, BATCH)
+SCALE = "compute_scale"
+OPTIONAL = (UPDATE, BATCH, SCALE)
 SECONDS_PER_NS = 1e-9
 GB_PER_BYTE = 1e-9
 
@@ -68,6 +69,13 @@ def read_layers(path: Path) -> Mapping[str, LayeredModel]:
         odd = [name for name, found in batches.items() if len(found) > 1 or min(found) < 1]
         if odd:
             raise BadInput(*(Problem(where, what, None, BATCH, name) for name in odd))
+    if SCALE in numeric:
+        at = numeric.index(SCALE)
+        what = "a factor above 0 is needed, the same in all rows of a model"
+        scales = {name: {row[at] for row in rows} for name, rows in layers.items()}
+        odd = [name for name, found in scales.items() if len(found) > 1 or min(found) <= 0]
+        if odd:
+            raise BadInput(*(Problem(where, what, None, SCALE, name) for name in odd))
     models = {name: _model(name, numeric, values) for name, values in layers.items()}
     idle = [
         Problem(where, "takes no compute time at all; some layer needs more than 0", None, "fwd_ns", name)
@@ -99,7 +107,7 @@ def _number(text: str) -> float | None:
 
 def _model(name: str, numeric: list[str], rows: list[list[float]]) -> LayeredModel:
     columns = dict(zip(numeric, np.array(rows, dtype=np.float64).T, strict=True))
-    return LayeredModel(
+    model = LayeredModel(
         name,
         columns["fwd_ns"] * SECONDS_PER_NS,
         columns["input_grad_ns"] * SECONDS_PER_NS,
@@ -108,3 +116,4 @@ def _model(name: str, numeric: list[str], rows: list[list[float]]) -> LayeredMod
         columns.get(UPDATE, np.zeros(len(rows))) * SECONDS_PER_NS,
         float(columns[BATCH][0]) if BATCH in columns else np.nan,
     )
+    return model.scaled(float(columns[SCALE][0])) if SCALE in columns else model

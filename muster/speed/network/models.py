@@ -39,7 +39,11 @@ class LayeredModel:
     gradient_gb: Floats
     update_seconds: Floats
     batch: float = math.nan
-    """Samples of the iteration; NaN: not told."""
+    """Samples of the iteration; NaN: not stated."""
+    compute_scale: float = 1.0
+    """By which the profiled times are multiplied."""
+    profiled: LayeredModel | None = None
+    """The model before scaling; None: this one."""
 
     def messages(self) -> Messages:
         """One message a layer; the first layer needs no input gradient (Dally "Network model")."""
@@ -49,11 +53,14 @@ class LayeredModel:
 
     def scaled(self, factor: float) -> LayeredModel:
         """The model on GPUs that compute in `factor` of the time; updates stay as they are."""
+        base, scale = self.profiled or self, self.compute_scale * factor
         return replace(
-            self,
-            forward_seconds=self.forward_seconds * factor,
-            input_gradient_seconds=self.input_gradient_seconds * factor,
-            weight_gradient_seconds=self.weight_gradient_seconds * factor,
+            base,
+            forward_seconds=base.forward_seconds * scale,
+            input_gradient_seconds=base.input_gradient_seconds * scale,
+            weight_gradient_seconds=base.weight_gradient_seconds * scale,
+            compute_scale=scale,
+            profiled=base,
         )
 
 

@@ -69,6 +69,8 @@ class NetworkSpeed:
         congestion: float = 0.0,
     ) -> None:
         self.tree = link_tree(cluster, congestion)
+        self.models = tuple(models)
+        self.flavour = flavour
         self._flavour = FLAVOURS.index(flavour)
         self._algorithm = ALGORITHMS.index(algorithm)
         self._hierarchy = BASELINE if self._flavour == ASTRA else BANDWIDTH_AWARE
