@@ -1,13 +1,21 @@
-"""Against starvation: a job that has waited too long since it last ran is promoted, and goes first from then on."""
+"""Against starvation: a job that has waited too long since it last ran goes first until it has had a turn.
+
+The promoted jobs are served by how long they wait. While the first of them has no place, no waiting job behind it is
+served, and running jobs make room for it where they may be interrupted: so it waits no longer than the bound and
+what those before it and the protected jobs take.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import Ints, Rows
+from muster.cluster.books import Bools, Floats, Ints, Rows
 from muster.compiling import njit
-from muster.workload.jobs import WAITING
+from muster.schedulers.interruption import WORK_PER_INTERRUPTION
+from muster.workload.jobs import RUNNING, WAITING
 
+LEAST_TURN_SECONDS = 300.0
+"""That a promoted job runs before others may go before it again; longer where its interruption costs more."""
 _LATE = 1e-6
 """Seconds by which the moment of a promotion is asked for too late, so that rounding cannot make it too early."""
 
@@ -37,20 +45,22 @@ def next_overdue(facts: Rows, jobs: Ints, now: float, seconds: float) -> float:
 
 
 @njit(cache=True)
-def promoted_first(ranked: Ints, index: Ints, promoted: Ints) -> Ints:
-    """Ranked positions, those of promoted jobs before the others; `index` and `promoted` are ascending."""
-    first = np.zeros(len(index), np.bool_)
-    at = 0
-    for job in promoted:
-        while at < len(index) and index[at] < job:
-            at += 1
-        if at < len(index) and index[at] == job:
-            first[at] = True
-    regrouped = np.empty_like(ranked)
-    count = 0
-    for whether in (True, False):
-        for position in ranked:
-            if first[position] == whether:
-                regrouped[count] = position
-                count += 1
-    return regrouped
+def turn_ends(facts: Rows, jobs: Ints) -> Floats:
+    """When each of these jobs has had its turn; inf for one that waits."""
+    ends = np.full(len(jobs), np.inf)
+    for at in range(len(jobs)):
+        fact = facts[jobs[at]]
+        if fact["state"] == RUNNING:
+            begins = max(fact["last_start"], fact["resumes"])
+            ends[at] = begins + max(LEAST_TURN_SECONDS, WORK_PER_INTERRUPTION * fact["restart_cost"])
+    return ends
+
+
+def promoted_first(ranked: Ints, promoted: Bools, since: Floats) -> Ints:
+    """Ranked positions, the promoted ones before the others; among them whichever has waited longest, first.
+
+    `promoted` and `since`, when each job last lost its GPUs, are by position.
+    """
+    first = ranked[promoted[ranked]]
+    first = first[np.lexsort((first, since[first]))]
+    return np.concatenate([first, ranked[~promoted[ranked]]])

@@ -44,7 +44,7 @@ _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
     "promote_after_seconds": (
         float,
         inf,
-        "a job that has waited so long since it last ran goes first from then on",
+        "a job that has waited so long since it last ran goes first until it has had a turn",
     ),
 }
 

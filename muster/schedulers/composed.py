@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import GPU
+from muster.cluster.books import DELAYED, GPU, MICRO
 from muster.cluster.ledger import Draft
-from muster.schedulers.ageing import next_overdue, overdue, promoted_first
+from muster.schedulers.ageing import next_overdue, overdue, promoted_first, turn_ends
 from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
 from muster.schedulers.parts import (
     DURATIONS,
@@ -26,7 +26,7 @@ from muster.schedulers.parts import (
     named,
 )
 from muster.schedulers.placement.kernels import count_walk, serve
-from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
+from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
 _INSTANT = 1e-6
 """Seconds by which a promise of stability is cut short, so that rounding cannot undo it."""
@@ -77,7 +77,7 @@ class Composed:
     strict: bool = False
     """Whether nobody passes a job that does not fit."""
     promote_after_seconds: float = inf
-    """Against starvation: a job that has waited so long since it last ran goes first from then on."""
+    """Against starvation: a job that has waited so long since it last ran goes first until it has had a turn."""
     preset: str = field(default="", compare=False)
     """The name under which its parts were asked for, if that is a preset's."""
 
@@ -112,18 +112,27 @@ class Composed:
         keys, memory = self._keys(view, state["order"], candidates)
         promoted, newly = self._promoted(view, state["promoted"])
         ranked = np.argsort(keys, kind="stable")
-        if state["promoted"]:
-            among = view.jobs.index if candidates is None else view.jobs.index[candidates]
-            ranked = promoted_first(ranked, among, np.array(state["promoted"]))
         if candidates is not None:
             ranked = candidates[ranked]
+        urgent = np.zeros(count, np.bool_)
+        if len(promoted) > len(newly):
+            urgent = np.isin(view.jobs.index, sorted(set(promoted).difference(newly)))
+            ranked = promoted_first(ranked, urgent, view.jobs.last_stop)
         until = self._protected_until(view)
-        self._serve(view, plan, ranked, until)
+        self._serve(view, plan, ranked, until, urgent)
         (still_waiting,) = codes.nonzero()
         if len(still_waiting) or not self.allotment.rests:
             plan.wake_on = Trigger.ALL
             self._promise(view, plan, np.asarray(keys, np.float64), still_waiting, until)
-        if newly:  # They go first from the next decision on.
+        if promoted:
+            ends = turn_ends(view.table.facts, np.array(promoted))
+            turn_over = float(ends[ends > view.now].min(initial=inf))
+            plan.next_wake = min(plan.next_wake, turn_over)
+            plan.stable_until = min(plan.stable_until, turn_over)
+        begins = bool((codes[urgent & view.jobs.waiting] == PLACED).any())
+        if (
+            newly or begins
+        ):  # They go first, and others are served beside those that begin, from the next decision on.
             plan.stable_until, plan.next_wake = -inf, view.now
         return plan, {"order": memory, "promoted": promoted}
 
@@ -141,14 +150,14 @@ class Composed:
         return keys, memory
 
     def _promoted(self, view: View, before: tuple[int, ...]) -> tuple[tuple[int, ...], set[int]]:
-        """The jobs that go first from the next decision on, and those of them that are new."""
+        """The jobs that go first until each has had its turn, and those of them that join at the next decision."""
         if not isfinite(self.promote_after_seconds):
             return before, set()
-        late = overdue(view.table.facts, view.jobs.index, view.now, self.promote_after_seconds)
-        newly = set(late.tolist()).difference(before)
-        if not newly:
-            return before, newly
-        return tuple(sorted(newly.union(before).intersection(view.jobs.index.tolist()))), newly
+        facts, kept = view.table.facts, np.array(before, np.int64)
+        kept = kept[(turn_ends(facts, kept) > view.now) & np.isin(kept, view.jobs.index)]
+        late = overdue(facts, view.jobs.index, view.now, self.promote_after_seconds)
+        newly = set(late.tolist()).difference(kept.tolist())
+        return tuple(sorted(newly.union(kept.tolist()))), newly
 
     def _protected_until(self, view: View) -> Floats:
         """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
@@ -164,7 +173,7 @@ class Composed:
         turns = self.order.takes_turns or (DURATIONS in self.order.needs and not view.jobs.durations_known)
         return turns and isfinite(self.order.quantum())
 
-    def _serve(self, view: View, plan: Plan, ranked: Ints, until: Floats) -> None:
+    def _serve(self, view: View, plan: Plan, ranked: Ints, until: Floats, urgent: Bools) -> None:
         """Write the draft and the reasons; `until` is when each running job may be interrupted."""
         jobs, codes = view.jobs, plan.reasons
         pinned = until > view.now
@@ -180,10 +189,48 @@ class Composed:
             asked, facts = view.table.asked, view.table.facts
             free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
+        mark = plan.draft.mark()
         notes = self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
         plan.notes = notes or ()
-        if self.preemptive and view.table.some_pinned:
+        unplaced = ranked[urgent[ranked] & (codes[ranked] != PLACED)]
+        if len(unplaced) and not view.ledger.books.totals[DELAYED]:
+            self._make_room(view, plan, mark, ranked, chosen, pinned, urgent)
+        elif self.preemptive and view.table.some_pinned:
             self._name_protection(view, plan, ranked, until)
+
+    def _make_room(
+        self, view: View, plan: Plan, mark: int, ranked: Ints, chosen: Bools, pinned: Bools, urgent: Bools
+    ) -> None:
+        """Serve the first promoted job that has no place before all others that wait.
+
+        More and more of the last running jobs make room for it, if they may be interrupted. If even that does not
+        do, they go on, and what becomes free is left to it.
+        """
+        codes, jobs = plan.reasons, view.jobs
+        place = int(np.flatnonzero(urgent[ranked] & (codes[ranked] != PLACED))[0])
+        first, waits = ranked[place], jobs.waiting[ranked]
+        behind = waits & (np.arange(len(ranked)) > place)
+        kept, running = ranked[~behind], ranked[~waits]
+        victims = running[~pinned[running] & ~urgent[running]][::-1]
+        plan.draft.undo(mark)
+        room = np.cumsum(jobs.held_gpus[victims]) + view.ledger.books.totals[GPU] / MICRO
+        fewest = int(np.searchsorted(room, jobs.requested_gpus[first])) + 1
+        counts = [0]
+        while fewest <= len(victims):
+            counts.append(fewest)
+            fewest = min(2 * fewest, len(victims)) if fewest < len(victims) else fewest + 1
+        for count in [*counts, 0]:
+            plan.draft.undo(mark)
+            codes[ranked], plan.reason_a[ranked], plan.reason_b[ranked] = PLACED, 0.0, 0.0
+            served = chosen.copy()
+            served[running] = True
+            served[victims[:count]] = False
+            served[first] = served[first] or count > 0
+            notes = self.allotment.allot(view, plan.draft, kept, served, codes, plan.reason_a, plan.reason_b)
+            plan.notes = notes or ()
+            if codes[first] == PLACED:
+                break
+        codes[ranked[behind]] = BEHIND_HEAD
 
     def _name_protection(self, view: View, plan: Plan, ranked: Ints, until: Floats) -> None:
         """Mark the jobs that wait only because running jobs may not be interrupted yet."""

@@ -95,7 +95,8 @@ class Leased:
         ranked, memory = bidders, state["order"]
         if len(bidders) > 1 or memory is not None:
             keys, memory = self.order.keys(view, memory)
-            ranked = bidders[np.lexsort((keys[bidders], ~urgent[bidders]))]
+            longest = np.where(urgent, since, inf)
+            ranked = bidders[np.lexsort((keys[bidders], longest[bidders], ~urgent[bidders]))]
         books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)
         if self.furnishing is not None:
             _lower_to(books, jobs.index, self.allocation.ladder(view, jobs)[0, 0])

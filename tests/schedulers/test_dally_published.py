@@ -241,7 +241,7 @@ def test_places_are_tried_in_the_order_of_their_library(reference: Path) -> None
         free = sorted(tuple(map(int, place.split("."))) for place in tried)
         if row["places_with_free_gpus"] != "all":
             free = sorted(tuple(map(int, place.split("."))) for place in row["places_with_free_gpus"].split())
-        keys = np.array([int(np.bitwise_xor.reduce(place)) for place in free])
+        keys = np.array([int(np.bitwise_xor.reduce(place)) for place in free], np.int64)
         order = [".".join(map(str, free[at])) for at in hash_order(keys)]
         assert order == tried, row
 

@@ -1,0 +1,87 @@
+"""The bound on waiting, `promote_after_seconds`: it holds for every scheduler, and a promoted job has one turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.schedulers.ageing import LEAST_TURN_SECONDS
+from muster.simulation.simulate import Run
+from tests.building import cluster_of, column, job, jobs_of, run
+from tests.schedulers.test_dally_network import gang
+from tests.schedulers.test_dally_timers import NOISY, racked
+
+BOUND = 2000.0
+LEASE = 500.0
+PREEMPTING = ("srtf", "las", "srtf+consolidate", "dally-plus", "dally-plus-oracle", "tiresias")
+LEASING = ("dally", "dally-consolidated", "themis")
+
+
+def longest_wait(result: Run) -> float:
+    """Seconds that any job was without GPUs, from its arrival or a stop to the next start."""
+    since = dict(result.record.jobs.select("job_id", "submit_seconds").rows())
+    worst = 0.0
+    held = result.record.allocations.select("job_id", "from_seconds", "to_seconds").sort("from_seconds")
+    for name, begins, ends in held.rows():
+        worst = max(worst, begins - since[name])
+        since[name] = max(since[name], ends)
+    return worst
+
+
+JOBS = st.lists(
+    st.builds(
+        lambda submit, gpus, work, model: gang(gpus, work * gpus, submit_seconds=submit, model=model),
+        st.integers(0, 3000),
+        st.sampled_from([1, 1, 2, 3, 4, 8]),
+        st.integers(100, 6000),
+        st.sampled_from(["quiet", "noisy"]),
+    ),
+    min_size=4,
+    max_size=10,
+)
+
+
+@given(JOBS, st.sampled_from([*PREEMPTING, *LEASING]), st.sampled_from([0.0, 30.0]))
+@settings(max_examples=60, deadline=None)
+def test_no_job_waits_longer_than_its_turn_comes(rows: list[dict[str, Any]], name: str, cost: float) -> None:
+    given = {"promote_after_seconds": str(BOUND)}
+    turn = max(LEAST_TURN_SECONDS, 13 * cost)
+    if name in LEASING:
+        given["lease_seconds"] = str(LEASE)
+        turn = LEASE
+    cluster = racked((4, 4), (4, 4))
+    result = run(jobs_of(*rows), cluster, name, given, layers={"noisy": NOISY}, restart_cost_seconds=cost)
+    assert result.unfinished == 0
+    # Each job that waits longer has one turn before it, and those that run may be protected for one.
+    assert longest_wait(result) <= BOUND + (len(rows) + 1) * (turn + 300.0) + 1.0
+
+
+def test_a_promoted_job_has_one_turn_and_no_more() -> None:
+    # A long job among short ones that keep coming: promoted at 1000 s, it runs a turn and is outranked again.
+    trace = jobs_of(job(0, 3000), *(job(100 * n, 100) for n in range(60)))
+    result = run(trace, cluster_of(1), "srtf", {"promote_after_seconds": "1000"}, restart_cost_seconds=0.0)
+    held = result.record.allocations.filter(job_id="0").sort("from_seconds").rows(named=True)
+    assert held[0]["from_seconds"] == pytest.approx(1000, abs=1e-3)
+    assert held[0]["to_seconds"] - held[0]["from_seconds"] == pytest.approx(LEAST_TURN_SECONDS, abs=100)
+    assert len(held) > 2
+
+
+def test_scattered_gpus_are_gathered_for_a_promoted_gang() -> None:
+    # A gang that sits on one machine only; single jobs that keep coming never leave one empty.
+    small = [job(20 * n, 130) for n in range(400)]
+    trace = jobs_of(*small, job(30, 500, gpus=4))
+    given = {"promote_after_seconds": "600"}
+    result = run(trace, cluster_of(4, 4), "las+consolidate", given, restart_cost_seconds=0.0)
+    (start,) = result.record.jobs.filter(gpus=4)["start_seconds"].to_list()
+    assert start <= 30 + 600 + 301
+
+
+def test_the_least_recent_of_the_promoted_goes_first() -> None:
+    # Both are overdue when the machine is free: the longer job, which SRTF puts last, waits since earlier.
+    trace = jobs_of(job(0, 900, preemptible=False), job(10, 400), job(20, 300), job(890, 50))
+    result = run(trace, cluster_of(1), "srtf", {"promote_after_seconds": "500"}, restart_cost_seconds=0.0)
+    assert column(result, "start_seconds")[1] == pytest.approx(900)
+    assert column(result, "start_seconds")[2] == pytest.approx(1200)
