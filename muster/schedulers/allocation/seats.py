@@ -165,6 +165,28 @@ def sit(seats: Seats, at: int, node: int, gpus: int) -> int:
     return number
 
 
+@njit(cache=True)
+def remove_last(seats: Seats) -> None:
+    """Undo the latest `sit`, of a job that has nothing else."""
+    number = seats.used[0] - 1
+    seat = seats.seats[number]
+    node = seat["node"]
+    seats.used[0] = number
+    seats.free[node, 0] += seat["gpus"]
+    for resource in range(1, 4):
+        seats.free[node, resource] += seat["amount"][resource]
+    seats.first[seat["at"]] = -1
+    if seats.first_here[node] == number:
+        seats.first_here[node] = -1
+        seats.last_here[node] = -1
+        return
+    before = seats.first_here[node]
+    while seats.seats[before]["next_here"] != number:
+        before = seats.seats[before]["next_here"]
+    seats.seats[before]["next_here"] = -1
+    seats.last_here[node] = before
+
+
 # A call copies the heads of all arrays of `Seats` and `Gangs`: the smallest of the kernels that are called most
 # cost less inlined, here and in the other files.
 @njit(cache=True, forceinline=True)

@@ -10,6 +10,7 @@ import numpy as np
 from muster.cluster.books import Bools, Floats, Ints
 from muster.cluster.ledger import Draft
 from muster.compiling import njit
+from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
 from muster.schedulers.allocation.seats import (
     APART,
@@ -19,6 +20,7 @@ from muster.schedulers.allocation.seats import (
     fits,
     furnish,
     gpus_that_fit,
+    keep_amounts,
     open_seats,
     write_seats,
 )
@@ -39,55 +41,101 @@ class Tune(Allotment):
     ) -> None:
         """Everybody anew, but a job keeps its GPUs where the plan gives it the same machines."""
         gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
+        keep_amounts(view.ledger.books, view.jobs.index, seats)
         tune(seats, gangs, hungriest_first(seats, gangs, chosen), ranked)
         write_seats(view, draft, seats, ranked, chosen, codes, a, b)
 
 
 def hungriest_first(seats: Seats, gangs: Gangs, chosen: Bools) -> Ints:
-    """Step 1: chosen and settled jobs by GPUs, then CPUs, then memory demanded, descending."""
+    """Step 1: settled jobs, then chosen ones; each by GPUs, then CPUs, then memory demanded, descending.
+
+    Newcomers see what settled jobs leave them.
+    """
     served = np.flatnonzero((chosen | (seats.condition == SETTLED)) & (seats.condition != APART))
     per_gpu = gangs.demands.best.max(axis=1)[gangs.classes[served]]
     gpus = gangs.gpus[served]
-    return served[np.lexsort((-gpus * per_gpu[:, 2], -gpus * per_gpu[:, 1], -gpus))]
+    movable = seats.condition[served] == MOVABLE
+    return served[np.lexsort((-gpus * per_gpu[:, 2], -gpus * per_gpu[:, 1], -gpus, movable))]
 
 
 @njit(cache=True)
 def tune(seats: Seats, gangs: Gangs, served: Ints, ranked: Ints) -> None:
-    """Steps 2 to 5 for the served; those of them without a place leave their GPUs to others, by rank."""
+    """Steps 2 to 5 for the served; those of them without a place leave their GPUs to others, by rank.
+
+    Settled jobs begin with what they hold (`keep_amounts`). With any of them, each machine is given out in the end
+    to those of its jobs that gain most: jobs that met by chance and cannot part need not starve each other.
+    """
     take = np.zeros(len(gangs.kind_of_node), np.int64)
+    some_settled = False
+    for at in served:
+        if seats.condition[at] == SETTLED:
+            some_settled = True
+            _lower_to_fair(seats, gangs, at)
     left = 0
     for at in served:
         if seats.condition[at] == SETTLED:
-            _furnish_settled(seats, gangs, at)
-        elif not _place(seats, gangs, at, take):
+            _raise_settled(seats, gangs, at)
+        elif not place_by_best_fit(seats, gangs, at, take):
             left += gangs.gpus[at]
     for at in ranked:
         if seats.condition[at] == MOVABLE and seats.first[at] < 0 and gangs.gpus[at] <= left:
-            left -= gangs.gpus[at] * _place(seats, gangs, at, take)
+            left -= gangs.gpus[at] * place_by_best_fit(seats, gangs, at, take)
+    if some_settled:
+        furnish_all(seats, gangs)
+        for at in served:
+            raise_gang(seats, gangs, at)
 
 
 @njit(cache=True)
-def _furnish_settled(seats: Seats, gangs: Gangs, at: int) -> None:
-    """A job that keeps its GPUs: its demand, else its fair share, taken back from neighbours if need be."""
+def _lower_to_fair(seats: Seats, gangs: Gangs, at: int) -> None:
+    """Take what a job holds beyond its fair share and has no use for."""
+    fair = gangs.demands.fair[gangs.classes[at]]
+    if not _is_above_fair(seats, gangs, at) and _has_room(seats, gangs, at, fair):
+        set_level(seats, gangs, at, fair)
+
+
+@njit(cache=True)
+def _raise_settled(seats: Seats, gangs: Gangs, at: int) -> None:
+    """A job that keeps its GPUs: its demand where it fits, else what it holds, and the fair share at least.
+
+    The fair share is taken back from neighbours if need be.
+    """
     best, fair = gangs.demands.best[gangs.classes[at]], gangs.demands.fair[gangs.classes[at]]
-    for need in (best, fair, fair):
-        enough = True
+    if _has_room(seats, gangs, at, best):
+        set_level(seats, gangs, at, best)
+    elif not _is_above_fair(seats, gangs, at):
+        set_level(seats, gangs, at, np.zeros_like(fair))
         number = seats.first[at]
         while number >= 0:
             seat = seats.seats[number]
-            enough = enough and fits(
-                seats, seat["node"], seat["gpus"], need[gangs.kind_of_node[seat["node"]]]
-            )
+            reclaim(seats, gangs, seat["node"], seat["gpus"], fair[gangs.kind_of_node[seat["node"]]])
             number = seat["next"]
-        if enough:
-            set_level(seats, gangs, at, need)
-            return
-        if need is fair:
-            number = seats.first[at]
-            while number >= 0:
-                seat = seats.seats[number]
-                reclaim(seats, gangs, seat["node"], seat["gpus"], need[gangs.kind_of_node[seat["node"]]])
-                number = seat["next"]
+        if _has_room(seats, gangs, at, fair):
+            set_level(seats, gangs, at, fair)
+
+
+@njit(cache=True)
+def _is_above_fair(seats: Seats, gangs: Gangs, at: int) -> bool:
+    """Whether a job is faster on what it has than with its fair share."""
+    fair_speed, number = np.inf, seats.first[at]
+    while number >= 0:
+        kind = gangs.kind_of_node[seats.seats[number]["node"]]
+        fair_speed = min(fair_speed, gangs.demands.fair_speed[gangs.classes[at], kind])
+        number = seats.seats[number]["next"]
+    return bool(gang_speed(seats, gangs, at) > fair_speed * (1 + 1e-9))
+
+
+@njit(cache=True)
+def _has_room(seats: Seats, gangs: Gangs, at: int, need: Ints) -> bool:
+    """Whether all machines of a job have room for a need instead of what it has; by kind and resource."""
+    number = seats.first[at]
+    while number >= 0:
+        seat = seats.seats[number]
+        more = need[gangs.kind_of_node[seat["node"]]] - seat["amount"] // seat["gpus"]
+        if not fits(seats, seat["node"], seat["gpus"], more):
+            return False
+        number = seat["next"]
+    return True
 
 
 @njit(cache=True)
@@ -100,7 +148,7 @@ def set_level(seats: Seats, gangs: Gangs, at: int, need: Ints) -> None:
 
 
 @njit(cache=True)
-def _place(seats: Seats, gangs: Gangs, at: int, take: Ints) -> bool:
+def place_by_best_fit(seats: Seats, gangs: Gangs, at: int, take: Ints) -> bool:
     """Steps 2 to 5 for one job; whether it has a place."""
     best, fair = gangs.demands.best[gangs.classes[at]], gangs.demands.fair[gangs.classes[at]]
     with_best, with_fair, with_gpus = _best_fits(seats, gangs, at, best, fair)
@@ -146,15 +194,23 @@ def _best_fits(seats: Seats, gangs: Gangs, at: int, best: Ints, fair: Ints) -> t
         if seats.free[node, 0] < gpus or not allowed[node]:
             continue
         kind = gangs.kind_of_node[node]
-        if with_best < 0 or _tighter(seats, node, with_best, home):
+        if with_best < 0 or tighter(seats, node, with_best, home):
             if fits(seats, node, gpus, best[kind]):
                 with_best = node
-            if with_best < 0 and (with_fair < 0 or _tighter(seats, node, with_fair, home)):
+            if with_best < 0 and (with_fair < 0 or tighter(seats, node, with_fair, home)):
                 if fits(seats, node, gpus, fair[kind]):
                     with_fair = node
-                if with_gpus < 0 or _tighter(seats, node, with_gpus, home):
+                if with_gpus < 0 or tighter(seats, node, with_gpus, home):
                     with_gpus = node
     return with_best, with_fair, with_gpus
+
+
+@njit(cache=True)
+def fit_with_demand(seats: Seats, gangs: Gangs, at: int) -> int:
+    """Return the best-fitting server with room for the whole job and all of its demand; -1: none."""
+    demand = gangs.demands.best[gangs.classes[at]]
+    node, _, _ = _best_fits(seats, gangs, at, demand, demand)
+    return int(node)
 
 
 @njit(cache=True)
@@ -183,7 +239,7 @@ def fewest_servers(seats: Seats, gangs: Gangs, at: int, need: Ints, take: Ints) 
             if fit[node] > 0 and take[node] == 0:
                 if most < 0 or fit[node] > fit[most]:
                     most = node
-                if fit[node] >= left and (tightest < 0 or _tighter(seats, node, tightest, seats.home[at])):
+                if fit[node] >= left and (tightest < 0 or tighter(seats, node, tightest, seats.home[at])):
                     tightest = node
         chosen = tightest if tightest >= 0 else most
         take[chosen] = min(fit[chosen], left)
@@ -193,7 +249,8 @@ def fewest_servers(seats: Seats, gangs: Gangs, at: int, need: Ints, take: Ints) 
 
 
 @njit(cache=True)
-def _tighter(seats: Seats, node: int, other: int, home: int) -> bool:
+def tighter(seats: Seats, node: int, other: int, home: int) -> bool:
+    """Best fit: whether a machine has less free than another, GPUs before CPUs before memory; of equals home."""
     for resource in range(3):
         if seats.free[node, resource] != seats.free[other, resource]:
             return bool(seats.free[node, resource] < seats.free[other, resource])

@@ -13,6 +13,7 @@ from muster.compiling import njit
 from muster.schedulers.allocation.dealing import deal_all, targets
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
+from muster.schedulers.allocation.newcomers import place_newcomers
 from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled_that_fit
 from muster.schedulers.allocation.seats import (
     Seats,
@@ -59,14 +60,14 @@ class TunePlus(Allotment):
         books, index = view.ledger.books, view.jobs.index
         stays, tuned, dealt = (empty_copy(opened) for _ in range(3))
         sit_at_home(books, index, stays, chosen)
+        keep_amounts(books, index, tuned)
         tune(tuned, gangs, served, ranked)
-        for plan in (stays, dealt):
-            deal_all(plan, gangs, of_kind, served, ranked, wanted)
         keep_amounts(books, index, stays)
+        place_newcomers(stays, gangs, served, ranked)
+        deal_all(dealt, gangs, of_kind, served, ranked, wanted)
         furnish_all(dealt, gangs)
         swap_jobs(dealt, gangs, served, wanted, of_kind, _SWAPS_TRIED)
         cost = self.move_seconds / self.horizon_seconds
-        furnish_all(stays, gangs)
         worth = [worth_of(books, index, gangs, plan, cost) for plan in (stays, dealt)]
         best = (stays, dealt)[int(np.argmax(np.round(worth, 9)))]
         if worth_of(books, index, gangs, tuned, cost) <= max(worth):
