@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from muster.report import summarise
 from muster.report.metrics import distribution, jain
-from muster.report.timeline import Steps, jobs_waiting, window
+from muster.report.timeline import Steps, gpus_in_use, held, jobs_waiting, window
 from muster.world.records import DECISIONS, Record
 from tests.report.hand_made import ORDERS, run_record, scheduled, tables
 
@@ -256,3 +256,54 @@ def test_tables_of_a_whole_run_agree_with_each_other(order: str) -> None:
     assert held == pytest.approx(record.jobs["attained_gpu_seconds"].sum())
     assert 0 <= summary["fragmentation"] <= 1
     assert json.dumps(summary) == json.dumps(summarise(scheduled(order)))
+
+
+def test_what_is_held_at_the_end_counts_until_the_end() -> None:
+    """A run that stops at 100 s with one job running on one GPU since 50 s, and another waiting since 60 s."""
+    record = tables(
+        jobs=[
+            {"job_id": "done", "submit_seconds": 0.0, "finish_seconds": 100.0, "ideal_seconds": 100.0},
+            {"job_id": "runs", "submit_seconds": 50.0, "outcome": "unfinished"},
+            {"job_id": "waits", "submit_seconds": 60.0, "outcome": "unfinished"},
+        ],
+        allocations=[
+            {"job_id": "done", "node": "node-0", "gpus": 2.0, "from_seconds": 0.0, "to_seconds": 100.0},
+            {"job_id": "runs", "node": "node-0", "gpus": 1.0, "from_seconds": 50.0, "to_seconds": None},
+        ],
+        reasons=[
+            {
+                "job_id": "waits",
+                "reason": "no_gpus",
+                "parameters": "{}",
+                "from_seconds": 60.0,
+                "to_seconds": None,
+            }
+        ],
+    )
+    summary = summarise(record)
+    assert summary["utilization"]["gpu"] == pytest.approx((2 * 100 + 1 * 50) / (4 * 100))
+    assert summary["reasons"] == {"no_gpus": {"seconds": 40.0, "jobs": 1}}
+    assert jobs_waiting(record).mean() * 100 == pytest.approx(40)
+    in_use = gpus_in_use(held(record), *window(record))
+    assert (in_use.times.tolist(), in_use.values.tolist()) == ([0, 50, 100], [2, 3])
+
+
+def test_a_job_alone_on_a_large_cluster_is_exactly_fair() -> None:
+    """It cannot gain from more GPUs than it asks for, so its yardstick is its own speed."""
+    alone = {
+        "job_id": "A",
+        "gpus": 1.0,
+        "submit_seconds": 0.0,
+        "finish_seconds": 100.0,
+        "ideal_seconds": 100.0,
+    }
+    fairness = summarise(tables([alone], run=run_record(1, 8)))["fairness"]
+    assert fairness["rho_mean"] == fairness["rho_max"] == pytest.approx(1)
+
+
+def test_steps_are_zero_before_their_first_change() -> None:
+    steps = Steps.of_changes(np.array([5.0, 8.0]), np.array([2.0, -2.0]), 0.0, 10.0)
+    assert steps.times.tolist() == [0, 5, 8, 10]
+    assert steps.values.tolist() == [0, 2, 0]
+    assert steps.integral_until(np.array([0.0, 5.0, 6.0, 10.0])).tolist() == [0, 0, 2, 6]
+    assert steps.mean() == pytest.approx(0.6)

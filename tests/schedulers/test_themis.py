@@ -26,3 +26,11 @@ def test_without_durations_it_goes_by_time_served() -> None:
     trace = jobs_of(job(0, 100), job(0, 10))
     result = run(trace, cluster_of(1), "themis", {"lease_seconds": "20"}, knowledge="none")
     assert finishes(result) == pytest.approx([110, 30])
+
+
+def test_a_small_job_gains_nothing_from_a_large_fair_share() -> None:
+    # At 150 the first job frees four GPUs. The gang needs 100 s at half speed on its share of two GPUs, so its rho is
+    # (150 + 100) / 200; the single GPU, which arrives now, has (0 + 100) / 100. With a share of two GPUs as its
+    # yardstick it would have 2 and pass the gang.
+    trace = jobs_of(job(0, 150, gpus=4, preemptible=False), job(0, 100, gpus=4), job(150, 100))
+    assert finishes(run(trace, cluster_of(4), "ftf")) == pytest.approx([150, 250, 350])
