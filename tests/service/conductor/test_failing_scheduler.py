@@ -236,3 +236,17 @@ def test_what_happened_meanwhile_is_told_to_it_once_it_is_well(world: World) -> 
         fails(world, 1.0)
     assert len(seen) == 3
     assert seen[0] == seen[0] & seen[1] == seen[0] & seen[2] != 0
+
+
+def test_retries_of_a_failing_scheduler_are_1_2_4_up_to_60_s_apart(tmp_path: Path) -> None:
+    scheduler = Twisted(raises)
+    world = World(tmp_path, scheduler)
+    world.store.submit([Submission("ann", a_job(10))])
+    asked = []
+    while len(asked) < 9:
+        before = scheduler.asked
+        fails(world, 0.5)
+        if scheduler.asked > before:
+            asked.append(world.seconds)
+    assert np.diff(asked).tolist() == [1, 2, 4, 8, 16, 32, 60, 60]
+    world.store.close()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
 
+from muster.schedulers.contract import Plan, Trigger, View
+from muster.schedulers.contract import State as SchedulerState
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store.rows import State, Submission
 
+from .test_failing_scheduler import Twisted
 from .test_pretended import CLUSTER, World
 
 LEASE = 3600.0
@@ -83,4 +88,19 @@ def test_who_was_placed_without_a_lease_has_none_left_under_a_scheduler_that_lea
     world.die()
     turns_until(world, 10.0)
     assert GPUS + 1 in running(world)
+    world.store.close()
+
+
+def test_the_scheduler_learns_of_a_lease_end_at_that_moment(tmp_path: Path) -> None:
+    asked: list[tuple[float, int]] = []
+
+    def gives_a_lease(view: View, plan: Plan, state: SchedulerState) -> object:
+        asked.append((view.now, view.triggers))
+        ends = {int(job): 10.0 if view.now < 10.0 else inf for job in view.jobs.index}
+        return replace(plan, lease_ends=ends, wake_on=Trigger.ALL), state
+
+    world = World(tmp_path, Twisted(gives_a_lease))
+    submit(world, 1)
+    turns_until(world, 15.0)
+    assert [now for now, triggers in asked if triggers & Trigger.LEASE_END] == [10.0]
     world.store.close()

@@ -11,7 +11,7 @@ import pytest
 from muster.cluster import Node
 from muster.service.engines import Exit, Observed, Seat
 from muster.service.engines.pretend import PretendEngine
-from muster.service.store.rows import State, Submission
+from muster.service.store.rows import State, Submission, Wish
 from tests.service.conductor.test_pretended import World, a_job
 
 
@@ -120,4 +120,49 @@ def test_where_a_running_job_cannot_get_other_cpus_it_is_started_anew(tmp_path: 
     assert sum(row.moves for row in rows) > 0, "nobody was given other CPUs: nothing was tried"
     held = [(one.job, one.epoch) for one in world.store.holdings()]
     assert len(held) == len(set(held)), "a start had two sizes"
+    world.store.close()
+
+
+class ForgetfulEngine(PretendEngine):
+    """Loses the starts that it is told to lose."""
+
+    lost: frozenset[tuple[int, int]] = frozenset()
+
+    def observe(self) -> Sequence[Observed]:
+        return [
+            replace(one, ended=Exit.LOST, since=self._clock()) if (one.job, one.epoch) in self.lost else one
+            for one in super().observe()
+        ]
+
+
+class ForgetfulWorld(World):
+    engine: ForgetfulEngine
+
+    def an_engine(self) -> PretendEngine:
+        return ForgetfulEngine(self.folder / "pretend", self.cluster, self.pace, self.clock)
+
+    def pause_after_a_loss(self, job: int) -> float:
+        """Lose the start that runs, and return the seconds until the next one."""
+        row = self.store.job(job)
+        assert row is not None
+        assert row.state is State.RUNNING
+        self.engine.lost = frozenset({(job, row.epoch)})
+        self.turn(0.5)
+        lost_at = self.seconds
+        while (now := self.store.job(job)) is not None and now.epoch == row.epoch:
+            self.turn(0.5)
+        return self.seconds - lost_at
+
+
+def test_the_pause_after_losses_in_a_row_starts_again_after_another_end(tmp_path: Path) -> None:
+    world = ForgetfulWorld(tmp_path, "fifo")
+    (job,) = world.store.submit([Submission("ann", a_job(10_000))])
+    world.turn(1.0)
+    assert [world.pause_after_a_loss(job) for _ in range(4)] == [1, 2, 4, 8]
+    world.store.wish(job, Wish.HOLD)
+    for _ in range(3):
+        world.turn(1.0)
+    world.store.wish(job, Wish.RELEASE)
+    world.turn(1.0)
+    assert [world.pause_after_a_loss(job) for _ in range(2)] == [1, 2]
     world.store.close()

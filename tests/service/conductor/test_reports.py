@@ -169,3 +169,17 @@ def test_what_an_earlier_start_has_written_is_not_the_progress_of_this_one(tmp_p
     assert far.steps_done == 7
     assert far.steps_per_second == pytest.approx(7 / (world.seconds - 4.0)), "since it began"
     world.store.close()
+
+
+def test_progress_never_goes_backwards(tmp_path: Path) -> None:
+    """A job that repeats steps after its last checkpoint does not lose what it had reported."""
+    world = World(tmp_path, "fifo")
+    (job,) = world.store.submit([Submission("ann", a_job(1000))])
+    world.turn(1.0)
+    for reported, done in ((50, 50), (20, 50), (49, 50), (51, 51)):
+        told(f'{{"epoch": 1, "step": {reported}, "steps_per_second": 1.0}}')(run_dir_of(tmp_path, job))
+        world.turn(11.0)
+        kept = world.store.job(job)
+        assert kept is not None
+        assert kept.steps_done == done
+    world.store.close()
