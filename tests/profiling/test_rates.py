@@ -80,3 +80,11 @@ def test_two_visits_far_apart_make_an_interval_over_both() -> None:
     both = visited_again(first, again, Precision())
     assert (both.steps_per_s, both.error, both.sure) == (10.0, pytest.approx(0.2), False)
     assert both.spread == pytest.approx(0.2, rel=0.01)
+
+
+def test_the_spread_of_a_few_windows_is_that_of_a_sample() -> None:
+    """Rates 9, 10, 10, 11: squares of the deviations add up to 2, which is divided by 3."""
+    rate = rate_of([(9, 1.0), (10, 1.0), (10, 1.0), (11, 1.0)], Precision(least_windows=4))
+    assert rate is not None
+    assert rate.windows == 4
+    assert rate.spread == pytest.approx(np.sqrt(2 / 3) / 10)

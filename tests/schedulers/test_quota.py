@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+from math import inf
+
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.reasons import OVER_LIMIT
+from muster.schedulers.selection.quota import Quota
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
+from tests.schedulers.test_toys import Grows
 
 
 def most_held(result: Run, tenant: str) -> float:
@@ -68,3 +76,28 @@ def test_no_tenant_ever_holds_more_than_its_limit(
     assert most_held(result, "a") <= 4
     assert most_held(result, "b") <= 5
     assert result.unfinished == 0
+
+
+@dataclass
+class GrowsWithinQuota(Grows):
+    """Places and grows jobs as far as the tenant's limit lets them."""
+
+    limits: dict[str, float] = field(default_factory=dict)
+    running_are_ranked: bool = False
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        ranked = np.arange(len(view.jobs)) if self.running_are_ranked else np.flatnonzero(view.jobs.waiting)
+        ranking = Quota(limits=self.limits).select(view, ranked, np.zeros(len(view.jobs), np.bool_))
+        kept = replace(view, jobs=view.jobs.at(ranking.ranked))
+        plan, state = super().decide(kept, state)
+        return self.plan(view, plan.draft, OVER_LIMIT, stable_until=inf), state
+
+
+@pytest.mark.parametrize("running_are_ranked", [False, True])
+def test_a_limit_counts_the_gpus_that_a_job_grew_to(running_are_ranked: bool) -> None:
+    """The first job asks for 2 GPUs and holds 4, so the second one's 2 would make 6 of 5."""
+    trace = jobs_of(job(0, 200, gpus=2, max_gpus=4, tenant="a"), job(10, 50, gpus=2, tenant="a"))
+    scheduler = GrowsWithinQuota(limits={"a": 5.0}, running_are_ranked=running_are_ranked)
+    result = run(trace, cluster_of(8), scheduler)
+    assert column(result, "start_seconds") == [0, 100]
+    assert most_held(result, "a") == 4

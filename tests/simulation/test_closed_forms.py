@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise, permutations
+from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster.ledger import Share
+from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.schedulers.reasons import NO_GPUS, PLACED
 from tests.building import cluster_of, column, job, jobs_of, run
+from tests.schedulers.test_toys import Toy
 from tests.simulation.cases import shipped
 
 arrivals = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=10)
@@ -88,3 +93,37 @@ def test_gangs_of_one_size_are_a_queue_of_many_servers() -> None:
     """2-GPU jobs on 4 GPUs are two servers; D/D/2 by hand."""
     result = run(jobs_of(*(job(at, 30, gpus=2) for at in (0, 5, 10, 15, 100))), cluster_of(4), "fifo")
     assert column(result, "wait_seconds") == pytest.approx([0, 0, 20, 20, 0])
+
+
+def test_a_release_starts_when_the_job_ends_not_at_the_next_round() -> None:
+    # The job ends at 10, its GPU is free at 40; the decision at 60 uses it. Counted from the round at 60, the release
+    # would last until 90 and the next job would start at 120.
+    trace = jobs_of(job(0, 10), job(0, 10))
+    result = run(trace, cluster_of(1), "fifo", round_seconds=60.0, release_seconds_per_gpu=30.0)
+    assert column(result, "start_seconds") == [0, 60]
+
+
+class Leases(Toy):
+    """Runs one job, gives it a lease of 10 s once, and notes when and why it is asked."""
+
+    asked: list[tuple[float, int]]
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        self.asked.append((view.now, view.triggers))
+        draft = view.draft()
+        plan = self.plan(view, draft, NO_GPUS, stable_until=inf)
+        if view.now == 0:
+            draft.put(0, [Share(0, (0,))])
+            plan.reasons[:] = PLACED
+            plan.lease_ends = {0: 10.0}
+        else:
+            plan.lease_ends = {0: inf}
+        return plan, state
+
+
+@pytest.mark.parametrize("round_seconds", [None, 5.0])
+def test_a_scheduler_learns_of_a_lease_end_at_that_moment(round_seconds: float | None) -> None:
+    scheduler = Leases()
+    scheduler.asked = []
+    run(jobs_of(job(0, 100)), cluster_of(1), scheduler, round_seconds=round_seconds)
+    assert [now for now, triggers in scheduler.asked if triggers & Trigger.LEASE_END] == [10.0]
