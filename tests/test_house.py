@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -33,26 +35,48 @@ def version_in(pin: Requirement) -> str:
     return specifier.version
 
 
-def import_rules(tmp_path: Path, extra: str = "") -> subprocess.CompletedProcess[str]:
-    """Checks the contracts of .importlinter, with something added."""
-    config = tmp_path / ".importlinter"
-    config.write_text((ROOT / ".importlinter").read_text() + extra)
-    command = [str(Path(sys.executable).with_name("lint-imports")), "--config", str(config), "--no-cache"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def import_rules(cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Checks the contracts of .importlinter on the package in a folder."""
+    lint = str(Path(sys.executable).with_name("lint-imports"))
+    command = [lint, "--config", str(ROOT / ".importlinter"), "--no-cache"]
+    environment = os.environ | {"PYTHONPATH": str(cwd), "COLUMNS": "1000"}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_rooms_use_only_the_rooms_under_them_and_schedulers_are_pure(tmp_path: Path) -> None:
-    done = import_rules(tmp_path)
+def test_rooms_use_only_the_rooms_under_them_and_schedulers_are_pure() -> None:
+    done = import_rules(ROOT)
     assert done.returncode == 0, done.stdout
 
 
-def test_a_forbidden_import_would_be_seen(tmp_path: Path) -> None:
-    upside_down = ("type = layers", "layers =", "    muster.cluster", "    muster.world")
-    done = import_rules(
-        tmp_path, "\n".join(("", "[importlinter:contract:wrong]", "name = wrong", *upside_down, ""))
+def test_each_import_rule_finds_a_planted_violation(tmp_path: Path) -> None:
+    rules = configparser.ConfigParser()
+    rules.read(ROOT / ".importlinter")
+    pure, reads_records = (
+        rules[f"importlinter:contract:{name}"]["forbidden_modules"].split()
+        for name in ("schedulers-are-pure", "report-reads-records")
     )
+    planted = {
+        "muster.cluster.ledger": ["muster.world.records"],
+        "muster.sizing.ring": ["muster.profiling.grid"],
+        "muster.schedulers.parts": pure,
+        "muster.report.page": reads_records,
+    }
+    shutil.copytree(ROOT / "muster", tmp_path / "muster", ignore=shutil.ignore_patterns("__pycache__"))
+    for module, imported in planted.items():
+        with (tmp_path / f"{module.replace('.', '/')}.py").open("a") as file:
+            file.writelines(f"import {name}\n" for name in imported)
+    done = import_rules(tmp_path)
     assert done.returncode == 1
-    assert "wrong BROKEN" in done.stdout
+    assert "Contracts: 0 kept, 3 broken." in done.stdout
+    names = [rules[section]["name"] for section in rules.sections() if ":contract:" in section]
+    broken = done.stdout.partition("Broken contracts")[2]
+    _, layers, purity, records = re.split("|".join(map(re.escape, names)), broken)
+    assert "muster.cluster.ledger -> muster.world.records" in layers
+    assert "muster.sizing.ring -> muster.profiling.grid" in layers
+    for name in pure:
+        assert f"muster.schedulers.parts -> {name} (" in purity, name
+    for name in reads_records:
+        assert f"muster.report.page -> {name} (" in records, name
 
 
 def test_every_package_can_be_seen_by_the_import_rules() -> None:
