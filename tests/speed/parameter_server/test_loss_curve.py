@@ -40,11 +40,14 @@ def test_a_known_curve_predicts_its_own_target(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(0, 10_000))
-def test_the_lines_are_non_negative_least_squares(seed: int) -> None:
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.9]))
+def test_the_lines_are_non_negative_least_squares(seed: int, shift: float) -> None:
+    """Losses without a trend, and losses of 1 / (k - shift), whose best free line starts below 0."""
     rng = np.random.default_rng(seed)
-    k = np.sort(rng.choice(1000, 12, replace=False)).astype(float)
+    k = np.sort(rng.choice(1000, 12, replace=False) + 1).astype(float)
     y = rng.uniform(0.2, 1, 12)
+    if shift:
+        y = 0.15 + (k[0] * (1 - shift) / (k - shift * k[0])) * rng.uniform(0.9, 1, 12)
     floors = np.array([0.0, 0.1])
     slopes, offsets = _weighted_lines(k, y, floors)
     for floor, slope, offset in zip(floors, slopes, offsets, strict=True):
