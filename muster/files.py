@@ -7,11 +7,13 @@ place complete or not at all: it is made beside it, flushed, and renamed.
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import lzma
 import os
 import secrets
 import shutil
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
@@ -137,6 +139,25 @@ def write_folder_aside(path: Path, *, overwrite: bool = False) -> Iterator[Path]
         _remove_empty(made)
         raise
     _flush(final.parent)
+
+
+def open_lock_file(path: Path) -> int:
+    """A descriptor of a lock file that only this user can open, made if it is missing; OSError if that cannot be.
+
+    Whoever may open a file may lock it and so keep others out. A link, or another user's file, is refused.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        there = os.fstat(file)
+        if not stat.S_ISREG(there.st_mode):
+            raise OSError(errno.EINVAL, "not an ordinary file", str(path))
+        if there.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "the file belongs to another user", str(path))
+        os.fchmod(file, 0o600)  # older versions made it readable to all
+    except BaseException:
+        os.close(file)
+        raise
+    return file
 
 
 def _check_replaceable(path: Path, *, overwrite: bool) -> None:

@@ -8,18 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import muster
-from tests.kernel_caches import drop_stale_kernels
-
 # A change is judged on the same examples whenever it is judged; new ones are looked for at every desk.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
-
-
-def pytest_configure() -> None:
-    """Drop compiled kernels that are older than the code they were compiled from."""
-    drop_stale_kernels(Path(muster.__file__).parent)
 
 
 @pytest.fixture(scope="session")

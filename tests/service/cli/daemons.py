@@ -93,7 +93,7 @@ def a_nobody(scratch: Path) -> Person:
         "PATH": os.defpath,
         "PYTHONPATH": os.pathsep.join(sources),
         "PYTHONPYCACHEPREFIX": str(scratch),
-        "NUMBA_CACHE_DIR": str(scratch),
+        "XDG_CACHE_HOME": str(scratch),
     }
     return Person(
         _SYSTEM_PYTHON, environment, {"user": NOBODY, "group": "nogroup", "extra_groups": [], "cwd": "/"}
