@@ -26,6 +26,8 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	$(BIN)/python -m pip check
+	@echo 'Compiling ahead, so that the first commands need not: a minute or two'
+	$(BIN)/python -m muster.warm_up
 	@touch $@
 
 demo: install

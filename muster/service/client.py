@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import ssl
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,6 +77,8 @@ class Client:
             if endpoint is None:
                 raise _nobody_there(f"in {' or '.join(map(str, homes))}")
             url = endpoint.url
+            if endpoint.starting:
+                print("The daemon is starting; waiting for it (its first start compiles).", file=sys.stderr)
         token = os.environ.get("MUSTER_TOKEN")
         if token and not (token.isascii() and token.isprintable()):
             raise BadInput(Problem("MUSTER_TOKEN", "one line of plain letters, as it was shown, is needed"))

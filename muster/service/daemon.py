@@ -17,6 +17,7 @@ import structlog
 import uvicorn
 
 from muster.cluster import Cluster
+from muster.compiling import announce_with
 from muster.problems import BadInput, Problem
 from muster.schedulers.contract import Scheduler
 from muster.service.accounts import LOCAL, together
@@ -78,6 +79,7 @@ class Serving:
 def serve(serving: Serving, say: Callable[[str], None]) -> None:
     """Until it is told to stop. `say` gets a line for people once it serves."""
     _log_as_json()
+    announce_with(log.info)
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_UMASK)
     make_home(serving.home)
@@ -129,7 +131,14 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         models=KnownModels(serving.home).all,
         round_seconds=serving.round_seconds,
     )
-    rehearse(board)
+    host, port = listener.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    write_endpoint(serving.home, url, starting=True)
+    try:
+        rehearse(board)
+    except BaseException:
+        remove_endpoint(serving.home)
+        raise
     conductor = Conductor(store, engine, board, serving.home)
     web = server(create_app(store, board, serving.home))
     failure: list[BaseException] = []
@@ -145,8 +154,6 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
 
     warnings = list(_warnings(serving, store))
     thread = threading.Thread(target=conduct, name="conductor")
-    host, port = listener.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     write_endpoint(serving.home, url)
     _stop_on_signals(web)
     thread.start()

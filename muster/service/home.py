@@ -2,7 +2,7 @@
 
 muster.db                    the store, unless another one was named
 store.json                   {"made"} of the store whose jobs the folders here are of
-endpoint.json                {"url", "pid"} of the daemon that serves now
+endpoint.json                {"url", "pid", "starting"} of the daemon that serves now, or soon
 lock                         held by that daemon
 engine/, pretend/            what an engine remembers of its starts
 models/NAME.toml             sensitivities that `muster profile` has measured
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from muster.files import write_aside
+from muster.files import open_lock_file, write_aside
 from muster.problems import BadInput, Problem
 
 MACHINES_HOME = Path("/var/lib/muster")
@@ -41,6 +41,8 @@ class Endpoint:
 
     url: str
     pid: int
+    starting: bool = False
+    """It compiles first; requests wait until it has."""
 
 
 def home_folder() -> Path:
@@ -101,7 +103,11 @@ def _others_can_pass(folder: os.stat_result) -> bool:
 @contextmanager
 def claimed(home: Path) -> Iterator[None]:
     """The home as one daemon's alone; the kernel gives it up if that one dies. BadInput if it is taken."""
-    with (home / _LOCK).open("a") as lock:
+    try:
+        lock = open_lock_file(home / _LOCK)
+    except OSError as error:
+        raise BadInput(Problem(str(home / _LOCK), f"cannot be locked: {error.strerror}")) from None
+    try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -110,6 +116,8 @@ def claimed(home: Path) -> Iterator[None]:
             what = f"a daemon serves from this folder already{who}; MUSTER_HOME names another one"
             raise BadInput(Problem(str(home), what)) from None
         yield
+    finally:
+        os.close(lock)
 
 
 def store_url(home: Path) -> str:
@@ -174,10 +182,11 @@ def _jobs_folder(home: Path) -> Path:
     return home / "jobs"
 
 
-def write_endpoint(home: Path, url: str) -> None:
-    """Tells clients where this process serves."""
+def write_endpoint(home: Path, url: str, *, starting: bool = False) -> None:
+    """Publish where this process serves, or, while it is starting, where it will."""
+    content = {"url": url, "pid": os.getpid(), "starting": starting}
     with write_aside(home / _ENDPOINT) as aside:
-        aside.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+        aside.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
 def remove_endpoint(home: Path) -> None:
@@ -189,7 +198,7 @@ def read_endpoint(home: Path) -> Endpoint | None:
     """Where the daemon serves, as it said last; it may be dead."""
     try:
         told = json.loads((home / _ENDPOINT).read_text(encoding="utf-8"))
-        return Endpoint(str(told["url"]), int(told["pid"]))
+        return Endpoint(str(told["url"]), int(told["pid"]), bool(told.get("starting", False)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):

@@ -16,6 +16,7 @@ from muster.report.record import read_record
 from muster.service.home import job_folder, read_endpoint, remove_endpoint, store_url, write_endpoint
 from muster.service.store.rows import Changes, Holding, Phase, State, Submission
 
+from ...cli.conftest import Outcome
 from ..serving import Serving, a_request
 from .conftest import Muster
 
@@ -353,7 +354,10 @@ def test_the_daemon_is_found_by_its_home(
 ) -> None:
     monkeypatch.delenv("MUSTER_URL")
     write_endpoint(api.home, api.url)
-    assert muster("queue").out == "No job has been submitted yet.\n"
+    assert muster("queue") == Outcome(0, "No job has been submitted yet.\n", "")
+    write_endpoint(api.home, api.url, starting=True)
+    starting = "The daemon is starting; waiting for it (its first start compiles).\n"
+    assert muster("queue") == Outcome(0, "No job has been submitted yet.\n", starting)
 
 
 def test_the_queue_is_watched_until_interrupted(

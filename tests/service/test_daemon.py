@@ -1,0 +1,54 @@
+"""What a daemon publishes about itself while it starts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.shipped import parse_cluster
+from muster.schedulers.catalogue import build
+from muster.service import daemon
+from muster.service.board import Board
+from muster.service.engines.pretend import PretendEngine
+from muster.service.home import Endpoint, make_home, read_endpoint, store_url
+from muster.service.store import Store
+
+from .serving import CLUSTER
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_clients_find_a_daemon_that_still_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Endpoint | None] = []
+
+    def rehearse(board: Board) -> None:
+        found.append(read_endpoint(tmp_path))
+        raise Stopped
+
+    monkeypatch.setattr(daemon, "rehearse", rehearse)
+    make_home(tmp_path)
+    cluster = parse_cluster(CLUSTER)
+    serving = daemon.Serving(
+        home=tmp_path,
+        cluster=cluster,
+        engine_name=PretendEngine.name,
+        engine=lambda _: PretendEngine(tmp_path / "pretend", cluster, lambda *_: None),  # type: ignore[arg-type, return-value]
+        scheduler=build("fifo", {}),
+        round_seconds=60.0,
+    )
+    store = Store.open(store_url(tmp_path))
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(Stopped):
+            daemon._serve(serving, store, listener, print)
+        port = listener.getsockname()[1] if listener.fileno() >= 0 else None
+    finally:
+        store.close()
+    (endpoint,) = found
+    assert endpoint is not None
+    assert endpoint.starting
+    assert port is None or endpoint.url.endswith(f":{port}")
+    assert read_endpoint(tmp_path) is None
