@@ -160,9 +160,12 @@ def publish_or_remove(aside: Path) -> Iterator[None]:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """The folder's lock; the kernel frees it if its holder dies."""
-    with (folder / _LOCK).open("a") as file:
+    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(file)
 
 
 def _newest_epoch(folder: Path) -> int | None:

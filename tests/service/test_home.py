@@ -97,6 +97,37 @@ def test_a_home_is_one_daemons(tmp_path: Path) -> None:
         pass
 
 
+def test_only_the_daemons_user_can_hold_its_lock(tmp_path: Path) -> None:
+    make_home(tmp_path)
+    lock = tmp_path / "lock"
+    lock.touch(0o644)  # as older versions made it
+    with claimed(tmp_path):
+        assert mode(lock) == 0o600
+    lock.unlink()
+    with claimed(tmp_path):
+        assert mode(lock) == 0o600
+
+
+def test_a_planted_lock_file_is_refused(tmp_path: Path) -> None:
+    make_home(tmp_path)
+    lock = tmp_path / "lock"
+    lock.symlink_to(tmp_path / "victim")
+    with pytest.raises(BadInput, match="lock: cannot be locked: "), claimed(tmp_path):
+        pass
+    assert not (tmp_path / "victim").exists()
+    lock.unlink()
+    os.mkfifo(lock)
+    with pytest.raises(BadInput, match="lock: cannot be locked: not an ordinary file"), claimed(tmp_path):
+        pass
+    if os.geteuid() == 0:
+        lock.unlink()
+        lock.touch()
+        os.chown(lock, 65534, 65534)
+        refused = pytest.raises(BadInput, match="lock: cannot be locked: the file belongs to another user")
+        with refused, claimed(tmp_path):
+            pass
+
+
 def mode(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 

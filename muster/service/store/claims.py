@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
+
+from muster.files import open_lock_file
+from muster.problems import BadInput, Problem
 
 _NUMBER = 0x4D757374
 """Of the advisory lock in PostgreSQL that the one daemon of a database holds."""
@@ -35,14 +39,17 @@ def claim_on(engine: Engine) -> Claim:
 class _OfAFile:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: IO[str] | None = None
+        self._file: int | None = None
 
     def take(self) -> bool:
-        file = self._path.open("a")
+        try:
+            file = open_lock_file(self._path)
+        except OSError as error:
+            raise BadInput(Problem(str(self._path), f"cannot be locked: {error.strerror}")) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            file.close()
+            os.close(file)
             return False
         self._file = file
         return True
@@ -52,7 +59,7 @@ class _OfAFile:
 
     def release(self) -> None:
         if self._file is not None:
-            self._file.close()
+            os.close(self._file)
             self._file = None
 
 

@@ -32,6 +32,20 @@ def with_a_job(url: str) -> Store:
     return store
 
 
+def test_claim_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path / 'muster.db'}")
+    claim = tmp_path / "muster.db.claim"
+    claim.touch(0o644)
+    with store.claimed():
+        assert claim.stat().st_mode & 0o777 == 0o600
+    claim.unlink()
+    claim.symlink_to(tmp_path / "victim")
+    with pytest.raises(BadInput, match="claim: cannot be locked"), store.claimed():
+        pass
+    store.close()
+    assert not (tmp_path / "victim").exists()
+
+
 def ask(url: str, question: str) -> list[object]:
     engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
     try:
