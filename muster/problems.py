@@ -6,7 +6,8 @@ user mends a file in one go. The command line prints them and exits with status 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 SHOWN_AT_MOST = 20
@@ -56,3 +57,10 @@ class Unable(Exception):
 
     Asking again later may help. The command line says it and exits with status 1.
     """
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """`did you mean las?` with up to three known names that resemble this one; empty if none does."""
+    by_folded = {one.casefold(): one for one in known}
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=3, cutoff=cutoff)
+    return f"did you mean {' or '.join(by_folded[one] for one in close)}?" if close else ""

@@ -22,7 +22,7 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._+-]+")
 @takes_simulation_flags
 def compare(
     trace: flags.TraceFile,
-    cluster: flags.ClusterName,
+    cluster: flags.Clusters,
     scheduler: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Once each; else fifo, srtf, las.")
     ] = None,
@@ -35,7 +35,7 @@ def compare(
     given: SimulationFlags,
     as_json: flags.Json = False,
 ) -> None:
-    """Replay a trace under several schedulers and set them side by side.
+    """Replay a trace under several schedulers, on one or several clusters, side by side.
 
     Example: muster compare trace.csv --cluster philly --scheduler las
     """
@@ -46,15 +46,23 @@ def compare(
     from muster.report.page import write_report
 
     told = flags.Gathering()
-    inputs = given.inputs(told, trace, cluster)
+    first, *more = cluster
+    inputs = given.inputs(told, trace, first)
+    on_clusters = [inputs, *(inputs.on(told, name) for name in more)]
     names = scheduler or list(DEFAULT_SCHEDULERS)
-    folders = told.of(_folder_names, names)
+    own_names = told.of(_folder_names, names)
     for name in names:
         told.of(inputs.scheduler, name)
     told.settle()
+    clusters = _cluster_names(on_clusters)
     inputs.tell_notes()
     with write_folder_aside(out, overwrite=overwrite) as folder:
-        works = {own: _Work(name, folder / own, inputs) for name, own in zip(names, folders, strict=True)}
+        works = {
+            f"{own}{suffix}": _Work(name, folder / f"{own}{suffix}", one)
+            for one, suffix in zip(on_clusters, clusters, strict=True)
+            for name, own in zip(names, own_names, strict=True)
+        }
+        folders = list(works)
         with progress_bars(folders, len(inputs.trace.jobs)) as show:
             summaries = list(run_all(works, workers or os.cpu_count() or 1, show).values())
         (folder / "comparison.json").write_text(as_json_text({"runs": folders}), encoding="utf-8")
@@ -88,6 +96,25 @@ class _Work:
         run = self.inputs.run(self.inputs.scheduler(self.scheduler), report)
         self.folder.mkdir()
         return write_run(run, self.folder)
+
+
+def _cluster_names(on_clusters: Sequence[Inputs]) -> list[str]:
+    """What a folder's name says of each cluster; nothing where there is only one."""
+    from muster.problems import BadInput, Problem
+
+    names = [NOT_IN_A_NAME.sub("-", one.cluster.name).strip("-.") for one in on_clusters]
+    problems = [
+        Problem(
+            "--cluster",
+            "another cluster has the same name; give each once",
+            found=on_clusters[at].cluster.name,
+        )
+        for at, name in enumerate(names)
+        if name in names[:at]
+    ]
+    if problems:
+        raise BadInput(*problems)
+    return [f"-on-{name}" for name in names] if len(names) > 1 else [""]
 
 
 def _folder_names(schedulers: Sequence[str]) -> list[str]:

@@ -22,10 +22,7 @@ def convert(
         str,
         typer.Option("--from", metavar="KIND", help="auto, native, philly, helios, openb, sacct or csv."),
     ] = "auto",
-    columns: Annotated[
-        str | None,
-        typer.Option("--map", metavar="NAME=COLUMN,...", help="What a csv calls submit, gpus, duration, ..."),
-    ] = None,
+    columns: flags.Columns = None,
     as_json: flags.Json = False,
 ) -> None:
     """Turn a trace of another system into a native one; what was cleaned is told.

@@ -14,6 +14,14 @@ TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="CSV or Parquet
 ClusterName = Annotated[
     str, typer.Option("--cluster", metavar="CLUSTER", help="philly, 16x8gpu,24cpu,500gb or a file.")
 ]
+Clusters = Annotated[
+    list[str],
+    typer.Option("--cluster", metavar="CLUSTER", help="As philly, 16x8gpu,24cpu,500gb, a file; repeatable."),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option("--map", metavar="NAME=COLUMN,...", help="Columns of any table: submit=at,duration=run."),
+]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of the scheduler; repeatable.")
 ]

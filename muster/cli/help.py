@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -26,6 +27,15 @@ def sections_of(headings: Sequence[tuple[str, Mapping[str, str]]]) -> type[typer
 
 class Command(typer.core.TyperCommand):
     """A command whose rarely needed flags are shown by `--help-all` alone."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """As Typer's, but an option for one value that is given twice is refused: the first would be lost."""
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(order).items():
+            takes_one = isinstance(option, typer.core.TyperOption) and not (option.multiple or option.is_flag)
+            if times > 1 and takes_one:
+                ctx.fail(f"{option.opts[0]} is given twice; it takes one value")
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """As Typer's, with the braces around an argument only where they group alternatives."""

@@ -33,6 +33,7 @@ def _rare(*names: str, **details: Any) -> Any:
 class SimulationFlags:
     """What is typed about a run beside its trace, cluster and scheduler; help shows it in this order."""
 
+    columns: flags.Columns = None
     round_seconds: Annotated[
         str | None, typer.Option("--round", metavar="SECONDS", help="Decide at multiples; else at events.")
     ] = None
@@ -98,9 +99,11 @@ class SimulationFlags:
         from muster.cli.runs import known_layers, known_models
         from muster.cluster.shipped import parse_cluster
         from muster.workload.trace import read_trace
+        from muster.workload.traces.mapped import parse_mapping
 
         models = told.of(known_models, self.models)
-        named = {"cluster": cluster, "models": self.models, "layers": self.layers}
+        columns = told.of(parse_mapping, self.columns) if self.columns else None
+        named = {"cluster": cluster, "map": self.columns, "models": self.models, "layers": self.layers}
         return Inputs(
             named={what: str(name) for what, name in named.items() if name is not None},
             options=told.of(self.options),
@@ -108,7 +111,7 @@ class SimulationFlags:
             settings=told.of(flags.parse_settings, self.settings or []),
             models=models,
             layers=told.of(known_layers, self.layers),
-            trace=told.of(read_trace, trace, models=models),
+            trace=told.of(read_trace, trace, mapping=columns, models=models),
         )
 
     def options(self) -> Options:
@@ -159,6 +162,13 @@ class Inputs:
     models: Mapping[str, Model]
     layers: Mapping[str, NetworkModel] | None
     trace: Trace
+
+    def on(self, told: flags.Gathering, cluster: str) -> Inputs:
+        """The same inputs on another cluster; what is wrong with it is in `told`."""
+        from muster.cluster.shipped import parse_cluster
+
+        named = {**self.named, "cluster": cluster}
+        return replace(self, named=named, cluster=told.of(parse_cluster, cluster))
 
     def scheduler(self, name: str) -> Scheduler:
         """The scheduler of a name with what the rules impose on it and the user's settings."""

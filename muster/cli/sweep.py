@@ -20,6 +20,7 @@ def sweep(
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Runs at a time; else one a core.")
     ] = None,
+    columns: flags.Columns = None,
     as_json: flags.Json = False,
 ) -> None:
     """Run many simulations and set their means side by side.
@@ -33,12 +34,13 @@ def sweep(
     from muster.sweep.grid import points_of
     from muster.sweep.sweep_file import read_sweep_file
 
-    content = read_sweep_file(file)
+    content = read_sweep_file(file, columns)
     points = points_of(content)
     summaries = run_kept([point.cell for point in points], out, workers or os.cpu_count() or 1)
     from muster.sweep.write import write_results
 
-    command = shlex.join(["muster", "sweep", str(file), "--out", str(out)])
+    mapped = ["--map", columns] if columns else []
+    command = shlex.join(["muster", "sweep", str(file), *mapped, "--out", str(out)])
     means = write_results(out, points, summaries, content.title or file.stem, command)
     if as_json:
         print(as_json_text({"out": str(out), "cells": len(points)}), end="")

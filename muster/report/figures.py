@@ -106,3 +106,20 @@ def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[Cell]
 def groups(figures: Sequence[Figure]) -> list[tuple[str, int]]:
     """The headings over neighbouring figures, and how many stand under each."""
     return [(group, len(list(under))) for group, under in groupby(figures, key=lambda figure: figure.group)]
+
+
+def run_names(summaries: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
+    """The name of each run, and the end that all schedulers' names share and that is left out.
+
+    Runs on several clusters say theirs: `fifo on 16x8gpu`.
+    """
+    schedulers = [str(summary["scheduler"]) for summary in summaries]
+    clusters = [str(summary["cluster"]) for summary in summaries]
+    distinct = list(dict.fromkeys(schedulers))
+    short, common = words.short_names(distinct)
+    called = dict(zip(distinct, short, strict=True))
+    if len(set(clusters)) == 1:
+        return [called[name] for name in schedulers], common
+    return [
+        f"{called[name]} on {cluster}" for name, cluster in zip(schedulers, clusters, strict=True)
+    ], common

@@ -86,9 +86,10 @@ def command(runs: Sequence[Mapping[str, Any]]) -> str:
     """The command that makes these runs again, from the inputs and settings of the first; a flag a line."""
     first = runs[0]
     named = first.get("named") or {}
-    flags = [("--cluster", str(named.get("cluster") or first["cluster"]["name"]))]
-    flags += [(f"--{what}", str(named[what])) for what in ("models", "layers") if what in named]
-    flags += [("--scheduler", str(run["scheduler"]["name"])) for run in runs]
+    clusters = [str((run.get("named") or {}).get("cluster") or run["cluster"]["name"]) for run in runs]
+    flags = [("--cluster", cluster) for cluster in dict.fromkeys(clusters)]
+    flags += [(f"--{what}", str(named[what])) for what in ("map", "models", "layers") if what in named]
+    flags += [("--scheduler", name) for name in dict.fromkeys(str(run["scheduler"]["name"]) for run in runs)]
     settings = first.get("settings") or {}
     flags += [(flag, _flag_value(settings[name])) for name, flag in FLAGS.items() if settings.get(name)]
     flags += [("--rules", str(first["rules"].get("name", "exact"))), ("--knowledge", str(first["knowledge"]))]

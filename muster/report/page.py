@@ -19,6 +19,7 @@ from muster.report.figures import (
     column,
     groups,
     known,
+    run_names,
 )
 from muster.report.frame import drawn, write_page
 from muster.report.metrics import QUANTILES, summarise
@@ -64,9 +65,9 @@ def _read(folder: Path) -> tuple[list[Shown], str]:
         runs.append(Shown(run_folder.name, summarise(record), series, record.run))
     if problems:
         raise BadInput(*problems)
-    schedulers = [str(run.summary["scheduler"]) for run in runs]
-    distinct = schedulers if len(set(schedulers)) == len(runs) else [run.name for run in runs]
-    names, common = words.short_names(distinct)
+    names, common = run_names([run.summary for run in runs])
+    if len(set(names)) < len(runs):
+        names, common = words.short_names([run.name for run in runs])
     renamed = [
         replace(run, name=name, series=replace(run.series, name=name))
         for run, name in zip(runs, names, strict=True)
@@ -82,7 +83,7 @@ def _shown(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> dict[
     figures = [*FIGURES, *([TENANT_FIGURE] if len(summaries[0]["tenants"]) > 1 else [])]
     figures += [*known(UTILITY_FIGURES, summaries), *known(CERTIFIED_FIGURES, summaries)]
     return {
-        "title": f"{PurePath(summaries[0]['trace']).name} on {summaries[0]['cluster']}",
+        "title": f"{PurePath(summaries[0]['trace']).name} on {_clusters(summaries)}",
         "headline": _headline(runs),
         "names": names,
         "common": common,
@@ -103,14 +104,19 @@ def _shown(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> dict[
     }
 
 
+def _clusters(summaries: Sequence[Mapping[str, Any]]) -> str:
+    names = dict.fromkeys(str(summary["cluster"]) for summary in summaries)
+    return next(iter(names)) if len(names) == 1 else words.counted(len(names), "cluster")
+
+
 def _headline(runs: Sequence[Shown]) -> list[str]:
-    nodes = runs[0].series.nodes
-    counts = [
+    counts: list[tuple[float, str]] = [
         (runs[0].summary["jobs_in_record"], "job"),
-        (len(runs), "scheduler"),
-        (nodes.height, "node"),
-        (float(nodes["gpus"].sum()), "GPU"),
+        (len({run.summary["scheduler"] for run in runs}), "scheduler"),
     ]
+    if len({run.summary["cluster"] for run in runs}) == 1:
+        nodes = runs[0].series.nodes
+        counts += [(nodes.height, "node"), (float(nodes["gpus"].sum()), "GPU")]
     return [words.counted(count, name) for count, name in counts]
 
 

@@ -19,8 +19,9 @@ from muster.report.figures import (
     Figure,
     column,
     known,
+    run_names,
 )
-from muster.words import counted, short_names
+from muster.words import counted
 
 BESIDE_A_NAME = 2
 """Columns of the terminal that are neither name nor figure."""
@@ -36,7 +37,7 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) ->
         figures[-1:] = more
     columns = [column(figure, summaries) for figure in figures]
     room = width - BESIDE_A_NAME - sum(map(_width, figures, columns))
-    names, common = _names([str(summary["scheduler"]) for summary in summaries], room)
+    names, common = _names(summaries, room)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
     table.add_column("scheduler", overflow="fold")
     for figure in figures:
@@ -57,11 +58,12 @@ def _width(figure: Figure, cells: Sequence[Cell]) -> int:
     return BESIDE_A_FIGURE + max(map(len, texts))
 
 
-def _names(schedulers: Sequence[str], room: int) -> tuple[list[str], str]:
-    """What stands in the rows, and the parts of the names that are told below instead."""
-    if len(schedulers) > 1 or len(schedulers[0]) <= room:
-        return short_names(schedulers)
-    first, plus, rest = schedulers[0].partition("+")
+def _names(summaries: Sequence[Mapping[str, Any]], room: int) -> tuple[list[str], str]:
+    """What stands in the rows, and the parts of the names that stand below instead."""
+    names, common = run_names(summaries)
+    if len(names) > 1 or len(names[0]) <= room:
+        return names, common
+    first, plus, rest = names[0].partition("+")
     return [first], plus + rest
 
 

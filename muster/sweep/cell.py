@@ -16,6 +16,7 @@ from muster.report import summarise
 from muster.schedulers.catalogue import build
 from muster.simulation import Options, simulate
 from muster.workload.trace import Trace, read_trace
+from muster.workload.traces.mapped import parse_mapping
 
 GENERATORS = {"synergy": "synergy", "philly-like": "philly_like", "mixed": "mixed"}
 """Kind of workload, and the module of `muster.workload.generators` that makes it."""
@@ -55,14 +56,16 @@ class FromFile:
     """A workload from a trace file."""
 
     path: Path
+    columns: str | None = None
+    """As `--map` takes them."""
 
     def inputs(self) -> Mapping[str, Any]:
-        """The name, which the record shows, and the content."""
-        return {"file": str(self.path), "sha256": _sha256_of(self.path)}
+        """The name, which the record shows, the content and what its columns mean."""
+        return {"file": str(self.path), "sha256": _sha256_of(self.path), "map": self.columns}
 
     def trace(self) -> Trace:
         """The trace, read once for all cells of a process that follow each other."""
-        return _read(self.path)
+        return _read(self.path, self.columns)
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,8 @@ def _made(kind: str, arguments: str) -> Trace:
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path) -> Trace:
-    return read_trace(path)
+def _read(path: Path, columns: str | None) -> Trace:
+    return read_trace(path, mapping=parse_mapping(columns) if columns else None)
 
 
 @lru_cache

@@ -72,7 +72,7 @@ def _workloads(file: SweepFile, table: OptionsTable) -> Iterator[_Workload]:
         # Without chance in the run every seed would give the same.
         seeds = file.seeds if table.failures or table.knowledge.startswith("noisy") else file.seeds[:1]
         for seed in seeds:
-            yield _Workload(trace, None, "", FromFile(Path(trace)), seed)
+            yield _Workload(trace, None, "", FromFile(Path(trace), file.map), seed)
     for words, load, unit, kind, arguments in (*_synergy(file), *_philly_like(file), *_mixed(file)):
         for seed in file.seeds:
             yield _Workload(words, load, unit, Made(kind, {**arguments, "seed": seed}), seed)

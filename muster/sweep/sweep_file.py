@@ -29,6 +29,7 @@ from muster.simulation.options import FIRST_ARRIVAL
 from muster.units import parse_seconds
 from muster.workload.generators.draws import LARGEST_COUNT
 from muster.workload.trace import read_trace
+from muster.workload.traces.mapped import parse_mapping
 
 LARGEST_SEED = 2**32
 
@@ -185,16 +186,23 @@ class SweepFile(_Table):
         Field(min_length=1),
     ] = [0]
     traces: Annotated[list[Name], BeforeValidator(_listed)] = []
+    map: Name | None = None
+    """Columns of the traces, as `--map` takes them."""
     synergy: list[SynergyTable] = []
     philly_like: list[PhillyTable] = []
     mixed: list[MixedTable] = []
     options: list[OptionsTable] = Field(default=[OptionsTable()], min_length=1)
 
 
-def read_sweep_file(path: Path) -> SweepFile:
-    """The file, checked as far as it can be without simulating."""
+def read_sweep_file(path: Path, columns: str | None = None) -> SweepFile:
+    """The file, checked as far as it can be without simulating; `columns` is its `map` where it has none."""
     text, where = read_text(path), str(path)
     file = parse_toml(text, where, SweepFile)
+    if columns:
+        if file.map:
+            what = "the sweep file has a map of its own; give one of the two"
+            raise BadInput(Problem("--map", what))
+        file = file.model_copy(update={"map": columns})
     problems = list(_problems(file, text, where))
     if problems:
         raise BadInput(*problems)
@@ -251,7 +259,7 @@ def _problems(file: SweepFile, text: str, where: str) -> Iterator[Problem]:
                     )
 
     for at, trace in enumerate(file.traces):
-        yield from told(("traces", at), read_trace, Path(trace))
+        yield from told(("traces", at), _read, trace, file.map)
     for at, cluster in enumerate(file.clusters):
         yield from told(("clusters", at), parse_cluster, cluster)
     for at, table in enumerate(file.options):
@@ -263,6 +271,10 @@ def _problems(file: SweepFile, text: str, where: str) -> Iterator[Problem]:
             yield from told(("options", at), table.options, 0)
     for at, scheduler in enumerate(file.schedulers):
         yield from told(("schedulers", at), _build, scheduler)
+
+
+def _read(trace: str, columns: str | None) -> None:
+    read_trace(Path(trace), mapping=parse_mapping(columns) if columns else None)
 
 
 def _build(scheduler: SchedulerTable) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, did_you_mean
 from muster.words import counted
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import LINE, NAMES, WORK
@@ -38,8 +38,9 @@ def parse_mapping(text: str) -> dict[str, str]:
         if not equals or not column:
             problems.append(Problem("--map", "pairs such as submit=arrival_s are needed", found=pair.strip()))
         elif native not in NAMES:
-            allowed = ", ".join((*_SHORT, *NAMES))
-            problems.append(Problem("--map", f"is no column of a trace; there are: {allowed}", found=name))
+            known = (*_SHORT, *NAMES)
+            hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
+            problems.append(Problem("--map", f"is no column of a trace; {hint}", found=name))
         elif native in mapping:
             problems.append(Problem("--map", "is mapped twice", found=name))
         else:
