@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from itertools import chain, count, groupby
 from pathlib import Path
@@ -32,7 +32,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from muster.checked_toml import field_problem, parse_toml
-from muster.cluster.description import MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
+from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
 from muster.files import read_text, write_aside
 from muster.problems import BadInput, Problem
 from muster.units import parse_gb, parse_gb_per_s, parse_seconds
@@ -60,7 +60,7 @@ class NodeType(_Table):
     """One kind of machine."""
 
     gpus: int = Field(ge=0, le=MAX_GPUS_PER_NODE, strict=True)
-    gpu_type: Name = "GPU"
+    gpu_type: Name = ANY_GPU
     gpus_per_island: int | None = Field(default=None, ge=1, le=MAX_GPUS_PER_NODE, strict=True)
     """GPUs of one NVLink island; left out: all GPUs of the machine are one."""
     cpus: float | None = Field(default=None, gt=0, allow_inf_nan=False, strict=True)
@@ -148,6 +148,19 @@ def machine(kind: NodeType, type_name: str, name: str, rack: int, links: Links) 
     )
 
 
+def assumed(kinds: Iterable[NodeType]) -> str:
+    """What stands for the resources that these kinds of nodes leave out; empty if they state all."""
+    with_gpus = [kind for kind in kinds if kind.gpus]
+    shares = (
+        ("cpus", f"{CPUS_PER_GPU:g} CPU cores"),
+        ("memory_gb", f"{MEMORY_GB_PER_GPU:g} GB of memory"),
+        ("storage_gb_per_s", f"{STORAGE_GB_PER_S_PER_GPU:g} GB/s of storage"),
+    )
+    left_out = [share for field, share in shares if any(getattr(kind, field) is None for kind in with_gpus)]
+    *first, last = left_out or [""]
+    return f"{', '.join(first)}{' and ' if first else ''}{last} for each GPU" if last else ""
+
+
 def _between_fields(file: ClusterFile, text: str, where: str) -> Iterator[Problem]:
     """What is wrong although each field alone is right."""
     for name, kind in file.types.items():
@@ -195,7 +208,8 @@ def _build(file: ClusterFile, name: str) -> Cluster:
                 without_rack += 1
             index = racks.setdefault(rack, len(racks))
             nodes.append(machine(file.types[group.type], group.type, own_name, index, links))
-    return Cluster(file.name or name, tuple(nodes), tuple(racks), links)
+    used = [file.types[group.type] for group in file.nodes]
+    return Cluster(file.name or name, tuple(nodes), tuple(racks), links, assumed(used))
 
 
 def _link(links: LinksTable, level: str) -> Link:

@@ -15,6 +15,9 @@ from muster.problems import BadInput, Problem
 MAX_GPUS_PER_NODE = 60
 """The ledger keeps the GPUs of a node as the bits of one 64-bit number."""
 
+ANY_GPU = "GPU"
+"""The type of GPUs whose type is not stated."""
+
 
 @dataclass(frozen=True)
 class Link:
@@ -69,6 +72,8 @@ class Cluster:
     racks: tuple[str, ...]
     """Names of the racks; a node's `rack` is an index into them."""
     links: Links = field(default_factory=Links)
+    assumed: str = field(default="", compare=False)
+    """What stands for the resources that its description leaves out: `3 CPU cores for each GPU`."""
 
     def __post_init__(self) -> None:
         problems = list(_problems(self))
@@ -104,6 +109,11 @@ class Cluster:
     def gpu_types(self) -> tuple[str, ...]:
         """The GPU types there are, in the order in which the nodes bring them."""
         return tuple(dict.fromkeys(node.gpu_type for node in self.nodes if node.gpus))
+
+    @property
+    def states_gpu_types(self) -> bool:
+        """Whether any node with GPUs has a type of its own, not the `GPU` of descriptions without one."""
+        return any(gpu_type != ANY_GPU for gpu_type in self.gpu_types)
 
     @cached_property
     def node_index(self) -> Mapping[str, int]:

@@ -2,13 +2,13 @@
 
 The one-line form is machines x GPUs and what each machine has beside them: `16x8gpu,24cpu,500gb`, with the
 GPU's type for `gpu` (`16x8v100`), storage bandwidth if wanted (`0.5gb/s`), several kinds joined by `+`
-(`4x8gpu+2x4gpu,64cpu`). CPUs and memory left out: 3 cores, 62.5 GB and 62.5 MB/s a GPU, as Synergy's servers.
+(`4x8gpu,48cpu+2x4gpu,64cpu`). A resource that no kind states: 3 cores, 62.5 GB, 62.5 MB/s a GPU, as Synergy's
+servers. One that only some kinds state is refused, because the line does not show what the others have.
 """
 
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,12 +17,13 @@ from muster.cluster.cluster_file import (
     FIRST_RACK,
     MAX_MACHINES,
     NodeType,
+    assumed,
     cluster_from_toml,
     machine,
     read_cluster_file,
 )
-from muster.cluster.description import MAX_GPUS_PER_NODE, Cluster, Links, Node
-from muster.problems import BadInput, Problem
+from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Links, Node
+from muster.problems import BadInput, Problem, did_you_mean
 from muster.units import parse_gb, parse_gb_per_s
 
 FLAG = "--cluster"
@@ -31,6 +32,9 @@ _ONE_LINE = re.compile(r"\d+x\d+[a-z].*", re.IGNORECASE)
 _MACHINES = re.compile(r"(\d+)x(\d+)([a-z][a-z0-9_-]*)", re.IGNORECASE)
 _CPUS = re.compile(r"(\d+(?:\.\d+)?)cpus?", re.IGNORECASE)
 _RATE = re.compile(r"/s$|bps$", re.IGNORECASE)
+_TYPE_WORDS = ("gpu", "gpus", "tpu", "npu", "ipu", "xpu")
+"""Types that resemble `gpu` and are none of its misspellings."""
+_RESOURCES = {"cpus": "CPUs", "memory_gb": "memory", "storage_gb_per_s": "storage"}
 _FOLDER = files("muster.cluster") / "shipped_files"
 
 
@@ -50,39 +54,68 @@ def parse_cluster(text: str) -> Cluster:
         return _from_one_line(text)
     if text and (text.endswith(".toml") or "/" in text or Path(text).exists()):
         return read_cluster_file(Path(text))
-    close = get_close_matches(text, shipped_names(), n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    hint = did_you_mean(text, shipped_names(), cutoff=0.4)
     names = ", ".join(shipped_names())
-    what = f"{hint}a file, a line such as 16x8gpu,24cpu,500gb, or a shipped name is needed: {names}"
+    what = f"{hint and hint + ' '}a file, a line such as 16x8gpu,24cpu,500gb, or a shipped name is needed: {names}"
     raise BadInput(Problem(FLAG, what, found=text))
 
 
 def _from_one_line(text: str) -> Cluster:
-    links = Links()
-    nodes: list[Node] = []
     problems: list[Problem] = []
+    kinds: list[tuple[str, int, NodeType]] = []
     for part in text.split("+"):
         head, *extras = (word.strip() for word in part.split(","))
-        match = _MACHINES.fullmatch(head)
-        if match is None:
-            problems.append(
-                Problem(FLAG, "machines x GPUs, such as 16x8gpu or 16x8v100, is needed", found=head)
-            )
-            continue
-        machines, gpus, gpu_type = int(match[1]), int(match[2]), match[3].upper()
-        if not 1 <= machines <= MAX_MACHINES:
-            problems.append(Problem(FLAG, f"1 to {MAX_MACHINES} machines are allowed", found=head))
-        if not 1 <= gpus <= MAX_GPUS_PER_NODE:
-            problems.append(Problem(FLAG, f"1 to {MAX_GPUS_PER_NODE} GPUs a machine are allowed", found=head))
         amounts, wrong = _amounts(extras)
-        problems += wrong
+        problems += [*_wrong_head(head), *wrong]
         if not problems:
-            kind = NodeType.model_validate({"gpus": gpus, "gpu_type": gpu_type, **amounts})
-            names = (f"node-{len(nodes) + at}" for at in range(machines))
-            nodes += [machine(kind, f"{gpus}x{gpu_type}", name, 0, links) for name in tuple(names)]
+            match = _MACHINES.fullmatch(head)
+            assert match is not None
+            gpu_type = ANY_GPU if match[3].lower() == "gpus" else match[3].upper()
+            kind = NodeType.model_validate({"gpus": int(match[2]), "gpu_type": gpu_type, **amounts})
+            kinds.append((head, int(match[1]), kind))
+    problems += _stated_by_some(kinds)
     if problems:
         raise BadInput(*problems)
-    return Cluster(text, tuple(nodes), (FIRST_RACK,), links)
+    links = Links()
+    nodes: list[Node] = []
+    for _, count, kind in kinds:
+        names = [f"node-{len(nodes) + at}" for at in range(count)]
+        nodes += [machine(kind, f"{kind.gpus}x{kind.gpu_type}", name, 0, links) for name in names]
+    return Cluster(text, tuple(nodes), (FIRST_RACK,), links, assumed(kind for *_, kind in kinds))
+
+
+def _wrong_head(head: str) -> list[Problem]:
+    """What is wrong with `MACHINESxGPUS`, the count of machines, GPUs and their type."""
+    match = _MACHINES.fullmatch(head)
+    if match is None:
+        return [Problem(FLAG, "machines x GPUs, such as 16x8gpu or 16x8v100, is needed", found=head)]
+    problems = []
+    if not 1 <= int(match[1]) <= MAX_MACHINES:
+        problems.append(Problem(FLAG, f"1 to {MAX_MACHINES} machines are allowed", found=head))
+    if not 1 <= int(match[2]) <= MAX_GPUS_PER_NODE:
+        problems.append(Problem(FLAG, f"1 to {MAX_GPUS_PER_NODE} GPUs a machine are allowed", found=head))
+    word = match[3].lower()
+    resembles = sorted(word) == sorted("gpu") or did_you_mean(word, ["gpu"])
+    if word not in _TYPE_WORDS and word.isalpha() and resembles:
+        what = f"{match[3]} is no known type of GPU; did you mean {match[1]}x{match[2]}gpu?"
+        problems.append(Problem(FLAG, f"{what} A cluster file takes any type", found=head))
+    return problems
+
+
+def _stated_by_some(kinds: list[tuple[str, int, NodeType]]) -> list[Problem]:
+    """A problem for each kind of node that leaves out a resource which another kind states."""
+    problems = []
+    for head, _, kind in kinds:
+        missing, stating = [], ""
+        for field, name in _RESOURCES.items():
+            others = [other for other, _, one in kinds if getattr(one, field) is not None]
+            if others and getattr(kind, field) is None:
+                missing.append(f"no {name}")
+                stating = stating or others[0]
+        if missing:
+            what = f"states {' and '.join(missing)}, but {stating} does; state it for each kind or for none"
+            problems.append(Problem(FLAG, what, found=head))
+    return problems
 
 
 def _amounts(words: list[str]) -> tuple[dict[str, float], list[Problem]]:

@@ -130,14 +130,15 @@ def _makespan(done: pl.DataFrame) -> float | None:
 
 
 def _utilization(record: Record, start: float, end: float) -> dict[str, float | None]:
-    """Allocated over capacity, weighted by time; None where the cluster states no capacity."""
+    """Allocated over capacity, weighted by time; None where the cluster states no capacity or no job any need."""
     rows = held(record)
     seconds = (rows["to_seconds"] - rows["from_seconds"]).to_numpy()
     shares: dict[str, float | None] = {}
     for name, column in RESOURCES.items():
         capacity = float(np.sum(record.nodes()[column].to_numpy())) * (end - start)
         used = float(np.sum(rows[column].fill_null(0.0).to_numpy() * seconds))
-        shares[name] = used / capacity if capacity > 0 else None
+        known = capacity > 0 and name not in record.run.get("unknown_resources", ())
+        shares[name] = used / capacity if known else None
     return shares
 
 

@@ -17,13 +17,26 @@ ASKED_FOR = "requested"
 """The allocation that goes by what owners ask for."""
 
 
+def unknown_resources(table: JobTable) -> list[str]:
+    """The resources beside GPUs that nothing is known of: no job has a model, or a request for it."""
+    asked = table.asked
+    rigid = asked["sync"] == RIGID
+    if not rigid.all() or any(table.models[number] for number in np.unique(asked["model"])):
+        return []
+    requested = {"cpu": (asked["cpu"] >= 0).any(), "memory": (asked["memory"] >= 0).any(), "storage": False}
+    return [resource for resource, known in requested.items() if not known]
+
+
 def assumptions(table: JobTable, cluster: Cluster, allocation: str) -> list[str]:
-    """Models that were mended, are unknown or say nothing of a type of GPU; jobs that ask beyond their share."""
+    """Resources that cannot matter or are assumed; models that were changed, are unknown or lack a type of GPU;
+    jobs that request more than their share.
+    """
     used = np.unique(table.asked["model"][table.asked["sync"] == RIGID]).tolist()
     models = [table.models[number] for number in used]
     said = [note for model in models if model is not None for note in model.notes]
     unknown = [table.model_names[number] for number in used if table.models[number] is None]
     named = sorted(name for name in unknown if name)
+    said += _about_resources(unknown_resources(table), cluster)
     if named:
         shown = ", ".join(named[:10]) + (f" and {len(named) - 10} more" if len(named) > 10 else "")
         said.append(f"no model file for {shown}: taken as insensitive to CPU, memory and storage")
@@ -31,6 +44,21 @@ def assumptions(table: JobTable, cluster: Cluster, allocation: str) -> list[str]
     if allocation != ASKED_FOR:
         said += _beyond_their_share(table, cluster)
     return list(dict.fromkeys(said))
+
+
+def _about_resources(unknown: list[str], cluster: Cluster) -> list[str]:
+    """That CPUs or memory cannot matter; else what is assumed where the cluster does not state them."""
+    names = [name for resource, name in (("cpu", "CPUs"), ("memory", "memory")) if resource in unknown]
+    if names:
+        they = "they" if len(names) > 1 or names == ["CPUs"] else "it"
+        return [
+            f"no job names a known model or requests {' or '.join(names)}: {they} cannot change this result, "
+            "and no use is reported"
+        ]
+    if cluster.assumed:
+        what = f"does not state all resources of its nodes: assumed {cluster.assumed}"
+        return [f"cluster {cluster.name} {what}"]
+    return []
 
 
 def untold_network(table: JobTable, cluster: Cluster, flavour: str) -> list[str]:

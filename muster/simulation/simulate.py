@@ -20,7 +20,7 @@ from muster.problems import BadInput, Problem
 from muster.schedulers.certify import Certified
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.workers_and_servers.interval import AtIntervals
-from muster.simulation.assumptions import assumptions, untold_network
+from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
 from muster.simulation.blocks import blocks_of
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, Progress
@@ -32,7 +32,7 @@ from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.network.models import NetworkModel
 from muster.speed.published import with_published_speeds
 from muster.speed.rates import reference_seconds
-from muster.workload.jobs import REFUSED, JobTable, job_table
+from muster.workload.jobs import REFUSED, JobTable, job_table, untyped_cluster_note
 from muster.workload.models import Model, shipped_models
 from muster.workload.sized import RIGID
 from muster.workload.trace import Trace
@@ -261,6 +261,7 @@ def _described(
     placement = described.get("parts", {}).get("placement", "its own")
     assumed = assumptions(table, cluster, described.get("parts", {}).get("allocation", ""))
     left_out = told_left_out(refused, cluster)
+    untyped = untyped_cluster_note(trace, cluster)
     unheard = network.notes if network else untold_network(table, cluster, options.network_flavour)
     return {
         "muster_version": muster.__version__,
@@ -268,7 +269,7 @@ def _described(
             "source": trace.source,
             "jobs": len(trace.jobs),
             "sha256": hashlib.sha256(trace.jobs.select(NAMES).write_csv().encode()).hexdigest(),
-            "notes": [*trace.notes, *left_out, *unheard, *assumed, *of_decisions],
+            "notes": [*trace.notes, *left_out, *untyped, *unheard, *assumed, *of_decisions],
         },
         "cluster": cluster.to_dict(),
         "scheduler": described,
@@ -294,6 +295,7 @@ def _described(
             "rounding": rules.sentence,
             "tie_break": "arrival, then the order of the trace",
         },
+        "unknown_resources": unknown_resources(table),
         "knowledge": options.knowledge,
         "seed": options.seed,
     }

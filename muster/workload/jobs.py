@@ -18,6 +18,7 @@ from muster.cluster import Cluster
 from muster.cluster.books import CPU, GPU, MICRO, WHOLE, Bools, Floats, Ints, Rows
 from muster.compiling import njit
 from muster.problems import BadInput, Problem
+from muster.words import counted
 from muster.workload.models import Model
 from muster.workload.sized import MOST_TERMS, RIGID, SYNCS, sized_columns
 from muster.workload.trace import Trace
@@ -48,6 +49,9 @@ ASKED = np.dtype(
         ("terms", np.float64, (MOST_TERMS, 3)),  # of a step (`speed.parameter_server`), for PS and RING
     ]
 )
+
+GPU_TYPE = "gpu_type="
+"""What a constraint on the type of GPU begins with."""
 
 FUTURE, WAITING, RUNNING, COMPLETED, REFUSED = 0, 1, 2, 3, 4
 STATES = ("future", "waiting", "running", "completed", "refused")
@@ -197,7 +201,12 @@ def job_table(
         tenants=tuple(tenants),
         users=tuple(users),
         node_allowed=np.array(
-            [nodes_allowed(constraint, cluster, trace.source) for constraint in constraints]
+            [
+                nodes_allowed(
+                    "" if _any_type_serves(constraint, cluster) else constraint, cluster, trace.source
+                )
+                for constraint in constraints
+            ]
         ),
     )
 
@@ -273,6 +282,23 @@ def _numbered(names: pl.Series, first: str | None = None) -> tuple[list[str], In
         distinct = [first, *(name for name in distinct if name != first)]
     numbers = names.replace_strict(distinct, range(len(distinct)), return_dtype=pl.Int64)
     return distinct, numbers.to_numpy()
+
+
+def _any_type_serves(constraint: str, cluster: Cluster) -> bool:
+    """Whether a request for a type of GPU is met by any GPU, because the cluster states no type."""
+    return constraint.startswith(GPU_TYPE) and not cluster.states_gpu_types
+
+
+def untyped_cluster_note(trace: Trace, cluster: Cluster) -> list[str]:
+    """How many jobs request a type of GPU of a cluster that states none."""
+    requests = trace.jobs["constraint"].filter(trace.jobs["constraint"].str.starts_with(GPU_TYPE))
+    if cluster.states_gpu_types or requests.is_empty():
+        return []
+    names = sorted({name for one in requests.unique() for name in one.removeprefix(GPU_TYPE).split("|")})
+    return [
+        f"{len(requests):,} of {counted(len(trace.jobs), 'job')} request a type of GPU ({', '.join(names)}); "
+        f"cluster {cluster.name} states no type: they may use any GPU"
+    ]
 
 
 def nodes_allowed(constraint: str, cluster: Cluster, source: str) -> Sequence[bool]:

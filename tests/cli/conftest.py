@@ -23,6 +23,12 @@ job_id,submit_seconds,gpus,duration_seconds,tenant
 5,4000,8,100,a
 """
 
+GPUS_ALONE = (
+    "no job names a known model or requests CPUs or memory: they cannot change this result, "
+    "and no use is reported\n"
+)
+"""What a run of that trace notes."""
+
 
 @dataclass(frozen=True)
 class Outcome:

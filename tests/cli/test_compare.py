@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TRACE, Outcome, muster_process
+from .conftest import GPUS_ALONE, TRACE, Outcome, muster_process
 from .test_simulate import BROKEN
 
 Muster = Callable[..., Outcome]
@@ -34,7 +34,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
 
 def test_runs_stand_in_the_order_asked_for(compared: tuple[Path, Outcome]) -> None:
     folder, done = compared
-    assert (done.status, done.err) == (0, "")
+    assert (done.status, done.err) == (0, GPUS_ALONE)
     answer = json.loads(done.out)
     assert answer["runs"] == ["las+proportional", "fifo"]
     assert [summary["scheduler"] for summary in answer["summaries"]] == [

@@ -15,7 +15,7 @@ import pytest
 
 from muster.report.notes import command
 
-from .conftest import MUSTER, Outcome, muster_process
+from .conftest import GPUS_ALONE, MUSTER, Outcome, muster_process
 
 Muster = Callable[..., Outcome]
 
@@ -62,7 +62,7 @@ def test_the_record_is_whole_and_the_figures_are_those_of_hand(
 ) -> None:
     out = tmp_path / "new" / "run"
     done = muster("simulate", trace, "--cluster", "1x8gpu", "--scheduler", "fifo", "--out", out, "--json")
-    assert (done.status, done.err) == (0, "")
+    assert (done.status, done.err) == (0, GPUS_ALONE)
     assert {path.name for path in out.iterdir()} == {
         *("summary.json", "run.json", "jobs.parquet", "allocations.parquet"),
         *("decisions.parquet", "reasons.parquet"),
@@ -190,7 +190,7 @@ def test_a_job_that_can_never_run_is_named_or_left_out(muster: Muster, trace: Pa
     assert not (tmp_path / "out").exists()
     done = muster(*flags, "--skip-impossible", "--json")
     assert json.loads(done.out)["summary"]["completed"] == 3
-    assert done.err == "left out 2 jobs that cluster 1x4gpu could never hold: 1, 5\n"
+    assert done.err == "left out 2 jobs that cluster 1x4gpu could never hold: 1, 5\n" + GPUS_ALONE
 
 
 def test_a_job_that_can_never_run_is_found_in_a_file_of_any_order_and_kind(
@@ -246,7 +246,7 @@ def test_a_failure_is_shown_in_full_where_asked_for(
 
 def test_a_table_without_a_bar_goes_into_a_pipe(trace: Path, tmp_path: Path) -> None:
     done = muster_process("simulate", trace, "--cluster", "1x8gpu", folder=tmp_path)
-    assert (done.status, done.err) == (0, "")
+    assert (done.status, done.err) == (0, GPUS_ALONE)
     assert "gittins" in done.out
     assert "\x1b" not in done.out
     assert (tmp_path / "muster-run" / "summary.json").exists()
