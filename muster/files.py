@@ -9,8 +9,10 @@ from __future__ import annotations
 import codecs
 import errno
 import gzip
+import io
 import lzma
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -19,8 +21,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, Unable
+
+if TYPE_CHECKING:
+    import polars as pl
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdError
@@ -44,6 +50,9 @@ _COMPRESSED = (
     (b"\x28\xb5\x2f\xfd", "zst", decompress_zst),
 )
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, ZstdError)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""The disk is full, over its quota or broken."""
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _ALLOWED = "text in UTF-8 (or UTF-16 with its mark), plain or as gzip, xz or zst"
 
 
@@ -101,13 +110,14 @@ def write_aside(path: Path) -> Iterator[Path]:
         # Made here, so that a folder one may not write to is told before the work is done.
         aside.touch(exist_ok=False)
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise unwritable(path, error) from None
     try:
         yield aside
         _flush(aside)
         aside.replace(final)
-    except BaseException:
+    except BaseException as error:
         aside.unlink(missing_ok=True)
+        _raise_if_disk_error(path, error)
         raise
     _flush(final.parent)
 
@@ -127,16 +137,17 @@ def write_folder_aside(path: Path, *, overwrite: bool = False) -> Iterator[Path]
         aside.mkdir(parents=True)
     except OSError as error:
         _remove_empty(made)
-        raise _unwritable(path, error) from None
+        raise unwritable(path, error) from None
     try:
         yield aside
         for file in sorted(aside.rglob("*")):
             _flush(file)
         _flush(aside)
         _swap_folders(aside, final)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(aside, ignore_errors=True)
         _remove_empty(made)
+        _raise_if_disk_error(path, error)
         raise
     _flush(final.parent)
 
@@ -216,7 +227,35 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _unwritable(path: Path, error: OSError) -> BadInput:
+def write_parquet(table: pl.DataFrame, path: Path) -> None:
+    """Write a table; a full disk is an OSError, which Polars' own writing does not say."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd", compression_level=1)
+    path.write_bytes(buffer.getbuffer())
+
+
+def disk_error(error: BaseException) -> int | None:
+    """The error number of a disk that is full or broken; None for any other error.
+
+    Polars raises errors that state the number in their text alone.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and (stated := _OS_ERROR.search(str(error))):
+        number = int(stated[1])
+    return number if number in _DISK_ERRORS else None
+
+
+def _raise_if_disk_error(path: Path, error: BaseException) -> None:
+    """Name the file or folder that a full or broken disk did not take."""
+    number = disk_error(error)
+    if number is not None:
+        raise unwritable(path, OSError(number, os.strerror(number))) from error
+
+
+def unwritable(path: Path, error: OSError) -> BadInput | Unable:
+    """What to raise for a file or folder that cannot be written: the disk's failure, or the user's mistake."""
+    if disk_error(error) is not None:
+        return Unable(f"{path}: cannot be written: {_reason(error)}")
     return BadInput(Problem(str(path), f"cannot be written: {_reason(error)}"))
 
 

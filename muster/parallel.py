@@ -10,14 +10,19 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Mapping
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from muster.problems import BadInput
+from muster.files import disk_error
+from muster.problems import BadInput, Unable
 
 Work = Callable[[Callable[[Any], None]], Any]
 """Takes a function to report with and gives a result; must be picklable, as must be what it gives."""
+
+
+_INTERRUPT = (signal.SIGINT,)
 
 
 class RunFailedError(Exception):
@@ -30,6 +35,8 @@ def run_all(works: Mapping[str, Work], at_once: int, on_report: Callable[[str, A
     waiting = dict(works)
     running: dict[Connection, tuple[str, BaseProcess]] = {}
     results: dict[str, Any] = {}
+    # The first start of this helper of `multiprocessing` lets interrupts through; here it may.
+    resource_tracker.ensure_running()
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -38,9 +45,14 @@ def run_all(works: Mapping[str, Work], at_once: int, on_report: Callable[[str, A
                 process: BaseProcess = context.Process(
                     target=_run, args=(waiting.pop(name), theirs), daemon=True
                 )
-                process.start()
-                theirs.close()
-                running[ours] = (name, process)
+                # An interrupt waits until the process is known; its own start is never interrupted.
+                signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
+                try:
+                    process.start()
+                    theirs.close()
+                    running[ours] = (name, process)
+                finally:
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
             for connection in wait(list(running)):
                 assert isinstance(connection, Connection)
                 name, process = running[connection]
@@ -69,6 +81,10 @@ def _received(connection: Connection, name: str, process: BaseProcess) -> tuple[
         raise RunFailedError(f"{name} ended with status {process.exitcode}, without a word") from None
     if kind == "bad input":
         raise BadInput(*value)
+    if kind == "unable":
+        raise Unable(value)
+    if kind == "disk":
+        raise OSError(value, os.strerror(value))
     if kind == "failed":
         raise RunFailedError(f"{name}: {value}")
     return kind, value
@@ -77,11 +93,18 @@ def _received(connection: Connection, name: str, process: BaseProcess) -> tuple[
 def _run(work: Work, connection: Connection) -> None:
     """The life of one process. An interrupt reaches the whole group; the parent alone answers it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
     try:
         connection.send(("done", work(lambda value: connection.send(("report", value)))))
     except BadInput as bad:
         connection.send(("bad input", tuple(bad.problems)))
+    except Unable as unable:
+        connection.send(("unable", str(unable)))
     except Exception as error:
+        number = disk_error(error)
+        if number is not None:
+            connection.send(("disk", number))
+            return
         if os.environ.get("MUSTER_DEBUG"):
             traceback.print_exc()
         connection.send(("failed", f"{type(error).__name__}: {error}"))

@@ -1,5 +1,57 @@
-"""Muster, from the command line: one file a command, which parses, calls and prints."""
+"""Muster, from the command line: one file a command, which parses, calls and prints.
 
-from muster.cli.app import main
+This file is the entry point. It imports next to nothing itself, so that Ctrl-C finds it ready.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+RETRY_SECONDS = 0.01
+"""How long an interrupt waits that came where nothing can be raised."""
+
+
+def main() -> None:
+    """Run the command line and end the process with its status."""
+    sys.unraisablehook = _interrupt_again
+    try:
+        from muster.cli.app import run
+
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        # It came during the imports of the line above; `run` answers all others itself.
+        from muster.cli.failures import INTERRUPTED, report_failure
+
+        status = report_failure("--json" in sys.argv, INTERRUPTED, "interrupted; nothing was written")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(_flushed(status))
+
+
+def _flushed(status: int) -> int:
+    """The status of the process after its last output is written; 1 if that fails."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        from muster.cli.failures import report_unwritable
+
+        return report_unwritable(error)
+    return status
+
+
+def _interrupt_again(unraisable: UnraisableHookArgs) -> None:
+    """Raise an interrupt once more that came within a finalizer or a callback, where it would be lost."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        threading.Timer(RETRY_SECONDS, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
 
 __all__ = ["main"]

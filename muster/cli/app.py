@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
@@ -16,8 +15,17 @@ from typing import Annotated
 import typer
 
 import muster
-from muster.cli.failures import BAD_INPUT, FAILED, INTERRUPTED, OK, as_document, error_of
+from muster.cli.failures import (
+    BAD_INPUT,
+    FAILED,
+    INTERRUPTED,
+    OK,
+    error_of,
+    report_failure,
+    report_unwritable,
+)
 from muster.cli.help import Command, sections_of
+from muster.files import disk_error
 from muster.problems import BadInput, Unable
 
 TRYING = {
@@ -57,11 +65,6 @@ class Interrupted(Exception):
     """A command that was interrupted and has something to say about what is left of it."""
 
 
-def main() -> None:
-    """Entry point: runs the command line and ends the process with its status."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line; the exit status."""
     as_json = "--json" in arguments
@@ -69,20 +72,22 @@ def run(arguments: Sequence[str]) -> int:
         app = _app(_command_asked_for(arguments))
         status = typer.main.get_command(app).main(arguments, prog_name="muster", standalone_mode=False)
     except (BadInput, Unable) as failure:
-        return _told(as_json, **error_of(failure))
+        return report_failure(as_json, **error_of(failure))
     except typer.TyperException as error:
-        return _told(as_json, BAD_INPUT, _usage(error))
+        return report_failure(as_json, BAD_INPUT, _usage(error))
     except Interrupted as stop:
-        return _told(as_json, INTERRUPTED, str(stop))
+        return report_failure(as_json, INTERRUPTED, str(stop))
     except (KeyboardInterrupt, typer.Abort):
-        return _told(as_json, INTERRUPTED, "interrupted; nothing was written")
+        return report_failure(as_json, INTERRUPTED, "interrupted; nothing was written")
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and disk_error(error) is not None:
+            return report_unwritable(error)  # Files that cannot be written are named (muster.files).
         if os.environ.get("MUSTER_DEBUG"):
             traceback.print_exc()
         what = f"{type(error).__name__}: {error}"
-        return _told(as_json, FAILED, f"{what}\nMUSTER_DEBUG=1 shows where it happened.")
+        return report_failure(as_json, FAILED, f"{what}\nMUSTER_DEBUG=1 shows where it happened.")
     if status == INTERRUPTED:
-        return _told(as_json, INTERRUPTED, "interrupted; nothing was written")
+        return report_failure(as_json, INTERRUPTED, "interrupted; nothing was written")
     return status or OK
 
 
@@ -144,12 +149,3 @@ def _usage(error: typer.TyperException) -> str:
     return (
         f"{message}\nMore: {context.command_path} --help" if context and "Usage:" not in message else message
     )
-
-
-def _told(as_json: bool, status: int, message: str, **details: object) -> int:
-    """Says what went wrong, on stderr or as the one JSON document on stdout."""
-    if as_json:
-        print(as_document({"status": status, "message": message, **details}))
-    else:
-        print(message, file=sys.stderr)
-    return status

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from contextlib import suppress
 from typing import Any
 
 from muster.problems import BadInput, Unable
@@ -28,3 +31,29 @@ def error_of(failure: BadInput | Unable) -> dict[str, Any]:
 def as_document(error: object, **beside: object) -> str:
     """The one JSON document of a command that failed."""
     return json.dumps({**beside, "error": error}, indent=2, ensure_ascii=False, default=str)
+
+
+def report_failure(as_json: bool, status: int, message: str, **details: object) -> int:
+    """Print what went wrong, on stderr or as the one JSON document on stdout; the status of the process."""
+    if not as_json:
+        _print_error(message)
+        return status
+    try:
+        print(as_document({"status": status, "message": message, **details}))
+    except OSError as error:
+        return report_unwritable(error)
+    return status
+
+
+def report_unwritable(error: OSError) -> int:
+    """Print that the output cannot be written, unless its reader has left; the status of the process."""
+    if not isinstance(error, BrokenPipeError):
+        _print_error(f"the output cannot be written: {error.strerror or error}")
+    # What is left of the output goes nowhere, so that the end of the interpreter does not try again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
+
+
+def _print_error(message: str) -> None:
+    with suppress(OSError):
+        print(message, file=sys.stderr)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.cli.app import Interrupted
+from muster.files import unwritable
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _open(out: Path, folder: Path) -> None:
             raise BadInput(Problem(str(out), what))
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(Problem(str(out), f"cannot be written: {error.strerror or error}")) from None
+        raise unwritable(out, error) from None
 
 
 @contextmanager

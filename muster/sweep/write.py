@@ -11,7 +11,7 @@ import polars as pl
 
 import muster
 from muster import words
-from muster.files import write_aside
+from muster.files import write_aside, write_parquet
 from muster.sweep.grid import Point
 from muster.sweep.page import write_sections
 from muster.sweep.results import Mean, as_json, as_rows, cells_frame, means_of
@@ -25,7 +25,7 @@ def write_results(
     cells = cells_frame(points, summaries)
     means = means_of(cells)
     with write_aside(folder / "cells.parquet") as aside:
-        cells.write_parquet(aside)
+        write_parquet(cells, aside)
     with write_aside(folder / "cells.csv") as aside:
         cells.write_csv(aside)
     with write_aside(folder / "means.csv") as aside:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from muster.files import write_aside
+from muster.files import write_aside, write_parquet
 from muster.problems import BadInput, Problem
 from muster.workload.models import Model, shipped_models
 from muster.workload.traces import read_content
@@ -88,7 +88,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
     _check_writable(jobs, path, as_text=suffix in _CSV)
     with write_aside(path) as aside:
         if suffix in _PARQUET:
-            jobs.write_parquet(aside)
+            write_parquet(jobs, aside)
         else:
             jobs.write_csv(aside)
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import polars as pl
 
+from muster.files import write_parquet
+
 JOBS: dict[str, pl.DataType] = {
     "job_id": pl.String(),
     "model": pl.String(),
@@ -119,6 +121,6 @@ class Record:
         """Write the tables and `run.json` into an existing folder."""
         for name in TABLES:
             table: pl.DataFrame = getattr(self, name)
-            table.write_parquet(folder / f"{name}.parquet", compression="zstd", compression_level=1)
+            write_parquet(table, folder / f"{name}.parquet")
         text = json.dumps(self.run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         (folder / "run.json").write_text(text, encoding="utf-8")

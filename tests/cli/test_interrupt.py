@@ -1,15 +1,17 @@
-"""Ctrl-C: status 130, and nothing half written.
+"""Ctrl-C: status 130, one line, and nothing half written, at whatever moment it comes.
 
 The signal is sent from within the run, so it always comes midway; to the whole group, as a terminal does.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from .conftest import TRACE, muster_process
+from .conftest import MUSTER, TRACE, muster_process
 
 INTERRUPTING = """\
 import os
@@ -38,3 +40,108 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, command: str) -> None:
         ["mine.py", "trace.csv"],
         ["__pycache__", "mine.py", "trace.csv"],
     )
+
+
+SITE = """\
+import builtins
+import os
+import signal
+import sys
+
+imported = builtins.__import__
+in_worker = any("spawn_main" in word or "multiprocessing-fork" in word for word in sys.orig_argv)
+
+def interrupting(name, *rest, **named):
+    if name == {module!r} and in_worker == {worker}:
+        builtins.__import__ = imported
+        {send}
+    return imported(name, *rest, **named)
+
+builtins.__import__ = interrupting
+"""
+
+
+TO_THE_GROUP = "os.killpg(os.getpgrp(), signal.SIGINT)"
+TO_ITSELF = "os.kill(os.getpid(), signal.SIGINT)"
+
+
+def with_site(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """A command in a group of its own, with the `sitecustomize` of a folder."""
+    return subprocess.run(
+        [*MUSTER, *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "site")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "worker"),
+    [
+        ("typer", False),
+        ("muster.cli.app", False),
+        ("muster.problems", False),
+        ("polars", False),
+        ("numpy", False),
+        ("muster.cli.compare", True),
+        ("numpy", True),
+        ("muster.parallel", True),
+    ],
+)
+def test_an_interrupt_during_imports_is_one_line(tmp_path: Path, module: str, worker: bool) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        SITE.format(module=module, worker=worker, send=TO_THE_GROUP)
+    )
+    command = ("compare", "trace.csv", "--cluster", "1x8gpu", "--scheduler", "fifo", "--out", "out")
+    stopped = with_site(tmp_path, *command)
+    assert (stopped.returncode, stopped.stdout) == (130, "")
+    assert stopped.stderr == "interrupted; nothing was written\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_worker_leaves_an_interrupt_to_the_parent(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    (tmp_path / "site").mkdir()
+    site = SITE.format(module="muster.cli.compare", worker=True, send=TO_ITSELF)
+    (tmp_path / "site" / "sitecustomize.py").write_text(site)
+    command = ("compare", "trace.csv", "--cluster", "1x8gpu", "--scheduler", "fifo", "--out", "out")
+    done = with_site(tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+IN_A_FINALIZER = """\
+import os
+import signal
+import time
+
+from muster.schedulers.parts import Order
+
+class Interrupting:
+    def __del__(self):
+        os.killpg(os.getpgrp(), signal.SIGINT)
+        signal.pause()
+
+class Mine(Order):
+    name = "mine"
+
+    def key(self, jobs):
+        Interrupting()
+        while True:
+            time.sleep(0.1)
+"""
+
+
+def test_an_interrupt_in_a_finalizer_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    (tmp_path / "mine.py").write_text(IN_A_FINALIZER)
+    flags = ("--cluster", "1x8gpu", "--scheduler", "mine.py:Mine", "--out", "out")
+    stopped = muster_process("simulate", "trace.csv", *flags, folder=tmp_path)
+    assert (stopped.status, stopped.out) == (130, "")
+    assert stopped.err == "interrupted; nothing was written\n"

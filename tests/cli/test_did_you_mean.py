@@ -1,0 +1,95 @@
+"""Names that resemble known ones, and settings: what was found, what is allowed, what was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import TRACE, Outcome
+
+Muster = Callable[..., Outcome]
+SIMULATE = ("simulate", "{trace}", "--cluster", "1x8gpu", "--out", "{out}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("simulat",), "Did you mean 'simulate'"),
+        (("simulate", "t.csv", "--clster", "1x8gpu"), "--cluster"),
+        (("generate", "synergi"), "Did you mean 'synergy'"),
+        (
+            (*SIMULATE, "--scheduler", "las+tunee"),
+            "found 'tunee in las+tunee'; no such part or preset; did you mean tune",
+        ),
+        ((*SIMULATE, "--scheduler", "synergy-published:fifoo"), "did you mean synergy-published:fifo"),
+        (("schedulers", "laz"), "did you mean las"),
+        (("simulate", "{trace}", "--cluster", "synergy16", "--out", "{out}"), "did you mean synergy-16"),
+        (("network", "resnet5", "--cluster", "2x8gpu"), "did you mean resnet50"),
+        (("size", "resnet5", "--limit", "gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s"), "did you mean resnet50"),
+        ((*SIMULATE, "--scheduler", "las", "--set", "quantum_second=5"), "did you mean quantum_seconds?"),
+        ((*SIMULATE, "--rules", "synergy-publishd"), "did you mean synergy-published?"),
+        ((*SIMULATE, "--network", "physicl"), "did you mean physical?"),
+        ((*SIMULATE, "--knowledge", "oracel"), "did you mean oracle?"),
+        (("convert", "{trace}", "-o", "{out}.csv", "--from", "natve"), "did you mean native?"),
+        (("reproduce", "synergi"), "synergy"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest(
+    muster: Muster, trace: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    refused = muster(*(word.format(trace=trace, out=tmp_path / "out") for word in arguments))
+    assert refused.status == 2
+    assert said in refused.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_misspelt_model_of_a_trace_is_noted(muster: Muster, tmp_path: Path) -> None:
+    header, *jobs = TRACE.splitlines()
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join([f"{header},model", *(f"{job},resnet81" for job in jobs)]) + "\n")
+    done = muster("simulate", path, "--cluster", "1x8gpu", "--out", tmp_path / "out")
+    assert done.status == 0
+    assert "no model file for resnet81 (did you mean resnet18" in done.err
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "pair", "said"),
+    [
+        (
+            "las",
+            "quantum_seconds=soon",
+            "--set quantum_seconds: found 'soon'; quantum_seconds takes a number",
+        ),
+        ("fifo", "strict=maybe", "--set strict: found 'maybe'; strict takes true or false"),
+        (
+            "las",
+            "quantum=3",
+            "--set quantum: found '3'; las has no such setting; did you mean quantum_seconds?",
+        ),
+        (
+            "opt+fifo",
+            "nodes=-1",
+            "--set nodes: found '-1'; exact_variables and nodes are whole numbers from 0 on",
+        ),
+        ("2d-las", "thresholds=3,1", "--set thresholds: found '3,1'; thresholds: ascending numbers above 0"),
+        ("las", "quantum_seconds=-5", "--set quantum_seconds: found '-5'; quantum_seconds"),
+        ("fifo", "promote_after_seconds=-1", "--set promote_after_seconds: found '-1'; "),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_was_found(
+    muster: Muster, trace: Path, tmp_path: Path, scheduler: str, pair: str, said: str
+) -> None:
+    flags = ("--cluster", "1x8gpu", "--out", tmp_path / "out", "--set", pair)
+    refused = muster("simulate", trace, "--scheduler", scheduler, *flags)
+    assert refused.status == 2
+    assert said in refused.err
+
+
+def test_of_two_settings_the_wrong_one_is_named(muster: Muster, trace: Path, tmp_path: Path) -> None:
+    flags = ("--scheduler", "2d-las", "--set", "quantum_seconds=60", "--set", "thresholds=3,1")
+    refused = muster("simulate", trace, "--cluster", "1x8gpu", "--out", tmp_path / "out", *flags)
+    assert refused.status == 2
+    assert "--set thresholds: found '3,1'" in refused.err
+    assert "found '60'" not in refused.err

@@ -1,0 +1,117 @@
+"""Errors of a policy from a user's file: one message with its file and line, status 2, nothing written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import MUSTER, Outcome, muster_process
+
+Muster = Callable[..., Outcome]
+
+POLICY = """\
+import numpy as np
+from muster.schedulers.parts import Order
+
+class Mine(Order):
+    name = "mine"
+
+    def key(self, jobs):
+        {body}
+"""
+COMMANDS = ("simulate", "compare")
+
+
+def with_policy(folder: Path, trace: Path, command: str, text: str) -> Outcome:
+    """What a command answers that runs `mine.py:Mine`."""
+    (folder / "mine.py").write_text(text)
+    flags = ("--cluster", "1x8gpu", "--scheduler", "mine.py:Mine", "--out", "out")
+    return muster_process(command, trace.name, *flags, folder=folder)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return 1 / 0", "mine.py, line 8: in key: ZeroDivisionError: division by zero"),
+        ("return jobs.gpu", "mine.py, line 8: in key: AttributeError: 'Jobs' object has no attribute 'gpu'"),
+        (
+            "return np.where(jobs.gpus == 4, np.nan, 1.0)",
+            "mine.py, line 7: key of order mine: found nan for job 2; a number for each job is needed",
+        ),
+        (
+            "return None",
+            "mine.py, line 7: key of order mine: found NoneType; a number for each job is needed",
+        ),
+        (
+            "return jobs.gpus[:0]",
+            "mine.py, line 7: key of order mine: found 0 numbers for 1 job; a number for each job is needed",
+        ),
+        (
+            "return np.array(['a'] * len(jobs))",
+            "mine.py, line 7: key of order mine: found values of type <U1; a number for each job is needed",
+        ),
+    ],
+)
+def test_an_error_while_deciding_names_file_and_line(
+    tmp_path: Path, trace: Path, command: str, body: str, said: str
+) -> None:
+    failed = with_policy(tmp_path, trace, command, POLICY.format(body=body))
+    assert (failed.status, failed.out) == (2, "")
+    assert said in failed.err
+    assert "Traceback" not in failed.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nowhere_to_be_found\n", "mine.py, line 1: it cannot be loaded: ModuleNotFoundError"),
+        ("\nx = 1\ny = x / 0\n", "mine.py, line 3: it cannot be loaded: ZeroDivisionError: division by zero"),
+        ("class Mine(:\n", "mine.py, line 1: it cannot be loaded: SyntaxError: invalid syntax"),
+    ],
+)
+def test_an_error_while_loading_names_file_and_line(
+    tmp_path: Path, trace: Path, text: str, said: str
+) -> None:
+    failed = with_policy(tmp_path, trace, "simulate", text)
+    assert (failed.status, failed.out) == (2, "")
+    assert said in failed.err
+    assert "Traceback" not in failed.err
+
+
+def test_a_whole_scheduler_is_named_as_well(tmp_path: Path, trace: Path) -> None:
+    text = "class Mine:\n    name = 'mine'\n    def initial(self, cluster):\n        return {}[cluster]\n"
+    text += "    def decide(self, view, state):\n        pass\n"
+    failed = with_policy(tmp_path, trace, "simulate", text)
+    assert failed.status == 2
+    assert "mine.py, line 4: in initial: KeyError" in failed.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_traceback_is_there_for_who_debugs(tmp_path: Path, trace: Path, command: str) -> None:
+    (tmp_path / "mine.py").write_text(POLICY.format(body="return 1 / 0"))
+    done = subprocess.run(
+        [*MUSTER, command, trace.name, "--cluster", "1x8gpu", "--scheduler", "mine.py:Mine"],
+        cwd=tmp_path,
+        env={**os.environ, "MUSTER_DEBUG": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert "return 1 / 0" in done.stderr
+
+
+def test_a_failing_sweep_names_file_and_line(tmp_path: Path, trace: Path) -> None:
+    (tmp_path / "mine.py").write_text(POLICY.format(body="return 1 / 0"))
+    sweep = f'schedulers = ["fifo", "mine.py:Mine"]\nclusters = "1x8gpu"\ntraces = "{trace.name}"\n'
+    (tmp_path / "sweep.toml").write_text(sweep)
+    failed = muster_process("sweep", "sweep.toml", "--out", "out", folder=tmp_path)
+    assert failed.status == 2
+    assert "mine.py, line 8: in key: ZeroDivisionError" in failed.err
