@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.built-from-lock
 
-.PHONY: help install demo test test-rest test-all lint bench lock wheel clean
+.PHONY: help install demo test test-rest test-all mutate lint bench lock wheel clean
 
 help:
 	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
 	@echo 'make demo       three schedulers on a generated Philly-like trace, with a page of charts'
 	@echo 'make test       the tests; test-all: and those that need PyTorch or PostgreSQL, or minutes; and the wheel in a fresh venv'
+	@echo 'make mutate     do the tests notice a wrong line? 100 mutations, SEED=1; see docs/mutation-testing.md'
 	@echo 'make lint       ruff, mypy, and who may import whom'
 	@echo 'make bench      speed, as docs/performance.md tells it'
 	@echo 'make lock       new versions into requirements.lock and requirements-dev.lock'
@@ -50,6 +51,13 @@ test-rest: install wheel
 REST = needs_torch or needs_postgres or needs_prometheus or long
 
 test-all: test test-rest
+
+# Takes about 20 minutes of processor time.
+mutate: install
+	$(BIN)/python -m tests.mutation --seed $(SEED) --workers $(WORKERS)
+
+SEED = 1
+WORKERS = $(shell nproc)
 
 lint: install
 	$(BIN)/ruff check

@@ -1,0 +1,45 @@
+"""A pytest plugin that ends a test which takes too much processor time, and a run that has had enough.
+
+A test over its limit is killed by SIGPROF, also inside compiled code. A run over its limit stops before its next
+test; what has passed so far has passed.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import Phase, settings
+
+TEST_SECONDS, RUN_SECONDS = "MUTATION_TEST_SECONDS", "MUTATION_RUN_SECONDS"
+
+
+STOPPED_EARLY = "the run has used its time"
+
+
+def pytest_configure() -> None:
+    """Let Hypothesis search the same examples every time, and not for the smallest one that fails."""
+    settings.register_profile(
+        "mutation", derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
+    )
+    settings.load_profile("mutation")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Run one test under its limit."""
+    signal.setitimer(signal.ITIMER_PROF, float(os.environ[TEST_SECONDS]))
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        if _used_seconds() > float(os.environ[RUN_SECONDS]):
+            item.session.shouldstop = STOPPED_EARLY
+
+
+def _used_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)

@@ -1,0 +1,171 @@
+"""A temporary copy of the repository, in which one mutation at a time is tried."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation import bounded
+from tests.mutation.mutations import Mutation
+from tests.mutation.nearest import Nearest
+
+_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "build", "dist", "demo", "out")
+_DESELECTED = "not (long or needs_torch or needs_postgres or needs_prometheus)"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds of processor time for one test and for all tests of a mutation, and wall-clock seconds for all."""
+
+    test: float
+    run: float
+    wall: float
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the tests said of a mutation."""
+
+    result: str
+    """killed, timeout, survived, stalled or no test."""
+    by: str = ""
+    """The test that failed, or why no test did."""
+
+
+class Copy:
+    """A copy with compiled kernels of its own, a temporary folder of its own and a process space of its own."""
+
+    def __init__(self, root: Path, folder: Path, nearest: Nearest, limits: Limits) -> None:
+        self._root, self._nearest, self._limits = root, nearest, limits
+        self._tree, self._kernels, self._temporary = folder / "tree", folder / "kernels", folder / "tmp"
+        shutil.copytree(root, self._tree, ignore=_LEFT_OUT, symlinks=True)
+        self._temporary.mkdir()
+        self._kernels.mkdir()
+        self._keep_kernels(set())
+
+    def try_out(self, mutation: Mutation, tests: list[str]) -> Tried:
+        """Run tests with a mutation applied, nearest first, until one fails."""
+        if not tests:
+            return Tried("no test")
+        file = self._tree / mutation.path
+        source, times = file.read_text(encoding="utf-8"), file.stat()
+        dependents = self._nearest.dependents(mutation.path)
+        file.write_text(mutation.applied(source), encoding="utf-8")
+        try:
+            return self._run([*tests, "-x"])
+        finally:
+            file.write_text(source, encoding="utf-8")
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+            self._restore_kernels(dependents)
+            self._keep_kernels(dependents)
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary.mkdir(exist_ok=True)
+
+    def failing_without_mutation(self, tests: list[str]) -> set[str]:
+        """Returns which of these tests fail in the code as it is."""
+        output = self._output([*tests, "--continue-on-collection-errors"], float("inf"))[1]
+        return set(_failed(output))
+
+    def _run(self, arguments: list[str]) -> Tried:
+        status, output = self._output(arguments, self._limits.run)
+        failed = _failed(output)
+        if failed:
+            return Tried("killed", failed[0])
+        if bounded.STOPPED_EARLY in output:
+            return Tried("survived", bounded.STOPPED_EARLY)
+        if status == 0:
+            return Tried("survived")
+        if status == 128 + signal.SIGPROF:
+            return Tried("timeout")
+        if status is None:  # Waiting for ever, or a machine too busy to tell.
+            return Tried("stalled")
+        if status == 5:  # pytest: no test was collected
+            return Tried("no test")
+        return Tried("killed", f"exit status {status}")
+
+    def _output(self, arguments: list[str], run_seconds: float) -> tuple[int | None, str]:
+        """Exit status, None if the wall clock ran out, and output of pytest in its own process space."""
+        pytest = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "-rfE", "--color=no"]
+        pytest += ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "tests.mutation.bounded"]
+        pytest += ["-m", _DESELECTED, *arguments]
+        environment = os.environ | {
+            "PYTHONPATH": str(self._tree),
+            "TMPDIR": str(self._temporary),
+            "MUSTER_REFERENCE": str((self._root / os.environ.get("MUSTER_REFERENCE", "../shared")).resolve()),
+            bounded.TEST_SECONDS: str(self._limits.test),
+            bounded.RUN_SECONDS: str(run_seconds),
+        }
+        report = self._temporary / "report"
+        with report.open("wb") as out:
+            process = subprocess.Popen(
+                [*isolation(), "sh", "-c", '"$@"; exit $?', "sh", *pytest],
+                cwd=self._tree,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                status: int | None = process.wait(self._limits.wall)
+            except BaseException as stop:
+                process.kill()  # and with it, as --kill-child says, all that it has started
+                process.wait()
+                if not isinstance(stop, subprocess.TimeoutExpired):
+                    raise
+                status = None
+        return status, report.read_text(encoding="utf-8", errors="replace")
+
+    # Compiled kernels: a run drops and compiles those that depend on the mutated file; the others serve on.
+
+    def _keep_kernels(self, dependents: set[str]) -> None:
+        """Remember the kernels that do not depend on these files, as far as they are new."""
+        for cache in (self._tree / "muster").rglob("*.nb[ic]"):
+            kept = self._kernels / cache.relative_to(self._tree)
+            if _source_of(cache, self._tree) not in dependents and not _same(cache, kept):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(cache, kept)
+
+    def _restore_kernels(self, dependents: set[str]) -> None:
+        """Put back the kernels of these files as they were without the mutation."""
+        for cache in (self._tree / "muster").rglob("*.nb[ic]"):
+            if _source_of(cache, self._tree) in dependents:
+                cache.unlink()
+        for kept in self._kernels.rglob("*.nb[ic]"):
+            cache = self._tree / kept.relative_to(self._kernels)
+            if not cache.exists():
+                cache.parent.mkdir(exist_ok=True)
+                shutil.copy2(kept, cache)
+
+
+def isolation() -> list[str]:
+    """The command before a command that gives it a process space of its own, so that nothing else can be killed."""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return command if os.geteuid() == 0 else [*command, "--user", "--map-current-user"]
+
+
+def can_isolate() -> bool:
+    """Whether this machine allows process spaces."""
+    try:
+        done = subprocess.run([*isolation(), "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
+
+
+def _failed(output: str) -> list[str]:
+    """The tests, or files, that pytest lists as failed."""
+    lines = (line.split(maxsplit=2) for line in output.splitlines())
+    return [words[1] for words in lines if len(words) > 1 and words[0] in ("FAILED", "ERROR")]
+
+
+def _source_of(cache: Path, tree: Path) -> str:
+    return (cache.parent.parent / f"{cache.name.partition('.')[0]}.py").relative_to(tree).as_posix()
+
+
+def _same(one: Path, other: Path) -> bool:
+    return other.exists() and one.stat().st_mtime_ns == other.stat().st_mtime_ns

@@ -1,0 +1,211 @@
+"""Which changes are found, how they are drawn, which tests are near, and what a run says of them."""
+
+from __future__ import annotations
+
+import ast
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.__main__ import ROOT, _report
+from tests.mutation.copies import Copy, Limits, can_isolate
+from tests.mutation.mutations import Mutation, mutations_of, mutations_under
+from tests.mutation.nearest import Nearest
+from tests.mutation.sampling import listed_equivalents, sample, without_equivalents
+
+
+def changes(line: str) -> set[str]:
+    return {mutation.after for mutation in mutations_of(line + "\n", "muster/a.py")}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("x = a < b", {"x = a <= b"}),
+        ("x = a is not b", {"x = a is b"}),
+        ("x = a not in b", {"x = a in b"}),
+        ("x = (a) - (b)", {"x = (a) + (b)"}),
+        ("x = a and b", {"x = a or b"}),
+        ("x = not a", {"x = a"}),
+        ("x = b if a else c", {"x = b if not a else c"}),
+        ("x = [a for a in b if a]", {"x = [a for a in b if not a]"}),
+        ("x = np.minimum(a, b)", {"x = np.maximum(a, b)"}),
+        ("x = [1]", {"x = [2]", "x = [0]"}),
+        ("x = [0]", {"x = [1]"}),
+        ("x = [2.5]", {"x = [5.0]"}),
+        ("x = [True]", {"x = [False]"}),
+        ("x.y = a", {"pass"}),
+        ("x += a", {"pass", "x -= a"}),
+        ("f(a)", {"pass"}),
+        ("x = 'é' + a", {"x = 'é' - a"}),
+    ],
+)
+def test_every_known_change_of_a_line_is_found(line: str, expected: set[str]) -> None:
+    assert changes(line) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A text with 1 < 2."""',
+        "x: list[Literal[1]]",
+        "@decorated(1)\ndef f(a: Literal[2]) -> Literal[3]: ...",
+        "assert a < 1",
+        'x = f"{1 + a}"',
+        'log.info("a", b=1)',
+        "x = zip(a, b, strict=True)",
+        "x = 1e-9",
+        '__all__ = ["a"]',
+    ],
+)
+def test_what_is_not_behaviour_is_left_alone(source: str) -> None:
+    assert mutations_of(source, "muster/a.py") == []
+
+
+def test_sizes_on_a_page_are_not_mutated() -> None:
+    source = "x = 12 if a < b else 13\n"
+    assert {one.kind for one in mutations_of(source, "muster/report/drawing.py")} == {"comparison"}
+
+
+def test_each_change_touches_one_line_and_can_be_parsed() -> None:
+    for path in (
+        "muster/schedulers/composed.py",
+        "muster/world/bookkeeping.py",
+        "muster/service/store/store.py",
+    ):
+        source = (ROOT / path).read_text()
+        found = mutations_of(source, path)
+        assert len(found) > 50
+        for mutation in random.Random(1).sample(found, 50):
+            changed = mutation.applied(source)
+            ast.parse(changed)
+            pairs = zip(source.split("\n"), changed.split("\n"), strict=True)
+            assert [number for number, (old, new) in enumerate(pairs, 1) if old != new] == [mutation.line]
+
+
+def made_up(path: str, lines: int) -> list[Mutation]:
+    source = "".join(f"x{number} = a + {number}\n" for number in range(10, 10 + lines))
+    return mutations_of(source, path)
+
+
+def test_a_seed_draws_the_same_lines_also_after_an_edit_elsewhere() -> None:
+    before = mutations_of("a = b < c\nd = e + f\ng = h * i\nk = m - n\n", "muster/a.py")
+    after = mutations_of("# new\na = b < c\nd = e + f\ng = h // i\nk = m - n\n", "muster/a.py")
+    drawn = [one.after for one in sample(before, 1, 4)]
+    assert drawn == [one.after for one in sample(before, 1, 4)]
+    assert [one for one in drawn if "g =" not in one] == [
+        one.after for one in sample(after, 1, 4) if "g =" not in one.after
+    ]
+    orders = {tuple(one.line for one in sample(before, seed, 4)) for seed in range(20)}
+    assert len(orders) > 5
+
+
+def test_lines_are_drawn_once_and_by_weight() -> None:
+    lines = made_up("muster/schedulers/a.py", 400) + made_up("muster/report/a.py", 400)
+    drawn = sample(lines, 3, 300)
+    assert len({(one.path, one.line) for one in drawn}) == 300
+    counts = Counter(one.path for one in drawn)
+    assert 1.5 < counts["muster/schedulers/a.py"] / counts["muster/report/a.py"] < 2.5
+
+
+def test_equal_lines_of_one_function_are_told_apart() -> None:
+    found = mutations_of("def f(a):\n    a += 1\n    a += 1\n", "muster/a.py")
+    assert len({one.key for one in found}) == len(found) > 2
+
+
+def test_listed_equivalents_exist_and_are_not_drawn() -> None:
+    listed = listed_equivalents()
+    assert all(reason.strip() for reason in listed.values())
+    everything = mutations_under(ROOT / "muster")
+    known = {(one.path, one.before.strip(), one.after.strip()) for one in everything}
+    assert set(listed) <= known, "a listed line has changed: look at it again, or drop it"
+    left = without_equivalents(everything, listed.keys())
+    assert len(everything) - len(left) >= len(listed)
+
+
+SOURCES = {
+    "muster/__init__.py": "",
+    "muster/limits.py": "def clamp(value, most):\n    return min(value, most)\n\n\ndef unused(a):\n    return a + a\n",
+    "muster/loop.py": (
+        "from muster.limits import clamp\n\n\ndef count(most):\n    done = 0\n    while done < clamp(most, 9):\n"
+        "        done += 1\n    return done\n"
+    ),
+    "muster/lonely.py": "def alone(a):\n    return a < 1\n",
+    "tests/__init__.py": "",
+    "tests/mutation/__init__.py": "",
+    "tests/test_limits.py": (
+        "from muster.limits import clamp\n\n\ndef test_clamp():\n    assert clamp(3, 2) == clamp(2, 3) == 2\n"
+    ),
+    "tests/test_loop.py": "from muster.loop import count\n\n\ndef test_count():\n    assert count(3) == 3\n",
+    "tests/test_broken.py": (
+        "from muster.lonely import alone\n\n\ndef test_alone():\n    assert not alone(0)\n"
+    ),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    for name, text in SOURCES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    shutil.copy(ROOT / "tests/mutation/bounded.py", root / "tests/mutation/bounded.py")
+    return root
+
+
+def test_the_nearest_tests_come_first(project: Path) -> None:
+    nearest = Nearest(project)
+    assert nearest.tests_for("muster/limits.py", "clamp", 6) == ["tests/test_limits.py", "tests/test_loop.py"]
+    assert nearest.tests_for("muster/loop.py", "count", 6) == ["tests/test_loop.py"]
+    assert nearest.dependents("muster/limits.py") == {
+        "muster/limits.py",
+        "muster/loop.py",
+        "tests/test_limits.py",
+        "tests/test_loop.py",
+    }
+
+
+def mutation_to(project: Path, path: str, after: str) -> Mutation:
+    found = mutations_of((project / path).read_text(), path)
+    (mutation,) = (one for one in found if one.after.strip() == after)
+    return mutation
+
+
+@pytest.mark.skipif(not can_isolate(), reason="needs process spaces of its own")
+def test_a_copy_tells_killed_survived_and_endless_mutations(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    copy = Copy(project, folder, Nearest(project), Limits(test=1.0, run=60.0, wall=300.0))
+    tests = ["tests/test_limits.py", "tests/test_loop.py"]
+    killed = copy.try_out(mutation_to(project, "muster/limits.py", "return max(value, most)"), tests)
+    assert (killed.result, killed.by) == ("killed", "tests/test_limits.py::test_clamp")
+    assert copy.try_out(mutation_to(project, "muster/limits.py", "return a - a"), tests).result == "survived"
+    assert copy.try_out(mutation_to(project, "muster/loop.py", "done += 0"), tests).result == "timeout"
+    lonely = mutation_to(project, "muster/lonely.py", "return a <= 1")
+    assert copy.try_out(lonely, []).result == "no test"
+    assert copy.try_out(lonely, ["tests/test_broken.py"]).result == "killed"
+    always = "tests/test_broken.py::test_alone"
+    assert copy.failing_without_mutation([always, "tests/test_limits.py::test_clamp"]) == {always}
+    assert {name: (project / name).read_text() for name in SOURCES} == SOURCES
+
+
+def test_the_exit_status_says_whether_enough_was_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    def result(name: str) -> dict[str, object]:
+        return {
+            "result": name,
+            "path": "a.py",
+            "line": 3,
+            "kind": "k",
+            "key": "f00",
+            "before": "x",
+            "after": "y",
+        }
+
+    assert _report([result("killed")] * 18 + [result("timeout"), result("survived")]) == 0
+    assert "19 of 20 mutations noticed: 95.0 %" in capsys.readouterr().out
+    assert _report([result("killed")] * 18 + [result("stalled"), result("survived")]) == 1
+    assert "a.py:3" in capsys.readouterr().out
