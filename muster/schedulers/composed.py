@@ -261,6 +261,8 @@ class Composed:
         timers = inf
         if isfinite(self.promote_after_seconds):
             timers = next_overdue(view.table.facts, jobs.index[waiting], now, self.promote_after_seconds)
+        if view.resize_restarts:  # What protected jobs hold beside their GPUs can be given to others later.
+            timers = min(timers, float(until[(until > now) & (until < inf)].min(initial=inf)))
         next_quantum = overtaken = inf
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)

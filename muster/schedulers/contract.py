@@ -253,6 +253,8 @@ class View:
     """What jobs are believed to want of CPU, memory and storage, and the models behind it."""
     forms: FormBook | None = None
     """How fast gangs go on the forms that their places can have; None: nobody says, all are alike."""
+    resize_restarts: bool = False
+    """Whether a change of CPU, memory or storage alone restarts a job."""
 
     @property
     def cluster(self) -> Cluster:

@@ -322,7 +322,16 @@ class Engine:
     def _decide(self, now: float) -> None:
         index = self._active[: self._active_count].copy()
         jobs = Jobs(self.table, index, now)
-        view = View(now, self._pending, jobs, self.table, self.ledger, self._wants, self._forms)
+        view = View(
+            now,
+            self._pending,
+            jobs,
+            self.table,
+            self.ledger,
+            self._wants,
+            self._forms,
+            self._options.resize_restarts,
+        )
         self._pending = 0
         began = time.perf_counter()
         try:

@@ -16,8 +16,9 @@ from muster.schedulers.allocation.furnishing import furnish_all
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.pooled import Pooled, points_of_jobs, pool_of, pooled_that_fit
 from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
-from muster.schedulers.allocation.tune import hungriest_first
-from muster.schedulers.allocation.tune_plus import TunePlus, worth_of
+from muster.schedulers.allocation.tune import hungriest_first, keep_stopped
+from muster.schedulers.allocation.tune_plus import TunePlus
+from muster.schedulers.allocation.worth import worth_of
 from muster.schedulers.contract import View
 from muster.schedulers.parts import Allotment, setting
 
@@ -61,7 +62,7 @@ class Opt(Allotment):
         gangs, opened = gangs_of(view), open_seats(view, draft, ranked, chosen)
         served = hungriest_first(opened, gangs, chosen)
         plans = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
-        worth = [_filled(view, gangs, plans[0])]
+        worth = [worth_of(view, gangs, plans[0])]
         notes = []
         if len(served):
             stage1 = pooled_that_fit(gangs, served, pool_of(opened, gangs))
@@ -78,14 +79,15 @@ class Opt(Allotment):
                     plans.append(exact.plan)
                     worth.append(_filled(view, gangs, exact.plan))
         best = plans[int(np.argmax(np.round(worth, 9)))]
+        keep_stopped(view.ledger.books, view.jobs.index, best, gangs, ranked)
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
         return tuple(notes)
 
 
 def _filled(view: View, gangs: Gangs, plan: Seats) -> float:
-    """Give out what is left of each machine; what the plan is worth then."""
+    """Give out what is left of each machine; return what the plan is worth then."""
     furnish_all(plan, gangs)
-    return float(worth_of(view.ledger.books, view.jobs.index, gangs, plan, 0.0))
+    return worth_of(view, gangs, plan)
 
 
 def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints, stage1: Pooled) -> Seats:

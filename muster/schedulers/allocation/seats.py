@@ -5,7 +5,8 @@ are is decided at the end, when `write_seats` brings the ledger to the plan and 
 
 A job of the view is in one of three conditions: MOVABLE (waiting, or running and free to be placed anew),
 SETTLED (runs and keeps its GPUs, but its CPUs, memory and storage may change) or APART (not touched here:
-shares of a GPU, time-slices, parameter servers, whatever runs while what is given back stays unusable).
+shares of a GPU, time-slices, parameter servers, whatever runs while what is given back stays unusable, and, where a
+change of CPU alone restarts a job, those that may not be interrupted).
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def open_seats(view: View, draft: Draft, ranked: Ints, chosen: Bools) -> Seats:
         draft.release(job)
     condition = np.full(len(jobs), SETTLED)
     condition[ranked] = MOVABLE
-    condition[jobs.pinned] = SETTLED
+    condition[jobs.pinned] = APART if view.resize_restarts else SETTLED
     condition[jobs.gpu_milli < WHOLE] = APART
     nodes = len(books.nodes)
     seats = Seats(
@@ -296,7 +297,7 @@ def _write(books: Books, index: Ints, seats: Seats, ranked: Ints, chosen: Bools)
         if seats.condition[at] == APART:
             continue
         head = books.heads[index[at]]
-        if not _same(books, head, seats, seats.first[at]):
+        if not is_unchanged(books, head, seats, seats.first[at]):
             changed[at] = True
             old[at] = head
             release_job(books, index[at])
@@ -322,7 +323,7 @@ def stays_put(books: Books, row: int, seats: Seats, number: int) -> bool:
 
 
 @njit(cache=True)
-def _same(books: Books, row: int, seats: Seats, number: int) -> bool:
+def is_unchanged(books: Books, row: int, seats: Seats, number: int) -> bool:
     """Whether the seats are what the rows hold already."""
     if not stays_put(books, row, seats, number):
         return False

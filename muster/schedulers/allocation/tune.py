@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.books import NONE, Books, Bools, Floats, Ints, count_bits
 from muster.cluster.ledger import Draft
 from muster.compiling import njit
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
@@ -17,13 +17,18 @@ from muster.schedulers.allocation.seats import (
     MOVABLE,
     SETTLED,
     Seats,
+    empty_copy,
     fits,
     furnish,
     gpus_that_fit,
     keep_amounts,
     open_seats,
+    remove_last,
+    sit,
+    sit_at_home,
     write_seats,
 )
+from muster.schedulers.allocation.worth import worth_of
 from muster.schedulers.contract import View
 from muster.schedulers.parts import Allotment
 
@@ -39,11 +44,31 @@ class Tune(Allotment):
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
-        """Everybody anew, but a job keeps its GPUs where the plan gives it the same machines."""
-        gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
-        keep_amounts(view.ledger.books, view.jobs.index, seats)
-        tune(seats, gangs, hungriest_first(seats, gangs, chosen), ranked)
-        write_seats(view, draft, seats, ranked, chosen, codes, a, b)
+        """Place all jobs anew where that repays its moves; else running jobs keep their GPUs."""
+        gangs, opened = gangs_of(view), open_seats(view, draft, ranked, chosen)
+        plan = _tuned(view, gangs, opened, ranked, chosen)
+        moving = view.jobs.running & (opened.condition == MOVABLE)
+        if view.jobs.interruption_cost[moving].any():
+            stays = _tuned(view, gangs, _settle_running(view, opened, chosen), ranked, chosen)
+            if worth_of(view, gangs, stays) >= worth_of(view, gangs, plan):
+                plan = stays
+        keep_stopped(view.ledger.books, view.jobs.index, plan, gangs, ranked)
+        write_seats(view, draft, plan, ranked, chosen, codes, a, b)
+
+
+def _tuned(view: View, gangs: Gangs, opened: Seats, ranked: Ints, chosen: Bools) -> Seats:
+    plan = empty_copy(opened)
+    keep_amounts(view.ledger.books, view.jobs.index, plan)
+    tune(plan, gangs, hungriest_first(plan, gangs, chosen), ranked)
+    return plan
+
+
+def _settle_running(view: View, opened: Seats, chosen: Bools) -> Seats:
+    """Return the plan with the chosen jobs that run settled where they run."""
+    settled = empty_copy(opened)
+    sit_at_home(view.ledger.books, view.jobs.index, settled, chosen)
+    at_home = (settled.first != NONE) & (settled.condition == MOVABLE)
+    return settled._replace(condition=np.where(at_home, SETTLED, settled.condition))
 
 
 def hungriest_first(seats: Seats, gangs: Gangs, chosen: Bools) -> Ints:
@@ -105,13 +130,7 @@ def _raise_settled(seats: Seats, gangs: Gangs, at: int) -> None:
         set_level(seats, gangs, at, best)
     elif not _is_above_fair(seats, gangs, at):
         set_level(seats, gangs, at, np.zeros_like(fair))
-        number = seats.first[at]
-        while number >= 0:
-            seat = seats.seats[number]
-            reclaim(seats, gangs, seat["node"], seat["gpus"], fair[gangs.kind_of_node[seat["node"]]])
-            number = seat["next"]
-        if _has_room(seats, gangs, at, fair):
-            set_level(seats, gangs, at, fair)
+        _take_fair_share(seats, gangs, at)
 
 
 @njit(cache=True)
@@ -203,6 +222,44 @@ def _best_fits(seats: Seats, gangs: Gangs, at: int, best: Ints, fair: Ints) -> t
                 if with_gpus < 0 or tighter(seats, node, with_gpus, home):
                     with_gpus = node
     return with_best, with_fair, with_gpus
+
+
+@njit(cache=True)
+def keep_stopped(books: Books, index: Ints, seats: Seats, gangs: Gangs, ranked: Ints) -> None:
+    """Give running jobs that lost their place to no other job their GPUs back, with their fair share, by rank."""
+    for at in ranked:
+        head = books.heads[index[at]]
+        if head < 0 or seats.condition[at] != MOVABLE or seats.first[at] >= 0:
+            continue
+        free = True
+        row = head
+        while row >= 0:
+            free = free and seats.free[books.rows[row]["node"], 0] >= count_bits(books.rows[row]["mask"])
+            row = books.rows[row]["next"]
+        if not free:
+            continue
+        before, row = seats.used[0], head
+        while row >= 0:
+            sit(seats, at, books.rows[row]["node"], count_bits(books.rows[row]["mask"]))
+            row = books.rows[row]["next"]
+        if not _take_fair_share(seats, gangs, at):
+            while seats.used[0] > before:
+                remove_last(seats)
+
+
+@njit(cache=True)
+def _take_fair_share(seats: Seats, gangs: Gangs, at: int) -> bool:
+    """Give a job that has only its GPUs its fair share, taken from its neighbours if need be; whether it fits."""
+    fair = gangs.demands.fair[gangs.classes[at]]
+    number = seats.first[at]
+    while number >= 0:
+        seat = seats.seats[number]
+        reclaim(seats, gangs, seat["node"], seat["gpus"], fair[gangs.kind_of_node[seat["node"]]])
+        number = seat["next"]
+    fits_now = _has_room(seats, gangs, at, fair)
+    if fits_now:
+        set_level(seats, gangs, at, fair)
+    return bool(fits_now)
 
 
 @njit(cache=True)
