@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.cluster.books import CPU, GPU, MEMORY
 from muster.schedulers.contract import Floats, State, View
-from muster.schedulers.order.srtf_speed import remaining_at_speed
+from muster.schedulers.order.srtf_speed import remaining_at_best_speed, remaining_at_speed
 from muster.schedulers.parts import DURATIONS, Order, setting
 
 
@@ -28,24 +28,37 @@ class Tetris(Order):
     def keys(self, view: View, state: State) -> tuple[Floats, State]:
         """Remaining work less alignment, each over its mean, so that the weight has no unit.
 
-        Where durations are unknown, attained service stands for the time that is left.
+        With alignment, no key depends on which of the competing jobs run: time left counts at each job's best speed,
+        and what running jobs would free is free. Where durations are unknown, attained service stands for time left.
         """
         jobs = view.jobs
         demand = demand_over_cluster(view)
-        remaining = remaining_at_speed(view)
+        remaining = remaining_at_best_speed(view) if self.alignment else remaining_at_speed(view)
         if not jobs.durations_known:
             remaining = np.where(np.isnan(remaining), jobs.attained_service, remaining)
         work = demand.sum(axis=1) * remaining
         if not self.alignment:
             return work, state
-        capacity = view.ledger.books.nodes["capacity"].sum(axis=0)[[GPU, CPU, MEMORY]]
-        free = view.ledger.books.totals[[GPU, CPU, MEMORY]] / np.maximum(capacity, 1)
-        alike = demand @ free
+        alike = demand @ _free_to_compete_for(view)
         return _over_mean(work) - self.alignment * _over_mean(alike), state
 
     def quantum(self) -> float:
-        """What is free changes all the time."""
+        """Time left shrinks for running jobs only, and jobs that may not be interrupted yet may be later."""
         return 300.0
+
+
+def _free_to_compete_for(view: View) -> Floats:
+    """The parts of the cluster's GPUs, CPUs and memory that are free or that running jobs could be made to free."""
+    books, jobs = view.ledger.books, view.jobs
+    usable = (books.nodes["capacity"] - books.nodes["unavailable"]).sum(axis=0)
+    for job in jobs.index[jobs.pinned].tolist():
+        row = books.heads[job]
+        while row >= 0:
+            usable = usable - books.rows[row]["amount"]
+            row = books.rows[row]["next"]
+    capacity = np.maximum(books.nodes["capacity"].sum(axis=0), 1)
+    free: Floats = (usable / capacity)[[GPU, CPU, MEMORY]]
+    return free
 
 
 def demand_over_cluster(view: View) -> Floats:
