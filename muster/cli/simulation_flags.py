@@ -92,7 +92,7 @@ class SimulationFlags:
         str,
         _rare("--release-seconds-per-gpu", metavar="S", help="Freed GPUs stay unusable so long."),
     ] = "0"
-    certify: Annotated[bool, _rare("--certify", help="Set decisions beside the best ones possible.")] = False
+    certify: Annotated[bool, _rare("--certify", help="Record the optimality gap.")] = False
 
     def inputs(self, told: flags.Gathering, trace: Path, cluster: str) -> Inputs:
         """The inputs of a run; what is wrong with them is in `told`: settle it before anything is run."""

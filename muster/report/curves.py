@@ -139,14 +139,14 @@ def queue_chart(runs: Sequence[RunSeries]) -> Chart:
 
 
 def below_best_chart(runs: Sequence[RunSeries]) -> Chart:
-    """How far each decision stayed below the best possible, one line a run."""
+    """The optimality gap of each decision, one line a run."""
     note = (
-        "What each decision left out of the best possible one for the jobs it could serve (Synergy's opt on one "
-        "pooled machine, or the scheduler's own bound)."
+        "What each decision left out of the bound for the jobs it could serve: the most that one machine with all CPUs "
+        "and memory could reach, or the scheduler's own bound."
     )
-    axis = alt.Axis(title="Below the best possible", tickCount=5, labelExpr=FINE_PERCENT)
+    axis = alt.Axis(title="Optimality gap", tickCount=5, labelExpr=FINE_PERCENT)
     series = [(run.name, run.below_best) for run in runs]
-    return _lines_over_time("below-best", "Below the best possible", note, axis, series)
+    return _lines_over_time("below-best", "Optimality gap", note, axis, series)
 
 
 def _lines_over_time(

@@ -67,8 +67,8 @@ UTILITY_FIGURES: Sequence[Figure] = (
 )
 """Where jobs have one."""
 CERTIFIED_FIGURES: Sequence[Figure] = (
-    Figure("below_best.mean", "Below the best possible", "mean", "below\nbest", words.percent),
-    Figure("below_best.p99", "Below the best possible", "99th\u00a0%", "p99\nbelow", words.percent),
+    Figure("below_best.mean", "Optimality gap", "mean", "gap", words.percent),
+    Figure("below_best.p99", "Optimality gap", "99th\u00a0%", "p99\ngap", words.percent),
 )
 """Where decisions have a bound."""
 TERMINAL_PATHS = (

@@ -1,8 +1,10 @@
-"""How far from the best possible: any scheduler, with the pooled bound of Synergy's opt beside each of its plans.
+"""The optimality gap of any scheduler: each plan beside the most that one pooled machine could reach.
 
 The measure is GPUs times speed, summed over the jobs of whole GPUs; speed is relative to each model's reference,
-by CPU, memory and storage alone. Schedulers that size jobs with workers and servers have a measure of their own
-(`workers_and_servers.certificate`); under another scheduler such jobs have none.
+by CPU, memory and storage alone. The bound holds for every plan that runs some of the jobs that the plan runs and
+of those whose GPUs fit beside them: on any machines, with any amounts, fair or not. Where jobs take turns on a GPU,
+no value is recorded: the measure does not know their turns. Schedulers that size jobs with workers and servers have
+a measure of their own (`workers_and_servers.certificate`); under another scheduler such jobs have none.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class Certified:
             plan = _as_it_is(view, asked)
         plan.wake_on |= Trigger.COMPLETION
         if isnan(plan.bound) and (not len(view.jobs) or _measurable(view).any()):
-            plan.value, plan.bound = speed_of_plan(view), bound_of_plan(view)
+            if not _some_take_turns(view):
+                plan.value, plan.bound = speed_of_plan(view), bound_of_plan(view, fair=False)
         return plan, asked
 
 
@@ -95,9 +98,10 @@ def _as_it_is(view: View, asked: _Asked) -> Plan:
     )
 
 
-def bound_of_plan(view: View) -> float:
+def bound_of_plan(view: View, fair: bool = True) -> float:
     """The most that any plan could reach for the jobs that hold something and those whose GPUs fit beside them.
 
+    With `fair`: any plan that runs all of them, none below its fair share, gangs on as few machines as can be.
     To be asked while the plan's draft is in the ledger. The others fit by arrival and GPU count alone.
     """
     jobs, books = view.jobs, view.ledger.books
@@ -118,7 +122,7 @@ def bound_of_plan(view: View) -> float:
     usable = books.nodes["capacity"] - books.nodes["unavailable"]
     usable[:, 0] //= MICRO
     np.add.at(pool, gangs.kind_of_node, usable)
-    return pooled(gangs, np.array(served, np.int64), pool).bound
+    return pooled(gangs, np.array(served, np.int64), pool, fair).bound
 
 
 def speed_of_plan(view: View) -> float:
@@ -130,6 +134,12 @@ def speed_of_plan(view: View) -> float:
         if books.heads[job] >= 0:
             total += gpus * held_speed(books, books.heads[job], models, model)
     return total
+
+
+def _some_take_turns(view: View) -> bool:
+    """Whether jobs share GPUs in time slices."""
+    rows, heads = view.ledger.books.rows, view.ledger.books.heads[view.jobs.index]
+    return bool((rows["group"][heads[heads >= 0]] >= 0).any())
 
 
 def _measurable(view: View) -> Bools:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from muster.cluster.ledger import Share
 from muster.report import summarise
+from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_plan, speed_of_plan
+from muster.speed.input_pipeline import relative_speed
 from muster.workload.generators.synergy import generate
 from tests.building import cluster_of, job, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, random_round, servers, total_speed
+from tests.schedulers.synergy_cases import Round, allot, random_round, round_of, servers, total_speed
 from tests.schedulers.test_synergy_guarantee import GUARANTEED
 
 
@@ -67,3 +75,85 @@ def test_the_run_is_the_same(scheduler: str, round_seconds: float | None) -> Non
     known = certified.decisions.drop_nulls("bound")
     assert known.height > 0.9 * certified.decisions.height
     assert (known["value"] <= known["bound"] * (1 + 1e-6)).all()
+
+
+@st.composite
+def any_holdings(draw: st.DrawFn) -> Round:
+    """Jobs on any free GPUs of any machines, with any of the CPUs and memory there, or with none."""
+    case = draw(random_round(most_gpus=8))
+    books = case.view.ledger.books
+    for at in draw(st.permutations(range(len(case.view.jobs)))):
+        left, shares = int(case.view.jobs.gpus[at]), []
+        for node in draw(st.permutations(range(len(books.nodes)))):
+            free = case.view.ledger.free_ids(node)
+            count = min(left, draw(st.integers(0, len(free))))
+            parts = (draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])) for _ in range(3))
+            amounts = [
+                part * float(free_here) / 1e6
+                for part, free_here in zip(parts, books.nodes[node]["free"][1:], strict=True)
+            ]
+            if count:
+                shares.append(Share(node, free[:count], *amounts))
+                left -= count
+        if not left and draw(st.booleans()):
+            case.view.draft().put(at, sorted(shares, key=lambda share: share.node))
+    return case
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=any_holdings())
+def test_no_plan_exceeds_the_bound(case: Round) -> None:
+    """Spread gangs, shares below the fair one, no memory at all, jobs left waiting: whatever the world allows."""
+    assert speed_of_plan(case.view) <= bound_of_plan(case.view, fair=False) * (1 + 1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=random_round())
+def test_the_bound_of_any_plan_is_the_wider_one(case: Round) -> None:
+    allot(TunePlus(), case)
+    assert bound_of_plan(case.view, fair=False) >= bound_of_plan(case.view) * (1 - 1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    allocation=st.sampled_from(
+        ["greedy", "tune-published", "tune", "tune-plus", "opt", "requested", "proportional+scatter"]
+    ),
+    order=st.sampled_from(["fifo", "srtf", "las"]),
+    seed=st.integers(0, 100),
+)
+def test_no_scheduler_is_shown_above_the_bound(allocation: str, order: str, seed: int) -> None:
+    trace = generate(12, load_per_hour=6.0, split=(50, 25, 25), multi_gpu=True, seed=seed)
+    decisions = run(trace, cluster_of(4, 2, 8, 2), f"{order}+{allocation}", certify=True).record.decisions
+    known = decisions.drop_nulls("bound").filter(pl.col("bound").is_not_nan())
+    assert known.height
+    assert (known["value"] <= known["bound"] * (1 + 1e-6)).all()
+
+
+def test_turns_on_one_gpu_have_no_value() -> None:
+    """Both jobs hold the GPU and each has half of it: their sum would be twice what there is."""
+    pair = jobs_of(*(job(0, 3600) for _ in range(2)))
+    decisions = run(pair, cluster_of(1), "gandiva", certify=True).record.decisions
+    both = decisions.filter(pl.col("running") == 2)
+    assert both.height
+    assert both["value"].drop_nulls().drop_nans().is_empty()
+
+
+def test_the_bound_is_close_to_brute_force_on_one_server() -> None:
+    """One server and jobs of one GPU, CPUs given out in whole measured points: no less than the best, within 5 %."""
+    names = ["alexnet", "resnet50", "gnmt", "m5"]
+    case = round_of(servers(1), [(name, 1) for name in names])
+    models = case.view.wants.models
+    grid = np.array([(c, m) for c in (1, 3, 6, 9, 12) for m in (62.5, 125.0, 187.5, 250.0)])
+    best = 0.0
+    for picked in product(range(len(grid)), repeat=len(names)):
+        amounts = grid[list(picked)]
+        if (amounts.sum(axis=0) <= (24, 500)).all():
+            speeds_ = (
+                relative_speed(models, int(model), *amounts[at], np.inf)
+                for at, model in enumerate(case.view.jobs.model)
+            )
+            best = max(best, sum(speeds_))
+    bound = bound_of_plan(case.view, fair=False)
+    assert best <= bound * (1 + 1e-6)
+    assert bound <= 1.05 * best

@@ -47,8 +47,11 @@ def pool_of(opened: Seats, gangs: Gangs) -> Ints:
     return pool
 
 
-def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
+def pooled(gangs: Gangs, served: Ints, pool: Ints, fair: bool = True) -> Pooled:
     """Solve stage 1 for the served jobs; `pool` is what they may use: by kind GPUs, then millionths.
+
+    Without `fair`, a job may have less than its fair share, or nothing, and more than a machine has for each GPU of
+    its gang: the optimum then bounds every plan of every scheduler that runs some of these jobs.
 
     Where machines differ, a job also chooses its kind of machine, and each kind's GPUs are limited too. Storage
     is not limited here: with it, speed is no longer under the chords between points and the bound would not hold.
@@ -65,7 +68,8 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints) -> Pooled:
     group, point, speed, kind_of = [], [], [], []
     for number, (one, *may_use) in enumerate(groups.tolist()):
         for kind in kinds[np.array(may_use, np.bool_)].tolist():
-            points, speeds = _points(gangs, one, kind, int(model[one]))
+            on_kind = int(gangs.models[model[one]]["on_type"][gangs.kinds[kind]["gpu_type"]])
+            points, speeds = _points(gangs, one, kind, on_kind) if fair else _all_points(gangs, on_kind)
             group.append(np.full(len(points), number))
             point.append(points)
             speed.append(speeds)
@@ -154,13 +158,33 @@ def _reach(gangs: Gangs, kinds: Ints) -> Bools:
 
 def _points(gangs: Gangs, number: int, kind: int, model: int) -> tuple[Ints, Floats]:
     machine = gangs.kinds[kind]
-    model = int(gangs.models[model]["on_type"][machine["gpu_type"]])
     if gangs.models[model]["n_cpus"] == 0:
         # A model without a profile is as fast with nothing as with its share.
         return np.zeros((1, 4), np.int64), np.array([speed_at(gangs.models, model, machine["share"])])
     limit, fair_speed = gangs.demands.limit[number, kind], gangs.demands.fair_speed[number, kind]
     points, speeds = corners(gangs.models, model, limit, machine["share"], fair_speed)
     return points, speeds
+
+
+def _all_points(gangs: Gangs, model: int) -> tuple[Ints, Floats]:
+    """Points whose mixtures are as fast as anything that a GPU of this job can have on a machine.
+
+    Speed is linear in CPUs from none on, below its chords in memory between measured points, and flat below the
+    first and above the last of them. So the corners of the measured grid, with no CPUs and with no memory as its lower
+    edges, reach every speed with no more of anything. Reading from storage only slows down: it is left out.
+    """
+    entry = gangs.models[model]
+    reference = float(entry["reference_seconds"])
+    if entry["n_cpus"] == 0:
+        return np.zeros((1, 4), np.int64), np.array([reference / entry["compute_seconds"]])
+    cpus, memory = entry["cpus"][: entry["n_cpus"]], entry["memory"][: entry["n_memory"]]
+    seconds = entry["input_seconds"][: len(cpus), : len(memory)]
+    points = np.zeros((len(cpus) + 1, len(memory), 4), np.int64)
+    points[1:, :, 1] = np.floor(cpus * MICRO)[:, None]
+    points[:, 1:, 2] = np.floor(memory[1:] * MICRO)
+    speeds = np.zeros(points.shape[:2])
+    speeds[1:] = reference / seconds
+    return points.reshape(-1, 4), speeds.ravel()
 
 
 def _table(
