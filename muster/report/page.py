@@ -21,11 +21,13 @@ from muster.report.figures import (
     known,
     run_names,
 )
+from muster.report.finding import finding
 from muster.report.frame import drawn, write_page
+from muster.report.means import means_chart
 from muster.report.metrics import QUANTILES, summarise
 from muster.report.notes import command, notes, provenance
 from muster.report.record import read_record, record_folders
-from muster.report.series import RunSeries, chart_series
+from muster.report.series import GroupMean, RunSeries, chart_series
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 TENANTS_LISTED = 50
@@ -46,8 +48,30 @@ class Shown:
 def write_report(folder: Path) -> Path:
     """Write `report.html` and `charts/` into the folder of a run or of a comparison; the page's path."""
     runs, common = _read(folder)
+    overview = _overview(runs)
     charts = charts_of([run.series for run in runs])
-    return write_page(folder, TEMPLATE, charts, _shown(runs, common, charts))
+    shown = {**_shown(runs, common, charts), "overview": drawn(overview) if overview else None}
+    return write_page(folder, TEMPLATE, [*([overview] if overview else []), *charts], shown)
+
+
+def _overview(runs: Sequence[Shown]) -> Chart | None:
+    """Mean waiting and completion time of each run of a comparison; None where a run has none."""
+    kinds = {"Waiting time": "wait_seconds", "Completion time": "jct_seconds"}
+    means = [
+        (
+            run.name,
+            [
+                GroupMean(kind, run.summary["completed"], run.summary[path]["mean"])
+                for kind, path in kinds.items()
+            ],
+        )
+        for run in runs
+        if run.summary["completed"]
+    ]
+    if len(runs) < 2 or len(means) < len(runs):
+        return None
+    note = "Means over the measured jobs that completed; shorter is better."
+    return means_chart("overview", "How long jobs wait and take", note, means, list(kinds))
 
 
 def _read(folder: Path) -> tuple[list[Shown], str]:
@@ -85,6 +109,7 @@ def _shown(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> dict[
     return {
         "title": f"{PurePath(summaries[0]['trace']).name} on {_clusters(summaries)}",
         "headline": _headline(runs),
+        "finding": finding(names, summaries),
         "names": names,
         "common": common,
         "figures": figures,

@@ -21,6 +21,7 @@ from muster.report.figures import (
     known,
     run_names,
 )
+from muster.report.finding import finding
 from muster.words import counted
 
 BESIDE_A_NAME = 2
@@ -78,7 +79,7 @@ def _folded(name: str, room: int) -> str:
 
 
 def _remarks(summaries: Sequence[Mapping[str, Any]], names: Sequence[str], common: str) -> list[str]:
-    remarks = []
+    remarks = [said] if (said := finding(names, summaries)) else []
     if common:
         remarks.append(f"all {common}" if len(names) > 1 else f"in full: {names[0]}{common}")
     if len(summaries) > 1:

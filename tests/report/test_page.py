@@ -89,8 +89,12 @@ def test_charts_take_their_colours_from_the_page(page: str) -> None:
         assert page.count(f"--{role}: ") == 2
 
 
-def test_the_table_comes_first_and_says_what_is_best(page: str) -> None:
-    assert page.index("<table") < page.index("<svg")
+def test_the_finding_comes_first_then_bars_then_the_table(page: str) -> None:
+    assert page.index('class="finding"') < page.index("<svg") < page.index("<table")
+    assert page.count("<svg", 0, page.index("<table")) == 2  # one chart, wide and for a phone
+
+
+def test_the_table_says_what_is_best(page: str) -> None:
     text = Page(page).text
     for word in (
         "Completion time",
@@ -108,7 +112,17 @@ def test_the_table_comes_first_and_says_what_is_best(page: str) -> None:
 
 def test_charts_lie_beside_the_page(comparison: Path, page: str) -> None:
     names = {path.name for path in (comparison / "charts").iterdir()}
-    charts = ["jct", "wait", "gpu-use", "queue", "jct-by-size", "wait-by-tenant", "nodes-1", "nodes-2"]
+    charts = [
+        "overview",
+        "jct",
+        "wait",
+        "gpu-use",
+        "queue",
+        "jct-by-size",
+        "wait-by-tenant",
+        "nodes-1",
+        "nodes-2",
+    ]
     assert names == {f"{chart}.{kind}" for chart in charts for kind in ("svg", "png")}
     for chart in charts:
         root = ElementTree.parse(comparison / "charts" / f"{chart}.svg").getroot()
