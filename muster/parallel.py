@@ -97,6 +97,8 @@ def _run(work: Work, connection: Connection) -> None:
     try:
         connection.send(("done", work(lambda value: connection.send(("report", value)))))
     except BadInput as bad:
+        if os.environ.get("MUSTER_DEBUG") and bad.__cause__:
+            traceback.print_exc()
         connection.send(("bad input", tuple(bad.problems)))
     except Unable as unable:
         connection.send(("unable", str(unable)))

@@ -72,6 +72,8 @@ def run(arguments: Sequence[str]) -> int:
         app = _app(_command_asked_for(arguments))
         status = typer.main.get_command(app).main(arguments, prog_name="muster", standalone_mode=False)
     except (BadInput, Unable) as failure:
+        if os.environ.get("MUSTER_DEBUG") and failure.__cause__:
+            traceback.print_exc()
         return report_failure(as_json, **error_of(failure))
     except typer.TyperException as error:
         return report_failure(as_json, BAD_INPUT, _usage(error))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli.flags import ClusterName, Json
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, did_you_mean
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
@@ -105,7 +105,7 @@ def _most_gpus(wanted: int | None, cluster: Cluster) -> int:
 def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
     """The model and a sentence on where its numbers come from."""
     from muster.speed.network.layers import read_layers
-    from muster.speed.network.model_file import closest_names, find, network_models, read_model_file
+    from muster.speed.network.model_file import all_names, find, network_models, read_model_file, shipped
     from muster.workload.models import shipped_models
 
     if layers is not None:
@@ -119,7 +119,8 @@ def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
     if name in shipped_models():
         _, notes = network_models([name])
         return None, notes[0]
-    allowed = f"no such network model; known are {', '.join(closest_names(name))}, or a file NAME.toml"
+    hint = did_you_mean(name, all_names())
+    allowed = f"no such network model; {hint or 'known are ' + ', '.join(shipped())}, or a file NAME.toml"
     raise BadInput(Problem("MODEL", allowed, found=name))
 
 

@@ -55,9 +55,7 @@ def schedulers(
 
 def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list[PartInfo], list[Preset]]:
     """The presets and parts that a name is made of."""
-    import difflib
-
-    from muster.problems import BadInput, Problem
+    from muster.problems import BadInput, Problem, did_you_mean
 
     named = [preset for preset in presets if preset.name == name.partition("+")[0]]
     words = [word for preset in named for word in preset.parts.split("+")]
@@ -66,8 +64,8 @@ def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list
     problems = []
     for word in words:
         if word not in known:
-            close = difflib.get_close_matches(word, [*known, *(preset.name for preset in presets)], n=3)
-            hint = f"did you mean {' or '.join(close)}?" if close else "muster schedulers lists what there is"
+            names = [*known, *(preset.name for preset in presets)]
+            hint = did_you_mean(word, names) or "muster schedulers lists what there is"
             problems.append(Problem("NAME", f"no such part or preset; {hint}", found=word))
     if problems:
         raise BadInput(*problems)

@@ -6,7 +6,6 @@ declare an entry point in the group `muster.schedulers`, or straight from a file
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -21,13 +20,14 @@ from math import inf
 from typing import Any
 
 import muster.schedulers
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, did_you_mean
 from muster.schedulers.composed import Composed, RungsAndRule
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.leased import Leased
 from muster.schedulers.parts import Allotment, Part, Selection
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.presets import PRESETS, Preset
+from muster.schedulers.user_code import load_error, register
 
 SLOTS = ("selection", "order", "allocation", "placement")
 _WHOLE = ("workers_and_servers", "time_sharing")
@@ -138,6 +138,11 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     leased = isinstance(placement, Timers)
     common = _LEASED_SETTINGS if leased else tuple(_OWN_SETTINGS)
     own = {key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key) for key in common if key in settings}
+    if own.get("promote_after_seconds", 0.0) < 0:
+        what = "promote_after_seconds: a number of seconds from 0 on is needed"
+        raise BadInput(
+            Problem("--set promote_after_seconds", what, found=f"{own['promote_after_seconds']:g}")
+        )
     _refuse_unknown(settings, name, kinds, common)
     selections = tuple(part for part in made.values() if isinstance(part, Selection))
     if leased:
@@ -199,13 +204,14 @@ def _kind(piece: str, name: str) -> type[Any]:
     piece = piece.strip()
     family = [preset for preset in PRESETS if preset.startswith(piece.partition(":")[0] + ":")]
     if family:
-        raise BadInput(Problem(_FLAG, f"no such preset; there are: {', '.join(family)}", found=piece))
+        hint = did_you_mean(piece, family)
+        what = f"no such preset; {hint + ' ' if hint else ''}there are: {', '.join(family)}"
+        raise BadInput(Problem(_FLAG, what, found=piece))
     if ":" in piece:
         return _from_code(piece)
     known = {**_shipped(), **_shipped_whole(), **_installed()}
     if piece not in known:
-        close = difflib.get_close_matches(piece, [*known, *PRESETS], n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "`muster schedulers` lists what there is"
+        hint = did_you_mean(piece, [*known, *PRESETS]) or "`muster schedulers` lists what there is"
         found = piece if piece == name else f"{piece} in {name}"
         raise BadInput(Problem(_FLAG, f"no such part or preset; {hint}", found=found))
     return known[piece]
@@ -256,7 +262,9 @@ def _installed() -> dict[str, type[Any]]:
     """What installed packages offer under the entry point group, by name."""
     found = {}
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        found[entry.name] = _checked(entry.load(), f"entry point {entry.name}")
+        kind = _checked(entry.load(), f"entry point {entry.name}")
+        register(importlib.import_module(kind.__module__), kind.__module__)
+        found[entry.name] = kind
     return found
 
 
@@ -274,10 +282,11 @@ def _from_code(piece: str) -> type[Any]:
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(where)
-    except (ImportError, OSError, SyntaxError) as error:
-        missing = isinstance(error, FileNotFoundError) and error.filename == file
-        why = "there is no such file" if missing else f"it cannot be loaded: {error}"
-        raise BadInput(Problem(_FLAG, f"{where}: {why}", found=piece)) from error
+    except Exception as error:
+        if isinstance(error, FileNotFoundError) and error.filename == file:
+            raise BadInput(Problem(_FLAG, f"{where}: there is no such file", found=piece)) from error
+        raise BadInput(load_error(error, file, where)) from error
+    register(module, where)
     if not hasattr(module, name):
         classes = [key for key, value in vars(module).items() if inspect.isclass(value)]
         what = f"{where} has no {name}; it has: {', '.join(classes) or 'no class'}"
@@ -318,17 +327,31 @@ def _settings(kind: type[Any]) -> Iterable[Setting]:
 def _made(kind: type[Any], settings: dict[str, str]) -> Any:
     """A part with its settings, which are taken out of the given ones."""
     word = getattr(kind, "name", "") or kind.__name__
-    given = {}
+    given: dict[str, Any] = {}
+    typed: dict[str, str] = {}
     for name, annotation, _, _ in _fields(kind):
         for key in (f"{word}.{name}", name):
             if key in settings:
-                given[name] = _parsed(annotation, settings.pop(key), key)
+                typed[name] = settings.pop(key)
+                given[name] = _parsed(annotation, typed[name], key)
     try:
         return kind(**given)
     except ValueError as error:
-        raise BadInput(
-            Problem("--set", str(error), found=", ".join(f"{k}={v}" for k, v in given.items()))
-        ) from error
+        wrong = _wrong_settings(kind, given, str(error))
+        found = ", ".join(typed[name] for name in wrong)
+        raise BadInput(Problem(f"--set {', '.join(wrong)}", str(error), found=found)) from error
+
+
+def _wrong_settings(kind: type[Any], given: Mapping[str, Any], said: str) -> list[str]:
+    """The settings that alone bring about what a part said; all given ones where only several together do."""
+    wrong = []
+    for name, value in given.items():
+        try:
+            kind(**{name: value})
+        except ValueError as error:
+            if str(error) == said:
+                wrong.append(name)
+    return wrong or list(given)
 
 
 def _parsed(kind: Any, text: str, key: str) -> Any:
@@ -359,7 +382,7 @@ def _parsed(kind: Any, text: str, key: str) -> Any:
             wanted = {tuple: "numbers, as 1,2,3", dict: "names with numbers, as a:1,b:2"}.get(origin) or (
                 "one of " + ", ".join(map(str, arguments))
             )
-        raise BadInput(Problem("--set", f"{key} takes {wanted}", found=text)) from error
+        raise BadInput(Problem(f"--set {key}", f"{key} takes {wanted}", found=text)) from error
     return text
 
 
@@ -369,8 +392,9 @@ def _refuse_unknown(
     if not settings:
         return
     known = sorted({field for kind in kinds for field, *_ in _fields(kind)} | set(common))
-    problems = [
-        Problem("--set", f"{name} has no such setting; it has: {', '.join(known)}", found=key)
-        for key in settings
-    ]
+    problems = []
+    for key, value in settings.items():
+        hint = did_you_mean(key.rpartition(".")[2], known)
+        what = f"{name} has no such setting; {hint + ' ' if hint else ''}it has: {', '.join(known)}"
+        problems.append(Problem(f"--set {key}", what, found=value))
     raise BadInput(*problems)

@@ -22,6 +22,7 @@ from muster.schedulers.parts import (
     Part,
     Placement,
     Selection,
+    checked_keys,
     described,
     named,
 )
@@ -140,8 +141,10 @@ class Composed:
         """The key of each candidate and what the order remembers; a running job's is better by its interruption."""
         if candidates is not None and type(self.order).keys is Order.keys:
             # A key goes by the job's own columns: those of running jobs are of no use here.
-            return self.order.key(view.jobs.at(candidates)), memory
+            waiting = view.jobs.at(candidates)
+            return checked_keys(self.order, self.order.key(waiting), waiting), memory
         keys, memory = self.order.keys(view, memory)
+        keys = checked_keys(self.order, keys, view.jobs)
         if candidates is not None:
             return keys[candidates], memory
         if self.order.key_unit and view.table.some_pinned:

@@ -64,6 +64,12 @@ class Jobs:
         return Jobs(self._table, self.index[mask], self._now)
 
     @property
+    def ids(self) -> list[str]:
+        """The trace's names of the jobs."""
+        ids: list[str] = self._table.ids.gather(self.index).to_list()
+        return ids
+
+    @property
     def arrival(self) -> Floats:
         """Seconds."""
         return self._table.asked["submit"][self.index]

@@ -28,7 +28,16 @@ from muster.cluster.books import (
 from muster.cluster.books import release_job as release
 from muster.compiling import njit
 from muster.schedulers.contract import Bools, Plan, State, View
-from muster.schedulers.parts import Allocation, Allotment, Order, Part, Selection, described, named
+from muster.schedulers.parts import (
+    Allocation,
+    Allotment,
+    Order,
+    Part,
+    Selection,
+    checked_keys,
+    described,
+    named,
+)
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.kernels import need_on
 from muster.schedulers.placement.offers import NOWHERE, bid
@@ -95,6 +104,7 @@ class Leased:
         ranked, memory = bidders, state["order"]
         if len(bidders) > 1 or memory is not None:
             keys, memory = self.order.keys(view, memory)
+            keys = checked_keys(self.order, keys, jobs)
             longest = np.where(urgent, since, inf)
             ranked = bidders[np.lexsort((keys[bidders], longest[bidders], ~urgent[bidders]))]
         books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)

@@ -15,6 +15,8 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger import Draft
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, State, View
+from muster.schedulers.user_code import method_problem
+from muster.words import counted
 
 DURATIONS = "durations"
 """The one kind of knowledge that a part may need and a world may lack: how much work a job has left."""
@@ -75,6 +77,22 @@ class Order(Part):
     def quantum(self) -> float:
         """Seconds between questions while jobs may overtake each other; inf: only when something happens."""
         return inf
+
+
+def checked_keys(order: Order, keys: Any, jobs: Jobs) -> Floats | Ints:
+    """The keys of an order if they are a number for each of these jobs; anything else is refused."""
+    allowed = "a number for each job is needed"
+    if not isinstance(keys, np.ndarray):
+        raise method_problem(order, "key", allowed, type(keys).__name__)
+    if keys.dtype.kind not in "iuf" or keys.ndim != 1:
+        raise method_problem(order, "key", allowed, f"values of type {keys.dtype}")
+    if len(keys) != len(jobs):
+        found = f"{len(keys):,} numbers for {counted(len(jobs), 'job')}"
+        raise method_problem(order, "key", allowed, found)
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        one = jobs.ids[int(np.flatnonzero(np.isnan(keys))[0])]
+        raise method_problem(order, "key", allowed, f"nan for job {one}")
+    return keys
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, did_you_mean
 from muster.service.home import models_folder
 from muster.service.request import JobRequest
 from muster.workload.models import Model, read_model, shipped_models
@@ -49,10 +48,9 @@ def unknown_model(
     """The problem of a job that goes by a model that is not among `models`."""
     if request.model is None or request.model.lower() in models:
         return
-    close = difflib.get_close_matches(request.model.lower(), models, n=3)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    hint = did_you_mean(request.model, models)
     names = ", ".join(sorted({entry.name for entry in models.values()}))
-    what = f"{hint}known models: {names}; muster profile measures another"
+    what = f"{hint and hint + ' '}known models: {names}; muster profile measures another"
     yield Problem(where, what, column="model", found=request.model)
 
 

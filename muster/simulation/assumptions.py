@@ -7,10 +7,12 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import CPU, MEMORY, MICRO, Bools, Ints
 from muster.cluster.ledger import Ledger
+from muster.problems import did_you_mean
 from muster.simulation.network import AUTO, NONE
 from muster.speed.input_pipeline import untold_gpu_types
 from muster.words import counted
 from muster.workload.jobs import JobTable
+from muster.workload.models import shipped_models
 from muster.workload.sized import RIGID
 
 ASKED_FOR = "requested"
@@ -38,12 +40,20 @@ def assumptions(table: JobTable, cluster: Cluster, allocation: str) -> list[str]
     named = sorted(name for name in unknown if name)
     said += _about_resources(unknown_resources(table), cluster)
     if named:
-        shown = ", ".join(named[:10]) + (f" and {len(named) - 10} more" if len(named) > 10 else "")
+        shown = ", ".join(map(_with_hint, named[:10])) + (
+            f" and {len(named) - 10} more" if len(named) > 10 else ""
+        )
         said.append(f"no model file for {shown}: taken as insensitive to CPU, memory and storage")
     said += untold_gpu_types(models, cluster.gpu_types)
     if allocation != ASKED_FOR:
         said += _beyond_their_share(table, cluster)
     return list(dict.fromkeys(said))
+
+
+def _with_hint(name: str) -> str:
+    """An unknown model with the shipped ones that it may stand for."""
+    hint = did_you_mean(name, shipped_models())
+    return f"{name} ({hint})" if hint else name
 
 
 def _about_resources(unknown: list[str], cluster: Cluster) -> list[str]:

@@ -19,6 +19,7 @@ from muster.cluster.books import WHOLE, Bools, Floats
 from muster.problems import BadInput, Problem
 from muster.schedulers.certify import Certified
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.user_code import errors_of_policies
 from muster.schedulers.workers_and_servers.interval import AtIntervals
 from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
 from muster.simulation.blocks import blocks_of
@@ -98,7 +99,7 @@ def simulate(
     measured = _measured(table, options)
     compiling = CompileClock()
     began, began_cpu = time.perf_counter(), time.process_time()
-    with install_listener("numba:compile", compiling):
+    with install_listener("numba:compile", compiling), errors_of_policies():
         asked = Certified(scheduler) if options.certify else scheduler
         engine = Engine(table, cluster, truth, asked, options, measured, network=network, blocks=blocks)
         engine.run(progress)

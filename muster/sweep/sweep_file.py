@@ -250,7 +250,7 @@ def _problems(file: SweepFile, text: str, where: str) -> Iterator[Problem]:
             call(*arguments)
         except BadInput as bad:
             for problem in bad.problems:
-                field = _FIELD_OF_FLAG.get(problem.where)
+                field = _FIELD_OF_FLAG.get(problem.where.partition(" ")[0])
                 if field is None:
                     yield problem
                 else:

@@ -6,7 +6,6 @@ fields, and how to add a model, are told in `docs/models.md`.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, did_you_mean
 from muster.workload.model_file import ModelFile, checked_model_file
 
 OTHER_GPUS = "other"
@@ -94,9 +93,10 @@ def model(name: str, models: Mapping[str, Model] | None = None) -> Model:
     for candidate, entry in by_any_name.items():
         if candidate.lower() == wanted:
             return entry
-    close = difflib.get_close_matches(wanted, by_any_name, n=3)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
-    raise BadInput(Problem("model", f"{hint}known models: {', '.join(sorted(known))}", found=name))
+    hint = did_you_mean(wanted, by_any_name)
+    raise BadInput(
+        Problem("model", f"{hint and hint + ' '}known models: {', '.join(sorted(known))}", found=name)
+    )
 
 
 def read_models(folder: Path | str) -> dict[str, Model]:

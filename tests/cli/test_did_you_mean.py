@@ -29,10 +29,6 @@ SIMULATE = ("simulate", "{trace}", "--cluster", "1x8gpu", "--out", "{out}")
         (("network", "resnet5", "--cluster", "2x8gpu"), "did you mean resnet50"),
         (("size", "resnet5", "--limit", "gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s"), "did you mean resnet50"),
         ((*SIMULATE, "--scheduler", "las", "--set", "quantum_second=5"), "did you mean quantum_seconds?"),
-        ((*SIMULATE, "--rules", "synergy-publishd"), "did you mean synergy-published?"),
-        ((*SIMULATE, "--network", "physicl"), "did you mean physical?"),
-        ((*SIMULATE, "--knowledge", "oracel"), "did you mean oracle?"),
-        (("convert", "{trace}", "-o", "{out}.csv", "--from", "natve"), "did you mean native?"),
         (("reproduce", "synergi"), "synergy"),
     ],
 )

@@ -24,6 +24,10 @@ class Las(Order):
     )
     quantum_seconds: float = setting(300.0, "seconds between decisions while jobs overtake each other")
 
+    def __post_init__(self) -> None:
+        if not self.quantum_seconds > 0:
+            raise ValueError("quantum_seconds: a number of seconds above 0 is needed")
+
     @property
     def key_unit(self) -> str:
         """GPU-seconds; a queue's number has no unit."""

@@ -21,6 +21,10 @@ class SrsfPlaced(Order):
 
     quantum_seconds: float = setting(3600.0, "seconds between decisions while nothing happens")
 
+    def __post_init__(self) -> None:
+        if not self.quantum_seconds > 0:
+            raise ValueError("quantum_seconds: a number of seconds above 0 is needed")
+
     @property
     def key_unit(self) -> str:
         """GPU-seconds."""

@@ -6,7 +6,6 @@ a table `[compact]` or `[measured]` with the fields of that form, which `docs/ne
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import tomllib
@@ -102,10 +101,9 @@ def find(name: str) -> ModelFile | None:
     return next((file for key, file in shipped().items() if wanted in (key, *file.aliases)), None)
 
 
-def closest_names(name: str) -> list[str]:
-    """Shipped names and aliases that look like this one; all names if none does."""
-    known = [word for key, file in shipped().items() for word in (key, *file.aliases)]
-    return difflib.get_close_matches(name.lower(), known) or sorted(shipped())
+def all_names() -> list[str]:
+    """The names and aliases of the shipped network models."""
+    return [word for key, file in shipped().items() for word in (key, *file.aliases)]
 
 
 def network_models(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, did_you_mean
 from muster.speed.parameter_server.layers import Layers
 
 BYTES_A_PARAMETER = 4
@@ -37,7 +37,9 @@ def names() -> list[str]:
 def architecture(name: str) -> list[Layer]:
     """The layers of a model by name, from the input on."""
     if name not in _ARCHITECTURES:
-        allowed = f"known are {', '.join(names())}; any other model needs its layers in a file (--layers)"
+        hint = did_you_mean(name, names())
+        known = f"{hint and hint + ' '}known are {', '.join(names())}"
+        allowed = f"{known}; any other model needs its layers in a file (--layers)"
         raise BadInput(Problem("model", allowed, found=name))
     return list(_ARCHITECTURES[name]())
 
