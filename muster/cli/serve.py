@@ -13,6 +13,7 @@ from muster.problems import BadInput, Problem
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 _ROUND = "60"
+_RESTART_COST = "60"
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
@@ -30,6 +31,14 @@ def serve(
     round_seconds: Annotated[
         str, typer.Option("--round", metavar="SECONDS", help="How long a turn lasts where jobs take turns.")
     ] = _ROUND,
+    restart_cost: Annotated[
+        str,
+        typer.Option(
+            metavar="SECONDS",
+            help="Stop and start-up of a job, until its own are measured (default: 60).",
+            show_default=False,
+        ),
+    ] = _RESTART_COST,
     gpus: Annotated[
         int | None, typer.Option(metavar="N", help="So many, there or not; else those that are found.")
     ] = None,
@@ -64,6 +73,7 @@ def serve(
     told = flags.Gathering()
     home = home_folder()
     turn = told.of(_turn, round_seconds)
+    cost = told.of(_restart_cost, restart_cost)
     address = told.of(_address, listen)
     chosen = told.of(flags.parse_settings, settings or [])
     if pretend is None:
@@ -75,7 +85,7 @@ def serve(
     told.settle()
     host, port = address
     serve_until_interrupted(
-        Serving(home, *made, policy, turn, host, port, store, needs_tokens=tokens),
+        Serving(home, *made, policy, turn, cost, host, port, store, needs_tokens=tokens),
         lambda line: print(line, flush=True),
     )
 
@@ -84,6 +94,13 @@ def _turn(text: str) -> float:
     seconds = flags.seconds_of("--round", text)
     if not 0 < seconds < float("inf"):
         raise BadInput(Problem("--round", "a time above 0 is needed", found=text))
+    return seconds
+
+
+def _restart_cost(text: str) -> float:
+    seconds = flags.seconds_of("--restart-cost", text)
+    if not 0 <= seconds < float("inf"):
+        raise BadInput(Problem("--restart-cost", "a time from 0 on is needed", found=text))
     return seconds
 
 

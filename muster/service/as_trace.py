@@ -26,7 +26,8 @@ def trace_columns(
         "priority": [request.priority for request in requests],
         "cpus": [request.cpus for request in requests],
         "memory_gb": [request.memory_gb for request in requests],
-        "preemptible": [request.preemptible for request in requests],
+        "preemptible": [row.preemptible for row in rows],
         "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
+        "restart_cost_seconds": [row.restart_cost_seconds for row in rows],
         "constraint": [request.constraint for request in requests],
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from muster.cluster import Cluster
 from muster.schedulers.contract import Scheduler
+from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.workload.models import Model
 
 STORE, MACHINE, SCHEDULER = "store", "machine", "scheduler"
@@ -39,6 +40,8 @@ class Board:
     models: Callable[[], Mapping[str, Model]]
     """Whose sensitivity is known now, by lower-case name."""
     round_seconds: float
+    restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS
+    """Expected of an interruption of a job of which nothing is known."""
     ready: bool = False
     """The starts that were there before this daemon have been found again."""
     looked_at: float = field(default_factory=time.monotonic)

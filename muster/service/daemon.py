@@ -39,6 +39,7 @@ from muster.service.home import (
 )
 from muster.service.known_models import KnownModels
 from muster.service.rehearsal import rehearse
+from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
 from muster.service.store.rows import JobRow
 
@@ -67,6 +68,7 @@ class Serving:
     """Makes the one of that name, once home and store are this daemon's alone."""
     scheduler: Scheduler
     round_seconds: float
+    restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS
     host: str = "127.0.0.1"
     port: int = 0
     """0: any that is free."""
@@ -130,6 +132,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         cluster=serving.cluster,
         models=KnownModels(serving.home).all,
         round_seconds=serving.round_seconds,
+        restart_cost_seconds=serving.restart_cost_seconds,
     )
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -70,7 +70,11 @@ def forecast(rows: Sequence[JobRow], board: Board, drained: Collection[str] = ()
     try:
         models = board.models()
         trace = trace_of(columns, "the queue", models)
-        options = Options(skip_impossible=True, round_seconds=_coarse_turn(requests, seconds, board))
+        options = Options(
+            skip_impossible=True,
+            round_seconds=_coarse_turn(requests, seconds, board),
+            restart_cost_seconds=board.restart_cost_seconds,
+        )
         policy = copy.deepcopy(board.policy)
         run = simulate(trace, cluster, policy, options, models=models, attained=attained)
     except Exception as error:

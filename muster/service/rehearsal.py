@@ -74,6 +74,7 @@ def _conductor(store: Store, board: Board, home: Path) -> Conductor:
         cluster=board.cluster,
         models=board.models,
         round_seconds=board.round_seconds,
+        restart_cost_seconds=board.restart_cost_seconds,
     )
     conductor = Conductor(store, engine, stage, home)
     conductor.recover()

@@ -15,6 +15,8 @@ Folder = Annotated[str, Field(max_length=4096, pattern=r"^/[^\x00]*$")]
 """Absolute."""
 Variable = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
+DEFAULT_RESTART_COST_SECONDS = 60.0
+"""Expected of one stop and start-up of a job of which nothing is known."""
 _OURS = ("MUSTER_", "CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -50,7 +52,8 @@ class JobRequest(BaseModel):
     priority: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0
     tenant: Name | None = None
     constraint: Annotated[str, Field(max_length=200, pattern=r"^(gpu_type=.+|label=.+)?$")] = ""
-    preemptible: bool = True
+    preemptible: bool | None = None
+    """Whether it may be stopped to make room for another job. None: if it saves its work when it is stopped."""
     min_runtime_seconds: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     held: bool = False
     """Waits for `release` first."""
@@ -58,7 +61,7 @@ class JobRequest(BaseModel):
     grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 30.0
     """From the notice to SIGKILL."""
     stop_signal: Literal[STOP_SIGNALS] | None = None  # type: ignore[valid-type]
-    """For a job that does not use `muster.training`: what makes it save and end."""
+    """For a job that does not use `muster.training`: makes it save its work and end. None: nothing does."""
     progress: Annotated[str, Field(max_length=1000)] | None = None
     r"""For such a job: finds the step in a line of its output, `step (?P<step>\d+)/`."""
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = 3

@@ -26,6 +26,7 @@ STORAGE_BOUND_TOLERANCE = 0.03
 _REFERENCE_TOLERANCE = 1e-6
 
 _Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Word: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
@@ -75,6 +76,7 @@ class ModelFile(BaseModel):
         tuple[_Positive, ...], Field(strict=False, min_length=1, max_length=MOST_MEMORY_POINTS)
     ]
     speed: _Matrix
+    restart_seconds: _NotNegative | None = None
     gpu_type: _Word | None = None
     gpu_types: dict[_Word, GpuTypeFile] = Field(default_factory=dict)
     dataset: DatasetFile | None = None
@@ -90,6 +92,7 @@ _ALLOWED: Mapping[str, str] = {
     "licence": 'the licence of the numbers is needed, in quotes ("own measurement" will do)',
     "cpus_per_gpu": f"a list of 1 to {MOST_CPU_POINTS} numbers above 0 is needed (CPU cores a GPU)",
     "memory_gb_per_gpu": f"a list of 1 to {MOST_MEMORY_POINTS} numbers above 0 is needed (GB a GPU)",
+    "restart_seconds": "a number from 0 on is needed (seconds of one stop and start-up)",
     "speed": "a list of rows of numbers above 0 is needed, one row a CPU point",
     "gpu_type": "the type of GPU that was measured is needed, in quotes, as clusters name it",
     "gpu_types": "a table [gpu_types.NAME] with speed or compute_scale is needed",

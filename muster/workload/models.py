@@ -58,6 +58,8 @@ class Model:
     aliases: tuple[str, ...] = ()
     dataset: Dataset | None = None
     """Where known; without it the model's speed does not depend on storage."""
+    restart_seconds: float | None = None
+    """Of one stop and start-up of a job of this model; None: not stated."""
     gpu_type: str | None = None
     """The type of GPU that all of the above was measured on; None: not told."""
     on_gpu_type: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...] = ()

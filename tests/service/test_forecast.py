@@ -18,7 +18,7 @@ from .serving import a_board
 
 def row(job: int, state: State = State.QUEUED, **fields: object) -> JobRow:
     request = JobRequest(name="job", command=("true",), directory="/", **fields)  # type: ignore[arg-type]
-    return JobRow(job, "ann", request, 0.0, state=state, steps_per_second=1.0)
+    return JobRow(job, "ann", request, 0.0, state=state, steps_per_second=1.0, joined=True)
 
 
 def test_years_of_work_in_turns_of_a_minute_are_soon_foretold(tmp_path: Path) -> None:

@@ -179,6 +179,11 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ("gpu = 50", "gpu = 40", "column reference_memory_gb_per_gpu: found 40.0; it must be one of mem"),
         ("[0.2, 1.0]", "[0.2, 1.2]", "column speed: found 1.2; speed is relative to the reference"),
         ('aliases = ["my-net"]', "aliases = [3]", "column aliases, value 1: found 3; a list of names"),
+        (
+            "batch = 64",
+            "batch = 64\nrestart_seconds = -1",
+            "line 5, column restart_seconds: found -1; a number from 0",
+        ),
         ('"mine"', '" "', "column name: found ' '; a name in quotes is needed"),
     ],
 )
@@ -186,6 +191,12 @@ def test_what_is_wrong_is_said(tmp_path: Path, old: str, new: str, said: str) ->
     assert old in GOOD
     lines = refused(tmp_path, GOOD.replace(old, new))
     assert any(said in line for line in lines), lines
+
+
+def test_a_model_may_state_what_a_restart_costs(tmp_path: Path) -> None:
+    assert read(tmp_path, GOOD).restart_seconds is None
+    assert read(tmp_path, GOOD.replace("batch", "restart_seconds = 0\nbatch")).restart_seconds == 0
+    assert read(tmp_path, GOOD.replace("batch", "restart_seconds = 45.5\nbatch")).restart_seconds == 45.5
 
 
 def test_all_is_told_at_once_and_without_jargon(tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ class Actor:
 
     def _start(self, job: int, seats: tuple[Seat, ...], now: float) -> None:
         row = self._jobs.rows[job]
-        start = Start(job, row.epoch + 1, seats, now, row.steps_done, output_so_far(row, self._home))
+        start = Start(
+            job, row.epoch + 1, seats, now, row.steps_done, output_so_far(row, self._home), looked=now
+        )
         self._jobs.begin(start)
         self._jobs.not_before.pop(job, None)
         self._jobs.set(
@@ -80,6 +82,7 @@ class Actor:
             epoch=start.epoch,
             first_start=now if row.first_start is None else row.first_start,
             last_start=now,
+            first_step=None,
             steps_before=start.steps_before,
             output_read=start.output_read,
         )
@@ -89,4 +92,4 @@ class Actor:
         )
         self._jobs.changes.event(job, now, "started", where)
         self._jobs.changes.opened += start.holdings(now)
-        self._jobs.columns.began(job, now)
+        self._jobs.columns.began(self._jobs.rows[job], now)

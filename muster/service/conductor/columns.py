@@ -18,8 +18,9 @@ from muster.cluster import Cluster
 from muster.cluster.books import MICRO, NONE, ROWS_USED, WHOLE, Rows
 from muster.cluster.ledger import Draft, Ledger, Share
 from muster.problems import BadInput
+from muster.service.conductor.interruptions import RestartCosts
 from muster.service.fitting import misfits
-from muster.service.request import JobRequest
+from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
 from muster.service.store.rows import JobRow, State
 from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import model_table
@@ -47,12 +48,18 @@ class _LiveTable(JobTable):
 class LiveColumns:
     """What was asked of the jobs and what has happened to them, with the ledger and the speeds beside."""
 
-    def __init__(self, cluster: Cluster, known: Callable[[], Mapping[str, Model]]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        known: Callable[[], Mapping[str, Model]],
+        restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS,
+    ) -> None:
         self.cluster = cluster
         self.ledger = Ledger(cluster, 0)
         self.laws = np.zeros(1, LAWS)
         self.laws["checkpoint_every"] = inf
         self._known = known
+        self.restart_costs = RestartCosts(restart_cost_seconds)
         self._numbers: dict[str, dict[str, int]] = {
             "model": {},
             "tenant": {},
@@ -137,7 +144,7 @@ class LiveColumns:
         ask["user"] = self._number("user", row.user)
         ask["constraint"] = self._constraint(request.constraint)
         ask["priority"] = request.priority
-        ask["preemptible"] = request.preemptible
+        ask["preemptible"] = row.preemptible
         ask["min_runtime"] = request.min_runtime_seconds
         ask["deadline"] = inf
         ask["iterations"] = UNKNOWN_STEPS if request.steps is None else request.steps
@@ -153,6 +160,8 @@ class LiveColumns:
         fact["finish"] = fact["lease_end"] = inf
         fact["sensitivity"] = nan
         fact["reason"] = NONE
+        fact["restart_cost"] = self.restart_cost(row)
+        fact["unsaved_since"] = nan
         if not self._fits_in(request):
             self.misfits.add(row.id)
         self._sized[row.id]["priority"] = nan
@@ -234,6 +243,10 @@ class LiveColumns:
             node_allowed=np.array(self._allowed),
         )
 
+    def restart_cost(self, row: JobRow) -> float:
+        """Seconds of stop and start-up that an interruption of a job is expected to cost."""
+        return self.restart_costs.expected(row, self._models_by_name)
+
     def seat(self, job: int, shares: Sequence[Share], now: float) -> None:
         """Put a job where it is known to be: on the books without any scheduler's doing."""
         Draft(self.ledger).put(job, shares)
@@ -254,7 +267,7 @@ class LiveColumns:
         fact = self._facts[job]
         fact["held"] = fact["rate"] = 0.0
         fact["settled"] = now
-        fact["finish"] = inf
+        fact["finish"] = fact["resumes"] = inf
 
     def counts_as_running(self, job: int, now: float) -> None:
         """To a scheduler a job with a place holds its GPUs, though it waits for somebody who saves there first."""
@@ -262,15 +275,30 @@ class LiveColumns:
         fact["held"] = ask["gpus"] * ask["milli"] / WHOLE
         fact["settled"] = now
 
-    def began(self, job: int, now: float) -> None:
+    def began(self, row: JobRow, since: float) -> None:
         """A start of a job has begun on what the books say; its speed is the model's until it reports its own."""
-        fact = self._facts[job]
-        keep.settle(self.facts, job, now, self.laws)
-        fact["last_start"] = now
-        fact["resumes"] = now
+        fact = self._facts[row.id]
+        fact["held"] = fact["rate"] = 0.0
+        fact["settled"] = fact["last_start"] = since
         if np.isnan(fact["first_start"]):
-            fact["first_start"] = now
-        keep.set_rate(self.ledger.books, self.asked, self.facts, job, self.models, now, self.laws)
+            fact["first_start"] = since
+        self.price(row, since)
+        keep.set_rate(self.ledger.books, self.asked, self.facts, row.id, self.models, since, self.laws)
+
+    def price(self, row: JobRow, since: float) -> None:
+        """What schedulers know of an interruption of a start that began at `since`, as its job shows more of it.
+
+        A job that reports works from its first step on; one that has never reported, once the expected cost has passed.
+        """
+        ask, fact = self._asked[row.id], self._facts[row.id]
+        ask["preemptible"] = row.preemptible
+        fact["restart_cost"] = self.restart_cost(row)
+        fact["unsaved_since"] = nan if row.saves_when_stopped else since
+        if row.first_step is not None:
+            fact["resumes"] = row.first_step
+        else:
+            reports = row.joined or row.request.progress is not None
+            fact["resumes"] = inf if reports else since + fact["restart_cost"]
 
     def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
         """A running job has told how far it is and how fast: its own word counts for more than the model's.

@@ -31,7 +31,7 @@ class LivingJobs:
         """Jobs that compete: neither held nor on their way out."""
         self.not_before: dict[int, float] = {}
         """When a job whose processes keep dying may be started again."""
-        self.columns = LiveColumns(board.cluster, board.models)
+        self.columns = LiveColumns(board.cluster, board.models, board.restart_cost_seconds)
         self.pending: int = Trigger.ARRIVAL
         """Triggers since the last decision."""
         self.newest = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from operator import attrgetter
@@ -17,11 +16,12 @@ from muster.cluster.ledger import DoesNotFit
 from muster.problems import BadInput
 from muster.schedulers.contract import Trigger
 from muster.service.conductor.endings import outcome, pause_seconds
+from muster.service.conductor.interruptions import lost_seconds, measured_stop
 from muster.service.conductor.living import LivingJobs
 from muster.service.conductor.orders import Orders
 from muster.service.conductor.reports import read_report
 from muster.service.conductor.starts import Report, Start, seats_held, seats_of, shares_of
-from muster.service.engines import Engine, Exit, Observed, Seat
+from muster.service.engines import Engine, Exit, Observed
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, Phase, State
 
@@ -33,6 +33,11 @@ _WORDS = 500
 """Characters of what is wrong with a report that are kept."""
 _SAVE_SECONDS = 10.0
 """Between two writes of how far running jobs are."""
+
+_LOOKS_APART = 5.0
+"""Seconds between two looks at a job's reports within which its first step is seen soon enough to measure it."""
+_REMEMBERED = 1000
+"""Newest jobs whose measured restart costs a new daemon goes by."""
 
 log = structlog.get_logger()
 
@@ -56,6 +61,7 @@ class Observer:
         held = defaultdict(list)
         for holding in self._store.holdings(open_only=True):
             held[holding.job, holding.epoch].append(holding)
+        self._jobs.columns.restart_costs.learn(self._store.restart_costs(_REMEMBERED))
         self._jobs.columns.admit(rows)
         for row in rows:
             self._jobs.newest = max(self._jobs.newest, row.id)
@@ -71,17 +77,18 @@ class Observer:
             start = Start(
                 row.id, row.epoch, seats_held(holdings, row), since, row.steps_before, row.output_read
             )
+            start.first_step = row.first_step
             start.launched = row.phase is not Phase.STARTING
             self._jobs.begin(start)
             if row.phase is Phase.STOPPING:
                 start.notice_at = since
-            if row.phase is Phase.STOPPING or not self._seat(row, start.seats, now):
+            if row.phase is Phase.STOPPING or not self._seat(row, start, now):
                 self._jobs.columns.waiting(row.id, now)
 
-    def _seat(self, row: JobRow, seats: Sequence[Seat], now: float) -> bool:
+    def _seat(self, row: JobRow, start: Start, now: float) -> bool:
         """Put a running job on the books where it is; False where the cluster has no such place any more."""
         columns = self._jobs.columns
-        shares = shares_of(seats, columns.cluster)
+        shares = shares_of(start.seats, columns.cluster)
         if not shares or row.id in columns.misfits:
             return False
         try:
@@ -89,7 +96,7 @@ class Observer:
         except DoesNotFit:
             return False
         self._jobs.planned[row.id] = seats_of(columns.holding(row.id), columns.cluster, row)
-        columns.began(row.id, now)
+        columns.began(row, start.since)
         # To a scheduler that leases, the lease of one that an other scheduler has placed is over.
         columns.facts[row.id]["lease_end"] = now if row.lease_end is None else row.lease_end
         return True
@@ -108,6 +115,7 @@ class Observer:
                 self._jobs.acts.append(self._orders.forgetting(one))
                 continue
             start.seen = now
+            self._engine_knows(start, one)
             if self._jobs.rows[start.job].phase is Phase.STARTING:
                 self._jobs.set(start.job, phase=Phase.RUNNING)
         for one in seen.values():  # Left over: its end is on record already, or its job is gone.
@@ -130,6 +138,7 @@ class Observer:
 
     def _ended(self, start: Start, one: Observed, now: float) -> None:
         """Charge what a start had, and see what is to become of its job."""
+        self._engine_knows(start, one)
         report = self._read(start, now)
         if report is not None:
             self._heard(start, report, now)
@@ -150,15 +159,16 @@ class Observer:
             "steps_done": row.steps_done,  # perhaps told a while ago, and not on record yet
             "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * ran,
             "run_seconds": row.run_seconds + ran,
-            "restart_seconds": row.restart_seconds + (ran if start.lost is None else min(start.lost, ran)),
+            "restart_seconds": row.restart_seconds + self._lost(row, start, until, after.state),
             "last_stop": until,
             "steps_per_second": 0.0,
             "status": one.status,
         }
         if after.state in ENDED:
             fields |= {"finished": until, "message": after.message}
-        if after.state is State.COMPLETED and row.steps_done == 0:
-            fields |= {"restart_seconds": 0.0}  # It never told of a step: nobody knows what it lost.
+        stop = measured_stop(row, start, until)
+        if stop is not None:
+            fields |= {"stop_seconds": stop}
         self._jobs.set(row.id, **fields)
         self._unsaved.discard(row.id)
         self._jobs.carried_out(row)
@@ -168,6 +178,16 @@ class Observer:
         self._settle_end(self._jobs.rows[row.id], until, now)
         if after.state in ENDED:  # That a job has stopped is no news to whoever stopped it.
             self._jobs.pending |= Trigger.COMPLETION
+
+    def _lost(self, row: JobRow, start: Start, until: float, state: State) -> float:
+        expected = self._jobs.columns.restart_cost(row)
+        return lost_seconds(row, start, until, expected, completed=state is State.COMPLETED)
+
+    def _engine_knows(self, start: Start, one: Observed) -> None:
+        """The first step of a job that its engine simulates."""
+        if one.first_step is not None and start.first_step is None:
+            first_step = max(one.first_step - self._store.origin, start.since)
+            self._works(start, first_step, measured=True, joined=True)
 
     def _settle_end(self, row: JobRow, until: float, now: float) -> None:
         """What an ended start means for the books."""
@@ -191,10 +211,10 @@ class Observer:
         self._reported_at = now
         give_up = time.monotonic() + _READING_SECONDS
         for start in sorted(self._jobs.starts.values(), key=attrgetter("looked")):
-            start.looked = now
             report = self._read(start, now)
             if report is not None:
                 self._heard(start, report, now)
+            start.looked = now
             if time.monotonic() >= give_up:
                 break
         if now - self._saved_at >= _SAVE_SECONDS:
@@ -220,14 +240,37 @@ class Observer:
 
     def _heard(self, start: Start, report: Report, now: float) -> None:
         """A job has told how far it is."""
+        if start.first_report is None:
+            self._heard_first(start, report, now)
         row = self._jobs.rows[start.job]
-        steps, rate = report.step, report.steps_per_second
-        if rate <= 0 and steps > start.steps_before and now > start.since:
-            rate = (steps - start.steps_before) / (now - start.since)
-        if start.lost is None and rate > 0:
-            start.lost = max(now - start.since - max(steps - start.steps_before, 0.0) / rate, 0.0)
+        steps, rate = report.step, report.steps_per_second or start.steps_per_second(report.step, now)
         fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}
         self._jobs.rows[row.id] = replace(row, **fields)
         self._unsaved.add(row.id)
         if start.notice_at is None and row.id in self._jobs.planned:
             self._jobs.columns.reported(row.id, fields["steps_done"], rate, now)
+
+    def _heard_first(self, start: Start, report: Report, now: float) -> None:
+        """Its first report in this start, or to this daemon."""
+        start.first_report = now, report.step
+        fields = {"joined": True} if start.joined else {}
+        if start.first_step is None:
+            start_up_seen = now - start.looked <= _LOOKS_APART
+            self._works(start, start.first_step_by(report, now), measured=start_up_seen, **fields)
+        elif fields:
+            self._jobs.set(start.job, **fields)
+
+    def _works(self, start: Start, first_step: float, *, measured: bool, **fields: Any) -> None:
+        """It has made its first step; what its start-up took is `measured` if that was seen soon enough."""
+        start.first_step = fields["first_step"] = first_step
+        if measured:
+            fields["start_up_seconds"] = first_step - start.since
+        self._jobs.set(start.job, **fields)
+        row = self._jobs.rows[start.job]
+        self._jobs.columns.restart_costs.learn_from(row)
+        if row.id in self._jobs.planned and start.notice_at is None:
+            self._jobs.columns.price(row, start.since)
+            if (
+                self._jobs.columns.restart_cost(row) > 0
+            ):  # From now on it is known when it may be interrupted.
+                self._jobs.pending |= Trigger.TIMER

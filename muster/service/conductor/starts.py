@@ -58,15 +58,31 @@ class Start:
     seen: float = -inf
     """When the engine showed it alive last."""
     looked: float = -inf
-    """When its reports were looked at last."""
+    """When its reports were looked at last; when it began, if nothing can have been missed since."""
     joined: bool = False
     """It has reported through its run folder, so it heeds notices there."""
     told: Report | None = None
     """Its last report."""
     made_no_sense: bool = False
     """It has told something that could not be understood, and its owner knows."""
-    lost: float | None = None
-    """Seconds that went by without a step before its first one; None: not known before its first report."""
+    first_step: float | None = None
+    """When it made its first step; None: it has not reported one."""
+    first_report: tuple[float, float] | None = None
+    """When its first report was read, and the step of it."""
+
+    def first_step_by(self, report: Report, now: float) -> float:
+        """When it must have made its first step, by its first report."""
+        done = max(report.step - self.steps_before, 0.0)
+        worked = done / report.steps_per_second if report.steps_per_second > 0 else 0.0
+        return max(now - worked, self.since)
+
+    def steps_per_second(self, step: float, now: float) -> float:
+        """Of a job that reports steps only: since its first report, and before its second one since it began."""
+        if self.first_report is None or self.first_report[0] >= now:
+            at, before = self.since, self.steps_before
+        else:
+            at, before = self.first_report
+        return (step - before) / (now - at) if step > before and now > at else 0.0
 
     @property
     def gpus(self) -> float:

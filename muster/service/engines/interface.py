@@ -114,6 +114,9 @@ class Observed:
     did; None while it lives, or if nobody knows."""
     message: str = ""
     """In words, where there is more to say: `killed by the memory limit of 2 GB`."""
+    first_step: float | None = None
+    """Unix seconds of its first step, from an engine that simulates its jobs; such a job saves its work when it gets a
+    signal. None: not made yet, or the job itself reports it."""
 
 
 class Engine(Protocol):

@@ -39,6 +39,10 @@ class Pace:
     steps: float
     """In all; infinite: it runs until it is stopped."""
     steps_per_second: float
+    start_up_seconds: float = 0.0
+    """Before its first step."""
+    saves: bool = True
+    """Its steps count when it is stopped, and its first step is known. Else it is a script that saves nothing."""
 
 
 def pace_of(row: JobRow, seats: Sequence[Seat], models: Mapping[str, Model]) -> Pace:
@@ -73,6 +77,9 @@ class _Run:
     steps_per_second: float
     stopped: int | None = None
     """The status with which it was made to end, at `at`."""
+    works_from: float = 0.0
+    """When its start-up is over."""
+    saves: bool = True
 
     @property
     def key(self) -> tuple[int, int]:
@@ -83,20 +90,25 @@ class _Run:
         return (
             self.at
             if self.stopped is not None
-            else self.at + (self.steps - self.step) / self.steps_per_second
+            else max(self.at, self.works_from) + (self.steps - self.step) / self.steps_per_second
         )
 
-    def living(self) -> Observed:
-        return Observed(*self.key, None, self.began)
+    def living(self, now: float) -> Observed:
+        return Observed(*self.key, None, self.began, first_step=self._first_step(now))
 
     def ended(self) -> Observed:
+        first_step = self._first_step(self.end)
         if self.stopped is not None:
-            return Observed(*self.key, Exit.STOPPED, self.at, self.stopped)
-        return Observed(*self.key, Exit.COMPLETED, self.end, 0)
+            return Observed(*self.key, Exit.STOPPED, self.at, self.stopped, first_step=first_step)
+        return Observed(*self.key, Exit.COMPLETED, self.end, 0, first_step=first_step)
+
+    def _first_step(self, now: float) -> float | None:
+        return self.works_from if self.saves and self.works_from <= now else None
 
     def moved_on(self, now: float) -> _Run:
         """The same at a later moment."""
-        step = min(self.step + (now - self.at) * self.steps_per_second, self.steps)
+        worked = max(now - max(self.at, self.works_from), 0.0)
+        step = min(self.step + worked * self.steps_per_second, self.steps)
         return replace(self, at=now, step=step)
 
 
@@ -121,9 +133,10 @@ class PretendEngine:
         self._pace = pace
         self._clock = clock
         self._runs = {run.key: run for run in _read(self._path)}
-        self._observed = {key: run.living() for key, run in self._runs.items()}
-        self._ends = [(run.end, key) for key, run in self._runs.items()]
-        heapq.heapify(self._ends)
+        self._observed = {key: run.living(clock()) for key, run in self._runs.items()}
+        self._due = [moment for run in self._runs.values() for moment in _moments(run)]
+        """When a start has come up or ends, and which: a heap."""
+        heapq.heapify(self._due)
         self._rewrite()
 
     def nodes(self) -> Sequence[Node]:
@@ -146,6 +159,8 @@ class PretendEngine:
                 step=pace.step,
                 steps=pace.steps,
                 steps_per_second=pace.steps_per_second,
+                works_from=now + pace.start_up_seconds,
+                saves=pace.saves,
             )
         )
 
@@ -165,16 +180,21 @@ class PretendEngine:
         self._stop(job, epoch, -signal.SIGKILL)
 
     def observe(self) -> Sequence[Observed]:
-        """Every start that is not forgotten; costs what ended since the last look."""
+        """Every start that is not forgotten; costs what came up or ended since the last look."""
         now = self._clock()
-        while self._ends and self._ends[0][0] <= now:
-            end, key = heapq.heappop(self._ends)
+        while self._due and self._due[0][0] <= now:
+            moment, key = heapq.heappop(self._due)
             run = self._runs.get(key)
-            # A run that was forgotten, or has another end by now, has no part in this one.
-            if run is not None and run.end == end and self._observed[key].ended is None:
-                with suppress(OSError):  # a full disk: its last steps count for nothing
-                    _tell(run.moved_on(end), "trained" if run.stopped is None else "stopped")
+            if run is None or self._observed[key].ended is not None:
+                continue
+            # A run that has another end by now has no part in this one.
+            if run.end == moment:
+                if run.saves:
+                    with suppress(OSError):  # On a full disk its last steps count for nothing.
+                        _tell(run.moved_on(moment), "trained" if run.stopped is None else "stopped")
                 self._observed[key] = run.ended()
+            elif run.works_from == moment:
+                self._observed[key] = run.living(moment)
         return list(self._observed.values())
 
     def forget(self, job: int, epoch: int) -> None:
@@ -195,8 +215,9 @@ class PretendEngine:
     def _keep(self, run: _Run) -> None:
         self._append(asdict(run))
         self._runs[run.key] = run
-        self._observed[run.key] = run.living()
-        heapq.heappush(self._ends, (run.end, run.key))
+        self._observed[run.key] = run.living(self._clock())
+        for moment in _moments(run):
+            heapq.heappush(self._due, moment)
 
     def _append(self, line: Mapping[str, Any]) -> None:
         if self._lines >= _LINES_BEFORE_REWRITE + 4 * len(self._runs):
@@ -229,6 +250,11 @@ def _read(path: Path) -> list[_Run]:
             run = _Run(**line)
             runs[run.key] = run
     return list(runs.values())
+
+
+def _moments(run: _Run) -> list[tuple[float, tuple[int, int]]]:
+    """When it has come up, and when it ends."""
+    return [(run.works_from, run.key)] * (run.works_from < run.end) + [(run.end, run.key)]
 
 
 def _tell(run: _Run, state: str) -> None:

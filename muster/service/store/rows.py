@@ -83,6 +83,32 @@ class JobRow:
     """Steps that were done when the present start began."""
     output_read: int = 0
     """Bytes of its output in which no progress of the present start is to be looked for any more."""
+    joined: bool = False
+    """One of its starts has reported through `muster.training`."""
+    first_step: float | None = None
+    """When the newest start made its first step; None: not seen."""
+    start_up_seconds: float | None = None
+    """From a launch to its first step, as last measured; None: never."""
+    stop_seconds: float | None = None
+    """From a request to stop until its GPUs were free, as last measured; None: never."""
+
+    @property
+    def saves_when_stopped(self) -> bool:
+        """Whether a stop costs no work: it uses `muster.training`, or its owner has declared a stop signal."""
+        return self.joined or self.request.stop_signal is not None
+
+    @property
+    def restart_cost_seconds(self) -> float | None:
+        """Seconds of start-up and stop, as last measured; None: never."""
+        if self.start_up_seconds is None:
+            return None
+        return self.start_up_seconds + (self.stop_seconds or 0.0)
+
+    @property
+    def preemptible(self) -> bool:
+        """Whether it may be stopped to make room for another job: as its owner says, else if it saves its work."""
+        allowed = self.request.preemptible
+        return self.saves_when_stopped if allowed is None else allowed
 
     @property
     def whose(self) -> str:

@@ -162,6 +162,14 @@ class Store:
             found = connection.execute(select(JOBS.c.state, func.count()).group_by(JOBS.c.state)).all()
         return dict.fromkeys(State, 0) | {State(state): count for state, count in found}
 
+    def restart_costs(self, most: int) -> list[tuple[str, str, float]]:
+        """User, name, and measured seconds of start-up and stop of the newest jobs that show them, oldest first."""
+        seconds = JOBS.c.start_up_seconds + func.coalesce(JOBS.c.stop_seconds, 0.0)
+        chosen = select(JOBS.c.user, JOBS.c.name, seconds).where(JOBS.c.start_up_seconds.is_not(None))
+        with self._database.reading() as connection:
+            found = connection.execute(chosen.order_by(JOBS.c.id.desc()).limit(most)).all()
+        return [(user, name, cost) for user, name, cost in reversed(found)]
+
     def nodes(self) -> list[NodeRow]:
         """The nodes that were ever drained."""
         with self._database.reading() as connection:

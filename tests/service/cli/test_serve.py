@@ -120,9 +120,11 @@ def test_a_server_that_does_not_answer_is_told_in_words(home: Path) -> None:
 
 
 def test_wrong_flags_are_told_together(nobody_serves: Path, muster: Muster) -> None:
-    done = muster("serve", "--round", "0", "--pretend", "typo", "--gpus", "8", "--listen", "here")
+    wrong = "--round 0 --restart-cost -1 --pretend typo --gpus 8 --listen here"
+    done = muster("serve", *wrong.split())
     assert [line.partition(":")[0] for line in done.err.splitlines()] == [
         "--round",
+        "--restart-cost",
         "--listen",
         "--gpus",
         "--cluster",

@@ -1,4 +1,5 @@
-"""A conductor in a process of its own, as the daemon has it, without the API: `... HOME SCHEDULER GPUS TURN`.
+"""A conductor in a process of its own, as the daemon has it, without the API: `... HOME SCHEDULER GPUS TURN
+RESTART_COST`.
 
 It says `ready` once it has found what was there before it.
 """
@@ -16,6 +17,7 @@ from muster.service.known_models import KnownModels
 from muster.service.live_scheduler import live_scheduler
 from muster.service.machine import find_machine
 from muster.service.store import Store
+from tests.service.conductor.restless import RESTLESS, restless
 
 
 class Speaking(Board):
@@ -27,22 +29,23 @@ class Speaking(Board):
             print("ready", flush=True)
 
 
-def main(home: Path, scheduler: str, gpus: int, turn: float) -> None:
+def main(home: Path, scheduler: str, gpus: int, turn: float, restart_cost: float) -> None:
     make_home(home)
     with claimed(home):
         machine = find_machine(gpus=gpus, cpus=float(gpus), memory_gb=float(gpus))
         engine = LocalEngine(home / "engine", machine)
         store = Store.open(store_url(home))
         board = Speaking(
-            policy=live_scheduler(scheduler, {}, turn),
+            policy=restless(turn) if scheduler == RESTLESS else live_scheduler(scheduler, {}, turn),
             engine=engine.name,
             enforces=engine.enforces,
             cluster=machine.cluster,
             models=KnownModels(home).all,
             round_seconds=turn,
+            restart_cost_seconds=restart_cost,
         )
         Conductor(store, engine, board, home).run()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))

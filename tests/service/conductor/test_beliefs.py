@@ -42,7 +42,7 @@ def remaining(of: LiveColumns, job: int, now: float = 0.0) -> float:
 
 def began(of: LiveColumns, job: int, now: float, cpus: float = 4.0) -> None:
     of.seat(job, [Share(0, (job - 1,), cpus, 50.0, 0.1)], now)
-    of.began(job, now)
+    of.began(ROWS[job - 1], now)
 
 
 def served(of: LiveColumns, now: float = 0.0) -> list[int]:

@@ -18,6 +18,7 @@ from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import State, Submission
 
+from .restless import RESTLESS
 from .running import conducting, wait_until_ended
 
 WITNESS = Path(__file__).with_name("witness.py")
@@ -97,9 +98,9 @@ def test_a_scheduler_that_preempts_is_killed_again_and_again(tmp_path: Path, kil
     store = Store.open(store_url(tmp_path))
     jobs = submitted(store, tmp_path, 5, seconds=STEP_SECONDS * kills / 5)
     for moment in some_moments(2, kills):
-        with conducting(tmp_path, "las", gpus=2):
+        with conducting(tmp_path, RESTLESS, gpus=2):
             select.select([], [], [], 4 * moment)
-    with conducting(tmp_path, "las", gpus=2) as process:
+    with conducting(tmp_path, RESTLESS, gpus=2) as process:
         wait_until_ended(store, jobs, process)
     check_diaries(store, tmp_path, jobs, steps_repeated=False)
     store.close()

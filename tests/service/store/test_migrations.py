@@ -19,7 +19,9 @@ A_JOB = {
     "id": 3,
     "user": "ann",
     "name": "old",
-    "request": a_request(name="old", gpus=2).model_dump_json(),
+    "request": a_request(
+        name="old", gpus=2, command=("sh", "-c", 'echo "preemptible":true'), preemptible=True
+    ).model_dump_json(),
     "submitted": 1.0,
     "state": "running",
     "phase": "running",
@@ -70,17 +72,25 @@ def test_a_store_of_the_first_version_is_carried_over(
     assert (row.request.gpus, row.epoch, row.steps_done, row.steps_per_second) == (2, 2, 70.0, 1.0)
     # Nobody knows any better when the start that goes on had begun.
     assert (row.lease_end, row.steps_before, row.output_read) == (None, 70.0, 0)
+    assert (row.joined, row.first_step, row.start_up_seconds, row.stop_seconds) == (False, None, None, None)
+    # The default of that time, which no owner has chosen; what it runs may contain the same text.
+    assert (row.request.preemptible, row.preemptible) == (None, False)
+    assert row.request.command == ("sh", "-c", 'echo "preemptible":true')
     assert (store.origin, store.newest(), store.engine()) == (1e9, 3, None)
     assert store.needs_tokens() is needed
     assert len(store.tokens()) == len(revoked)
     assert store.submit([Submission("ann", a_request())]) == [4]
     store.commit(Changes(jobs={3: {"lease_end": 9.5, "steps_before": 71.0, "output_read": 2**40}}))
+    shown = {"joined": True, "first_step": 3.5, "start_up_seconds": 2.5, "stop_seconds": 0.5}
+    store.commit(Changes(jobs={3: shown}))
     store.close()
 
     again = Store.open(url)
     row = again.job(3)
     assert row is not None
     assert (row.lease_end, row.steps_before, row.output_read) == (9.5, 71.0, 2**40)
+    assert {name: getattr(row, name) for name in shown} == shown
+    assert again.restart_costs(5) == [("ann", "old", 3.0)]
     again.close()
 
 
