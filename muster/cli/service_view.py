@@ -73,19 +73,44 @@ def unsure_if_interrupted(what_to_do: str) -> Iterator[None]:
         raise Interrupted(f"interrupted; what was asked may have been done: {what_to_do}") from None
 
 
+def interruptions(request: Mapping[str, Any], *, joined: bool) -> str:
+    """Whether a job is stopped to make room for others, and what it loses then, as one sentence."""
+    stop_signal, allowed = request.get("stop_signal"), request.get("preemptible")
+    if allowed is False:
+        return "It is never stopped to make room for other jobs."
+    if joined:
+        saves = "muster.training saves its work"
+    elif stop_signal is not None:
+        saves = f"{stop_signal} makes it save its work"
+    elif allowed:
+        saves = "it loses its work then, unless it uses muster.training"
+    else:
+        return (
+            "It is not stopped to make room for other jobs, unless it reports through muster.training; "
+            "--stop-signal or --preemptible allow it."
+        )
+    return f"It may be stopped to make room for other jobs: {saves}."
+
+
+def lost_share(job: Job) -> float:
+    """Share of its running time that start-ups, stops and lost work have taken."""
+    return job["restart_seconds"] / job["run_seconds"] if job["run_seconds"] > 0 else 0.0
+
+
 def job_table(jobs: Iterable[Job], now: float) -> Table:
-    """Who holds what since when, or why he waits; a line a job."""
+    """One line for each job: what it holds since when, or why it waits; `lost` where some were interrupted."""
     from muster.words import thousandths
 
     jobs = list(jobs)
     several = len({job["user"] for job in jobs}) > 1
+    interrupted = any(job["starts"] > 1 for job in jobs)
     table = plain_table()
     table.expand = True
     table.add_column("job", justify="right", no_wrap=True)
     for heading, most in (("name", 18), *((("user", 10),) if several else ())):
         table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=most)
     table.add_column("state", no_wrap=True)
-    for heading in ("GPUs", "since"):
+    for heading in ("GPUs", "since", *(("lost",) if interrupted else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("where, or why it waits", no_wrap=True, overflow="ellipsis", ratio=1)
     for job in jobs:
@@ -96,6 +121,7 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
             state_of(job),
             thousandths(job["gpus"] * job["gpu_share"]),
             short_time(now - since(job)),
+            *((f"{lost_share(job):.0%}",) if interrupted else ()),
             where_or_why(job),
         )
     return table

@@ -42,7 +42,7 @@ def status(job: JobId, as_json: flags.Json = False) -> None:
 
 
 def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    from muster.cli.service_view import ranges, short_time, since, state_of
+    from muster.cli.service_view import interruptions, lost_share, ranges, short_time, since, state_of
     from muster.words import duration, three_figures
 
     request = job["request"]
@@ -74,6 +74,13 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "ran",
         f"{duration(job['run_seconds'])} before; starts {times[0]}, preempted {times[1]}, moved {times[2]}",
     )
+    if job["restart_seconds"]:
+        lost = f"{short_time(job['restart_seconds'])} ({lost_share(job):.0%} of it)"
+        yield "restart loss", f"{lost}: start-ups, stops and lost work"
+    if job["start_up_seconds"] is not None:
+        stop = "" if job["stop_seconds"] is None else f", stop {short_time(job['stop_seconds'])}"
+        yield "one restart", f"start-up {short_time(job['start_up_seconds'])}{stop}, as measured"
+    yield "interruptions", interruptions(request, joined=job["uses_muster_training"])
     yield "asked for", _asked(request)
     yield "command", shlex.join(request["command"])
     yield "in", request["directory"]

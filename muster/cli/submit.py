@@ -68,6 +68,14 @@ def submit(
     stop_signal: Annotated[
         str | None, typer.Option(metavar="NAME", help="For a job without muster.training: saves, ends.")
     ] = None,
+    preemptible: Annotated[
+        bool | None,
+        typer.Option(
+            "--preemptible/--no-preemptible",
+            help="Allow it to be stopped for other jobs (default: if it saves its work then).",
+            show_default=False,
+        ),
+    ] = None,
     progress: Annotated[
         str | None, typer.Option(metavar="REGEX", help=r"Likewise: 'step (?P<step>\d+)/' in its output.")
     ] = None,
@@ -96,6 +104,7 @@ def submit(
         "tenant": tenant,
         "held": held,
         "stop_signal": stop_signal,
+        "preemptible": preemptible,
         "progress": progress,
     }
     environment = told.of(_named, env or [])
@@ -151,7 +160,7 @@ def _post(
     client: Client, request: Mapping[str, Any], placed: Callable[[Problem], Problem], as_json: bool
 ) -> None:
     from muster.cli.runs import as_json_text
-    from muster.cli.service_view import unsure_if_interrupted
+    from muster.cli.service_view import interruptions, unsure_if_interrupted
     from muster.service.client import Refusal, Unknown
 
     look_first = f"look with muster queue --name {shlex.quote(request['name'])} before you submit it again"
@@ -170,6 +179,7 @@ def _post(
     else:
         state = "held" if request["held"] else "queued"
         print(f"Job {answer['job_id']} ({request['name']}) is {state}.")
+        print(interruptions(request, joined=False))
 
 
 def _at_its_place(problem: Problem, file: _JobFile | None, context: typer.Context) -> Problem:

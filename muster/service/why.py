@@ -67,10 +67,11 @@ def why_waiting(row: JobRow, outlook: Outlook, board: Board, asker: Caller, now:
         *nothing_starts(board, asker, now),
         f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
-        f"{_sentence(row)}.",
+        f"{_sentence(row, now)}.",
         *_what_is_not_here(row, board),
         *_what_is_drained(outlook, board),
         *_who_holds(outlook, seen, board),
+        *_what_keeps_its_gpus(outlook, seen),
         *(_who_is_ahead(ahead, seen, board) if start is not None else []),
         *_what_would_help(start, expected, holders, seen, passed),
         f"When it starts cannot be estimated: {outlook.obstacle}."
@@ -110,7 +111,14 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
         for holding in store.holdings(row.id, open_only=True)
     )
     since = duration(store.now() - (row.last_start or row.submitted))
-    return [f"{name} does not wait: it has run for {since} on {where or 'its machine'}."]
+    return [f"{name} does not wait: it has run for {since} on {where or 'its machine'}.", *_restart_loss(row)]
+
+
+def _restart_loss(row: JobRow) -> list[str]:
+    if row.epoch < 2:
+        return []
+    lost, ran = duration(row.restart_seconds), duration(row.run_seconds)
+    return [f"Its {row.epoch - 1} earlier starts lost {lost} of {ran} to start-ups, stops and unsaved work."]
 
 
 def _ended_how(row: JobRow) -> str:
@@ -141,9 +149,9 @@ def _what_is_not_here(row: JobRow, board: Board) -> list[str]:
     ]
 
 
-def _sentence(row: JobRow) -> str:
+def _sentence(row: JobRow, now: float) -> str:
     """The scheduler's own reason."""
-    words = reason_in_words(row)
+    words = reason_in_words(row, now)
     if row.deaths == 1:
         words += "; its last start was cut short, so the next one is delayed"
     elif row.deaths > 1:
@@ -182,6 +190,17 @@ def _who_holds(outlook: Outlook, seen: Collection[int], board: Board) -> list[st
     most = sorted(held, key=lambda job: (-held[job], job))
     total = f"{thousandths(sum(held.values()))} of {gpus(board.cluster.total_gpus)} are held"
     return [f"{total}, by {_listed(most, seen, names)}."]
+
+
+def _what_keeps_its_gpus(outlook: Outlook, seen: Collection[int]) -> list[str]:
+    """The jobs that are not stopped to make room for another one."""
+    holders = sorted({holding.job for holding in outlook.held} & outlook.jobs.keys())
+    kept = [job for job in holders if not outlook.jobs[job].preemptible]
+    if not kept:
+        return []
+    listed = _listed(kept, seen, {})
+    keep = "keeps its GPUs until it ends" if len(kept) == 1 else "keep their GPUs until they end"
+    return [f"{listed[0].upper()}{listed[1:]} {keep}: not preemptible (muster status says why)."]
 
 
 def _what_is_drained(outlook: Outlook, board: Board) -> list[str]:

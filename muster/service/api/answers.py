@@ -64,6 +64,15 @@ class Job(BaseModel):
     run_seconds: float
     attained_gpu_seconds: float
     restart_seconds: float
+    """Of its running time: start-ups, stops and work that was lost."""
+    start_up_seconds: float | None
+    """From a launch to its first step, as last measured."""
+    stop_seconds: float | None
+    """From a request to stop until its GPUs were free, as last measured."""
+    uses_muster_training: bool
+    """It has reported through `muster.training`, so it saves its work when it is stopped."""
+    preemptible: bool
+    """It may be stopped to make room for other jobs."""
     starts: int
     preemptions: int
     moves: int
@@ -218,10 +227,11 @@ def jobs_of(rows: Iterable[JobRow], holdings: Iterable[Holding], store: Store) -
     for holding in holdings:
         entry = {name: value for name, value in vars(holding).items() if name in Held.model_fields}
         held.setdefault(holding.job, []).append(entry | {"since": store.origin + holding.since})
-    return [_job(row, held.get(row.id, []), store.origin) for row in rows]
+    now = store.now()
+    return [_job(row, held.get(row.id, []), store.origin, now) for row in rows]
 
 
-def _job(row: JobRow, holds: list[dict[str, Any]], origin: float) -> dict[str, Any]:
+def _job(row: JobRow, holds: list[dict[str, Any]], origin: float, now: float) -> dict[str, Any]:
     return {
         "job_id": row.id,
         "user": row.user,
@@ -244,11 +254,15 @@ def _job(row: JobRow, holds: list[dict[str, Any]], origin: float) -> dict[str, A
         "run_seconds": row.run_seconds,
         "attained_gpu_seconds": row.attained_gpu_seconds,
         "restart_seconds": row.restart_seconds,
+        "start_up_seconds": row.start_up_seconds,
+        "stop_seconds": row.stop_seconds,
+        "uses_muster_training": row.joined,
+        "preemptible": row.preemptible,
         "starts": row.epoch,
         "preemptions": row.preemptions,
         "moves": row.moves,
         "reason": row.reason,
-        "reason_in_words": reason_in_words(row),
+        "reason_in_words": reason_in_words(row, now),
         "reason_since": origin + row.reason_since,
         "status": row.status,
         "message": row.message,

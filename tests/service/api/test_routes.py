@@ -160,6 +160,19 @@ def test_wishes_are_noted_and_refused_where_they_make_no_sense(api: Serving) -> 
     assert kinds == ["submitted", "hold", "cancel"]
 
 
+def test_a_protected_wait_counts_down_to_nothing(api: Serving) -> None:
+    submitted(api)
+    now = api.store.now()
+    for waited, left in ((100.0, 200), (400.0, 0)):
+        parameters = {"needs": 1.0, "seconds": 300.0}
+        since = {"reason_since": now - waited, "reason": "protected", "reason_parameters": parameters}
+        api.store.commit(Changes(jobs={1: since}))
+        said = api.ask("GET", "/v1/jobs/1").json["reason_in_words"]
+        seconds = float(re.search(r"interrupted in ([\d.]+) s", said)[1])  # type: ignore[index]
+        assert seconds <= left
+        assert seconds > left - 60
+
+
 def test_why_is_answered_in_sentences(api: Serving) -> None:
     submitted(api, held=True)
     told = api.ask("GET", "/v1/jobs/1/why").json

@@ -160,6 +160,11 @@ def test_counts_stand_where_others_are(house: House) -> None:
     told = house.get(f"/v1/jobs/{last}/why", "ann").json
     sentences = " ".join(told["sentences"])
     assert f"3 of 8 GPUs are held, by job {runs} ({made[runs][1]}, 1) and 2 of others." in sentences
+    kept = f"Job {runs} and 2 of others keep their GPUs until they end: not preemptible (muster status says why)."
+    assert kept in sentences
+    api.store.commit(Changes(jobs={job: {"joined": True} for job in made}))
+    api.board.decisions += 1
+    assert "keep their GPUs" not in " ".join(house.get(f"/v1/jobs/{last}/why", "ann").json["sentences"])
     assert (told["holders"], told["holders_count"]) == ([runs], 3)
     whole = house.get(f"/v1/jobs/{last}/why", "chief").json
     assert len(whole["holders"]) == whole["holders_count"] == 3

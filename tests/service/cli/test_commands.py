@@ -57,8 +57,42 @@ def test_a_job_is_submitted_by_flags(
 
 
 def test_a_job_is_called_by_its_script_and_its_number_is_told(api: Serving, muster: Muster) -> None:
-    assert muster("submit", "--", "python", "-u", "lib/train.py").out == "Job 1 (train) is queued.\n"
-    assert muster("submit", "--hold", "--", "/usr/bin/true").out == "Job 2 (true) is held.\n"
+    queued = muster("submit", "--", "python", "-u", "lib/train.py").out
+    assert queued.startswith("Job 1 (train) is queued.\n")
+    assert muster("submit", "--hold", "--", "/usr/bin/true").out.startswith("Job 2 (true) is held.\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("", "It is not stopped to make room for other jobs, unless it reports through muster.training"),
+        ("--preemptible", "It may be stopped to make room for other jobs: it loses its work then"),
+        ("--stop-signal SIGUSR1", "It may be stopped to make room for other jobs: SIGUSR1 makes it save"),
+        ("--stop-signal SIGUSR1 --no-preemptible", "It is never stopped to make room for other jobs."),
+    ],
+)
+def test_submit_and_status_say_whether_a_job_may_be_stopped(
+    api: Serving, muster: Muster, flags: str, said: str
+) -> None:
+    submitted = muster("submit", *flags.split(), "--", "x").out
+    assert submitted.splitlines()[1].startswith(said)
+    assert said in " ".join(muster("status", 1).out.split())
+    assert json.loads(muster("status", 1, "--json").out)["preemptible"] is (said.startswith("It may"))
+
+
+def test_restart_loss_is_in_queue_and_status(api: Serving, muster: Muster) -> None:
+    some_jobs(api)
+    assert "lost" not in muster("queue").out
+    now = api.store.now()
+    shown = {"epoch": 3, "run_seconds": 400.0, "restart_seconds": 100.0, "joined": True, "first_step": now}
+    api.store.commit(Changes(jobs={1: {**shown, "start_up_seconds": 30.0, "stop_seconds": 2.0}}))
+    assert re.search(r"since +lost +where", muster("queue").out)
+    assert re.search(r"running +1 +2\.00 h +25% +node-0", muster("queue").out)
+    status = " ".join(muster("status", 1).out.split())
+    assert "1.67 min (25% of it): start-ups, stops and lost work" in status
+    assert "start-up 30.0 s, stop 2 s, as measured" in status
+    assert "It may be stopped to make room for other jobs: muster.training saves its work." in status
+    assert "Its 2 earlier starts lost 1.67 min of 6.67 min" in " ".join(muster("why", 1).out.split())
 
 
 def test_profile_auto_uses_what_is_known_or_says_that_nothing_is(api: Serving, muster: Muster) -> None:
@@ -74,7 +108,7 @@ def test_a_job_is_submitted_by_a_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.toml").write_text('name = "bert"\ncommand = ["x"]\ngpus = 4\n[environment]\nPATH = "/own"\n')
-    assert muster("submit", "job.toml").out == "Job 1 (bert) is queued.\n"
+    assert muster("submit", "job.toml").out.startswith("Job 1 (bert) is queued.\n")
     row = api.store.job(1)
     assert row is not None
     assert (row.request.gpus, row.request.directory) == (4, str(tmp_path))
@@ -94,7 +128,7 @@ def test_flags_override_the_file(
     assert at_flag.startswith("--cpus: found 99")
     assert at_line.startswith("job.toml, line 5, column model: ")
     done = muster("submit", *more.split(), "--model", "resnet18", "job.toml")
-    assert done.out == "Job 1 (mine) is held.\n"
+    assert done.out.startswith("Job 1 (mine) is held.\n")
     row = api.store.job(1)
     assert row is not None
     asked = row.request
