@@ -16,6 +16,7 @@ from rich.table import Table
 
 from benchmarks.fidelity.scenario import Ask, Real, run_for_real, scenario
 from muster.cluster.shipped import parse_cluster
+from muster.schedulers.presets import DEFAULT_SCHEDULER
 from muster.service.live_scheduler import live_scheduler
 from muster.simulation import Options, simulate
 from muster.workload.trace import trace_of
@@ -61,14 +62,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--gpus", type=int, default=2)
-    parser.add_argument("--scheduler", default="las+tune-plus")
-    parser.add_argument("--round", type=float, default=30.0)
-    parser.add_argument("--gap", type=float, default=25.0, help="mean seconds between submissions")
+    parser.add_argument("--scheduler", default=DEFAULT_SCHEDULER)
+    parser.add_argument("--round", type=float, default=60.0)
+    parser.add_argument("--start-up", type=float, default=30.0, help="seconds that each start takes")
+    parser.add_argument("--gap", type=float, default=60.0, help="mean seconds between submissions")
     parser.add_argument(
-        "--lengths", type=float, nargs=2, default=(40.0, 200.0), help="shortest and longest, seconds"
+        "--lengths", type=float, nargs=2, default=(120.0, 600.0), help="shortest and longest, seconds"
     )
     chosen = parser.parse_args()
-    asks = scenario(chosen.jobs, chosen.seed, chosen.gap, *chosen.lengths)
+    asks = scenario(chosen.jobs, chosen.seed, chosen.gap, tuple(chosen.lengths), chosen.start_up)
     errors_jct, errors_makespan = [], []
     table = Table(title=f"{chosen.jobs} jobs on {chosen.gpus} GPUs under {chosen.scheduler}")
     for name in ("run", "", "mean JCT", "makespan", "started again", "order of ends"):

@@ -1,7 +1,8 @@
-"""A small training job with a store of a fixed speed: `job.py DIARY STEPS STEP_SECONDS`.
+"""A small training job with a store of a fixed speed: `job.py DIARY STEPS STEP_SECONDS START_UP_SECONDS [script]`.
 
 A step reads a batch from the store (it takes its time), then learns from it (on the CPU). The diary gets a line for
-each step's begin and end, so that the solo rate and the cost of starts can be read from it.
+each step's begin and end, so that the solo rate and the cost of starts can be read from it. A `script` knows nothing
+of Muster: it saves nothing and begins from scratch.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ READ_SHARE = 0.8
 """Of a step's seconds; the rest is for computing."""
 
 
-def main(diary: Path, steps: int, step_seconds: float) -> None:
+def main(diary: Path, steps: int, step_seconds: float, start_up_seconds: float, *, script: bool) -> None:
     """Logistic regression by momentum."""
-    run = training.join(seed=1)
+    time.sleep(start_up_seconds)
     model = {"weights": np.zeros(2000), "momentum": np.zeros(2000)}
+    batches = list(range(steps))
     with diary.open("a") as pages:
-        for batch in run.steps(list(range(steps)), state={"model": model}):
+        for batch in batches if script else training.join(seed=1).steps(batches, state={"model": model}):
             began = time.time()
             time.sleep(READ_SHARE * step_seconds)
             samples = np.random.default_rng(batch).normal(size=(64, 2000))
@@ -42,4 +44,5 @@ def gradient_of(samples: np.ndarray, weights: np.ndarray, label: int) -> np.ndar
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    steps, step_seconds, start_up_seconds = int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+    main(Path(sys.argv[1]), steps, step_seconds, start_up_seconds, script="script" in sys.argv[5:])

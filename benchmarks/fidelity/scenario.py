@@ -32,6 +32,10 @@ class Ask:
     """Seconds after the first one."""
     steps: int
     step_seconds: float
+    script: bool = False
+    """It knows nothing of Muster and saves nothing."""
+    start_up: float = 0.0
+    """Seconds that each start takes beside those of Python itself."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Happened:
     starts: int
     step_seconds: float
     """Measured while nothing but this job was on its GPU."""
+    held_seconds: float
+    """With its GPU, in all its starts."""
 
 
 @dataclass(frozen=True)
@@ -67,23 +73,32 @@ class Real:
         return max(job.finished for job in self.jobs) - min(job.submitted for job in self.jobs)
 
 
-def scenario(jobs: int, seed: int, mean_gap: float, shortest: float, longest: float) -> list[Ask]:
-    """Exponential gaps, lengths log-uniform, each job with a pace of its own."""
+def scenario(
+    jobs: int, seed: int, mean_gap: float, lengths: tuple[float, float], start_up: float
+) -> list[Ask]:
+    """Exponential gaps, lengths log-uniform from the shortest to the longest, each job with a pace of its own."""
     chance = np.random.default_rng(seed)
     at = np.concatenate([[0.0], chance.exponential(mean_gap, jobs - 1).cumsum()])
-    seconds = np.exp(chance.uniform(np.log(shortest), np.log(longest), jobs))
+    seconds = np.exp(chance.uniform(*np.log(lengths), jobs))
     pace = chance.uniform(0.15, 0.4, jobs)
+    steps = np.rint(seconds / pace).astype(int)
     return [
-        Ask(*one)
-        for one in zip(at.tolist(), np.rint(seconds / pace).astype(int).tolist(), pace.tolist(), strict=True)
+        Ask(*one, start_up=start_up) for one in zip(at.tolist(), steps.tolist(), pace.tolist(), strict=True)
     ]
 
 
-def run_for_real(asks: Sequence[Ask], home: Path, scheduler: str, gpus: int, round_seconds: float) -> Real:
-    """Until all are done."""
+def run_for_real(
+    asks: Sequence[Ask],
+    home: Path,
+    scheduler: str,
+    gpus: int,
+    round_seconds: float,
+    flags: Sequence[str] = (),
+) -> Real:
+    """Until all are done; `flags` are more of the daemon's."""
     environment = os.environ | {"MUSTER_HOME": str(home)}
     command = [str(MUSTER), "serve", "--gpus", str(gpus), "--cpus", str(gpus)]
-    command += ["--memory", f"{2 * gpus}GB", "--scheduler", scheduler, "--round", str(round_seconds)]
+    command += ["--memory", f"{2 * gpus}GB", "--scheduler", scheduler, "--round", str(round_seconds), *flags]
     home.mkdir(parents=True)
     with (home / "daemon.log").open("w") as log:
         daemon = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -110,9 +125,11 @@ def _submit(asks: Sequence[Ask], home: Path, environment: dict[str, str]) -> Non
             str(home / f"diary-{number + 1}"),
             str(ask.steps),
             str(ask.step_seconds),
+            str(ask.start_up),
+            *(["script"] if ask.script else []),
         ]
         command = [str(MUSTER), "submit", "--json", "--name", f"job-{number + 1}"]
-        command += ["--steps", str(ask.steps), "--", *job]
+        command += [*([] if ask.script else ["--steps", str(ask.steps)]), "--", *job]
         told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
         assert json.loads(told.stdout)["job_id"] == number + 1
 
@@ -132,9 +149,9 @@ def _read(store: Store, home: Path, jobs: int) -> Real:
                 startups.append(float(mine[0, 0] - since))
                 stops.append(float(until - mine[-1, 1]))
         apart = np.diff(steps[:, 0])
-        happened.append(
-            Happened(row.submitted, row.first_start, row.finished, row.epoch, float(np.median(apart)))
-        )
+        pace = float(np.median(apart))
+        times = (row.submitted, row.first_start, row.finished)
+        happened.append(Happened(*times, row.epoch, pace, row.attained_gpu_seconds))
     return Real(happened, median(startups), median(stops))
 
 
