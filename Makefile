@@ -70,6 +70,8 @@ bench: install
 	$(BIN)/python -m benchmarks.synergy
 	$(BIN)/python -m benchmarks.smd
 	$(BIN)/python -m benchmarks.service
+	$(BIN)/python -m benchmarks.interruptions
+	$(BIN)/python -m benchmarks.default_scheduler
 
 # The wheel, in a venv that has only what the wheel asks for.
 wheel: install
