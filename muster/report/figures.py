@@ -66,6 +66,10 @@ UTILITY_FIGURES: Sequence[Figure] = (
     Figure("utility.on_target", "Utility", "on target", "on\ntarget", words.percent, better=1),
 )
 """Where jobs have one."""
+DEADLINE_FIGURES: Sequence[Figure] = (
+    Figure("deadlines.met", "Deadlines", "met", "dead-\nlines", words.percent, better=1),
+)
+"""Where jobs state one."""
 CERTIFIED_FIGURES: Sequence[Figure] = (
     Figure("below_best.mean", "Optimality gap", "mean", "gap", words.percent),
     Figure("below_best.p99", "Optimality gap", "99th\u00a0%", "p99\ngap", words.percent),

@@ -21,6 +21,8 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 RESOURCES = {"gpu": "gpus", "cpu": "cpus", "memory": "memory_gb", "storage": "storage_gb_per_s"}
 _ROUNDING = 1e-6
 """A speed so little below another is the same."""
+_INSTANT = 1e-6
+"""Seconds by which rounding may delay a finish."""
 STAGES = ("input_stall_seconds", "compute_seconds", "communication_seconds", "restart_seconds")
 
 
@@ -45,6 +47,7 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
         "completed": done.height,
         "unfinished": measured.filter(pl.col("outcome") == "unfinished").height,
         "refused": measured.filter(pl.col("outcome") == "refused").height,
+        "timed_out": measured.filter(pl.col("outcome") == "timed_out").height,
         "jobs_in_record": jobs.height,
         "makespan_seconds": _makespan(done),
         "jct_seconds": distribution(done["jct_seconds"]),
@@ -63,6 +66,7 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
             "rho_max": _greatest(done["rho"]),
         },
         "utility": _utility(measured),
+        "deadlines": _deadlines(measured),
         "below_best": _below_best(record),
         "slowest_moment": _slowest_moment(measured),
         "tenants": tenants,
@@ -152,6 +156,16 @@ def _utility(measured: pl.DataFrame) -> dict[str, float | None]:
         return {"total": None, "on_target": None}
     late = rated["utility_target_seconds"].to_numpy() < rated["jct_seconds"].fill_null(np.inf).to_numpy()
     return {"total": float(np.sum(rated["utility"].to_numpy())), "on_target": 1.0 - float(np.mean(late))}
+
+
+def _deadlines(measured: pl.DataFrame) -> dict[str, float | int | None]:
+    """How many jobs state a deadline, and the share of them that completed by it. None where no job states one."""
+    stated = measured.filter(pl.col("deadline_seconds").is_not_null())
+    if stated.is_empty():
+        return {"jobs": 0, "met": None}
+    done = stated.filter(pl.col("outcome") == "completed")
+    met = done.filter(pl.col("finish_seconds") <= pl.col("deadline_seconds") + _INSTANT).height
+    return {"jobs": stated.height, "met": met / stated.height}
 
 
 def _below_best(record: Record) -> dict[str, float | None]:

@@ -13,6 +13,7 @@ from muster.report.charts import charts_of
 from muster.report.drawing import Chart
 from muster.report.figures import (
     CERTIFIED_FIGURES,
+    DEADLINE_FIGURES,
     FIGURES,
     TENANT_FIGURE,
     UTILITY_FIGURES,
@@ -105,7 +106,8 @@ def _shown(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> dict[
     summaries = [run.summary for run in runs]
     records = [run.run for run in runs]
     figures = [*FIGURES, *([TENANT_FIGURE] if len(summaries[0]["tenants"]) > 1 else [])]
-    figures += [*known(UTILITY_FIGURES, summaries), *known(CERTIFIED_FIGURES, summaries)]
+    for some in (UTILITY_FIGURES, DEADLINE_FIGURES, CERTIFIED_FIGURES):
+        figures += known(some, summaries)
     return {
         "title": f"{PurePath(summaries[0]['trace']).name} on {_clusters(summaries)}",
         "headline": _headline(runs),

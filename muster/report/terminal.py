@@ -12,6 +12,7 @@ from rich.text import Text
 
 from muster.report.figures import (
     CERTIFIED_FIGURES,
+    DEADLINE_FIGURES,
     FIGURES,
     TERMINAL_PATHS,
     UTILITY_FIGURES,
@@ -32,7 +33,8 @@ BESIDE_A_FIGURE = 2
 def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) -> Table:
     """A row a scheduler: best in bold, below each time its ratio to the first scheduler's."""
     figures = [figure for figure in FIGURES if figure.path in TERMINAL_PATHS]
-    more = [*known(UTILITY_FIGURES, summaries), *known(CERTIFIED_FIGURES[:1], summaries)]
+    some = (UTILITY_FIGURES, DEADLINE_FIGURES, CERTIFIED_FIGURES[:1])
+    more = [figure for figures_if_any in some for figure in known(figures_if_any, summaries)]
     if more:
         # In 80 columns they take the room of the preemptions.
         figures[-1:] = more

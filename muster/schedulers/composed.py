@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import ceil, inf, isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import DELAYED, GPU, MICRO
+from muster.cluster.books import DELAYED, GPU, MICRO, WHOLE
 from muster.cluster.ledger import Draft
 from muster.schedulers.ageing import next_overdue, overdue, promoted_first, turn_ends
 from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
+from muster.schedulers.honours import CPUS_AND_MEMORY, honoured, honoured_by_all
 from muster.schedulers.parts import (
     DURATIONS,
     GPU_SECONDS,
@@ -26,8 +27,8 @@ from muster.schedulers.parts import (
     described,
     named,
 )
-from muster.schedulers.placement.kernels import count_walk, serve
-from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
+from muster.schedulers.placement.kernels import count_walk, fit_walk, serve
+from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
 _INSTANT = 1e-6
 """Seconds by which a promise of stability is cut short, so that rounding cannot undo it."""
@@ -40,6 +41,7 @@ class RungsAndRule(Allotment):
     allocation: Allocation
     placement: Placement
     strict: bool
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
 
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
@@ -47,6 +49,10 @@ class RungsAndRule(Allotment):
         """Running jobs keep their place, or are stopped if they are not chosen; then the others in order."""
         jobs = view.jobs
         ladder = self.allocation.ladder(view, jobs)
+        without_gpus = jobs.gpus == 0
+        if without_gpus.any():
+            ladder = np.repeat(ladder, len(jobs), axis=0) if len(ladder) == 1 else ladder.copy()
+            ladder[without_gpus] = jobs.requested_per_gpu[without_gpus][:, None]
         books = draft.ledger.reserve(view.cluster.total_gpus + len(jobs), 3 * len(jobs))
         serve(
             books,
@@ -86,6 +92,12 @@ class Composed:
     def name(self) -> str:
         """As on the command line: a preset by its own name, else every part spelled out."""
         return self.preset or named(self.parts)
+
+    @property
+    def honours(self) -> frozenset[str]:
+        """What its parts honour; CPUs and memory are the allotment's to honour."""
+        others = honoured_by_all(self.parts) - CPUS_AND_MEMORY
+        return others | (honoured(self.allotment) & CPUS_AND_MEMORY)
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
@@ -192,6 +204,8 @@ class Composed:
             asked, facts = view.table.asked, view.table.facts
             free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
+            if view.table.some_request:
+                self._leave_out_too_large(view, pinned, ranked, chosen)
         mark = plan.draft.mark()
         notes = self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
         plan.notes = notes or ()
@@ -258,6 +272,25 @@ class Composed:
         plan.reason_a[waits] = jobs.requested_gpus[waits]
         plan.reason_b[waits] = max(float(until[for_now].min()) - view.now, 0.0)
 
+    def _leave_out_too_large(self, view: View, pinned: Bools, ranked: Ints, chosen: Bools) -> None:
+        """Take the jobs from the chosen whose CPUs and memory do not fit beside those of the jobs before them.
+
+        Where no job requests more than its share, the GPUs alone decide.
+        """
+        jobs, nodes = view.jobs, view.ledger.books.nodes
+        requested = jobs.requested_per_gpu
+        share = nodes["share"][nodes["gpus"] > 0].min(axis=0)
+        without_gpus = jobs.gpus == 0
+        if not (requested > share).any() and not without_gpus.any():
+            return
+        least = self.allotment.least_per_gpu(view) * jobs.gpus[:, None] * jobs.gpu_milli[:, None] // WHOLE
+        least[without_gpus] = requested[without_gpus]
+        others = np.ones(len(jobs), np.bool_)
+        others[ranked] = False
+        free = (nodes["capacity"] - nodes["unavailable"]).sum(axis=0)
+        free -= least[others & jobs.running].sum(axis=0)
+        fit_walk(free, least, pinned, ranked, self.strict, chosen)
+
     def _promise(self, view: View, plan: Plan, keys: Floats, waiting: Ints, until: Floats) -> None:
         """How long the plan holds if nothing happens while these jobs wait, and when to ask again."""
         jobs, now = view.jobs, view.now
@@ -271,7 +304,7 @@ class Composed:
             running = np.flatnonzero(plan.reasons == PLACED)
             quantum = self.order.quantum()
             overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
-            stopped_in_vain = bool((plan.reasons == NO_PLACE).any())
+            stopped_in_vain = bool(np.isin(plan.reasons, (NO_PLACE, NO_CPUS)).any())
             if stopped_in_vain or (self.allotment.by_order and not self.order.steady):
                 overtaken = -inf
             if view.table.some_pinned:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import WHOLE, Bools, Floats, Ints, Rows
+from muster.cluster.books import CPU, MEMORY, WHOLE, Bools, Floats, Ints, Rows
 from muster.cluster.ledger import Draft, Ledger
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.speed.demands import DemandBook
@@ -110,6 +110,19 @@ class Jobs:
         return self._table.asked["memory"][self.index]
 
     @property
+    def requested_per_gpu(self) -> Ints:
+        """What the owner asks for beside each GPU, by resource in millionths; 0 where nothing is stated.
+
+        No allocation may be smaller. A request that GPUs do not divide is rounded down by less than a millionth each.
+        For a job without GPUs it is all that the job asks for.
+        """
+        requested = np.zeros((len(self.index), 4), np.int64)
+        gpu_milli = np.where(self.gpus > 0, self.gpus * self.gpu_milli, WHOLE)
+        for resource, amount in ((CPU, self.cpus_micro), (MEMORY, self.memory_micro)):
+            requested[:, resource] = np.maximum(amount, 0) * WHOLE // gpu_milli
+        return requested
+
+    @property
     def constraint(self) -> Ints:
         """Number of the constraint on nodes; 0: any node will do."""
         return self._table.asked["constraint"][self.index]
@@ -149,6 +162,11 @@ class Jobs:
     def deadline(self) -> Floats:
         """Seconds on the trace's clock; inf where there is none."""
         return self._table.asked["deadline"][self.index]
+
+    @property
+    def time_limit(self) -> Floats:
+        """Seconds with an allocation after which the job is ended; inf where there is none."""
+        return self._table.asked["time_limit"][self.index]
 
     @property
     def running(self) -> Bools:

@@ -15,6 +15,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import (
     DELAYED,
+    ENTRIES,
     GPU,
     WHOLE,
     Books,
@@ -24,10 +25,12 @@ from muster.cluster.books import (
     copy_chain,
     count_bits,
     put_chain,
+    undo_to,
 )
 from muster.cluster.books import release_job as release
 from muster.compiling import njit
 from muster.schedulers.contract import Bools, Plan, State, View
+from muster.schedulers.honours import REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
 from muster.schedulers.parts import (
     Allocation,
     Allotment,
@@ -67,6 +70,11 @@ class Leased:
     def name(self) -> str:
         """As on the command line: a preset by its own name, else every part spelled out."""
         return self.preset or named(self.parts)
+
+    @property
+    def honours(self) -> frozenset[str]:
+        """What its parts honour; it has no place for jobs without GPUs."""
+        return (honoured_by_all(self.parts) | {REQUESTS}) - {WITHOUT_GPUS, SIZES}
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
@@ -109,7 +117,7 @@ class Leased:
             ranked = bidders[np.lexsort((keys[bidders], longest[bidders], ~urgent[bidders]))]
         books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)
         if self.furnishing is not None:
-            _lower_to(books, jobs.index, self.allocation.ladder(view, jobs)[0, 0])
+            _lower_to(books, jobs.index, self.allocation.ladder(view, jobs))
         _end_leases(books, jobs.index, bidders, ended, released)
         for selection in self.selections:
             ranking = selection.select(view, ranked, jobs.pinned)
@@ -219,10 +227,14 @@ def _end_leases(books: Books, jobs: Ints, bidders: Ints, ended: Bools, released:
 
 
 @njit(cache=True)
-def _lower_to(books: Books, jobs: Ints, need: Ints) -> None:
-    """Let whoever holds whole GPUs of its own hold just this beside each of them."""
+def _lower_to(books: Books, jobs: Ints, ladder: Ints) -> None:
+    """Set what jobs with whole GPUs of their own hold beside each of them to the first rung of `ladder`.
+
+    Nothing changes where that does not fit, as after another scheduler's placement.
+    """
     if books.totals[DELAYED]:
         return
+    mark = books.totals[ENTRIES]
     held = np.empty(len(jobs), np.int64)
     for at in range(len(jobs)):
         held[at] = books.heads[jobs[at]]
@@ -236,6 +248,7 @@ def _lower_to(books: Books, jobs: Ints, need: Ints) -> None:
     for at in range(len(jobs)):
         if held[at] >= 0:
             chain = copy_chain(books, held[at])
+            need = ladder[0 if len(ladder) == 1 else at, 0]
             row = chain
             while row >= 0:
                 record = books.rows[row]
@@ -243,4 +256,6 @@ def _lower_to(books: Books, jobs: Ints, need: Ints) -> None:
                     amount = need_on(books, record["node"], resource, need)
                     record["amount"][resource] = amount * count_bits(record["mask"])
                 row = record["next"]
-            put_chain(books, jobs[at], chain)
+            if put_chain(books, jobs[at], chain) != 0:
+                undo_to(books, mark)
+                return

@@ -33,6 +33,8 @@ class Part:
     slots: ClassVar[tuple[str, ...]] = ()
     """Which of selection, order, allocation, placement it fills; `tune` fills two."""
     needs: ClassVar[tuple[str, ...]] = ()
+    honours: ClassVar[frozenset[str]] = frozenset()
+    """Which of `schedulers.honours` it takes into account."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,13 @@ class Allotment(Part):
         returns are the plan's notes.
         """
         raise NotImplementedError
+
+    def least_per_gpu(self, view: View) -> Ints:
+        """What each job holds beside a GPU at the least, by resource in millionths: a GPU's share, or its request."""
+        nodes = view.ledger.books.nodes
+        share = nodes["capacity"].sum(axis=0) // max(int(nodes["gpus"].sum()), 1)
+        least: Ints = np.maximum(share, view.jobs.requested_per_gpu)
+        return least
 
 
 def described(name: str, parts: tuple[Part, ...], common: dict[str, Any]) -> dict[str, Any]:

@@ -79,6 +79,12 @@ _KINDS = (
         "needs",
         "seconds",
     ),
+    Reason(
+        "no_cpus",
+        "it needs {cpus} CPU cores and {memory_gb} GB on one machine, and no machine has both free",
+        "cpus",
+        "memory_gb",
+    ),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
@@ -101,6 +107,8 @@ RACK_TIMER = REASONS["rack_timer"]
 PROTECTED = REASONS["protected"]
 FITS_NOWHERE = REASONS["fits_nowhere"]
 """Of a job that was taken when the cluster was another one; no scheduler sees it."""
+NO_CPUS = REASONS["no_cpus"]
+"""Of a job without GPUs."""
 
 
 def reason(code: int) -> Reason:

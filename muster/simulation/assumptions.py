@@ -8,15 +8,13 @@ from muster.cluster import Cluster
 from muster.cluster.books import CPU, MEMORY, MICRO, Bools, Ints
 from muster.cluster.ledger import Ledger
 from muster.problems import did_you_mean
+from muster.schedulers.honours import DEADLINE, PRIORITY, REQUESTS, SIZES
 from muster.simulation.network import AUTO, NONE
 from muster.speed.input_pipeline import untold_gpu_types
 from muster.words import counted
 from muster.workload.jobs import JobTable
 from muster.workload.models import shipped_models
 from muster.workload.sized import RIGID
-
-ASKED_FOR = "requested"
-"""The allocation that goes by what owners ask for."""
 
 
 def unknown_resources(table: JobTable) -> list[str]:
@@ -29,9 +27,9 @@ def unknown_resources(table: JobTable) -> list[str]:
     return [resource for resource, known in requested.items() if not known]
 
 
-def assumptions(table: JobTable, cluster: Cluster, allocation: str) -> list[str]:
+def assumptions(table: JobTable, cluster: Cluster, honours: frozenset[str]) -> list[str]:
     """Resources that cannot matter or are assumed; models that were changed, are unknown or lack a type of GPU;
-    jobs that request more than their share.
+    columns that have no effect.
     """
     used = np.unique(table.asked["model"][table.asked["sync"] == RIGID]).tolist()
     models = [table.models[number] for number in used]
@@ -45,7 +43,8 @@ def assumptions(table: JobTable, cluster: Cluster, allocation: str) -> list[str]
         )
         said.append(f"no model file for {shown}: taken as insensitive to CPU, memory and storage")
     said += untold_gpu_types(models, cluster.gpu_types)
-    if allocation != ASKED_FOR:
+    said += _without_effect(table, honours)
+    if REQUESTS not in honours:
         said += _beyond_their_share(table, cluster)
     return list(dict.fromkeys(said))
 
@@ -81,6 +80,23 @@ def untold_network(table: JobTable, cluster: Cluster, flavour: str) -> list[str]
     return [f"no network model for {told}: taken as insensitive to the network"] if told else []
 
 
+def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
+    """Columns that jobs state and that the scheduler ignores, each with the number of jobs."""
+    asked = table.asked
+    rigid = asked["sync"] == RIGID
+    other_sizes = (asked["min_gpus"] != asked["gpus"]) | (asked["max_gpus"] != asked["gpus"])
+    stated = (
+        (PRIORITY, "priority", asked["priority"] != 0),
+        (DEADLINE, "deadline_seconds", np.isfinite(asked["deadline"])),
+        (SIZES, "min_gpus and max_gpus", rigid & other_sizes),
+    )
+    return [
+        f"this scheduler ignores {columns}, which {counted(int(jobs.sum()), 'job')} of {len(table):,} state"
+        for kind, columns, jobs in stated
+        if kind not in honours and jobs.any()
+    ]
+
+
 def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
     """Jobs that ask for more CPUs or memory than goes with their GPUs on any machine that they may use."""
     nodes = Ledger(cluster, 0).books.nodes
@@ -95,7 +111,6 @@ def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
             told.append(
                 f"{len(beyond):,} of {counted(len(table), 'job')} ask for more {unit} than the proportional share of "
                 f"their GPUs (job {table.ids[one]}: {asked[field][one] / MICRO:g} {unit}, its share is "
-                f"{gpus[one] * share[one] / MICRO:g}); sharing by sensitivity does not look at it, "
-                f"the allocation '{ASKED_FOR}' does"
+                f"{gpus[one] * share[one] / MICRO:g}); this scheduler ignores CPU and memory requests"
             )
     return told

@@ -28,7 +28,7 @@ from muster.simulation.options import FIRST_ARRIVAL, Options
 from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.network.forms import FormBook
-from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, RUNNING, WAITING, JobTable
+from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, RUNNING, TIMED_OUT, WAITING, JobTable
 from muster.world import bookkeeping as keep
 from muster.world.bookkeeping import EXPLAINED, HELD, LAWS
 
@@ -448,7 +448,7 @@ class Engine:
             gpus = sum(share.gpus for share in self.ledger.shares(chain))
             fact = self._facts[self.ledger.books.rows[chain]["job"]]
             # With rounds a completion is noticed at the tick after it.
-            stopped = float(fact["finish"]) if fact["state"] == COMPLETED else now
+            stopped = float(fact["finish"]) if fact["state"] in (COMPLETED, TIMED_OUT) else now
             heapq.heappush(self._releases, (stopped + gpus * self._options.release_seconds_per_gpu, chain))
 
     def _close(self) -> None:
@@ -474,7 +474,8 @@ class Engine:
     def unfinished(self) -> int:
         """Jobs that the run left undone."""
         states = self._facts["state"]
-        return int(np.count_nonzero((states != COMPLETED) & (states != REFUSED) & self._measured))
+        ended = (states == COMPLETED) | (states == REFUSED) | (states == TIMED_OUT)
+        return int(np.count_nonzero(~ended & self._measured))
 
 
 def _grown(array: Rows, needed: int) -> Rows:

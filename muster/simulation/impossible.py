@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
+from muster.cluster.books import MICRO, Floats
 from muster.problems import BadInput, Problem
+from muster.schedulers.honours import REQUESTS
 from muster.simulation.options import Options
 from muster.words import counted
 from muster.workload.jobs import REFUSED, JobTable
@@ -17,32 +20,98 @@ from muster.workload.trace import Trace
 from muster.workload.traces.columns import LINE
 
 NAMED_AT_MOST = 5
+_ROUNDING = 1e-9
 
 
 def set_impossible_aside(
-    table: JobTable, cluster: Cluster, trace: Trace, options: Options
+    table: JobTable, cluster: Cluster, trace: Trace, options: Options, honours: frozenset[str]
 ) -> tuple[str, ...]:
-    """Set aside the jobs that no empty cluster could hold, or refuse the trace because of them."""
+    """Set aside the jobs that no empty cluster could hold, or refuse the trace because of them.
+
+    CPUs and memory count where the scheduler honours requests. A job that a scheduler sizes needs its smallest size,
+    another one the GPUs that it asks for.
+    """
+    asked = table.asked
+    needed = np.where(asked["sync"] == RIGID, asked["gpus"], asked["min_gpus"])
     gpus = np.array([node.gpus for node in cluster.nodes])
-    room = (table.node_allowed * gpus).sum(axis=1)[table.asked["constraint"]]
-    impossible = np.flatnonzero(table.asked["min_gpus"] > room)
+    room = (table.node_allowed * gpus).sum(axis=1)[asked["constraint"]]
+    problems = {
+        int(job): _Impossible(
+            f"cluster {cluster.name} has {int(room[job])} GPUs that it may use",
+            _column_of_size(asked[job]),
+            int(needed[job]),
+        )
+        for job in np.flatnonzero(needed > room)
+    }
+    if REQUESTS in honours:
+        problems |= _too_large_requests(table, cluster, problems)
+    impossible = np.array(sorted(problems), np.int64)
     if len(impossible) and not options.skip_impossible:
         lines = _lines(trace)
         raise BadInput(
             *(
                 Problem(
                     trace.source,
-                    f"job {table.ids[job]} can never run: cluster {cluster.name} has {int(room[job])} GPUs that it "
-                    "may use; leave such jobs out with --skip-impossible",
+                    f"job {table.ids[job]} can never run: {problems[job].why}; leave such jobs out with "
+                    "--skip-impossible",
                     row=None if lines is None else lines[job],
-                    column=_column_of_size(table.asked[job], trace),
-                    found=int(table.asked["min_gpus"][job]),
+                    column=trace.names.get(problems[job].column, problems[job].column),
+                    found=problems[job].found,
                 )
                 for job in impossible.tolist()
             )
         )
     table.facts["state"][impossible] = REFUSED
     return tuple(table.ids.gather(impossible).to_list())
+
+
+@dataclass(frozen=True)
+class _Impossible:
+    """Why a job can never run, and the column that says so."""
+
+    why: str
+    column: str
+    found: float
+
+
+def _too_large_requests(table: JobTable, cluster: Cluster, known: Collection[int]) -> dict[int, _Impossible]:
+    """Jobs of one size whose GPUs fit, but not together with the CPUs and memory that they request."""
+    asked = table.asked
+    rows = np.column_stack([asked[name] for name in ("constraint", "gpus", "cpu", "memory")])
+    states = (asked["sync"] == RIGID) & ((asked["cpu"] > 0) | (asked["memory"] > 0))
+    requesting = np.setdiff1d(np.flatnonzero(states), np.array(sorted(known), np.int64))
+    found: dict[int, _Impossible] = {}
+    if not len(requesting):
+        return found
+    amounts = np.array([(node.gpus, node.cpus, node.memory_gb) for node in cluster.nodes])
+    distinct, which = np.unique(rows[requesting], axis=0, return_inverse=True)
+    for number, (constraint, gpus, cpu, memory) in enumerate(distinct.tolist()):
+        nodes = amounts[table.node_allowed[constraint]]
+        column = _column_too_large(nodes, gpus, cpu / MICRO, memory / MICRO)
+        if column is None:
+            continue
+        quantity, unit = (1, "CPU cores") if column == "cpus" else (2, "GB")
+        most = nodes[:, quantity].max()
+        why = f"no machine that it may use has room for so much; the largest has {most:g} {unit}"
+        for job in requesting[which.reshape(-1) == number].tolist():
+            found[job] = _Impossible(why, column, (cpu if column == "cpus" else memory) / MICRO)
+    return found
+
+
+def _column_too_large(nodes: Floats, gpus: int, cpus: float, memory_gb: float) -> str | None:
+    """The request that keeps a job from every place on these empty nodes (GPUs, CPUs, GB); None: it has one.
+
+    A job without GPUs, or with a share of one, needs one node; others divide what they request over their GPUs.
+    """
+    together = np.ones(len(nodes)) * np.inf
+    for column, quantity, wanted in (("cpus", 1, cpus), ("memory_gb", 2, memory_gb)):
+        if wanted <= 0:
+            continue
+        together = np.minimum(together, nodes[:, quantity] / wanted * max(gpus, 1) + _ROUNDING)
+        places = np.floor(together) if gpus == 0 else np.minimum(np.floor(together), nodes[:, 0])
+        if places.sum() < max(gpus, 1):
+            return column
+    return None
 
 
 def told_left_out(refused: Sequence[str], cluster: Cluster) -> list[str]:
@@ -63,8 +132,7 @@ def _lines(trace: Trace) -> pl.Series | None:
     return beside.sort("submit_seconds", maintain_order=True)[LINE]
 
 
-def _column_of_size(asked: np.void, trace: Trace) -> str:
-    """The column of the file that says how many GPUs the job needs at least."""
-    smaller = asked["min_gpus"] < asked["gpus"]
-    column = "gpus" if not smaller else "min_gpus" if asked["sync"] == RIGID else "min_workers"
-    return trace.names.get(column, column)
+def _column_of_size(asked: np.void) -> str:
+    """The column that says how many GPUs the job needs at least."""
+    smaller = asked["sync"] != RIGID and asked["min_gpus"] < asked["gpus"]
+    return "min_workers" if smaller else "gpus"

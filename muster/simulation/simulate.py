@@ -19,6 +19,7 @@ from muster.cluster.books import WHOLE, Bools, Floats
 from muster.problems import BadInput, Problem
 from muster.schedulers.certify import Certified
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.user_code import errors_of_policies
 from muster.schedulers.workers_and_servers.interval import AtIntervals
 from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
@@ -95,7 +96,9 @@ def simulate(
     network = _network(table, trace, cluster, options, layers)
     blocks, unblocked = blocks_of(table, trace, network) if options.rules.blocks else (None, ())
     _refuse_shares(scheduler, table)
-    refused = set_impossible_aside(table, cluster, trace, options)
+    honours = honoured(scheduler)
+    _refuse_without_gpus(scheduler, honours, table)
+    refused = set_impossible_aside(table, cluster, trace, options, honours)
     measured = _measured(table, options)
     compiling = CompileClock()
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -224,6 +227,16 @@ def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:
         raise BadInput(*told)
 
 
+def _refuse_without_gpus(scheduler: Scheduler, honours: frozenset[str], table: JobTable) -> None:
+    """Refuse jobs without GPUs where the scheduler has no place for them: they would wait for ever."""
+    jobs = np.flatnonzero((table.asked["gpus"] == 0) & (WITHOUT_GPUS not in honours))
+    if len(jobs):
+        what = f"{scheduler.name} has no place for jobs with gpus = 0; gittins+tune-plus and fifo+proportional have"
+        raise BadInput(
+            *(Problem("--scheduler", what, column="job", found=table.ids[job]) for job in jobs[:20].tolist())
+        )
+
+
 def _measured(table: JobTable, options: Options) -> Bools:
     """Which jobs count."""
     possible: Bools = table.facts["state"] != REFUSED
@@ -260,7 +273,7 @@ def _described(
     described = scheduler.describe()
     strict = described.get("settings", {}).get("strict", False)
     placement = described.get("parts", {}).get("placement", "its own")
-    assumed = assumptions(table, cluster, described.get("parts", {}).get("allocation", ""))
+    assumed = assumptions(table, cluster, honoured(scheduler))
     left_out = told_left_out(refused, cluster)
     untyped = untyped_cluster_note(trace, cluster)
     unheard = network.notes if network else untold_network(table, cluster, options.network_flavour)

@@ -1,14 +1,15 @@
 """What jobs want at best and must have at least, per GPU, on each kind of machine (Synergy §4).
 
-A job's class is its model and its number of GPUs: the members of a class want the same. Amounts are
-millionths, as in the ledger; speeds are relative to the model's reference.
+A job's class is its model, its number of GPUs and what its owner requests: the members of a class want the same.
+Amounts are millionths, as in the ledger; speeds are relative to the model's reference.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster.cluster.books import Floats, Ints, Rows
 from muster.compiling import njit
@@ -19,7 +20,10 @@ _UNKNOWN = -1
 
 
 class Demands(NamedTuple):
-    """Amounts a GPU, by class, kind of machine and resource; and the speeds there, by class and kind."""
+    """Amounts a GPU, by class, kind of machine and resource; and the speeds there, by class and kind.
+
+    No amount is below what the class requests.
+    """
 
     best: Ints
     """The knee with all that one machine can give: the least demand of the best speed."""
@@ -33,6 +37,10 @@ class Demands(NamedTuple):
     """The authors' law for a job that holds its whole published demand."""
     limit: Ints
     """The most that one machine can give each GPU of a gang that it holds; the share to a larger gang."""
+    share: Ints
+    """The GPU-proportional share."""
+    requested: Ints
+    """What the owner asks for, by class and resource."""
     first_choice: Ints
     """By class and kind: where its choices begin; they end where the next pair's begin."""
     choice: Ints
@@ -55,38 +63,66 @@ class DemandBook:
         self.kinds: Rows = nodes[np.sort(first)]
         self._most_gpus = int(nodes["gpus"].max()) + 1
         self._number = np.full((len(models), self._most_gpus + 1), _UNKNOWN)
-        self._known: list[_Entry] = []
-        self._demands = self._stack()
+        self._number_of_request: dict[tuple[int, ...], int] = {}
+        self._classes = 0
+        kinds = len(self.kinds)
+        self._amounts = [_Growing((kinds, 4), np.int64) for _ in range(5)]
+        self._speeds = [_Growing((kinds,), np.float64) for _ in range(3)]
+        self._requested = _Growing((4,), np.int64)
+        self._first_choice = _Growing((), np.int64)
+        self._first_choice.add(np.zeros((), np.int64))
+        self._choice, self._choice_speed = _Growing((4,), np.int64), _Growing((), np.float64)
+        self._demands = self._of_all()
 
-    def of(self, model: Ints, gpus: Ints) -> tuple[Ints, Demands]:
-        """The class of each job, and the demands by class.
+    def of(self, model: Ints, gpus: Ints, requested: Ints) -> tuple[Ints, Demands]:
+        """The class of each job, and the demands by class; `requested` is by job and resource, for each GPU.
 
-        Of a model, all gangs larger than any machine are of one class.
+        Of a model, all gangs larger than any machine that request the same are of one class.
         """
         capped = np.minimum(gpus, self._most_gpus)
+        before = self._classes
         numbers: Ints = self._number[model, capped]
-        if (numbers == _UNKNOWN).any():
-            for pair in sorted(set(zip(model.tolist(), capped.tolist(), strict=True))):
-                if self._number[pair] == _UNKNOWN:
-                    self._number[pair] = len(self._known) // len(self.kinds)
-                    self._known += [_entry(self.models, *pair, machine) for machine in self.kinds]
-            self._demands = self._stack()
+        asks = requested.any(axis=1)
+        unknown = (numbers == _UNKNOWN) & ~asks
+        if unknown.any():
+            for pair in sorted(set(zip(model[unknown].tolist(), capped[unknown].tolist(), strict=True))):
+                self._number[pair] = self._add(*pair, np.zeros(4, np.int64))
             numbers = self._number[model, capped]
+        if asks.any():
+            rows = np.column_stack([model[asks], capped[asks], requested[asks]])
+            distinct, which = np.unique(rows, axis=0, return_inverse=True)
+            numbers[asks] = np.array([self._of_request(row) for row in distinct])[which.reshape(-1)]
+        if self._classes > before:
+            self._demands = self._of_all()
         return numbers, self._demands
 
-    def _stack(self) -> Demands:
-        """The demands of all classes so far, side by side."""
-        classes, kinds = len(self._known) // len(self.kinds), len(self.kinds)
-        amounts = [np.zeros((classes * kinds, 4), np.int64) for _ in range(4)]
-        speeds = [np.zeros(classes * kinds) for _ in range(3)]
-        for row, entry in enumerate(self._known):
-            for table, amount in zip(amounts, entry.amounts, strict=True):
-                table[row] = amount
-            for column, speed in zip(speeds, entry.speeds, strict=True):
-                column[row] = speed
-        best, fair, published, limit = (table.reshape(classes, kinds, 4) for table in amounts)
-        best_speed, fair_speed, published_speed = (column.reshape(classes, kinds) for column in speeds)
-        first = np.cumsum([0, *(len(entry.choice) for entry in self._known)])
+    def _of_request(self, row: Ints) -> int:
+        """The class of a model, a number of GPUs and a request."""
+        key = tuple(row.tolist())
+        if key not in self._number_of_request:
+            self._number_of_request[key] = self._add(key[0], key[1], row[2:])
+        return self._number_of_request[key]
+
+    def _add(self, model: int, gpus: int, requested: Ints) -> int:
+        """A new class; its number."""
+        for kind, machine in enumerate(self.kinds):
+            entry = _entry(self.models, model, gpus, machine, requested)
+            for table, amount in zip(self._amounts, entry.amounts, strict=True):
+                table.row(self._classes)[kind] = amount
+            for column, speed in zip(self._speeds, entry.speeds, strict=True):
+                column.row(self._classes)[kind] = speed
+            for point, speed in zip(entry.choice, entry.choice_speed, strict=True):
+                self._choice.add(point)
+                self._choice_speed.add(speed)
+            self._first_choice.add(np.array(self._choice.count))
+        self._requested.add(requested)
+        self._classes += 1
+        return self._classes - 1
+
+    def _of_all(self) -> Demands:
+        """The demands of all classes so far."""
+        best, fair, published, limit, share = (table.rows for table in self._amounts)
+        best_speed, fair_speed, published_speed = (column.rows for column in self._speeds)
         return Demands(
             best,
             fair,
@@ -95,10 +131,39 @@ class DemandBook:
             fair_speed,
             published_speed,
             limit,
-            first,
-            np.concatenate([np.zeros((0, 4), np.int64), *(entry.choice for entry in self._known)]),
-            np.concatenate([np.zeros(0), *(entry.choice_speed for entry in self._known)]),
+            share,
+            self._requested.rows,
+            self._first_choice.rows,
+            self._choice.rows,
+            self._choice_speed.rows,
         )
+
+
+class _Growing:
+    """An array to which rows are added, at a cost that does not depend on how many there are."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: type) -> None:
+        self._array: NDArray[Any] = np.zeros((64, *shape), dtype)
+        self.count = 0
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """Those added so far."""
+        return self._array[: self.count]
+
+    def row(self, number: int) -> NDArray[Any]:
+        """A row to write, which is added if there are only those before it."""
+        if number == self.count:
+            self.count += 1
+            if self.count > len(self._array):
+                self._array = np.concatenate([self._array, np.zeros_like(self._array)])
+        row: NDArray[Any] = self._array[number]
+        return row
+
+    def add(self, value: Any) -> None:
+        """One row more."""
+        self.row(self.count)
+        self._array[self.count - 1] = value
 
 
 class _Entry(NamedTuple):
@@ -110,22 +175,31 @@ class _Entry(NamedTuple):
     choice_speed: Floats
 
 
-def _entry(models: ModelTable, model: int, gpus: int, machine: Rows) -> _Entry:
+def _entry(models: ModelTable, model: int, gpus: int, machine: Rows, requested: Ints) -> _Entry:
     model = int(models[model]["on_type"][machine["gpu_type"]])
     share = machine["share"].copy()
-    best, fair, published, limit = (share.copy() for _ in range(4))
+    at_least = np.maximum(share, requested)
     if models[model]["n_cpus"] == 0 or machine["gpus"] == 0:
         # Nothing is known of it, so nothing is taken away from it.
         speed = speed_at(models, model, share)
-        return _Entry((best, fair, published, limit), (speed, speed, speed), share[None], np.array([speed]))
+        return _Entry((at_least,) * 5, (speed, speed, speed), at_least[None], np.array([speed]))
+    best, fair, published, limit = (share.copy() for _ in range(4))
     if gpus <= machine["gpus"]:
         limit = machine["capacity"] // gpus
+    limit = np.maximum(limit, requested)
     fair_speed = knee(models, model, share, share, fair)
     best_speed = knee(models, model, limit, share, best)
     published_speed = published_demand(models, model, gpus, machine, published)
-    choice, choice_speed = choices(models, model, limit, share, fair)
-    speeds = (best_speed, fair_speed, published_speed)
-    return _Entry((best, fair, published, limit), speeds, choice, choice_speed)
+    if requested.any():
+        best, fair, published = (np.maximum(demand, requested) for demand in (best, fair, published))
+        fair_speed, best_speed = (speed_at(models, model, demand) for demand in (fair, best))
+    choice, choice_speed = choices(models, model, limit, share, fair, requested)
+    return _Entry(
+        (best, fair, published, limit, at_least),
+        (best_speed, fair_speed, published_speed),
+        choice,
+        choice_speed,
+    )
 
 
 @njit(cache=True)

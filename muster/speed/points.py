@@ -54,12 +54,15 @@ def knee(models: ModelTable, model: int, limit: Ints, share: Ints, demand: Ints)
 
 
 @njit(cache=True)
-def choices(models: ModelTable, model: int, limit: Ints, share: Ints, fair: Ints) -> tuple[Ints, Floats]:
+def choices(
+    models: ModelTable, model: int, limit: Ints, share: Ints, fair: Ints, requested: Ints
+) -> tuple[Ints, Floats]:
     """The points within the limit that are as fast as the fair one and not dominated, by speed; the fair one first.
 
-    Measured points, the limit's own lines and the share's own lines, with the storage that they can use.
+    Measured points, the limit's own lines and the share's own lines, with the storage that they can use; none has
+    less than was requested.
     """
-    cpus, memory = lines(models, model, limit, share)
+    cpus, memory = lines(models, model, limit, share, requested)
     at_least = speed_at(models, model, fair) * (1 + ROUNDING)
     points = np.zeros((1 + len(cpus) * len(memory), 4), np.int64)
     speed = np.zeros(len(points))
@@ -99,14 +102,14 @@ def _dominates(points: Ints, speed: Floats, one: int, other: int) -> bool:
 
 @njit(cache=True)
 def corners(
-    models: ModelTable, model: int, limit: Ints, share: Ints, fair_speed: float
+    models: ModelTable, model: int, limit: Ints, share: Ints, fair_speed: float, requested: Ints
 ) -> tuple[Ints, Floats]:
     """Points whose mixtures reach everything that is as fast as the fair share: what a valid bound must hold.
 
-    All corners of every cell of the grid that has something as fast in it; storage is taken as unlimited, since
-    only so the surface stays under the chords between points.
+    All corners of every cell of the grid that has something as fast in it, from the request on; storage is taken as
+    unlimited, since only so the surface stays under the chords between points.
     """
-    cpus, memory = lines(models, model, limit, share)
+    cpus, memory = lines(models, model, limit, share, requested)
     speed = np.zeros((len(cpus), len(memory)))
     point = np.full(4, UNLIMITED)
     for row in range(len(cpus)):
@@ -141,8 +144,11 @@ def corners(
 
 
 @njit(cache=True)
-def lines(models: ModelTable, model: int, limit: Ints, share: Ints) -> tuple[Ints, Ints]:
-    """CPU and memory amounts at which the surface may bend or end, ascending: measured, the share's, the limit's."""
+def lines(models: ModelTable, model: int, limit: Ints, share: Ints, requested: Ints) -> tuple[Ints, Ints]:
+    """CPU and memory amounts at which the surface may bend or end, ascending: measured, the share's, the limit's.
+
+    Amounts below the request are replaced by it.
+    """
     entry = models[model]
     cpus = np.zeros(entry["n_cpus"] + 2, np.int64)
     memory = np.zeros(entry["n_memory"] + 2, np.int64)
@@ -152,7 +158,7 @@ def lines(models: ModelTable, model: int, limit: Ints, share: Ints) -> tuple[Int
         cpus[row + 2] = min(micro(entry["cpus"][row]), limit[1])
     for column in range(entry["n_memory"]):
         memory[column + 2] = min(micro(entry["memory"][column]), limit[2])
-    return np.unique(cpus), np.unique(memory)
+    return np.unique(np.maximum(cpus, requested[1])), np.unique(np.maximum(memory, requested[2]))
 
 
 @njit(cache=True)

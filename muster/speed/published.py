@@ -29,11 +29,12 @@ def with_published_speeds(table: JobTable, cluster: Cluster) -> JobTable:
     share: Ints = book.kinds[0]["share"]
     asked = table.asked.copy()
     added: dict[tuple[int, int], Model] = {}
+    nothing = np.zeros((1, 4), np.int64)
     for number, gpus in np.unique(np.column_stack([asked["model"], asked["gpus"]]), axis=0).tolist():
         model = table.models[number]
         if model is None:
             continue
-        (of_these,), demands = book.of(np.array([number]), np.array([gpus]))
+        (of_these,), demands = book.of(np.array([number]), np.array([gpus]), nothing)
         demand = demands.published[of_these, 0]
         speed = float(demands.published_speed[of_these, 0])
         if abs(speed_at(models, number, demand) - speed) > 1e-9:

@@ -32,7 +32,8 @@ def stage_seconds(
 
     Those are as many as the gang holds of what it asked for, over those who share its GPUs. The slowest node's
     input stage and GPUs hold the gang up. Rows without a GPU (parameter servers) do not count there.
-    `exposed` is the communication that nothing hides, in seconds for each second of compute.
+    A job without GPUs goes at the speed of its reference wherever it is. `exposed` is the communication that nothing
+    hides, in seconds for each second of compute.
     """
     ask = asked[job]
     rigid = ask["sync"] == RIGID
@@ -72,6 +73,8 @@ def stage_seconds(
             server_cpus += record["amount"][1]
         row = record["next"]
     if rigid:
+        if ask["gpus"] == 0:
+            return 0.0, models[ask["model"]]["compute_seconds"], 0.0, 0.0, 1.0
         whole = ask["gpus"] * ask["milli"] / 1000
         return slowest, compute, compute * exposed, gpus, gpus / whole / crowd
     workers = np.rint(gpus * 1e6 / ask["worker_gpus"])

@@ -40,6 +40,7 @@ ASKED = np.dtype(
         ("preemptible", np.int64),
         ("min_runtime", np.float64),
         ("deadline", np.float64),
+        ("time_limit", np.float64),  # seconds with an allocation after which the job is ended; inf: none
         ("iterations", np.float64),  # the truth; schedulers see `believed`
         ("believed", np.float64),  # iterations, as far as schedulers know; NaN: unknown
         ("ideal", np.float64),  # seconds for all the work at the reference
@@ -53,8 +54,8 @@ ASKED = np.dtype(
 GPU_TYPE = "gpu_type="
 """What a constraint on the type of GPU begins with."""
 
-FUTURE, WAITING, RUNNING, COMPLETED, REFUSED = 0, 1, 2, 3, 4
-STATES = ("future", "waiting", "running", "completed", "refused")
+FUTURE, WAITING, RUNNING, COMPLETED, REFUSED, TIMED_OUT = 0, 1, 2, 3, 4, 5
+STATES = ("future", "waiting", "running", "completed", "refused", "timed_out")
 
 FACTS = np.dtype(
     [
@@ -138,6 +139,11 @@ class JobTable:
         limited = self.asked["min_runtime"].any() or not self.asked["preemptible"].all()
         return bool(limited or self.facts["restart_cost"].any())
 
+    @cached_property
+    def some_request(self) -> bool:
+        """Whether there are jobs that state CPUs or memory, or have no GPU."""
+        return bool((self.asked["cpu"] > 0).any() or (self.asked["memory"] > 0).any())
+
 
 def job_table(
     trace: Trace,
@@ -164,7 +170,8 @@ def job_table(
     asked["max_gpus"] = jobs["max_gpus"].fill_null(jobs["gpus"]).to_numpy()
     asked["cpu"] = (jobs["cpus"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
     asked["memory"] = (jobs["memory_gb"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
-    asked["deadline"] = jobs["deadline_seconds"].fill_null(np.inf).to_numpy()
+    for field in ("deadline", "time_limit"):
+        asked[field] = jobs[f"{field}_seconds"].fill_null(np.inf).to_numpy()
     sized = sized_columns(jobs)
     asked["sync"] = jobs["sync"].replace_strict(SYNCS, range(len(SYNCS)), return_dtype=pl.Int64).to_numpy()
     asked["worker_gpus"] = np.rint(sized["worker"][:, GPU] * MICRO)
@@ -178,7 +185,7 @@ def job_table(
     constraints, asked["constraint"] = _numbered(jobs["constraint"], first="")
 
     seconds = np.array([reference_seconds.get(model, 1.0) for model in models])[asked["model"]]
-    gang_seconds = jobs["duration_seconds"].fill_null(jobs["gpu_work_seconds"] / jobs["gpus"])
+    gang_seconds = jobs["duration_seconds"].fill_null(jobs["gpu_work_seconds"] / jobs["gpus"].clip(1))
     asked["iterations"] = jobs["iterations"].fill_null(gang_seconds / pl.Series(seconds)).to_numpy()
     asked["believed"] = asked["iterations"]
     asked["ideal"] = asked["iterations"] * seconds

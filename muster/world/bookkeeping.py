@@ -28,7 +28,7 @@ from muster.compiling import njit
 from muster.schedulers.reasons import NODE_FAILED, NOT_CONSIDERED
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.rates import iteration_seconds, note_busy, stage_seconds
-from muster.workload.jobs import COMPLETED, RUNNING, WAITING
+from muster.workload.jobs import COMPLETED, RUNNING, TIMED_OUT, WAITING
 
 HELD = np.dtype(
     [
@@ -66,6 +66,10 @@ LAWS = np.dtype(
 )
 """How a world charges restarts and counts progress; an array of one record."""
 
+_INSTANT = 1e-6
+"""Seconds of work that rounding may leave."""
+_SMALLEST_RATE = 1e-300
+
 STARTED, STOPPED, CHANGED, HELD_ROWS, RELEASES, IN_TURNS = 0, 1, 2, 3, 4, 5
 """Places in the counts that `apply_draft` and `complete_due` answer with."""
 
@@ -100,14 +104,14 @@ def settle(facts: Rows, job: int, now: float, laws: Rows) -> None:
 def set_rate(
     books: Books, asked: Rows, facts: Rows, job: int, models: ModelTable, now: float, laws: Rows
 ) -> None:
-    """Work out a job's speed on what it holds, and when it will be done at that speed."""
+    """Work out a job's speed on what it holds, and when it will be done at that speed or its time limit is over."""
     ask, fact = asked[job], facts[job]
     input_seconds, compute, communication, gpus, iterations = stage_seconds(
         books, books.heads[job], models, asked, job, fact["exposed"]
     )
     seconds = iteration_seconds(input_seconds, compute, communication)
     fact["held"] = gpus
-    if gpus > 0 and seconds > 0 and seconds < np.inf:
+    if (gpus > 0 or ask["gpus"] == 0) and seconds > 0 and seconds < np.inf:
         fact["rate"] = iterations / seconds
         fact["input_share"] = max(seconds - compute - communication, 0.0) / seconds
         fact["communication_share"] = communication / seconds
@@ -124,6 +128,7 @@ def set_rate(
         fact["finish"] = begins + np.ceil(left / a_round) * whole_round if a_round > 0 else np.inf
     else:
         fact["finish"] = begins + left / fact["rate"] if fact["rate"] > 0 else np.inf
+    fact["finish"] = min(fact["finish"], max(now + ask["time_limit"] - fact["run"], now))
 
 
 @njit(cache=True)
@@ -341,9 +346,9 @@ def complete_due(
     releases: Ints,
     counts: Ints,
 ) -> int:
-    """Complete the running jobs whose work is done by now, each at its own time; how many are left active.
+    """End the running jobs whose work is done or whose time limit is over by now, each at its own time.
 
-    `active` is compacted in place.
+    Returns how many are left active; `active` is compacted in place.
     """
     left = 0
     for at in range(len(active)):
@@ -352,9 +357,12 @@ def complete_due(
         if fact["state"] == RUNNING and fact["finish"] <= now:
             finish = fact["finish"]
             settle(facts, job, finish, laws)
-            fact["done"] = asked[job]["iterations"]
+            left_seconds = (asked[job]["iterations"] - fact["done"]) / max(fact["rate"], _SMALLEST_RATE)
+            completed = asked[job]["time_limit"] == np.inf or left_seconds <= _INSTANT
+            if completed:
+                fact["done"] = asked[job]["iterations"]
             close_job(books, job, finish, held, releases, counts)
-            _stop(facts, job, finish, COMPLETED)
+            _stop(facts, job, finish, COMPLETED if completed else TIMED_OUT)
         else:
             active[left] = job
             left += 1

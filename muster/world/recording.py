@@ -13,7 +13,7 @@ from muster.cluster.books import CPU, MEMORY, MICRO, ROLES, STORAGE, WHOLE
 from muster.cluster.ledger import gpu_ids
 from muster.schedulers.allocation.worker_server import utility
 from muster.schedulers.reasons import reason
-from muster.workload.jobs import COMPLETED, REFUSED, JobTable, requested_gpus
+from muster.workload.jobs import COMPLETED, REFUSED, TIMED_OUT, JobTable, requested_gpus
 from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
 
 
@@ -22,7 +22,10 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
     asked, facts = table.asked, table.facts
     completed = facts["state"] == COMPLETED
     in_system = np.where(completed, facts["finish"] - asked["submit"], np.nan)
-    outcome = np.where(completed, "completed", np.where(facts["state"] == REFUSED, "refused", "unfinished"))
+    timed_out = facts["state"] == TIMED_OUT
+    outcome = np.select(
+        [completed, facts["state"] == REFUSED, timed_out], ["completed", "refused", "timed_out"], "unfinished"
+    )
     worth = [table.sized[field] for field in ("priority", "urgency", "target")]
     rated = ~np.isnan(table.sized["priority"])
     frame = pl.DataFrame(
@@ -34,7 +37,7 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
             "gpus": requested_gpus(asked),
             "submit_seconds": asked["submit"],
             "start_seconds": facts["first_start"],
-            "finish_seconds": np.where(completed, facts["finish"], np.nan),
+            "finish_seconds": np.where(completed | timed_out, facts["finish"], np.nan),
             "jct_seconds": in_system,
             "wait_seconds": np.maximum(in_system - facts["run"], 0.0),
             "run_seconds": facts["run"],
@@ -52,6 +55,7 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
             "least_of_slowest_share": slowest[:, 1],
             "utility": np.where(rated & ~completed, 0.0, utility(in_system, *worth)),
             "utility_target_seconds": table.sized["target"],
+            "deadline_seconds": np.where(np.isfinite(asked["deadline"]), asked["deadline"], np.nan),
             "outcome": outcome,
             "measured": measured,
         },

@@ -24,8 +24,8 @@ JOBS: dict[str, pl.DataType] = {
     "gpus": pl.Float64(),  # requested; a share of one GPU is below 1
     "submit_seconds": pl.Float64(),
     "start_seconds": pl.Float64(),  # first start; null: never started
-    "finish_seconds": pl.Float64(),  # null: not finished
-    "jct_seconds": pl.Float64(),  # finish - submit
+    "finish_seconds": pl.Float64(),  # when it completed or was timed out; null: neither
+    "jct_seconds": pl.Float64(),  # finish - submit of a completed job
     "wait_seconds": pl.Float64(),  # time in the system without an allocation, preempted stretches included
     "run_seconds": pl.Float64(),  # time with an allocation
     "ideal_seconds": pl.Float64(),  # all the work at the reference: requested GPUs, proportional share
@@ -42,7 +42,8 @@ JOBS: dict[str, pl.DataType] = {
     "least_of_slowest_share": pl.Float64(),  # the same over that with the share of the slowest machines it may use
     "utility": pl.Float64(),  # SMD's, of the completion time; 0: not completed; null: the owner says none
     "utility_target_seconds": pl.Float64(),  # its target for the completion time; null: the owner says none
-    "outcome": pl.String(),  # completed, unfinished, refused
+    "deadline_seconds": pl.Float64(),  # null: the owner states none
+    "outcome": pl.String(),  # completed, unfinished, refused, timed_out
     "measured": pl.Boolean(),  # counts in the statistics
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.cluster.books import NONE, Floats, Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.gangs import Gangs, seat_gang
+from muster.schedulers.allocation.gangs import Gangs, ask_above_share, seat_gang
 from muster.schedulers.allocation.seats import MOVABLE, Seats, fits, furnish, sit
 from muster.schedulers.allocation.tune import fewest_servers
 
@@ -30,6 +30,8 @@ def targets(seats: Seats, gangs: Gangs, served: Ints, kind: int) -> tuple[Ints, 
     for node in range(len(seats.free)):
         for resource in range(1, 4):
             pool[resource] += seats.free[node, resource]
+    for number in range(seats.used[0]):
+        pool += seats.seats[number]["amount"]
     count = np.zeros(len(gangs.demands.best), np.int64)
     for at in served:
         count[gangs.classes[at]] += gangs.gpus[at]
@@ -159,7 +161,8 @@ def deal_all(plan: Seats, gangs: Gangs, of_kind: Ints, served: Ints, ranked: Int
     """
     _share_out(plan, gangs)
     apart = deviations(gangs, of_kind, served, wanted)
-    order = np.lexsort((-np.abs(apart).sum(axis=1), -gangs.gpus[served]))
+    above = ask_above_share(gangs, served)
+    order = np.lexsort((-np.abs(apart).sum(axis=1), -gangs.gpus[served], ~above))
     deal(plan, gangs, served[order], of_kind[order], apart[order])
     left = int(gangs.gpus[served[plan.first[served] == NONE]].sum())
     if left:
@@ -170,12 +173,15 @@ def deal_all(plan: Seats, gangs: Gangs, of_kind: Ints, served: Ints, ranked: Int
 
 @njit(cache=True)
 def _share_out(seats: Seats, gangs: Gangs) -> None:
-    """Give everybody who sits the fair share, or as much of it as jobs that are kept apart have left."""
+    """Give each seat its request, then the fair share, or as much of it as jobs that are kept apart have left."""
+    for number in range(seats.used[0]):
+        furnish(seats, number, gangs.demands.requested[gangs.classes[seats.seats[number]["at"]]])
     for number in range(seats.used[0]):
         seat = seats.seats[number]
         need = gangs.demands.fair[gangs.classes[seat["at"]], gangs.kind_of_node[seat["node"]]].copy()
         for resource in range(1, 4):
-            need[resource] = min(need[resource], seats.free[seat["node"], resource] // seat["gpus"])
+            most = seat["amount"][resource] + seats.free[seat["node"], resource]
+            need[resource] = min(need[resource], most // seat["gpus"])
         furnish(seats, number, need)
 
 

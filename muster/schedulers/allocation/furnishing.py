@@ -127,12 +127,29 @@ def _at_their_lowest(seats: Seats, gangs: Gangs, kind: int, seated: Ints) -> Her
 
 
 @njit(cache=True)
+def meets_requests(seats: Seats, gangs: Gangs, node: int) -> bool:
+    """Whether every job of a machine has at least what it requests."""
+    number = seats.first_here[node]
+    while number >= 0:
+        seat = seats.seats[number]
+        for resource in range(1, 4):
+            least = seat["gpus"] * gangs.demands.requested[gangs.classes[seat["at"]], resource]
+            if seat["amount"][resource] < least:
+                return False
+        number = seat["next_here"]
+    return True
+
+
+@njit(cache=True)
 def _are_fair(gangs: Gangs, kind: int, seats: Seats, here: Ints, amounts: Ints) -> bool:
     for i in range(len(here)):
         at = seats.seats[here[i]]["at"]
         fair = gangs.demands.fair_speed[gangs.classes[at], kind]
         if speed_at(gangs.models, model_on(gangs, at, kind), amounts[i]) < fair * (1 - _EPSILON):
             return False
+        for resource in range(1, 4):
+            if amounts[i, resource] < gangs.demands.requested[gangs.classes[at], resource]:
+                return False
     return True
 
 

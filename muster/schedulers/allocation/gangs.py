@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from muster.cluster.books import Bools, Ints, Rows
 from muster.compiling import njit
 from muster.schedulers.allocation.seats import Seats, furnish, sit
@@ -32,7 +34,7 @@ def gangs_of(view: View) -> Gangs:
     """The jobs of a view."""
     jobs, wants = view.jobs, view.wants
     gpus, model = jobs.gpus, jobs.model
-    classes, demands = wants.of(model, gpus)
+    classes, demands = wants.of(model, gpus, jobs.requested_per_gpu)
     return Gangs(
         gpus,
         classes,
@@ -44,6 +46,32 @@ def gangs_of(view: View) -> Gangs:
         wants.kind_of_node,
         wants.models,
     )
+
+
+def ask_above_share(gangs: Gangs, at: Ints) -> Bools:
+    """Which of these jobs request more beside a GPU than its share on some machine: they are the hardest to place."""
+    share = np.where(gangs.kinds["gpus"][:, None] > 0, gangs.kinds["share"], np.iinfo(np.int64).max).min(
+        axis=0
+    )
+    above: Bools = (gangs.demands.requested[gangs.classes[at]] > share).any(axis=1)
+    return above
+
+
+def fair_per_gpu(view: View) -> Ints:
+    """The least that each job holds beside a GPU where all are served fairly, on the machines that suit it best."""
+    jobs = view.jobs
+    classes, demands = view.wants.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
+    with_gpus = view.wants.kinds["gpus"] > 0
+    fair: Ints = demands.fair[:, with_gpus].min(axis=1)[classes]
+    return fair
+
+
+@njit(cache=True)
+def requested_by_kind(gangs: Gangs, at: int) -> Ints:
+    """What a job requests beside a GPU, by kind of machine and resource."""
+    requested = np.zeros((len(gangs.kinds), 4), np.int64)
+    requested[:] = gangs.demands.requested[gangs.classes[at]]
+    return requested
 
 
 @njit(cache=True)

@@ -15,6 +15,7 @@ from muster.schedulers.allocation.pickers import GpuChoice, pick
 from muster.schedulers.allocation.seats import MOVABLE, SETTLED, Seats, keep_amounts, open_seats, write_seats
 from muster.schedulers.allocation.tune import set_level
 from muster.schedulers.contract import View
+from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import Allotment, setting
 
 
@@ -24,6 +25,7 @@ class Greedy(Allotment):
 
     name: ClassVar[str] = "greedy"
     rests: ClassVar[bool] = False
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
     by_order: ClassVar[bool] = True
 
     gpu_choice: GpuChoice = setting("first-fit", "how servers are chosen: first-fit or consolidating")

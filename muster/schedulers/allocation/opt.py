@@ -13,19 +13,20 @@ from muster.cluster.ledger import Draft
 from muster.schedulers.allocation.dealing import deal_all
 from muster.schedulers.allocation.exact import Effort, exact_plan
 from muster.schedulers.allocation.furnishing import furnish_all
-from muster.schedulers.allocation.gangs import Gangs, gangs_of
+from muster.schedulers.allocation.gangs import Gangs, fair_per_gpu, gangs_of
 from muster.schedulers.allocation.pooled import Pooled, points_of_jobs, pool_of, pooled_that_fit
 from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
 from muster.schedulers.allocation.tune import hungriest_first, keep_stopped
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.allocation.worth import worth_of
 from muster.schedulers.contract import View
+from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import Allotment, setting
 
 _REACHED = 1e-9
 """A plan so close to the bound leaves nothing to look for."""
 NO_SOLUTION = (
-    "opt: stage 1 had no solution, because jobs were chosen for GPUs that were still on their way; "
+    "opt: stage 1 had no solution, because the chosen jobs need more than is free now; "
     "tune-plus stood in for it"
 )
 CUT_SHORT = (
@@ -40,6 +41,7 @@ class Opt(Allotment):
 
     name: ClassVar[str] = "opt"
     rests: ClassVar[bool] = False
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
 
     exact_variables: int = setting(
         3000, "up to so many whole-number variables the placement is solved exactly, not dealt"
@@ -82,6 +84,10 @@ class Opt(Allotment):
         keep_stopped(view.ledger.books, view.jobs.index, best, gangs, ranked)
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
         return tuple(notes)
+
+    def least_per_gpu(self, view: View) -> Ints:
+        """The fair demand."""
+        return fair_per_gpu(view)
 
 
 def _filled(view: View, gangs: Gangs, plan: Seats) -> float:

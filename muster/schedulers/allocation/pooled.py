@@ -44,6 +44,7 @@ def pool_of(opened: Seats, gangs: Gangs) -> Ints:
     np.add.at(pool, gangs.kind_of_node, opened.free)
     taken = opened.seats[: int(opened.used[0])]
     np.add.at(pool[:, 0], gangs.kind_of_node[taken["node"]], taken["gpus"])
+    np.add.at(pool[:, 1:], gangs.kind_of_node[taken["node"]], taken["amount"][:, 1:])
     return pool
 
 
@@ -80,7 +81,7 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints, fair: bool = True) -> Pooled:
     try:
         relaxation = relax(table, none)
     except InfeasibleError:
-        # Some of the served are chosen for GPUs that are still on their way; what they add cannot be known yet.
+        # The served need more than there is now: GPUs still on their way, or large requests.
         return Pooled(np.nan, served, group_of, none, none, nowhere, np.zeros(0))
     taken = relaxation.share > 1e-9
     columns = relaxation.active[taken]
@@ -159,10 +160,13 @@ def _reach(gangs: Gangs, kinds: Ints) -> Bools:
 def _points(gangs: Gangs, number: int, kind: int, model: int) -> tuple[Ints, Floats]:
     machine = gangs.kinds[kind]
     if gangs.models[model]["n_cpus"] == 0:
-        # A model without a profile is as fast with nothing as with its share.
-        return np.zeros((1, 4), np.int64), np.array([speed_at(gangs.models, model, machine["share"])])
+        # A model without a profile is as fast with nothing but its request as with its share.
+        return gangs.demands.requested[number : number + 1], np.array(
+            [speed_at(gangs.models, model, machine["share"])]
+        )
     limit, fair_speed = gangs.demands.limit[number, kind], gangs.demands.fair_speed[number, kind]
-    points, speeds = corners(gangs.models, model, limit, machine["share"], fair_speed)
+    requested = gangs.demands.requested[number]
+    points, speeds = corners(gangs.models, model, limit, machine["share"], fair_speed, requested)
     return points, speeds
 
 

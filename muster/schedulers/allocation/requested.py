@@ -18,10 +18,9 @@ class Requested(Allocation):
     name: ClassVar[str] = "requested"
 
     def ladder(self, view: View, jobs: Jobs) -> Ints:
-        """One rung a job: the request by GPU, rounded up."""
+        """One rung a job: the request by GPU."""
         ladder = np.full((len(jobs), 1, 4), PROPORTIONAL)
-        gpu_milli = jobs.gpus * jobs.gpu_milli
-        for resource, asked in ((CPU, jobs.cpus_micro), (MEMORY, jobs.memory_micro)):
-            said = asked >= 0
-            ladder[said, 0, resource] = -(-asked[said] * 1000 // gpu_milli[said])
+        requested = jobs.requested_per_gpu
+        for resource, amount in ((CPU, jobs.cpus_micro), (MEMORY, jobs.memory_micro)):
+            ladder[:, 0, resource] = np.where(amount >= 0, requested[:, resource], PROPORTIONAL)
         return ladder

@@ -16,7 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.cluster.books import (
+    CPU,
     DELAYED,
+    MEMORY,
+    MICRO,
     NONE,
     SERVER,
     WHOLE,
@@ -33,8 +36,8 @@ from muster.cluster.books import (
 from muster.cluster.ledger import Draft
 from muster.compiling import njit
 from muster.schedulers.contract import View
-from muster.schedulers.placement.kernels import PACK, PROPORTIONAL, pick_gpus, place_job
-from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+from muster.schedulers.placement.kernels import PACK, PROPORTIONAL, amounts_on, pick_gpus, place_job
+from muster.schedulers.reasons import NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 
 MOVABLE, SETTLED, APART = 0, 1, 2
 
@@ -67,21 +70,24 @@ class Seats(NamedTuple):
     """By position."""
     home: Ints
     """By position: the machine on which all of the job's GPUs are now; NONE."""
+    reserved: Ints
+    """By position: the machine where a job without GPUs is to start; NONE."""
 
 
 def open_seats(view: View, draft: Draft, ranked: Ints, chosen: Bools) -> Seats:
-    """An empty plan over what the ranked jobs may use; settled jobs sit, with nothing beside their GPUs yet.
+    """An empty plan over what the ranked jobs may use; settled jobs sit, with only what they request beside their GPUs.
 
     Shares of a GPU that are not chosen leave first: what the chosen do not need they may have again at the end.
     """
     jobs, books = view.jobs, view.ledger.books
-    leaving = ranked[(jobs.gpu_milli[ranked] < WHOLE) & ~chosen[ranked]]
+    without_gpus = jobs.gpus == 0
+    leaving = ranked[((jobs.gpu_milli[ranked] < WHOLE) | without_gpus[ranked]) & ~chosen[ranked]]
     for job in jobs.index[leaving].tolist():
         draft.release(job)
     condition = np.full(len(jobs), SETTLED)
     condition[ranked] = MOVABLE
     condition[jobs.pinned] = APART if view.resize_restarts else SETTLED
-    condition[jobs.gpu_milli < WHOLE] = APART
+    condition[(jobs.gpu_milli < WHOLE) | without_gpus] = APART
     nodes = len(books.nodes)
     seats = Seats(
         free=books.nodes["free"].copy(),
@@ -92,13 +98,21 @@ def open_seats(view: View, draft: Draft, ranked: Ints, chosen: Bools) -> Seats:
         used=np.zeros(1, np.int64),
         condition=condition,
         home=np.full(len(jobs), NONE),
+        reserved=np.full(len(jobs), NONE),
     )
-    _open(books, jobs.index, seats)
+    requested = jobs.requested_per_gpu
+    _open(books, jobs.index, seats, requested)
+    comes = ranked[without_gpus[ranked] & chosen[ranked]]
+    if len(comes):
+        classes, demands = view.wants.of(jobs.model, jobs.gpus, requested)
+        more = demands.fair[classes][:, view.wants.kind_of_node] - requested[:, None]
+        allowed = view.table.node_allowed[jobs.constraint[comes]] & (books.nodes["up"] != 0)
+        _reserve(books, jobs.index, seats, comes, allowed, requested, more)
     return seats
 
 
 @njit(cache=True)
-def _open(books: Books, index: Ints, seats: Seats) -> None:
+def _open(books: Books, index: Ints, seats: Seats, requested: Ints) -> None:
     for node in range(len(books.nodes)):
         seats.free[node, 0] = books.nodes[node]["free_gpus"]
     for at in range(len(index)):
@@ -118,12 +132,46 @@ def _open(books: Books, index: Ints, seats: Seats) -> None:
             gpus = count_bits(held["mask"])
             for resource in range(1, 4):
                 seats.free[node, resource] += held["amount"][resource]
-            if seats.condition[at] == MOVABLE:
-                seats.free[node, 0] += gpus
-            else:
-                seats.free[node, 0] += gpus
-                sit(seats, at, node, gpus)
+            seats.free[node, 0] += gpus
+            if seats.condition[at] == SETTLED:
+                furnish(seats, sit(seats, at, node, gpus), requested[at])
             row = held["next"]
+
+
+@njit(cache=True)
+def _reserve(
+    books: Books, index: Ints, seats: Seats, comes: Ints, allowed: Bools, requested: Ints, more: Ints
+) -> None:
+    """Reserve a node for each waiting job without GPUs, in order, where settled jobs keep their fair demand.
+
+    Nodes without GPUs come first, then the one with the most CPUs left. `more` is what each job needs by node and
+    resource, beside each GPU, to rise from its request to its fair demand.
+    """
+    spare = seats.free.copy()
+    for number in range(seats.used[0]):
+        seat = seats.seats[number]
+        spare[seat["node"]] -= seat["gpus"] * more[seat["at"], seat["node"]]
+    for i in range(len(comes)):
+        at = comes[i]
+        if books.heads[index[at]] >= 0:
+            continue
+        best = -1
+        for node in range(len(spare)):
+            fits = allowed[i, node]
+            for resource in range(1, 4):
+                fits = fits and requested[at, resource] <= spare[node, resource]
+            if not fits:
+                continue
+            with_gpus = books.nodes[node]["gpus"] > 0
+            best_with_gpus = best >= 0 and books.nodes[best]["gpus"] > 0
+            more_cpus = best >= 0 and spare[node, 1] > spare[best, 1]
+            if best < 0 or with_gpus < best_with_gpus or (with_gpus == best_with_gpus and more_cpus):
+                best = node
+        if best >= 0:
+            seats.reserved[at] = best
+            for resource in range(1, 4):
+                spare[best, resource] -= requested[at, resource]
+                seats.free[best, resource] -= requested[at, resource]
 
 
 @njit(cache=True)
@@ -230,6 +278,7 @@ def empty_copy(opened: Seats) -> Seats:
         opened.used.copy(),
         opened.condition,
         opened.home,
+        opened.reserved,
     )
 
 
@@ -270,7 +319,8 @@ def write_seats(
 ) -> None:
     """Bring the draft to the plan, with a reason for every ranked job; then serve the shares of a GPU.
 
-    Those get their node's proportional share by best fit, the chosen first, from what the plan leaves.
+    Those get their node's proportional share, at least their request, by best fit, the chosen first, from what the
+    plan leaves.
     """
     jobs = view.jobs
     rows = 2 * int(seats.used[0]) + len(view.cluster.nodes)
@@ -278,11 +328,21 @@ def write_seats(
     shared = ranked[seats.condition[ranked] == APART]
     shared = shared[jobs.gpu_milli[shared] < WHOLE]
     _write(books, jobs.index, seats, ranked, chosen)
+    requested = jobs.requested_per_gpu
+    for at in np.flatnonzero(seats.reserved >= 0).tolist():
+        put_chain(books, jobs.index[at], amounts_on(books, seats.reserved[at], requested[at]))
     if len(shared):
         _serve_shares(
-            books, jobs.index, jobs.gpu_milli, jobs.constraint, view.table.node_allowed, shared, chosen
+            books,
+            jobs.index,
+            jobs.gpu_milli,
+            jobs.constraint,
+            view.table.node_allowed,
+            PROPORTIONAL - requested,
+            shared,
+            chosen,
         )
-    _explain(books, jobs.index, jobs.gpus * jobs.gpu_milli, ranked, jobs.running, codes, a, b)
+    _explain(books, jobs.index, jobs.gpus * jobs.gpu_milli, requested, ranked, jobs.running, codes, a, b)
 
 
 @njit(cache=True)
@@ -365,26 +425,47 @@ def _chain(books: Books, old: int, seats: Seats, number: int) -> int:
 
 @njit(cache=True)
 def _serve_shares(
-    books: Books, index: Ints, milli: Ints, constraint: Ints, node_allowed: Bools, shared: Ints, chosen: Bools
+    books: Books,
+    index: Ints,
+    milli: Ints,
+    constraint: Ints,
+    node_allowed: Bools,
+    needs: Ints,
+    shared: Ints,
+    chosen: Bools,
 ) -> None:
     nodes = len(books.nodes)
     fit = np.zeros(nodes, np.int64)
     take = np.zeros(nodes, np.int64)
-    need = np.full(4, PROPORTIONAL)
     for the_chosen in (True, False):
         for at in shared:
             if chosen[at] == the_chosen and books.heads[index[at]] < 0:
-                place_job(books, index[at], 1, milli[at], node_allowed[constraint[at]], need, PACK, fit, take)
+                place_job(
+                    books, index[at], 1, milli[at], node_allowed[constraint[at]], needs[at], PACK, fit, take
+                )
 
 
 @njit(cache=True)
 def _explain(
-    books: Books, index: Ints, milli: Ints, ranked: Ints, running: Bools, codes: Ints, a: Floats, b: Floats
+    books: Books,
+    index: Ints,
+    milli: Ints,
+    requested: Ints,
+    ranked: Ints,
+    running: Bools,
+    codes: Ints,
+    a: Floats,
+    b: Floats,
 ) -> None:
     free = books.totals[0] // 1000
     for at in ranked:
         if books.heads[index[at]] >= 0:
             codes[at] = PLACED
+            continue
+        if milli[at] == 0:
+            codes[at] = NO_CPUS
+            a[at] = requested[at, CPU] / MICRO
+            b[at] = requested[at, MEMORY] / MICRO
             continue
         codes[at] = NO_PLACE
         if milli[at] > free:

@@ -6,7 +6,7 @@ import numpy as np
 
 from muster.cluster.books import Bools, Floats, Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.furnishing import furnish_node, gang_speed, per_gpu
+from muster.schedulers.allocation.furnishing import furnish_node, gang_speed, meets_requests, per_gpu
 from muster.schedulers.allocation.gangs import Gangs, model_on
 from muster.schedulers.allocation.seats import MOVABLE, Seats, furnish
 from muster.speed.points import speed_at
@@ -52,7 +52,7 @@ def swap_jobs(seats: Seats, gangs: Gangs, served: Ints, wanted: Ints, of_kind: I
             furnish_node(seats, gangs, here)
             furnish_node(seats, gangs, there)
             gain = _speed_on(seats, gangs, here) + _speed_on(seats, gangs, there) - before
-            if gain > 1e-9:
+            if gain > 1e-9 and meets_requests(seats, gangs, here) and meets_requests(seats, gangs, there):
                 # What was missing in both together has become less; the larger part of it moved.
                 pressure[there] += max(missing[worst] - gain, 0.0)
                 pressure[here] -= missing[worst]

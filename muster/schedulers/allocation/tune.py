@@ -11,7 +11,14 @@ from muster.cluster.books import NONE, Books, Bools, Floats, Ints, count_bits
 from muster.cluster.ledger import Draft
 from muster.compiling import njit
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
-from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
+from muster.schedulers.allocation.gangs import (
+    Gangs,
+    ask_above_share,
+    fair_per_gpu,
+    gangs_of,
+    requested_by_kind,
+    seat_gang,
+)
 from muster.schedulers.allocation.seats import (
     APART,
     MOVABLE,
@@ -30,6 +37,7 @@ from muster.schedulers.allocation.seats import (
 )
 from muster.schedulers.allocation.worth import worth_of
 from muster.schedulers.contract import View
+from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import Allotment
 
 
@@ -39,6 +47,7 @@ class Tune(Allotment):
 
     name: ClassVar[str] = "tune"
     rests: ClassVar[bool] = False
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
     furnishes: ClassVar[bool] = True
 
     def allot(
@@ -54,6 +63,10 @@ class Tune(Allotment):
                 plan = stays
         keep_stopped(view.ledger.books, view.jobs.index, plan, gangs, ranked)
         write_seats(view, draft, plan, ranked, chosen, codes, a, b)
+
+    def least_per_gpu(self, view: View) -> Ints:
+        """The fair demand."""
+        return fair_per_gpu(view)
 
 
 def _tuned(view: View, gangs: Gangs, opened: Seats, ranked: Ints, chosen: Bools) -> Seats:
@@ -74,13 +87,14 @@ def _settle_running(view: View, opened: Seats, chosen: Bools) -> Seats:
 def hungriest_first(seats: Seats, gangs: Gangs, chosen: Bools) -> Ints:
     """Step 1: settled jobs, then chosen ones; each by GPUs, then CPUs, then memory demanded, descending.
 
-    Newcomers see what settled jobs leave them.
+    Newcomers see what settled jobs leave them. Those that request more than their share come before the others.
     """
     served = np.flatnonzero((chosen | (seats.condition == SETTLED)) & (seats.condition != APART))
     per_gpu = gangs.demands.best.max(axis=1)[gangs.classes[served]]
     gpus = gangs.gpus[served]
     movable = seats.condition[served] == MOVABLE
-    return served[np.lexsort((-gpus * per_gpu[:, 2], -gpus * per_gpu[:, 1], -gpus, movable))]
+    above = ask_above_share(gangs, served)
+    return served[np.lexsort((-gpus * per_gpu[:, 2], -gpus * per_gpu[:, 1], -gpus, ~above, movable))]
 
 
 @njit(cache=True)
@@ -129,8 +143,13 @@ def _raise_settled(seats: Seats, gangs: Gangs, at: int) -> None:
     if _has_room(seats, gangs, at, best):
         set_level(seats, gangs, at, best)
     elif not _is_above_fair(seats, gangs, at):
-        set_level(seats, gangs, at, np.zeros_like(fair))
-        _take_fair_share(seats, gangs, at)
+        kept = seats.seats["amount"][: seats.used[0]].copy()
+        set_level(seats, gangs, at, requested_by_kind(gangs, at))
+        if not _take_fair_share(seats, gangs, at):
+            number = seats.first[at]
+            while number >= 0:
+                furnish(seats, number, kept[number] // seats.seats[number]["gpus"])
+                number = seats.seats[number]["next"]
 
 
 @njit(cache=True)
@@ -249,12 +268,16 @@ def keep_stopped(books: Books, index: Ints, seats: Seats, gangs: Gangs, ranked: 
 
 @njit(cache=True)
 def _take_fair_share(seats: Seats, gangs: Gangs, at: int) -> bool:
-    """Give a job that has only its GPUs its fair share, taken from its neighbours if need be; whether it fits."""
+    """Give a job that has no more than its request its fair share, taken from its neighbours if need be.
+
+    Returns whether it fits.
+    """
     fair = gangs.demands.fair[gangs.classes[at]]
     number = seats.first[at]
     while number >= 0:
         seat = seats.seats[number]
-        reclaim(seats, gangs, seat["node"], seat["gpus"], fair[gangs.kind_of_node[seat["node"]]])
+        more = fair[gangs.kind_of_node[seat["node"]]] - seat["amount"] // seat["gpus"]
+        reclaim(seats, gangs, seat["node"], seat["gpus"], more)
         number = seat["next"]
     fits_now = _has_room(seats, gangs, at, fair)
     if fits_now:

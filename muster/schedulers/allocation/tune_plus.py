@@ -11,7 +11,7 @@ from muster.cluster.books import NONE, Bools, Floats, Ints
 from muster.cluster.ledger import Draft
 from muster.schedulers.allocation.dealing import deal_all, targets
 from muster.schedulers.allocation.furnishing import furnish_all
-from muster.schedulers.allocation.gangs import Gangs, gangs_of
+from muster.schedulers.allocation.gangs import Gangs, fair_per_gpu, gangs_of
 from muster.schedulers.allocation.newcomers import place_newcomers
 from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled_that_fit
 from muster.schedulers.allocation.seats import (
@@ -26,6 +26,7 @@ from muster.schedulers.allocation.swapping import swap_jobs
 from muster.schedulers.allocation.tune import hungriest_first, keep_stopped, place_by_best_fit, tune
 from muster.schedulers.allocation.worth import worth_of
 from muster.schedulers.contract import View
+from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import Allotment
 
 _SWAPS_TRIED = 60
@@ -39,6 +40,7 @@ class TunePlus(Allotment):
 
     name: ClassVar[str] = "tune-plus"
     rests: ClassVar[bool] = False
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
     furnishes: ClassVar[bool] = True
 
     def allot(
@@ -49,6 +51,10 @@ class TunePlus(Allotment):
         best = self.best_plan(view, gangs, seats, ranked, chosen)
         keep_stopped(view.ledger.books, view.jobs.index, best, gangs, ranked)
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
+
+    def least_per_gpu(self, view: View) -> Ints:
+        """The fair demand."""
+        return fair_per_gpu(view)
 
     def best_plan(self, view: View, gangs: Gangs, opened: Seats, ranked: Ints, chosen: Bools) -> Seats:
         """The plan that is worth most: the speed of all, less what its restarts cost; of equals the one that stays."""

@@ -15,6 +15,7 @@ from muster.schedulers.allocation.greedy import keep_settled
 from muster.schedulers.allocation.pickers import GpuChoice, pick
 from muster.schedulers.allocation.seats import MOVABLE, Seats, furnish, open_seats, write_seats
 from muster.schedulers.contract import View
+from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import Allotment, setting
 
 
@@ -24,6 +25,7 @@ class TunePublished(Allotment):
 
     name: ClassVar[str] = "tune-published"
     rests: ClassVar[bool] = False
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
     by_order: ClassVar[bool] = True
 
     gpu_choice: GpuChoice = setting("first-fit", "how servers are chosen: first-fit or consolidating")
@@ -59,7 +61,7 @@ def _place(books: Books, index: Ints, seats: Seats, gangs: Gangs, tried: Ints, c
         need = gangs.demands.published[gangs.classes[at]]
         placed = pick(seats, gangs, at, need, consolidating, take)
         if not placed:
-            need = _share_if_above(need, gangs.kinds)
+            need = _share_if_above(need, gangs.demands.share[gangs.classes[at]])
             placed = pick(seats, gangs, at, need, consolidating, take)
         if not placed:
             _reclaim(seats, gangs, at, need)
@@ -70,17 +72,16 @@ def _place(books: Books, index: Ints, seats: Seats, gangs: Gangs, tried: Ints, c
 
 
 @njit(cache=True)
-def _share_if_above(need: Ints, kinds: Rows) -> Ints:
+def _share_if_above(need: Ints, share: Ints) -> Ints:
     """By kind of machine: the whole share where any part of the need is above it."""
     lowered = need.copy()
-    for kind in range(len(kinds)):
-        share = kinds[kind]["share"]
+    for kind in range(len(need)):
         above = False
         for resource in range(1, 4):
-            above = above or need[kind, resource] > share[resource]
+            above = above or need[kind, resource] > share[kind, resource]
         if above:
             for resource in range(1, 4):
-                lowered[kind, resource] = share[resource]
+                lowered[kind, resource] = share[kind, resource]
     return lowered
 
 
@@ -116,7 +117,7 @@ def _reclaim_on(seats: Seats, gangs: Gangs, node: int, gpus: int, need: Ints) ->
     short = np.zeros(4, np.int64)
     for resource in range(1, 4):
         short[resource] = max(0, gpus * need[resource] - seats.free[node, resource])
-    share = gangs.kinds[gangs.kind_of_node[node]]["share"]
+    kind_here = gangs.kind_of_node[node]
     walked = np.zeros(seats.used[0], np.bool_)
     while short.max() > 0:
         victim = _next_victim(seats, node, walked)
@@ -124,16 +125,17 @@ def _reclaim_on(seats: Seats, gangs: Gangs, node: int, gpus: int, need: Ints) ->
             return
         walked[victim] = True
         seat = seats.seats[victim]
+        share = gangs.demands.share[gangs.classes[seat["at"]]]
         excess = False
         for resource in range(1, 4):
-            above = seat["amount"][resource] - seat["gpus"] * share[resource]
+            above = seat["amount"][resource] - seat["gpus"] * share[kind_here, resource]
             excess = excess or above > 0
             short[resource] = max(0, short[resource] - max(0, above))
         if excess:
             number = seats.first[seat["at"]]
             while number >= 0:
                 kind = gangs.kind_of_node[seats.seats[number]["node"]]
-                _cut(seats, number, gangs.kinds[kind]["share"])
+                _cut(seats, number, share[kind])
                 number = seats.seats[number]["next"]
 
 

@@ -60,7 +60,7 @@ class Gittins(Order):
         runs = view.jobs.at(running)
         ran = runs.attained_service
         next_edge = np.append(_EDGES, np.inf)[np.searchsorted(_EDGES, ran, side="right")]
-        pace = np.where(runs.held_gpus > 0, runs.held_gpus, runs.requested_gpus)
+        pace = np.maximum(np.where(runs.held_gpus > 0, runs.held_gpus, runs.requested_gpus), 1e-9)
         return float((view.now + (next_edge - ran) / pace).min())
 
     def quantum(self) -> float:

@@ -69,5 +69,6 @@ def _seconds_to(
         if level < len(levels):
             ask, fact = asked[index[at]], facts[index[at]]
             gpus = fact["held"] if fact["held"] > 0 else ask["gpus"] * (ask["milli"] / WHOLE)
-            soonest = min(soonest, (levels[level] - attained[at]) / gpus)
+            if gpus > 0:
+                soonest = min(soonest, (levels[level] - attained[at]) / gpus)
     return soonest

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from muster.schedulers.contract import Floats, Jobs
+from muster.schedulers.honours import PRIORITY
 from muster.schedulers.parts import Order
 
 
@@ -13,6 +14,7 @@ class Priority(Order):
 
     name: ClassVar[str] = "priority"
     steady: ClassVar[bool] = True
+    honours: ClassVar[frozenset[str]] = frozenset({PRIORITY})
 
     def key(self, jobs: Jobs) -> Floats:
         """Minus the priority."""

@@ -42,10 +42,10 @@ class SrtfSpeed(Order):
 def remaining_at_speed(view: View) -> Floats:
     """Believed seconds left at the present speed of those that run and the best speed of those that wait."""
     jobs, wants = view.jobs, view.wants
-    classes, demands = wants.of(jobs.model, jobs.gpus)
+    classes, demands = wants.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
     best = demands.best_speed.max(axis=1)[classes]
     seconds = np.empty(len(jobs))
-    _seconds_now(view.ledger.books, jobs.index, jobs.model, wants.models, best, seconds)
+    _seconds_now(view.ledger.books, jobs.index, jobs.gpus, jobs.model, wants.models, best, seconds)
     work_left: Floats = np.maximum(view.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
     return work_left * seconds
 
@@ -62,10 +62,10 @@ def remaining_at_best_speed(view: View) -> Floats:
 
 @njit(cache=True)
 def _seconds_now(
-    books: Books, index: Ints, model: Ints, models: ModelTable, best: Floats, seconds: Floats
+    books: Books, index: Ints, gpus: Ints, model: Ints, models: ModelTable, best: Floats, seconds: Floats
 ) -> None:
-    """Seconds an iteration on the GPUs asked for, by position."""
+    """Seconds an iteration on the GPUs asked for, by position; a job without GPUs has one speed."""
     for at in range(len(index)):
         head = books.heads[index[at]]
-        speed = best[at] if head < 0 else held_speed(books, head, models, model[at])
+        speed = best[at] if head < 0 or gpus[at] == 0 else held_speed(books, head, models, model[at])
         seconds[at] = models[model[at]]["reference_seconds"] / speed if speed > 0 else np.inf

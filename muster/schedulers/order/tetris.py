@@ -66,7 +66,7 @@ def demand_over_cluster(view: View) -> Floats:
     jobs, wants = view.jobs, view.wants
     resources = [GPU, CPU, MEMORY]
     capacity = np.maximum(view.ledger.books.nodes["capacity"].sum(axis=0)[resources], 1)
-    classes, demands = wants.of(jobs.model, jobs.gpus)
+    classes, demands = wants.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
     per_gpu = demands.published[classes].max(axis=1)[:, resources]
     demand: Floats = per_gpu * jobs.requested_gpus[:, None] / capacity
     return demand

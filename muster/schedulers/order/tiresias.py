@@ -11,6 +11,9 @@ from muster.schedulers.contract import Floats, Ints, State, View
 from muster.schedulers.parts import Order, setting
 from muster.workload.jobs import COMPLETED
 
+_SLOWEST = 1e-9
+"""GPU-seconds a second of a job without GPUs: it never falls."""
+
 
 @dataclass(frozen=True)
 class TwoDLas(Order):
@@ -77,7 +80,7 @@ class TwoDLas(Order):
         service = self._service(view)[running]
         goal = levels[np.searchsorted(levels, service, side="right")]
         runs = view.jobs.at(running)
-        pace = np.where(runs.held_gpus > 0, runs.held_gpus, runs.requested_gpus)
+        pace = np.maximum(np.where(runs.held_gpus > 0, runs.held_gpus, runs.requested_gpus), _SLOWEST)
         if self.service == "seconds":
             pace = np.ones(len(running))
         return float((view.now + (goal - service) / pace).min())

@@ -52,7 +52,7 @@ def arrange(
     line: Ints,
     kinds: Ints,
     speeds: Floats,
-    need: Ints,
+    needs: Ints,
     enough: float,
     least: float,
     lease: float,
@@ -63,10 +63,10 @@ def arrange(
 ) -> None:
     """Write the draft, and the reasons of all ranked positions; places are looked for in `order`.
 
-    `line` is each position's line of `kinds` and `speeds` (`speed.network.forms`). A place that offers less than
-    `enough` of a gang's best speed is taken only where nobody else has a use for it, one that offers less than
-    `least` never. Moving pays if it gains more in a lease than `restart` seconds of those that move, and if all of
-    them have a place again.
+    `needs[position or 0]` is what each job has beside each of its GPUs. `line` is each position's line of `kinds` and
+    `speeds` (`speed.network.forms`). A place that offers less than `enough` of a gang's best speed is taken only where
+    nobody else has a use for it, one that offers less than `least` never. Moving pays if it gains more in a lease than
+    `restart` seconds of those that move, and if all of them have a place again.
     """
     count = len(jobs)
     old = np.full(count, -1)
@@ -81,7 +81,7 @@ def arrange(
     nobody = np.zeros(len(books.nodes), np.int64)
     mark = books.totals[ENTRIES]
     kept = _put_all(
-        books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, need, enough, nobody
+        books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, nobody
     )
     wanted = 0
     for at in order:
@@ -94,7 +94,7 @@ def arrange(
                 _count_sitting(books, old[at], sitting, 1)
                 release(books, jobs[at])
         anew = _put_all(
-            books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, need, enough, sitting
+            books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, sitting
         )
         moved = 0
         dropped = False
@@ -106,12 +106,12 @@ def arrange(
         if dropped or (anew - kept) * lease <= moved * restart:
             undo_to(books, mark)
             _put_all(
-                books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, need, enough, nobody
+                books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, nobody
             )
     if not releasing:
         for share in (enough, least):
             _put_all(
-                books, asked, jobs, node_allowed, ranked, old, had, line, kinds, speeds, need, share, nobody
+                books, asked, jobs, node_allowed, ranked, old, had, line, kinds, speeds, needs, share, nobody
             )
     for at in ranked:
         if books.heads[jobs[at]] >= 0:
@@ -136,7 +136,7 @@ def _put_all(
     line: Ints,
     kinds: Ints,
     speeds: Floats,
-    need: Ints,
+    needs: Ints,
     enough: float,
     sitting: Ints,
 ) -> float:
@@ -161,11 +161,12 @@ def _put_all(
         if gpus * asked[job]["milli"] * 1000 > books.totals[GPU]:
             continue
         allowed = node_allowed[asked[job]["constraint"]]
+        need = needs[0 if len(needs) == 1 else at, 0]
         if asked[job]["milli"] < 1000:
             served += place_job(books, job, 1, asked[job]["milli"], allowed, need, PACK, fit, take)
             continue
         best = speeds[line[at], 0]
-        anybody = asked[job]["constraint"] == 0
+        anybody = asked[job]["constraint"] == 0 and len(needs) == 1
         for number in range(kinds.shape[1]):
             share = speeds[line[at], number] / best
             if kinds[line[at], number, 0] < 0 or share < enough:

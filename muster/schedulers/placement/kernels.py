@@ -1,6 +1,7 @@
 """Finding places on the ledger, compiled: one job's place by a rule, and a whole queue served in order.
 
-Needs are amounts per GPU in millionths; `PROPORTIONAL` stands for the share of the node that is tried.
+Needs are amounts per GPU in millionths; `PROPORTIONAL` stands for the share of the node that is tried, and
+`PROPORTIONAL - amount` for the share, but at least the amount.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from muster.cluster.books import (
     release_job,
 )
 from muster.compiling import njit
-from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 
 PROPORTIONAL = -1
 
@@ -29,11 +30,43 @@ PACK, FIRST_FIT, CONSOLIDATE, SPREAD, YARN = 0, 1, 2, 3, 4
 
 
 @njit(cache=True)
+def fit_walk(free: Ints, least: Ints, pinned: Bools, ranked: Ints, strict: bool, chosen: Bools) -> None:
+    """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them, all nodes pooled.
+
+    `free` is what the ranked jobs may use in all, `least` the least that each of them holds; both by resource, in
+    millionths. Pinned jobs come first.
+    """
+    left = free.copy()
+    blocked = False
+    for the_pinned in (True, False):
+        for at in ranked:
+            if not chosen[at] or pinned[at] != the_pinned:
+                continue
+            fits = not blocked
+            for resource in range(1, 3):
+                fits = fits and least[at, resource] <= left[resource]
+            if the_pinned or fits:
+                left -= least[at]
+            else:
+                chosen[at] = False
+                blocked = strict
+
+
+def proportional_needs(nodes: Rows, requested: Ints) -> Ints:
+    """The node's share, but at least the request: jobs x 1 x resources, or one line if no request exceeds a share."""
+    line = np.full((1, 1, 4), PROPORTIONAL)
+    if not requested.any() or (requested.max(axis=0) <= nodes["share"][nodes["gpus"] > 0].min(axis=0)).all():
+        return line
+    needs: Ints = line - requested[:, None]
+    return needs
+
+
+@njit(cache=True)
 def need_on(books: Books, node: int, resource: int, need: Ints) -> int:
     """Millionths of a resource that one GPU needs on this node."""
     amount: int = need[resource]
-    if amount == PROPORTIONAL:
-        amount = books.nodes[node]["share"][resource]
+    if amount < 0:
+        amount = max(books.nodes[node]["share"][resource], PROPORTIONAL - amount)
     return amount
 
 
@@ -56,8 +89,8 @@ def holds_gang(books: Books, node: int, gpus: int, need: Ints) -> bool:
         return False
     for resource in range(1, 4):
         amount = need[resource]
-        if amount == PROPORTIONAL:
-            amount = record["share"][resource]
+        if amount < 0:
+            amount = max(record["share"][resource], PROPORTIONAL - amount)
         if amount * gpus > record["free"][resource]:
             return False
     return True
@@ -263,6 +296,30 @@ def put_share(books: Books, chain: int, node: int, mask: int, milli: int, need: 
 
 
 @njit(cache=True)
+def find_node_without_gpus(books: Books, allowed: Bools, need: Ints) -> int:
+    """A node for a job without GPUs: with the fewest free GPUs, of equals with the fewest free CPUs; -1: none."""
+    best = -1
+    for node in range(len(books.nodes)):
+        record = books.nodes[node]
+        fits = allowed[node] and record["up"] != 0
+        for resource in range(1, 4):
+            fits = fits and need[resource] <= record["free"][resource]
+        if fits and _fuller(books, node, best):
+            best = node
+    return best
+
+
+@njit(cache=True)
+def amounts_on(books: Books, node: int, need: Ints) -> int:
+    """A row for a job without GPUs on a node."""
+    row = new_row(books)
+    books.rows[row]["node"] = node
+    for resource in range(1, 4):
+        books.rows[row]["amount"][resource] = need[resource]
+    return row
+
+
+@njit(cache=True)
 def place_job(
     books: Books,
     job: int,
@@ -276,7 +333,12 @@ def place_job(
 ) -> bool:
     """Give a job that holds nothing its GPUs, if there is a place by the rule."""
     chain = -1
-    if milli < 1000:
+    if gpus == 0:
+        node = find_node_without_gpus(books, allowed, need)
+        if node < 0:
+            return False
+        chain = amounts_on(books, node, need)
+    elif milli < 1000:
         node, gpu = find_device(books, allowed, milli, need, rule)
         if node < 0:
             return False
@@ -303,7 +365,7 @@ def count_walk(
     for at in ranked:
         chosen[at] = False
         held = round(facts[jobs[at]]["held"] * 1e6)
-        if pinned[at] and held > 0:
+        if pinned[at] and (held > 0 or asked[jobs[at]]["gpus"] == 0):
             chosen[at] = True
         else:
             budget += held
@@ -399,6 +461,10 @@ def serve(
                 codes[at] = NO_PLACE
                 a[at] = needs_milli / 1000
                 b[at] = books.totals[0] / 1e6
+                if gpus == 0:
+                    codes[at] = NO_CPUS
+                    a[at] = asked[job]["cpu"] / 1e6
+                    b[at] = max(asked[job]["memory"], 0) / 1e6
                 blocked = strict
 
 

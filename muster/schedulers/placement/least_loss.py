@@ -11,12 +11,12 @@ import numpy as np
 from muster.cluster.books import Bools, Floats, Ints
 from muster.cluster.ledger import Draft
 from muster.schedulers.contract import View
+from muster.schedulers.honours import REQUESTS
 from muster.schedulers.parts import Allotment, setting
 from muster.schedulers.placement.arranging import arrange
-from muster.schedulers.placement.kernels import PROPORTIONAL
+from muster.schedulers.placement.kernels import proportional_needs
 from muster.speed.network.forms import FormBook
 
-_SHARE_OF_THE_NODE = np.full(4, PROPORTIONAL)
 _INSENSITIVE = 0.98
 """Share of a gang's best speed anywhere, from which on it is put last, into what the others leave."""
 
@@ -27,6 +27,7 @@ class LeastLoss(Allotment):
 
     name: ClassVar[str] = "least-loss"
     rests: ClassVar[bool] = False
+    honours: ClassVar[frozenset[str]] = frozenset({REQUESTS})
 
     enough: float = setting(0.7, "share of its best speed for which a gang takes a place before others do")
     least: float = setting(0.05, "share of its best speed below which a gang rather waits")
@@ -64,7 +65,7 @@ class LeastLoss(Allotment):
             line,
             forms.kinds,
             forms.speeds,
-            _SHARE_OF_THE_NODE,
+            proportional_needs(books.nodes, jobs.requested_per_gpu),
             self.enough,
             self.least,
             self.lease_seconds,

@@ -15,6 +15,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.honours import SIZES
 from muster.schedulers.parts import setting, settings_of
 from muster.schedulers.time_sharing import packing
 from muster.schedulers.time_sharing.moves import Moves
@@ -27,6 +28,7 @@ class Gandiva:
     name: ClassVar[str] = "gandiva"
     slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
     needs: ClassVar[tuple[str, ...]] = ()
+    honours: ClassVar[frozenset[str]] = frozenset({SIZES})
 
     most_turns: float = setting(inf, "jobs that take turns on a GPU at most; more wait")
     trial_seconds: float = setting(

@@ -11,6 +11,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import MICRO, WHOLE, Ints
 from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.schedulers.honours import REQUESTS
 from muster.schedulers.parts import DURATIONS, setting, settings_of
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
 from muster.schedulers.workers_and_servers.question import Question, held_sizes, question_of
@@ -41,6 +42,7 @@ class AtIntervals:
     name: ClassVar[str] = ""
     slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
+    honours: ClassVar[frozenset[str]] = frozenset({REQUESTS})
 
     interval_seconds: float = setting(600.0, "seconds between decisions (Optimus: 10 minutes)")
     accounting: Accounting = setting("usage", "a job is charged what it holds, or its owner's limit")

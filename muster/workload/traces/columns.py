@@ -70,7 +70,7 @@ def _work(name: str, unit: str) -> Number:
 COLUMNS: tuple[Column, ...] = (
     Text("job_id", required=True),
     Number("submit_seconds", 0, LARGEST_SECONDS, _SECONDS, required=True),
-    Number("gpus", 1, MOST_GPUS, _WHOLE_GPUS, whole=True, required=True),
+    Number("gpus", 0, MOST_GPUS, "a whole number of GPUs from 0 to 1,000,000", whole=True, required=True),
     Text("model"),
     _work("iterations", "iterations"),
     _work("duration_seconds", "seconds"),
@@ -88,6 +88,7 @@ COLUMNS: tuple[Column, ...] = (
     Number("restart_cost_seconds", 0, LARGEST_SECONDS, _SECONDS),
     Text("constraint", r"^(gpu_type|label)=\S+$", "gpu_type=NAME or label=NAME (several: NAME|NAME)"),
     Number("deadline_seconds", 0, LARGEST_SECONDS, _SECONDS),
+    _work("time_limit_seconds", "seconds"),
     Text("status"),
     Text("sync", r"^(ps|ring)$", "ps (parameter servers) or ring (all-reduce)"),
     Number("min_workers", 1, MOST_GPUS, _WHOLE_COUNT, whole=True),
@@ -316,6 +317,14 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
     least, most = native["min_gpus"], native["max_gpus"]
     checks.refuse(least > gpus, "min_gpus", least, "is above gpus; at most as many are needed")
     checks.refuse(most < gpus, "max_gpus", most, "is below gpus; at least as many are needed")
+    without = gpus == 0
+    checks.refuse(without & native["cpus"].is_null(), "cpus", None, "is empty; a job with gpus = 0 needs it")
+    for name in ("min_gpus", "max_gpus", "gpu_work_seconds"):
+        stated = without & native[name].is_not_null()
+        checks.refuse(stated, name, native[name], "is stated for a job with gpus = 0; leave it empty")
+    for name in ("model", "sync"):
+        stated = without & (native[name] != "")
+        checks.refuse(stated, name, native[name], "is stated for a job with gpus = 0; leave it empty")
     late = native["deadline_seconds"] < native["submit_seconds"]
     checks.refuse(late, "deadline_seconds", native["deadline_seconds"], "lies before submit_seconds")
     _check_sized(native, checks)

@@ -1,0 +1,34 @@
+"""What owners may ask for that not every scheduler takes into account.
+
+A scheduler lists what it honours. The service refuses a job that asks for something else; a simulation names the
+columns of the trace that have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+REQUESTS = "requests"
+"""CPUs and memory: no allocation is smaller."""
+PRIORITY = "priority"
+DEADLINE = "deadline"
+SIZES = "sizes"
+"""More GPUs than asked for, up to `max_gpus`."""
+WITHOUT_GPUS = "without GPUs"
+"""Jobs with CPUs and memory only."""
+
+CPUS_AND_MEMORY = frozenset({REQUESTS, WITHOUT_GPUS})
+ALL = frozenset({REQUESTS, PRIORITY, DEADLINE, SIZES, WITHOUT_GPUS})
+
+
+def honoured(scheduler: Any) -> frozenset[str]:
+    """What a scheduler, or a part of one, honours. One that is not shipped is taken to honour all."""
+    if not type(scheduler).__module__.startswith("muster."):
+        return ALL
+    return frozenset(getattr(scheduler, "honours", ()))
+
+
+def honoured_by_all(parts: Iterable[Any]) -> frozenset[str]:
+    """What any of these parts honours."""
+    return frozenset().union(*map(honoured, parts))

@@ -1,0 +1,87 @@
+"""What an owner asks for beside the GPUs is the least that a job gets, whatever the scheduler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.cluster import Cluster
+from muster.simulation import Run
+from tests.building import cluster_of, job, jobs_of, run
+
+ALLOCATIONS = ("proportional", "requested", "greedy", "tune", "tune-plus", "opt", "tune-published")
+ORDERS = ("fifo", "las", "srtf")
+WHOLE = (
+    *(f"{order}+{allocation}" for order in ORDERS for allocation in ALLOCATIONS),
+    "fifo+proportional+spread",
+    "dally",
+    "dally-tune",
+    "dally-plus",
+)
+
+
+def least_held(result: Run) -> dict[str, tuple[float, float]]:
+    """The least CPUs and memory that each job held at any time."""
+    held = result.record.allocations
+    at_once = held.group_by("job_id", "from_seconds").agg(pl.col("cpus", "memory_gb").sum())
+    rows = at_once.group_by("job_id").agg(pl.col("cpus", "memory_gb").min()).iter_rows()
+    return {job_id: (cpus, memory) for job_id, cpus, memory in rows}
+
+
+@pytest.mark.parametrize("scheduler", WHOLE)
+@pytest.mark.parametrize("model", ["", "gnmt", "resnet18"])
+def test_a_job_never_gets_less_than_it_asks_for(scheduler: str, model: str) -> None:
+    asks = {"cpus": 20.0, "memory_gb": 400.0, "model": model}
+    trace = jobs_of(
+        job(0, 100, gpus=1, **asks),
+        job(1, 100, gpus=2, model="resnet18", cpus=7.0),
+        *(job(2 + at, 100, gpus=1, model="resnet18") for at in range(6)),
+        job(9, 100, gpus=1, gpu_milli=500, cpus=4.0),
+    )
+    result = run(trace, cluster_of(8, 4), scheduler)
+    assert result.unfinished == 0
+    least = least_held(result)
+    assert least["0"][0] >= 20 - 1e-6
+    assert least["0"][1] >= 400 - 1e-6
+    assert least["1"][0] >= 7 - 2e-6
+    assert least["8"][0] >= 4 - 1e-6
+
+
+@st.composite
+def _requests(draw: st.DrawFn) -> tuple[Cluster, list[dict[str, Any]]]:
+    nodes = draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=3))
+    cluster = cluster_of(*nodes, cpus_per_gpu=draw(st.sampled_from([2.0, 3.0, 7.5])))
+    largest = max(nodes)
+    rows = []
+    for _ in range(draw(st.integers(1, 10))):
+        gpus = draw(st.integers(1, largest))
+        part = draw(st.sampled_from([None, 0.1, 0.5, 1.0]))
+        memory = draw(st.sampled_from([None, 0.2, 0.7, 1.0]))
+        rows.append(
+            job(
+                float(draw(st.integers(0, 50))),
+                float(draw(st.integers(1, 60))),
+                gpus=gpus,
+                model=draw(st.sampled_from(["", "gnmt", "resnet18", "m5"])),
+                cpus=None if part is None else part * largest * cluster.total_cpus / cluster.total_gpus,
+                memory_gb=None if memory is None else memory * largest * 62.5,
+                preemptible=draw(st.booleans()),
+            )
+        )
+    return cluster, rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=_requests(), scheduler=st.sampled_from(WHOLE))
+def test_requests_hold_in_random_queues(case: tuple[Cluster, list[dict[str, Any]]], scheduler: str) -> None:
+    cluster, rows = case
+    result = run(jobs_of(*rows), cluster, scheduler, restart_cost_seconds=1.0)
+    assert result.unfinished == 0
+    for job_id, (cpus, memory) in least_held(result).items():
+        row = rows[int(job_id)]
+        assert cpus >= (row["cpus"] or 0.0) - 1e-5
+        assert memory >= (row["memory_gb"] or 0.0) - 1e-5
