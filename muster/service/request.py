@@ -67,7 +67,7 @@ class JobRequest(BaseModel):
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """After deaths that are not its own doing, in a row without any progress between them."""
     output_limit_gb: Annotated[float, Field(gt=0, le=1e6)] = 5.0
-    """Of what one process prints, in all its starts: a job that prints more is ended, lest it fill the disk."""
+    """Most output of one process that the disk keeps; the oldest part is dropped where it prints more."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> JobRequest:

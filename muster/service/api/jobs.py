@@ -179,8 +179,8 @@ def logs(
     """A piece of what a job has written, of all its starts; empty where it has not written so much yet."""
     row = job_of(service, caller, job_id)
     piece = read_output(service.home, row, rank, offset, limit)
-    headers = {"Muster-Next-Offset": str(offset + len(piece)), "Muster-Job-State": row.state.value}
-    return Response(piece, media_type="application/octet-stream", headers=headers)
+    headers = {"Muster-Next-Offset": str(piece.next_offset), "Muster-Job-State": row.state.value}
+    return Response(piece.data, media_type="application/octet-stream", headers=headers)
 
 
 @router.get("/models", response_model=answers.Models)

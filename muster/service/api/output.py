@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.service.home import WHOSE, job_folder
@@ -16,10 +17,19 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> bytes:
-    """Bytes of `output/RANK.log` from an offset on; none where there is no such file, or something else.
+@dataclass(frozen=True)
+class OutputPiece:
+    """A part of what a job has written, and where the next part begins."""
 
-    Nor where the folder is that of another job of its number, in a store that was here before.
+    data: bytes
+    next_offset: int
+
+
+def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> OutputPiece:
+    """A piece of `output/RANK.log` from an offset on; empty where there is no such file, or something else.
+
+    Nor where the folder is that of another job of its number, in a store that was here before. Output that was dropped
+    at the job's limit is passed over.
     """
     with ExitStack() as opened:
 
@@ -32,12 +42,23 @@ def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> 
             own = open_at(job_folder(home, job.id), _FOLDER)
             with suppress(FileNotFoundError):
                 if os.read(open_at(WHOSE, _FILE, own), _MOST_BYTES) != job.whose.encode():
-                    return b""
+                    return OutputPiece(b"", offset)
             folder = open_at("output", _FOLDER, own)
             file = open_at(f"{rank}.log", _FILE, folder)
             there = os.fstat(file)
             if not stat.S_ISREG(there.st_mode) or there.st_nlink > 1:
-                return b""
-            return os.pread(file, limit, offset)
+                return OutputPiece(b"", offset)
+            begin = _after_hole(file, offset)
+            data = os.pread(file, limit, begin)
+            end = begin + len(data)
+            return OutputPiece(data.lstrip(b"\0") if begin > offset else data, end)
         except OSError:
-            return b""
+            return OutputPiece(b"", offset)
+
+
+def _after_hole(file: int, offset: int) -> int:
+    """The first byte from an offset on that was not dropped; the offset itself where that cannot be known."""
+    try:
+        return os.lseek(file, offset, os.SEEK_DATA)
+    except OSError:
+        return offset

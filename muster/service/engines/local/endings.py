@@ -35,11 +35,6 @@ def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tup
     if not bad:
         return Exit.COMPLETED, 0, ""
     rank, status, error, why = bad[0]
-    if (printed := record.get("over_output")) is not None:
-        words = "rank {} has printed more than its output_limit_gb of {:g}, so the job was ended".format(
-            *printed
-        )
-        return Exit.FAILED, status, words
     if status == EXIT_STOPPED or _was_sent(status, record):
         return Exit.STOPPED, status, ""
     if over_memory is not None or memory_kills:

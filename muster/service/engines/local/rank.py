@@ -34,11 +34,15 @@ def become(
     environment: dict[str, str],
     shepherd: int,
     complaint: int,
+    output: int | None,
 ) -> NoReturn:
-    """The rank, or its end; `complaint` is a pipe for the reason: an error's number and words."""
+    """The rank, or its end; `complaint` is a pipe for the reason: an error's number and words.
+
+    `output` is the open file that it prints to, if that could be opened.
+    """
     number, words = 0, ""
     try:
-        _become(rank, launch, wanted, environment, shepherd)
+        _become(rank, launch, wanted, environment, shepherd, output)
     except OSError as error:
         what = error.filename or "the process"
         number, words = error.errno or 0, f"{what}: {error.strerror or error}"
@@ -52,6 +56,12 @@ def become(
     os._exit(CANNOT_START)
 
 
+def open_output(output_dir: str, rank: int) -> int:
+    """The file that a rank prints to, behind what earlier starts wrote."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(f"{output_dir}/{rank}.log", flags, 0o640)
+
+
 def read_complaint(complaint: int) -> tuple[int, str]:
     """What a rank that has ended wrote; 0 and nothing, if it was brought up."""
     number, _, words = os.read(complaint, _COMPLAINT_BYTES).decode(errors="replace").partition(" ")
@@ -59,7 +69,12 @@ def read_complaint(complaint: int) -> tuple[int, str]:
 
 
 def _become(
-    rank: int, launch: dict[str, Any], wanted: dict[str, Any], environment: dict[str, str], shepherd: int
+    rank: int,
+    launch: dict[str, Any],
+    wanted: dict[str, Any],
+    environment: dict[str, str],
+    shepherd: int,
+    output: int | None,
 ) -> None:
     os.setsid()
     try:
@@ -70,8 +85,8 @@ def _become(
             os.sched_setaffinity(0, wanted["affinity"])
     except OSError as error:
         raise _MachineRefuses(f"{error.filename or 'its CPUs'}: {error.strerror}") from None
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    output = os.open(f"{launch['output_dir']}/{rank}.log", flags, 0o640)
+    if output is None:
+        output = open_output(launch["output_dir"], rank)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 from muster import processes
 from muster.service.engines.local.journal import append_record, read_records
-from muster.service.engines.local.rank import become, read_complaint
+from muster.service.engines.local.output_file import keep_newest
+from muster.service.engines.local.rank import become, open_output, read_complaint
 from muster.training.run_folder import EXIT_STOPPED
 
 LOOK_SECONDS = 1.0
@@ -51,6 +52,8 @@ class _Rank(NamedTuple):
     pid: int
     complaint: int
     """Read end of a pipe in which it says why it could not be brought up."""
+    output: int | None
+    """What it prints to; None: it could not be opened."""
 
 
 def main(folder: str) -> None:
@@ -84,8 +87,6 @@ class _Shepherd:
         self._affinity: list[int] | None = None
         self._gang_deadline: float | None = None
         self._over_memory_bytes: int | None = None
-        self._over_output: tuple[int, float] | None = None
-        """The rank that has printed more than it may, and what it may (GB)."""
 
     def look_after(self) -> None:
         """From the first record to the last."""
@@ -107,7 +108,7 @@ class _Shepherd:
             self._obey()
             self._end_gang()
             self._watch_memory()
-            self._watch_output()
+            self._limit_output()
         self._clear()
         self._write_end()
 
@@ -130,16 +131,19 @@ class _Shepherd:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
         }
+        output = None
+        with suppress(OSError):  # The rank tries it again, and says why it cannot.
+            output = open_output(self._launch["output_dir"], rank)
         complaint, complaint_end = os.pipe2(os.O_CLOEXEC)
         # No signal may come before the child has its own way of taking it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         shepherd = os.getpid()
         pid = os.fork()
         if pid == 0:
-            become(rank, self._launch, self._wanted, environment, shepherd, complaint_end)
+            become(rank, self._launch, self._wanted, environment, shepherd, complaint_end, output)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(complaint_end)
-        self._ranks[pid] = _Rank(rank, pid, complaint)
+        self._ranks[pid] = _Rank(rank, pid, complaint, output)
 
     def _wait(self, alarm: int) -> None:
         """Until a child ends, the bell rings or it is time for something."""
@@ -169,6 +173,8 @@ class _Shepherd:
                         Ending(rank.rank, os.waitstatus_to_exitcode(raw), *read_complaint(rank.complaint))
                     )
                     os.close(rank.complaint)
+                    if rank.output is not None:
+                        os.close(rank.output)
         self._endings += sorted(ended, key=lambda ending: ending.status >= 0)
 
     def _obey(self) -> None:
@@ -220,16 +226,13 @@ class _Shepherd:
             self._over_memory_bytes = used
             processes.kill_all(pids)
 
-    def _watch_output(self) -> None:
-        """Ends a start that would fill the disk, at which everybody else would have to stop."""
-        limit_gb = self._launch["output_limit_gb"]
+    def _limit_output(self) -> None:
+        """Drops the oldest output of ranks that print more than the disk is to keep; they run on."""
+        most = int(self._launch["output_limit_gb"] * 1e9)
         for rank in self._ranks.values():
-            with suppress(OSError):
-                printed = os.stat(f"{self._launch['output_dir']}/{rank.rank}.log").st_size  # noqa: PTH116
-                if printed > limit_gb * 1e9:
-                    self._over_output = rank.rank, limit_gb
-        if self._over_output is not None:
-            processes.kill_all(processes.descendants(os.getpid()))
+            if rank.output is not None:
+                with suppress(OSError):
+                    keep_newest(rank.output, most)
 
     def _clear(self) -> None:
         """Ends what the ranks left behind, until nothing is."""
@@ -253,7 +256,6 @@ class _Shepherd:
                 "sent": sorted(self._sent.keys() | self._wanted.get("signals", {}).keys()),
                 "killed": bool(self._wanted.get("kill")),
                 "over_memory_bytes": self._over_memory_bytes,
-                "over_output": self._over_output,
             },
         )
         os.fsync(self._status)
