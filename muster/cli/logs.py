@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muster.service.client import Client, PatientClient, Piece
 
 _BETWEEN_SECONDS = 0.5
-_ENDED = ("completed", "failed", "cancelled")
+_ENDED = ("completed", "failed", "cancelled", "timed_out")
 
 
 def logs(

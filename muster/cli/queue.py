@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from muster.service.client import Client, PatientClient
 
 _STATES = ("running", "queued", "held")
+_ENDED = ("completed", "failed", "cancelled", "timed_out")
 _BETWEEN_SECONDS = 2.0
 
 Queue = dict[str, Any]
@@ -30,7 +31,9 @@ def queue(
     ] = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Only his jobs.")] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Only jobs of this name.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, however many.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also the jobs that have ended, and all of them, however many.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again and again, until interrupted.")] = False,
     as_json: flags.Json = False,
 ) -> None:
@@ -42,7 +45,7 @@ def queue(
     from muster.cli.service_view import show
     from muster.service.client import Client, PatientClient
 
-    states = list(dict.fromkeys(state or _STATES))
+    states = list(dict.fromkeys(state or (_STATES + _ENDED if every else _STATES)))
 
     def look(client: Client) -> Queue:
         return _queue(client, states, user, name, every)

@@ -58,10 +58,11 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "exit status" if job["finished"] else "its last exit status", str(job["status"])
     yield "owner", job["user"]
     for held in job["holds"]:
+        on = f"GPU {ranges(held['gpus'])}" if held["gpus"] else "no GPU"
         share = f" ({held['gpu_milli'] / 1000:.4g} of it)" if held["gpu_milli"] < 1000 else ""
         yield (
             f"on {held['node']}",
-            f"GPU {ranges(held['gpus'])}{share}, {_cores(held['cpus'])}, {held['memory_gb']:.4g} GB",
+            f"{on}{share}, {_cores(held['cpus'])}, {held['memory_gb']:.4g} GB",
         )
     total = f" of {job['steps']:,}" if job["steps"] else ""
     rate = f", {three_figures(job['steps_per_second'])} a second" if job["steps_per_second"] else ""
@@ -93,7 +94,7 @@ def _cores(count: float) -> str:
 
 
 def _asked(request: Mapping[str, Any]) -> str:
-    from muster.words import gpus
+    from muster.words import duration, gpus
 
     parts = [gpus(request["gpus"] * request["gpu_share"])]
     if request["cpus"] is not None:
@@ -103,6 +104,10 @@ def _asked(request: Mapping[str, Any]) -> str:
     if request["own_memory_gb"] is not None:
         parts.append(f"{request['own_memory_gb']:g} GB not for cached samples")
     parts.append(f"as {request['model']}" if request["model"] else "unprofiled")
+    if request["time_limit_seconds"] is not None:
+        parts.append(f"at most {duration(request['time_limit_seconds'])} of running")
+    if request["deadline_seconds"] is not None:
+        parts.append(f"done {duration(request['deadline_seconds'])} after its submission")
     if request["priority"]:
         parts.append(f"priority {request['priority']:g}")
     return ", ".join(parts)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +32,8 @@ _FLAGS = {
     "compute_threads": "--threads",
     "environment": "--env",
     "held": "--hold",
+    "time_limit_seconds": "--time-limit",
+    "deadline_seconds": "--deadline",
 }
 """Of fields that are not called as their flags."""
 _AUTO = "auto"
@@ -42,12 +46,12 @@ def submit(
         typer.Argument(metavar="COMMAND... | FILE.toml", help="A command, or a job file."),
     ],
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Else the script's.")] = None,
-    gpus: Annotated[int, typer.Option(metavar="N", help="All of them at once, or none.")] = 1,
+    gpus: Annotated[int, typer.Option(metavar="N", help="GPUs; 0 for a job with CPUs and memory only.")] = 1,
     gpu_share: Annotated[float, typer.Option(metavar="SHARE", help="Of one GPU, as 0.5.")] = 1.0,
     ranks: Annotated[str, typer.Option(metavar="HOW", help="Processes: one a node, or per-gpu.")] = "one",
-    cpus: Annotated[str, typer.Option(metavar="N", help="Cores to ask for; +requested heeds it.")] = _AUTO,
+    cpus: Annotated[str, typer.Option(metavar="N", help="Fewest CPU cores that it gets; or auto.")] = _AUTO,
     memory: Annotated[
-        str, typer.Option(metavar="AMOUNT", help="Likewise, in all, as 64GB; or auto.")
+        str, typer.Option(metavar="AMOUNT", help="Least memory that it gets in all, as 64GB; or auto.")
     ] = _AUTO,
     own_memory: Annotated[str, typer.Option(metavar="AMOUNT", help="Of it, not for cached samples.")] = _AUTO,
     threads: Annotated[int, typer.Option(metavar="N", help="OMP_NUM_THREADS, the same at each start.")] = 1,
@@ -56,7 +60,15 @@ def submit(
     profile: Annotated[
         str | None, typer.Option(metavar="auto", help="Go by what is known of a model of the job's name.")
     ] = None,
-    priority: Annotated[float, typer.Option(metavar="P", help="For schedulers that heed it.")] = 0.0,
+    priority: Annotated[
+        float, typer.Option(metavar="P", help="Larger first, if the scheduler uses it.")
+    ] = 0.0,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Ends the job after so much running, as 12h.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="In 6h, or 2026-11-23T18:00; for +edf schedulers.")
+    ] = None,
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Whose quota it counts for.")] = None,
     held: Annotated[bool, typer.Option("--hold", help="Wait for muster release first.")] = False,
     env: Annotated[
@@ -100,6 +112,8 @@ def submit(
         "compute_threads": threads,
         "steps": steps,
         "model": model,
+        "time_limit_seconds": None if time_limit is None else told.of(_positive, "--time-limit", time_limit),
+        "deadline_seconds": None if deadline is None else told.of(_deadline, deadline),
         "priority": priority,
         "tenant": tenant,
         "held": held,
@@ -223,6 +237,25 @@ def _named(given: Sequence[str]) -> dict[str, str]:
     if problems:
         raise BadInput(*problems)
     return environment
+
+
+def _positive(flag: str, text: str) -> float:
+    seconds = flags.seconds_of(flag, text)
+    if not 0 < seconds < float("inf"):
+        raise BadInput(Problem(flag, "a time above 0 is needed", found=text))
+    return seconds
+
+
+def _deadline(text: str) -> float:
+    """Seconds from now: a time as 6h, or a date and time of this machine's zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return _positive("--deadline", text)
+    seconds = moment.astimezone().timestamp() - time.time()
+    if seconds <= 0:
+        raise BadInput(Problem("--deadline", "it lies in the past; a time to come is needed", found=text))
+    return seconds
 
 
 def _number(text: str) -> float | None:

@@ -30,4 +30,6 @@ def trace_columns(
         "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
         "restart_cost_seconds": [row.restart_cost_seconds for row in rows],
         "constraint": [request.constraint for request in requests],
+        "deadline_seconds": [row.deadline for row in rows],
+        "time_limit_seconds": [request.time_limit_seconds for request in requests],
     }

@@ -19,7 +19,7 @@ from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 TRACE = "trace.csv"
 """Its name in the folder of the record."""
 _PAGE = 10_000
-_OUTCOMES = {State.COMPLETED: "completed", State.CANCELLED: "refused"}
+_OUTCOMES = {State.COMPLETED: "completed", State.CANCELLED: "refused", State.TIMED_OUT: "timed_out"}
 
 
 def record_of(store: Store, board: Board) -> Record:
@@ -99,7 +99,7 @@ def _job(row: JobRow) -> dict[str, object]:
         "gpus": gpus,
         "submit_seconds": row.submitted,
         "start_seconds": row.first_start,
-        "finish_seconds": row.finished if completed else None,
+        "finish_seconds": row.finished if completed or row.state is State.TIMED_OUT else None,
         "jct_seconds": in_system,
         "wait_seconds": None if in_system is None else max(in_system - row.run_seconds, 0.0),
         "run_seconds": row.run_seconds,
@@ -115,6 +115,7 @@ def _job(row: JobRow) -> dict[str, object]:
         "restart_seconds": row.restart_seconds,
         "utility": None,
         "utility_target_seconds": None,
+        "deadline_seconds": row.deadline,
         "outcome": _OUTCOMES.get(row.state, "unfinished"),
         "measured": True,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from muster.cluster import Cluster, Node
@@ -27,24 +27,36 @@ def misfits(request: JobRequest, cluster: Cluster, where: str = "request") -> It
         yield Problem(where, what, column="gpus", found=request.gpus)
         if not any(node.gpus for node in nodes):
             return
-    for column, wanted, unit in (
-        ("cpus", request.cpus, "CPU cores"),
-        ("memory_gb", request.memory_gb, "GB of memory"),
-    ):
-        if wanted is None:
-            continue
-        gpus = min(request.gpus, sum(node.gpus for node in nodes))
-        if not _reach((_seats(node, column, wanted / gpus) for node in nodes), gpus):
-            most = max(getattr(node, column) for node in nodes if node.gpus)
-            what = f"{whose} no room for so much beside {gpus} GPUs; a node has at most {most:g} {unit}"
-            yield Problem(where, what, column=column, found=wanted)
+    requests = {"cpus": request.cpus or 0.0, "memory_gb": request.least_memory_gb or 0.0}
+    gpus = min(request.gpus, sum(node.gpus for node in nodes))
+    columns = {"cpus": "cpus", "memory_gb": "own_memory_gb" if request.memory_gb is None else "memory_gb"}
+    beside = f" beside {gpus} GPUs" if gpus else ""
+    each_fits = True
+    for quantity, unit in (("cpus", "CPU cores"), ("memory_gb", "GB of memory")):
+        wanted = requests[quantity]
+        if not _fits(nodes, gpus, {quantity: wanted}):
+            most = max(getattr(node, quantity) for node in nodes if node.gpus or not gpus)
+            what = f"{whose} no room for so much{beside}; a node has at most {most:g} {unit}"
+            yield Problem(where, what, column=columns[quantity], found=wanted)
+            each_fits = False
+    if each_fits and not _fits(nodes, gpus, requests):
+        what = f"{whose} no room for so many CPU cores together with {requests['memory_gb']:g} GB{beside}"
+        yield Problem(where, what, column="cpus", found=requests["cpus"])
+
+
+def _fits(nodes: Iterable[Node], gpus: int, requests: Mapping[str, float]) -> bool:
+    """Whether empty nodes hold these amounts: on one node without GPUs, else divided over the GPUs."""
+    if gpus == 0:
+        return any(all(getattr(node, name) >= amount for name, amount in requests.items()) for node in nodes)
+    return _reach((_gpus_with(node, gpus, requests) for node in nodes), gpus)
 
 
 def _reach(amounts: Iterable[int], wanted: int) -> bool:
     """Whether they come to so much; most often the first ones do."""
-    return any(total >= wanted for total in accumulate(amounts))
+    return any(total >= wanted for total in accumulate(amounts, initial=0))
 
 
-def _seats(node: Node, column: str, wanted_per_gpu: float) -> int:
-    """GPUs of a node that can have so much of a resource each."""
-    return int(min(node.gpus, getattr(node, column) / wanted_per_gpu + 1e-9))  # where it is tiny: of infinity
+def _gpus_with(node: Node, gpus: int, requests: Mapping[str, float]) -> int:
+    """GPUs of a node that can have their part of each of these amounts."""
+    fit = [getattr(node, name) / (amount / gpus) + 1e-9 for name, amount in requests.items() if amount > 0]
+    return int(min(node.gpus, *fit)) if fit else node.gpus  # a tiny amount fits infinitely often

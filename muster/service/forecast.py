@@ -116,6 +116,15 @@ def _coarse_turn(requests: Sequence[JobRequest], seconds: Sequence[float], board
 
 
 def _seconds_left(row: JobRow, board: Board) -> float | None:
+    """Until its work is done or its time limit is over; None where nothing is known."""
+    work, limit = _seconds_of_work(row, board), row.request.time_limit_seconds
+    if limit is None:
+        return work
+    until_limit = max(limit - row.run_seconds, _LEAST_SECONDS)
+    return until_limit if work is None else min(work, until_limit)
+
+
+def _seconds_of_work(row: JobRow, board: Board) -> float | None:
     """Of its work, at the speed it last told, else at its model's with a proportional share."""
     if row.request.steps is None:
         return None

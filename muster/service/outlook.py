@@ -17,6 +17,7 @@ from muster.service.board import Board
 from muster.service.forecast import Forecast, NoForecast, forecast
 from muster.service.store import Store
 from muster.service.store.rows import Holding, JobRow
+from muster.service.waiting import drained_nodes
 
 _OLDEST_SECONDS = 60.0
 """Where no decision is due for long: jobs tell how fast they are meanwhile."""
@@ -81,8 +82,7 @@ class Outlooks:
         with self._store.together():
             living = self._store.living()
             held = self._store.holdings(open_only=True)
-            noted = {node.name for node in self._store.nodes() if node.drained}
-        drained = [node.name for node in self._board.cluster.nodes if node.name in noted]
+            drained = drained_nodes(self._store, self._board.cluster)
         return Outlook(self._store.now(), {row.id: row for row in living}, held, drained, expected=None)
 
     async def _expect(self, seen: Outlook) -> Outlook:

@@ -31,15 +31,16 @@ class JobRequest(BaseModel):
     directory: Folder
     """Where the command runs."""
     environment: Annotated[dict[Variable, Text], Field(max_length=1000)] = Field(default_factory=dict)
-    gpus: Annotated[int, Field(ge=1, le=100_000)] = 1
+    gpus: Annotated[int, Field(ge=0, le=100_000)] = 1
+    """0: a job with CPUs and memory only, which it states."""
     gpu_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Of one GPU."""
     ranks: Literal["one", "per-gpu"] = "one"
     """Processes: one a node, or one a GPU."""
     cpus: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """As its owner asks, for schedulers with the allocation `requested`; None: the scheduler's to say."""
+    """The least that it gets; None: the scheduler decides."""
     memory_gb: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Likewise, in all: what its processes need for themselves and for cached samples."""
+    """The least that it gets in all: what its processes need for themselves and for cached samples."""
     own_memory_gb: Annotated[float, Field(ge=0, le=1e6)] | None = None
     """What its processes together need for themselves; the rest of its grant is for cached samples. None: 4 GB each,
     but at most half of the grant."""
@@ -49,6 +50,10 @@ class JobRequest(BaseModel):
     """Whose sensitivity the scheduler goes by; None: a job that CPU and memory do not slow."""
     steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
     """Of the whole job; None: not known to the scheduler until the job says so itself."""
+    time_limit_seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Seconds of running, all starts together, after which the job is ended; None: no limit."""
+    deadline_seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Seconds after its submission by which it should have completed; None: none."""
     priority: Annotated[float, Field(ge=-1e9, le=1e9)] = 0.0
     tenant: Name | None = None
     constraint: Annotated[str, Field(max_length=200, pattern=r"^(gpu_type=.+|label=.+)?$")] = ""
@@ -75,6 +80,8 @@ class JobRequest(BaseModel):
             raise ValueError(f"gpu_share is of one GPU, and gpus is {self.gpus}; give one of the two")
         if self.memory_gb is not None and (self.own_memory_gb or 0) > self.memory_gb:
             raise ValueError(f"own_memory_gb is a part of memory_gb, which is {self.memory_gb:g}")
+        if self.gpus == 0:
+            self._fits_without_gpus()
         if ".." in PurePosixPath(self.directory).parts:
             raise ValueError("directory may not go up by '..'; give the folder itself")
         if ours := [name for name in self.environment if name.startswith(_OURS[0]) or name in _OURS[1:]]:
@@ -83,6 +90,22 @@ class JobRequest(BaseModel):
             raise ValueError("command: its words are more than 131,072 characters in all")
         self.unchanged()
         return self
+
+    def _fits_without_gpus(self) -> None:
+        missing = [name for name in ("cpus", "memory_gb") if getattr(self, name) is None]
+        if missing:
+            raise ValueError(
+                f"gpus is 0: a job without GPUs needs {' and '.join(missing)}; state what it needs"
+            )
+        if self.ranks != "one":
+            raise ValueError("gpus is 0: a job without GPUs has one process; leave ranks out")
+        if self.model is not None:
+            raise ValueError("gpus is 0: the model of a job without GPUs has no effect; leave it out")
+
+    @property
+    def least_memory_gb(self) -> float | None:
+        """The least memory that it gets in all; None: the scheduler decides."""
+        return max((gb for gb in (self.memory_gb, self.own_memory_gb) if gb is not None), default=None)
 
     def unchanged(self) -> UnchangedJob | None:
         """How to talk to a job that does not use `muster.training`; None: it does."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
+from muster.cluster import Cluster
 from muster.schedulers.reasons import PROTECTED, REASONS, reason
 from muster.service.board import Board
+from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, State
 from muster.words import counted, duration
 
 _PROTECTED = reason(PROTECTED)
+_NAMED_AT_MOST = 5
 
 
-def reason_in_words(row: JobRow, now: float) -> str:
-    """Empty for a job that does not wait; `now` is in seconds of the store's clock."""
+def reason_in_words(row: JobRow, now: float, drained: Sequence[str] = ()) -> str:
+    """Empty for a job that does not wait; `now` is in seconds of the store's clock.
+
+    Nothing starts on the `drained` nodes.
+    """
     if row.state is not State.QUEUED or row.reason not in REASONS:
         return ""
     if row.reason == "placed":
@@ -24,7 +31,23 @@ def reason_in_words(row: JobRow, now: float) -> str:
         kind is _PROTECTED and kind.b in figures
     ):  # Noted as of the decision: some of these seconds have passed.
         figures[kind.b] = max(figures[kind.b] - (now - row.reason_since), 0.0)
-    return kind.words(figures.get(kind.a, inf), figures.get(kind.b, inf))
+    words = kind.words(figures.get(kind.a, inf), figures.get(kind.b, inf))
+    return f"{words}; {are_drained(drained)}" if drained else words
+
+
+def drained_nodes(store: Store, cluster: Cluster) -> list[str]:
+    """The nodes of the cluster that are drained, in its order."""
+    noted = {node.name for node in store.nodes() if node.drained}
+    return [node.name for node in cluster.nodes if node.name in noted]
+
+
+def are_drained(nodes: Sequence[str]) -> str:
+    """`node0 and node1 are drained`."""
+    more = len(nodes) - _NAMED_AT_MOST
+    if more > 0:
+        return f"{', '.join(nodes[:_NAMED_AT_MOST])} and {more} more are drained"
+    named = " and ".join(filter(None, (", ".join(nodes[:-1]), nodes[-1])))
+    return f"{named} {'is' if len(nodes) == 1 else 'are'} drained"
 
 
 def nothing_starts(board: Board, asker: Caller, now: float) -> list[str]:

@@ -14,8 +14,8 @@ from muster.service.fitting import misfits
 from muster.service.forecast import GUESSED_SECONDS, Forecast
 from muster.service.outlook import Outlook
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, Caller, JobRow, Phase, State, Wish
-from muster.service.waiting import nothing_starts, reason_in_words
+from muster.service.store.rows import ENDED, Caller, Holding, JobRow, Phase, State, Wish
+from muster.service.waiting import are_drained, nothing_starts, reason_in_words
 from muster.words import counted, duration, gpus, thousandths
 
 _NAMED_AT_MOST = 5
@@ -67,7 +67,7 @@ def why_waiting(row: JobRow, outlook: Outlook, board: Board, asker: Caller, now:
         *nothing_starts(board, asker, now),
         f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
-        f"{_sentence(row, now)}.",
+        f"{_sentence(row, now, outlook.drained)}.",
         *_what_is_not_here(row, board),
         *_what_is_drained(outlook, board),
         *_who_holds(outlook, seen, board),
@@ -106,8 +106,7 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
             f"{name} has been asked to stop and saves its work; it goes on where the scheduler puts it next."
         ]
     where = ", ".join(
-        f"{holding.node} (GPU {', '.join(map(str, holding.gpus))}; {holding.cpus:g} CPU, "
-        f"{holding.memory_gb:.3g} GB)"
+        f"{holding.node} ({_gpus_of(holding)}; {holding.cpus:g} CPU, {holding.memory_gb:.3g} GB)"
         for holding in store.holdings(row.id, open_only=True)
     )
     since = duration(store.now() - (row.last_start or row.submitted))
@@ -121,11 +120,17 @@ def _restart_loss(row: JobRow) -> list[str]:
     return [f"Its {row.epoch - 1} earlier starts lost {lost} of {ran} to start-ups, stops and unsaved work."]
 
 
+def _gpus_of(holding: Holding) -> str:
+    return f"GPU {', '.join(map(str, holding.gpus))}" if holding.gpus else "no GPU"
+
+
 def _ended_how(row: JobRow) -> str:
     if row.state is State.COMPLETED:
         return "completed"
     if row.state is State.CANCELLED:
         return "been cancelled"
+    if row.state is State.TIMED_OUT:
+        return f"been ended: {row.message}"
     return f"failed: {row.message}" if row.message else "failed"
 
 
@@ -149,9 +154,9 @@ def _what_is_not_here(row: JobRow, board: Board) -> list[str]:
     ]
 
 
-def _sentence(row: JobRow, now: float) -> str:
+def _sentence(row: JobRow, now: float, drained: Sequence[str]) -> str:
     """The scheduler's own reason."""
-    words = reason_in_words(row, now)
+    words = reason_in_words(row, now, drained)
     if row.deaths == 1:
         words += "; its last start was cut short, so the next one is delayed"
     elif row.deaths > 1:
@@ -206,14 +211,8 @@ def _what_keeps_its_gpus(outlook: Outlook, seen: Collection[int]) -> list[str]:
 def _what_is_drained(outlook: Outlook, board: Board) -> list[str]:
     if not outlook.drained:
         return []
-    names = ", ".join(outlook.drained[:_NAMED_AT_MOST])
-    more = len(outlook.drained) - _NAMED_AT_MOST
-    what = (
-        f"{names} and {more} more are"
-        if more > 0
-        else f"{names} {'is' if len(outlook.drained) == 1 else 'are'}"
-    )
-    return [f"Of {counted(len(board.cluster.nodes), 'node')}, {what} drained: nothing starts there."]
+    what = are_drained(outlook.drained)
+    return [f"Of {counted(len(board.cluster.nodes), 'node')}, {what}: nothing starts there."]
 
 
 def _ahead(row: JobRow, outlook: Outlook) -> list[int]:

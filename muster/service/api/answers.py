@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -221,17 +221,21 @@ class Health(BaseModel):
     enforces: str
 
 
-def jobs_of(rows: Iterable[JobRow], holdings: Iterable[Holding], store: Store) -> list[dict[str, Any]]:
-    """Jobs with what they hold, as `Job`."""
+def jobs_of(
+    rows: Iterable[JobRow], holdings: Iterable[Holding], store: Store, drained: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Jobs with what they hold, as `Job`; nothing starts on the `drained` nodes."""
     held: dict[int, list[dict[str, Any]]] = {}
     for holding in holdings:
         entry = {name: value for name, value in vars(holding).items() if name in Held.model_fields}
         held.setdefault(holding.job, []).append(entry | {"since": store.origin + holding.since})
     now = store.now()
-    return [_job(row, held.get(row.id, []), store.origin, now) for row in rows]
+    return [_job(row, held.get(row.id, []), store.origin, now, drained) for row in rows]
 
 
-def _job(row: JobRow, holds: list[dict[str, Any]], origin: float, now: float) -> dict[str, Any]:
+def _job(
+    row: JobRow, holds: list[dict[str, Any]], origin: float, now: float, drained: Sequence[str]
+) -> dict[str, Any]:
     return {
         "job_id": row.id,
         "user": row.user,
@@ -262,7 +266,7 @@ def _job(row: JobRow, holds: list[dict[str, Any]], origin: float, now: float) ->
         "preemptions": row.preemptions,
         "moves": row.moves,
         "reason": row.reason,
-        "reason_in_words": reason_in_words(row, now),
+        "reason_in_words": reason_in_words(row, now, drained),
         "reason_since": origin + row.reason_since,
         "status": row.status,
         "message": row.message,

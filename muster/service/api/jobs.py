@@ -17,10 +17,11 @@ from muster.service.api.failures import Refused, may_answer
 from muster.service.api.output import read_output
 from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere, job_of
 from muster.service.fitting import misfits
+from muster.service.honoured import without_effect
 from muster.service.known_models import unknown_model
 from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, JobRow, State, Submission, Wish
-from muster.service.waiting import nothing_starts
+from muster.service.waiting import drained_nodes, nothing_starts
 
 MOST_IN_A_BATCH = 10_000
 _LARGEST_NUMBER = 2**63 - 1
@@ -200,6 +201,7 @@ def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None
     for at, request in enumerate(requests, start=1):
         where = "request" if len(requests) == 1 else f"request, job {at}"
         problems += misfits(request, service.board.cluster, where)
+        problems += without_effect(request, service.board.policy, where)
         problems += unknown_model(request, known, where)
     if problems:
         raise BadInput(*problems)
@@ -244,9 +246,10 @@ def _chosen(
 
 def _with_holdings(service: Service, rows: Sequence[JobRow]) -> list[dict[str, Any]]:
     held = service.store.holdings(open_only=True) if any(row.state is State.RUNNING for row in rows) else []
-    return answers.jobs_of(rows, held, service.store)
+    return answers.jobs_of(rows, held, service.store, drained_nodes(service.store, service.board.cluster))
 
 
 def _whole(service: Service, row: JobRow) -> dict[str, Any]:
     held = service.store.holdings(row.id, open_only=True)
-    return answers.jobs_of([row], held, service.store)[0]
+    drained = drained_nodes(service.store, service.board.cluster)
+    return answers.jobs_of([row], held, service.store, drained)[0]

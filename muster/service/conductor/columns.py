@@ -44,6 +44,11 @@ class _LiveTable(JobTable):
         """There may be some: who asked would have to go through all jobs that ever were."""
         return True
 
+    @cached_property
+    def some_request(self) -> bool:
+        """There may be some, likewise."""
+        return True
+
 
 class LiveColumns:
     """What was asked of the jobs and what has happened to them, with the ledger and the speeds beside."""
@@ -113,7 +118,7 @@ class LiveColumns:
     def _fits_in(self, request: JobRequest) -> bool:
         """Whether this cluster could hold it, if it held nothing else."""
         # All that `misfits` goes by.
-        shape = (request.constraint, request.gpus, request.cpus, request.memory_gb)
+        shape = (request.constraint, request.gpus, request.cpus, request.least_memory_gb)
         if shape not in self._fits:
             self._fits[shape] = next(misfits(request, self.cluster), None) is None
         return self._fits[shape]
@@ -138,7 +143,8 @@ class LiveColumns:
         ask["gpus"] = ask["min_gpus"] = ask["max_gpus"] = request.gpus
         ask["milli"] = round(request.gpu_share * WHOLE)
         ask["cpu"] = NONE if request.cpus is None else round(request.cpus * MICRO)
-        ask["memory"] = NONE if request.memory_gb is None else round(request.memory_gb * MICRO)
+        least_gb = request.least_memory_gb
+        ask["memory"] = NONE if least_gb is None else round(least_gb * MICRO)
         ask["model"] = self._model(request.model or "")
         ask["tenant"] = self._number("tenant", request.tenant or "")
         ask["user"] = self._number("user", row.user)
@@ -146,7 +152,8 @@ class LiveColumns:
         ask["priority"] = request.priority
         ask["preemptible"] = row.preemptible
         ask["min_runtime"] = request.min_runtime_seconds
-        ask["deadline"] = inf
+        ask["deadline"] = inf if row.deadline is None else row.deadline
+        ask["time_limit"] = inf if request.time_limit_seconds is None else request.time_limit_seconds
         ask["iterations"] = UNKNOWN_STEPS if request.steps is None else request.steps
         ask["believed"] = nan
         fact["state"] = _FACT_STATES.get(row.state, COMPLETED)

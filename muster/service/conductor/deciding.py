@@ -11,6 +11,7 @@ import numpy as np
 import structlog
 
 from muster.schedulers.contract import Ints, Jobs, Plan, Trigger, View
+from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.reasons import FITS_NOWHERE, reason
 from muster.service.board import SCHEDULER, Board, Failing
 from muster.service.conductor.asking import Decided, decided
@@ -85,6 +86,9 @@ class Decider:
         triggers |= Trigger.TIMER if moment >= self._timer else 0
         triggers |= Trigger.LEASE_END if moment >= self._lease_end else 0
         misfits = self._jobs.active & self._jobs.columns.misfits
+        if WITHOUT_GPUS not in honoured(self._scheduler):
+            asked = self._jobs.columns.asked
+            misfits |= {job for job in self._jobs.active if asked[job]["gpus"] == 0}
         self._leave_out(misfits, now)
         index = np.array(sorted(self._jobs.active - misfits), np.int64)
         columns = self._jobs.columns

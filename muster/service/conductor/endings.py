@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from muster.service.conductor.starts import Start
 from muster.service.engines import Exit, Observed
 from muster.service.store.rows import JobRow, State, Wish
+from muster.words import duration
 
 _RAN_WELL_SECONDS = 600.0
 """A start that lived for so long got somewhere, also if its job does not tell."""
@@ -37,6 +38,10 @@ def outcome(row: JobRow, start: Start, one: Observed, until: float) -> Outcome:
     what = one.message or ("it ended" if one.status is None else f"it ended with status {one.status}")
     if one.ended is Exit.FAILED and not asked_to:
         return Outcome(State.FAILED, what)
+    if is_over_time(row, start, until):
+        return Outcome(
+            State.TIMED_OUT, f"its time limit of {duration(row.request.time_limit_seconds)} is over"
+        )
     if row.wish is Wish.HOLD:
         return Outcome(State.HELD, deaths=deaths_before)
     if asked_to:
@@ -49,6 +54,12 @@ def outcome(row: JobRow, start: Start, one: Observed, until: float) -> Outcome:
         in_all = f"it has died {deaths} times without progress in between; " if deaths > 1 else ""
         return Outcome(State.FAILED, f"{what}; {in_all}max_restarts is {most}", deaths)
     return Outcome(State.QUEUED, deaths=deaths, failed_to_run=True)
+
+
+def is_over_time(row: JobRow, start: Start, now: float) -> bool:
+    """Whether a job has run, in all its starts, for as long as its owner allows."""
+    limit = row.request.time_limit_seconds
+    return limit is not None and row.run_seconds + (now - start.since) >= limit
 
 
 def was_asked_to(start: Start, one: Observed, until: float) -> bool:

@@ -102,6 +102,7 @@ class Conductor:
             self._observer.read_reports(now)
         self._owners.admit()
         self._owners.heed_wishes(now)
+        self._owners.end_overdue(now)
         self._owners.close_nodes(now)
         if self._decider.is_due(now):
             self._decider.decide(now)

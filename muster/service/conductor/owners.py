@@ -8,6 +8,7 @@ import structlog
 
 from muster.cluster import books as b
 from muster.schedulers.contract import Trigger
+from muster.service.conductor.endings import is_over_time
 from muster.service.conductor.living import LivingJobs
 from muster.service.engines import Engine
 from muster.service.store import Store
@@ -55,6 +56,17 @@ class Owners:
             self._jobs.pending |= Trigger.CAPACITY
             if row.id not in self._jobs.starts:
                 self._let_go(row, now)
+
+    def end_overdue(self, now: float) -> None:
+        """Jobs whose time limit is over have to stop and do not start again."""
+        for start in self._jobs.starts.values():
+            row = self._jobs.rows[start.job]
+            if row.id in self._jobs.active and is_over_time(row, start, now):
+                self._jobs.active.discard(row.id)
+                self._jobs.planned.pop(row.id, None)
+                self._jobs.columns.leave(row.id, State.HELD, now)
+                self._jobs.pending |= Trigger.CAPACITY
+                self._jobs.changes.event(row.id, now, "time limit is over")
 
     def _released(self, row: JobRow, now: float) -> None:
         """A held job competes again; one that is still stopping does once it has stopped."""

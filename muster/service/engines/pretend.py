@@ -48,7 +48,8 @@ class Pace:
 def pace_of(row: JobRow, seats: Sequence[Seat], models: Mapping[str, Model]) -> Pace:
     """As the scheduler's own models have it: the slowest node's input stage holds the gang up.
 
-    A job without a known model makes a step a second; one whose owner did not say its steps never ends.
+    A job without a known model, or without GPUs, makes a step a second; one whose owner
+    did not say its steps never ends.
     """
     table = model_table([models.get((row.request.model or "").lower())])
     seconds = [
@@ -59,7 +60,7 @@ def pace_of(row: JobRow, seats: Sequence[Seat], models: Mapping[str, Model]) -> 
         if seat.gpus
     ]
     steps = float("inf") if row.request.steps is None else float(row.request.steps)
-    return Pace(row.steps_done, steps, 1.0 / max(seconds))
+    return Pace(row.steps_done, steps, 1.0 / max(seconds, default=1.0))
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ class State(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    """Ended at its time limit."""
 
 
-ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
+ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.TIMED_OUT})
 
 
 class Wish(StrEnum):
@@ -109,6 +111,12 @@ class JobRow:
         """Whether it may be stopped to make room for another job: as its owner says, else if it saves its work."""
         allowed = self.request.preemptible
         return self.saves_when_stopped if allowed is None else allowed
+
+    @property
+    def deadline(self) -> float | None:
+        """By when it should have completed; None: its owner states no deadline."""
+        after = self.request.deadline_seconds
+        return None if after is None else self.submitted + after
 
     @property
     def whose(self) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from muster.schedulers.catalogue import build
+
 from ..serving import Serving
 from .test_routes import JOB
 
@@ -19,7 +21,22 @@ DEEP = b'{"name": ' + b"[" * 100_000
     ("fields", "column", "said"),
     [
         ({"gpus": 9}, "gpus", "cluster 2x4gpu,8cpu,32gb has 8 GPUs; ask for at most so many"),
-        ({"gpus": 0}, "gpus", "1 or more is needed"),
+        ({"gpus": -1}, "gpus", "0 or more is needed"),
+        ({"gpus": 0}, None, "a job without GPUs needs cpus and memory_gb; state what it needs"),
+        ({"gpus": 0, "cpus": 9, "memory_gb": 1}, "cpus", "a node has at most 8 CPU cores"),
+        (
+            {"gpus": 0, "cpus": 1, "memory_gb": 1, "model": "resnet18"},
+            None,
+            "the model of a job without GPUs",
+        ),
+        ({"gpus": 1, "own_memory_gb": 33}, "own_memory_gb", "a node has at most 32 GB of memory"),
+        (
+            {"priority": 1},
+            "priority",
+            "ignores it; leave it out, or serve with --scheduler priority+tune-plus",
+        ),
+        ({"deadline_seconds": 60}, "deadline_seconds", "serve with --scheduler edf+tune-plus"),
+        ({"time_limit_seconds": 0}, "time_limit_seconds", "more than 0 is needed"),
         ({"gpus": "many"}, "gpus", "a whole number is needed"),
         ({"gpus": 2, "cpus": 17}, "cpus", "a node has at most 8 CPU cores"),
         ({"gpus": 1, "cpus": 9}, "cpus", "a node has at most 8 CPU cores"),
@@ -55,6 +72,22 @@ def test_a_request_is_refused_with_its_field(
     assert api.store.jobs() == []
 
 
+def test_what_the_scheduler_honours_is_taken(api: Serving) -> None:
+    """The same requests, under schedulers that use them; jobs without GPUs have no place under some."""
+    without_gpus = {"gpus": 0, "cpus": 1, "memory_gb": 1}
+    for scheduler, fields in (
+        ("priority", {"priority": 1}),
+        ("edf+tune-plus", {"deadline_seconds": 60}),
+        ("fifo", without_gpus),
+    ):
+        api.board.policy = build(scheduler)
+        assert api.ask("POST", "/v1/jobs", JOB | fields).status == 201
+    api.board.policy = build("dally")
+    refused = api.ask("POST", "/v1/jobs", JOB | without_gpus)
+    assert refused.json["error"]["problems"][0]["column"] == "gpus"
+    assert "dally has no place for jobs without GPUs" in refused.message
+
+
 def test_all_that_this_cluster_cannot_do_is_told_at_once(api: Serving) -> None:
     refused = api.ask(
         "POST", "/v1/jobs", JOB | {"gpus": 9, "cpus": 99, "memory_gb": 999, "model": "resnet19"}
@@ -65,7 +98,7 @@ def test_all_that_this_cluster_cannot_do_is_told_at_once(api: Serving) -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once(api: Serving) -> None:
-    refused = api.ask("POST", "/v1/jobs:batch", {"jobs": [JOB, JOB | {"gpus": 0, "cpu": 1}, {}]})
+    refused = api.ask("POST", "/v1/jobs:batch", {"jobs": [JOB, JOB | {"gpus": -1, "cpu": 1}, {}]})
     columns = [problem["column"] for problem in refused.json["error"]["problems"]]
     missing = [f"jobs.3.{name}" for name in ("name", "command", "directory")]
     assert columns == ["jobs.2.gpus", "jobs.2.cpu", *missing]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from muster.cli import logs as logs_command
 from muster.report.record import read_record
+from muster.schedulers.catalogue import build
 from muster.service.home import job_folder, read_endpoint, remove_endpoint, store_url, write_endpoint
 from muster.service.store.rows import Changes, Holding, Phase, State, Submission
 
@@ -24,6 +27,7 @@ from .conftest import Muster
 def test_a_job_is_submitted_by_flags(
     api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    api.board.policy = build("priority")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/my/bin")
     monkeypatch.setenv("SECRET", "not for the job")
@@ -54,6 +58,54 @@ def test_a_job_is_submitted_by_flags(
         tenant="t",
         stop_signal="SIGUSR1",
     )
+
+
+def test_limits_and_deadlines_are_times(
+    api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.board.policy = build("edf")
+    assert muster("submit", "--time-limit", "12h", "--deadline", "2d", "--", "true").status == 0
+    soon = datetime.fromtimestamp(time.time() + 3600).isoformat(timespec="seconds")
+    assert muster("submit", "--deadline", soon, "--", "true").status == 0
+    first, second = (row.request for row in api.store.jobs())
+    assert (first.time_limit_seconds, first.deadline_seconds) == (43_200.0, 172_800.0)
+    assert second.deadline_seconds == pytest.approx(3600.0, abs=60)
+    for flag, value, said in (
+        ("--time-limit", "0", "a time above 0 is needed"),
+        ("--time-limit", "soon", "--time-limit: found 'soon'"),
+        ("--deadline", "2001-01-01T00:00", "it lies in the past"),
+    ):
+        refused = muster("submit", flag, value, "--", "true")
+        assert (refused.status, said in refused.err) == (2, True), refused.err
+    api.board.policy = build("fifo")
+    refused = muster("submit", "--priority", "2", "--deadline", "2d", "--", "true")
+    assert refused.status == 2
+    assert [line.partition(":")[0] for line in refused.err.splitlines()] == ["--priority", "--deadline"]
+
+
+def test_all_lists_the_jobs_that_have_ended(api: Serving, muster: Muster) -> None:
+    states = list(State)
+    ids = api.store.submit([Submission("ann", a_request(name=state)) for state in states])
+    changes = Changes()
+    for job, state in zip(ids, states, strict=True):
+        changes.job(job, state=state, finished=5.0)
+    api.store.commit(changes)
+    shown = json.loads(muster("queue", "--all", "--json").out)["jobs"]
+    assert sorted(row["state"] for row in shown) == sorted(states)
+    shown = json.loads(muster("queue", "--json").out)["jobs"]
+    assert {row["state"] for row in shown} == {"running", "queued", "held"}
+
+
+def test_queue_and_why_give_one_reason_while_drained(api: Serving, muster: Muster) -> None:
+    (job,) = api.store.submit([Submission(getpass.getuser(), a_request(name="waits"))])
+    changes = Changes()
+    changes.job(job, reason="no_gpus", reason_parameters={"needs": 1.0, "free": 0.0})
+    api.store.commit(changes)
+    assert muster("drain", "node-0").status == 0
+    words = "needs 1 GPU and 0 are free; node-0 is drained"
+    assert json.loads(muster("queue", "--json").out)["jobs"][0]["reason_in_words"] == f"it {words}"
+    assert f"It {words}." in muster("why", str(job)).out
+    assert f"it {words}" in json.loads(muster("status", str(job), "--json").out)["reason_in_words"]
 
 
 def test_a_job_is_called_by_its_script_and_its_number_is_told(api: Serving, muster: Muster) -> None:
@@ -118,6 +170,7 @@ def test_a_job_is_submitted_by_a_file(
 def test_flags_override_the_file(
     api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    api.board.policy = build("priority")
     monkeypatch.chdir(tmp_path)
     lines = ['name = "bert"', 'command = ["x"]', "gpus = 4", "steps = 7", 'model = "resnet19"']
     Path("job.toml").write_text("\n".join([*lines, '[environment]\nA = "file"\nB = "file"\n']))
@@ -222,7 +275,7 @@ def test_the_queue_fits_80_columns_and_tells_who_holds_what(api: Serving, muster
     failed = muster("queue", "--state", "failed").out
     assert "killed" in failed
     assert "runs" not in failed
-    for chosen, ids in ((("--user", "b"), [3]), (("--name", "runs"), [1]), (("--all",), [1, 2, 3])):
+    for chosen, ids in ((("--user", "b"), [3]), (("--name", "runs"), [1]), (("--all",), [1, 2, 3, 4])):
         told = json.loads(muster("queue", *chosen, "--json").out)
         assert [job["job_id"] for job in told["jobs"]] == ids
     assert told["counts"]["queued"] == 1

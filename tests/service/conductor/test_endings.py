@@ -23,6 +23,7 @@ from muster.service.machine import find_machine
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import JobRow, State, Submission, Wish
+from muster.words import duration
 
 BEGAN, NOTICE, END = 100.0, 150.0, 160.0
 
@@ -41,12 +42,42 @@ def becomes(
     max_restarts: int = 3,
     message: str = "",
     status: int | None = 0,
+    limit: float | None = None,
+    ran: float = 0.0,
 ) -> tuple[State, int, bool, str]:
-    request = JobRequest(name="job", command=("true",), directory="/", steps=steps, max_restarts=max_restarts)
-    row = JobRow(1, "ann", request, 0.0, wish=wish, steps_done=done, deaths=deaths)
+    request = JobRequest(
+        name="job",
+        command=("true",),
+        directory="/",
+        steps=steps,
+        max_restarts=max_restarts,
+        time_limit_seconds=limit,
+    )
+    row = JobRow(1, "ann", request, 0.0, wish=wish, steps_done=done, deaths=deaths, run_seconds=ran)
     start = Start(1, 1, (), BEGAN, 10.0, seen=seen, joined=joined, notice_at=NOTICE if asked else None)
     after = outcome(row, start, Observed(1, 1, ended, until, status, message), until)
     return after.state, after.deaths, after.failed_to_run, after.message
+
+
+@pytest.mark.parametrize(
+    ("ended", "what", "state"),
+    [
+        (Exit.STOPPED, {"limit": 60.0}, State.TIMED_OUT),
+        (Exit.STOPPED, {"limit": 61.0}, State.QUEUED),
+        (Exit.STOPPED, {"limit": 90.0, "ran": 30.0}, State.TIMED_OUT),
+        (Exit.KILLED, {"limit": 60.0}, State.TIMED_OUT),
+        (Exit.LOST, {"limit": 60.0, "asked": False}, State.TIMED_OUT),
+        (Exit.COMPLETED, {"limit": 60.0, "asked": False}, State.COMPLETED),
+        (Exit.COMPLETED, {"limit": 60.0}, State.TIMED_OUT),
+        (Exit.FAILED, {"limit": 60.0, "asked": False}, State.FAILED),
+        (Exit.STOPPED, {"limit": 60.0, "wish": Wish.CANCEL}, State.CANCELLED),
+    ],
+)
+def test_a_job_is_ended_at_its_time_limit(ended: Exit, what: dict[str, object], state: State) -> None:
+    after = becomes(ended, **what)  # type: ignore[arg-type]
+    assert after[0] is state
+    if state is State.TIMED_OUT:
+        assert after[3] == f"its time limit of {duration(what['limit'])} is over"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

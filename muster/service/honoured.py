@@ -1,0 +1,27 @@
+"""Whether the scheduler that serves takes into account what a job asks for: a request without effect is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.problems import Problem
+from muster.schedulers.contract import Scheduler
+from muster.schedulers.honours import DEADLINE, PRIORITY, REQUESTS, WITHOUT_GPUS, honoured
+from muster.service.request import JobRequest
+
+
+def without_effect(request: JobRequest, policy: Scheduler, where: str = "request") -> Iterator[Problem]:
+    """All that the job asks for and the scheduler ignores."""
+    honours = honoured(policy)
+    for kind, column, value, serve in (
+        (PRIORITY, "priority", request.priority or None, "priority+tune-plus"),
+        (DEADLINE, "deadline_seconds", request.deadline_seconds, "edf+tune-plus"),
+        (REQUESTS, "cpus", request.cpus, "gittins+tune-plus"),
+        (REQUESTS, "memory_gb", request.memory_gb, "gittins+tune-plus"),
+    ):
+        if value is not None and kind not in honours:
+            what = f"{policy.name} ignores it; leave it out, or serve with --scheduler {serve}"
+            yield Problem(where, what, column=column, found=value)
+    if request.gpus == 0 and WITHOUT_GPUS not in honours:
+        what = f"{policy.name} has no place for jobs without GPUs; ask for one, or serve gittins+tune-plus"
+        yield Problem(where, what, column="gpus", found=0)
