@@ -139,17 +139,31 @@ def _raise_settled(seats: Seats, gangs: Gangs, at: int) -> None:
 
     The fair share is taken back from neighbours if need be.
     """
-    best, fair = gangs.demands.best[gangs.classes[at]], gangs.demands.fair[gangs.classes[at]]
+    best = gangs.demands.best[gangs.classes[at]]
     if _has_room(seats, gangs, at, best):
         set_level(seats, gangs, at, best)
     elif not _is_above_fair(seats, gangs, at):
-        kept = seats.seats["amount"][: seats.used[0]].copy()
+        kept = _per_gpu_of(seats, at)
         set_level(seats, gangs, at, requested_by_kind(gangs, at))
         if not _take_fair_share(seats, gangs, at):
-            number = seats.first[at]
+            number, place = seats.first[at], 0
             while number >= 0:
-                furnish(seats, number, kept[number] // seats.seats[number]["gpus"])
-                number = seats.seats[number]["next"]
+                furnish(seats, number, kept[place])
+                number, place = seats.seats[number]["next"], place + 1
+
+
+@njit(cache=True)
+def _per_gpu_of(seats: Seats, at: int) -> Ints:
+    """What a job has beside each of its GPUs, by machine and resource."""
+    count, number = 0, seats.first[at]
+    while number >= 0:
+        count, number = count + 1, seats.seats[number]["next"]
+    amounts = np.zeros((count, 4), np.int64)
+    count, number = 0, seats.first[at]
+    while number >= 0:
+        amounts[count] = seats.seats[number]["amount"] // seats.seats[number]["gpus"]
+        count, number = count + 1, seats.seats[number]["next"]
+    return amounts
 
 
 @njit(cache=True)
