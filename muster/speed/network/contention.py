@@ -1,7 +1,8 @@
 """Who gets how much of a shared uplink: max-min fairness by progressive filling.
 
-Every job is one flow of weight 1 with a demand, on all the uplinks it crosses. The water rises for all of
-them alike; a flow stops rising at its demand, or when an uplink of its own is full.
+Every job is one flow with a demand, on all the uplinks it crosses; its rate is that on its busiest uplink, and each
+other one carries a fixed part of it. The rates rise for all flows alike; a flow stops rising at its demand, or when an
+uplink of its own is full.
 """
 
 from __future__ import annotations
@@ -18,20 +19,24 @@ def max_min_rates(
     first: npt.NDArray[np.int64],
     links: npt.NDArray[np.int64],
     capacity: npt.NDArray[np.float64],
+    parts: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """Rate of every flow; flow j crosses the distinct links `links[first[j]:first[j + 1]]`.
 
-    Demands and capacities in one unit (GB/s). A flow that crosses nothing gets its demand.
+    `parts`, one for each of `links`, are the parts of the flow's rate that the links carry. Demands and capacities in
+    one unit (GB/s). A flow that crosses nothing gets its demand.
     """
     flows = demand.size
     rate = demand.copy()
     rising = np.zeros(flows, dtype=np.bool_)
     left = capacity.copy()
     risers = np.zeros(capacity.size, dtype=np.int64)
+    load = np.zeros(capacity.size)  # of the rising flows, for each unit of their common rate
     for flow in range(flows):
         rising[flow] = first[flow + 1] > first[flow]
         for at in range(first[flow], first[flow + 1]):
             risers[links[at]] += 1
+            load[links[at]] += parts[at]
 
     crossing_first, crossing = _flows_by_link(first, links, capacity.size)
     used = np.unique(links)
@@ -46,15 +51,15 @@ def max_min_rates(
         level = demand[flow]
         full = -1
         for link in used:
-            if risers[link] > 0 and left[link] < level * risers[link]:
-                level = max(left[link], 0.0) / risers[link]
+            if risers[link] > 0 and left[link] < level * load[link]:
+                level = max(left[link], 0.0) / load[link]
                 full = link
         if full < 0:
-            _settle(flow, level, rate, rising, left, risers, first, links)
+            _settle(flow, level, rate, rising, left, risers, load, first, links, parts)
             continue
         for at in range(crossing_first[full], crossing_first[full + 1]):
             if rising[crossing[at]]:
-                _settle(crossing[at], level, rate, rising, left, risers, first, links)
+                _settle(crossing[at], level, rate, rising, left, risers, load, first, links, parts)
 
 
 @njit(cache=True)
@@ -65,14 +70,17 @@ def _settle(
     rising: npt.NDArray[np.bool_],
     left: npt.NDArray[np.float64],
     risers: npt.NDArray[np.int64],
+    load: npt.NDArray[np.float64],
     first: npt.NDArray[np.int64],
     links: npt.NDArray[np.int64],
+    parts: npt.NDArray[np.float64],
 ) -> None:
-    """The flow keeps `level` for good; its links have that much less for those who still rise."""
+    """The flow keeps `level` for good; its links have its part of that less for the flows that still rise."""
     rate[flow] = level
     rising[flow] = False
     for at in range(first[flow], first[flow + 1]):
-        left[links[at]] -= level
+        left[links[at]] -= level * parts[at]
+        load[links[at]] -= parts[at]
         risers[links[at]] -= 1
 
 

@@ -76,6 +76,15 @@ def uplinks_of(placements: Placements, tree: LinkTree) -> tuple[npt.NDArray[np.i
     return _crossings(placements.first, placements.nodes, tree.rack_of, tree.uplink_gb_per_s.size)
 
 
+def loads_of(placements: Placements, shapes: Shapes, tree: LinkTree) -> npt.NDArray[np.float64]:
+    """GB that each uplink of `uplinks_of` carries for each GB of gradient: what the ring all-reduce sends over it.
+
+    Every level that is spread evenly is a ring of its own, on the part of the gradient that the levels inside it left
+    to each GPU; over an uneven one a flat ring of all GPUs passes each uplink once.
+    """
+    return _loads(placements.first, placements.nodes, placements.gpu_bits, shapes, tree.rack_of)
+
+
 def place(gpus_by_rack: Sequence[Sequence[int]], cluster: Cluster) -> Placements | None:
     """One job with these GPUs on machines of as many racks, in the empty cluster; None if it has no room.
 
@@ -209,3 +218,41 @@ def _crossings(
                     filled += 1
         link_first[job + 1] = filled
     return link_first, links[:filled]
+
+
+@njit(cache=True)
+def _loads(
+    first: npt.NDArray[np.int64],
+    nodes: npt.NDArray[np.int64],
+    gpu_bits: npt.NDArray[np.int64],
+    shapes: npt.NDArray[np.void],
+    rack_of: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float64]:
+    """In the order of `_crossings`."""
+    racks = rack_of.max() + 1
+    last_job_of = np.full(racks, -1, dtype=np.int64)
+    loads = np.empty(2 * nodes.size)
+    filled = 0
+    for job in range(first.size - 1):
+        shape = shapes[job]
+        if shape["machines"] < 2:
+            continue
+        flat_over_racks = shape["racks"] > 1 and not shape["even"] & EVEN_RACKS
+        ring = shape["gpus"] if flat_over_racks else shape["racks"]
+        between_racks = 2.0 * (ring - 1) / ring
+        in_rack = shape["gpus"] // shape["racks"]
+        machines = shape["machines"] // shape["racks"]
+        within = 0.0
+        if machines > 1 and not flat_over_racks:
+            ring = machines if shape["even"] & EVEN_MACHINES else in_rack
+            within = 2.0 * (ring - 1) / ring
+        for row in range(first[job], first[job + 1]):
+            share = 1.0 if flat_over_racks else _count(gpu_bits[row]) / in_rack
+            loads[filled] = within + between_racks * share
+            filled += 1
+            rack = rack_of[nodes[row]]
+            if shape["racks"] > 1 and last_job_of[rack] != job:
+                last_job_of[rack] = job
+                loads[filled] = between_racks
+                filled += 1
+    return loads[:filled]

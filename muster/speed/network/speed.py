@@ -1,9 +1,9 @@
 """The network stage of a job's speed: seconds of communication an iteration that nothing hides.
 
 Alone, a job's stage depends on its model and the shape of its placement, and is computed once for each
-pair. Among neighbours, every job that leaves its machine is a flow on the uplinks it crosses: its demand is
-the GB it sends an iteration over the seconds that an iteration takes alone, and it goes slower by
-the part of the demand that max-min fairness does not give it.
+pair. Among neighbours, every job that leaves its machine is a flow on the uplinks it crosses: its demand on each is
+the GB that its all-reduce sends over it in an iteration, over the seconds that an iteration takes alone, and it goes
+slower by the part of the demand that max-min fairness does not give it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.speed.network.contention import max_min_rates
 from muster.speed.network.dimensions import ASTRA, FLAVOURS, dimensions
 from muster.speed.network.models import Floats, MeasuredModel, NetworkModel
 from muster.speed.network.overlap import exposed_seconds
-from muster.speed.network.placement import Placements, Shapes, shapes_of, uplinks_of
+from muster.speed.network.placement import Placements, Shapes, loads_of, shapes_of, uplinks_of
 from muster.speed.network.tree import link_tree
 
 Ints = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ STAGE_DTYPE = np.dtype(
     [
         ("exposed_seconds", np.float64),
         ("all_reduce_seconds", np.float64),  # of all gradients, one after the other, hidden or not
-        ("uplink_gb", np.float64),  # GB an iteration over the uplink of each machine
+        ("volume_gb", np.float64),  # GB that the all-reduces of an iteration sum
     ]
 )
 
@@ -131,13 +131,17 @@ class NetworkSpeed:
         `compute_seconds` an iteration, where a job's are others than its model's.
         """
         compute = self.compute_seconds[models] if compute_seconds is None else compute_seconds
-        stages = self.stages(models, shapes_of(placements, self.tree))
+        shapes = shapes_of(placements, self.tree)
+        stages = self.stages(models, shapes)
         alone = compute + stages["exposed_seconds"]
         first, links = uplinks_of(placements, self.tree)
         capacity = self.tree.uplink_gb_per_s
-        demand = np.divide(stages["uplink_gb"], alone, out=np.zeros_like(alone), where=alone > 0.0)
-        demand = np.minimum(demand, _narrowest(first, links, capacity))
-        rate = max_min_rates(demand, first, links, capacity)
+        loads = loads_of(placements, shapes, self.tree)
+        busiest, parts = _busiest(first, loads)
+        volume = stages["volume_gb"] * busiest
+        demand = np.divide(volume, alone, out=np.zeros_like(alone), where=alone > 0.0)
+        demand = np.minimum(demand, _narrowest(first, links, parts, capacity))
+        rate = max_min_rates(demand, first, links, capacity, parts)
         slower = np.divide(demand, rate, out=np.ones_like(rate), where=rate > 0.0)
         contended: Floats = alone * slower - compute
         return contended
@@ -187,17 +191,16 @@ def _fill_stages(
 ) -> None:
     for at in range(models.size):
         model, shape, stage = table[models[at]], shapes[at], stages[at]
-        machines = shape["machines"]
         if shape["gpus"] <= 1:
             continue
         if model["measured"]:
-            net, uplink_gb = _measured_net(model, shape)
+            net, volume_gb = _measured_net(model, shape)
             compute, power = model["compute_seconds"], model["overlap"]
             longer = max(compute, net)
             step = longer * ((compute / longer) ** power + (net / longer) ** power) ** (1.0 / power)
             stage["exposed_seconds"] = step - compute
             stage["all_reduce_seconds"] = net
-            stage["uplink_gb"] = uplink_gb
+            stage["volume_gb"] = volume_gb
             continue
         sizes, hops, rates = dimensions(flavour, shape, level_gb_per_s, hop_seconds)
         latency, per_gb = stack(algorithm, hierarchy, sizes, hops, rates)
@@ -211,27 +214,48 @@ def _fill_stages(
             per_gb,
         )
         stage["all_reduce_seconds"] = latency.sum() * model["messages"] + per_gb.sum() * model["gradient_gb"]
-        stage["uplink_gb"] = 2.0 * (machines - 1) / machines * model["gradient_gb"]
+        stage["volume_gb"] = model["gradient_gb"]
 
 
 @njit(cache=True)
 def _measured_net(model: np.void, shape: np.void) -> tuple[float, float]:
-    """Seconds of communication, and the GB over each machine's uplink that keep it busy that long."""
+    """Seconds of communication, and the GB whose all-reduce keeps the uplinks busy that long."""
     further = max(shape["gpus"] - 2, 0)
     if shape["machines"] == 1:
         return model["local_seconds"] + model["local_seconds_per_gpu"] * further, 0.0
     uplink_gb = model["uplink_seconds"] + model["uplink_seconds_per_gpu"] * further
     uplink_gb *= model["nic_gb_per_s"]
-    return uplink_gb / min(shape["machine_gb_per_s"], shape["rack_gb_per_s"]), uplink_gb
+    machines, racks = shape["machines"], shape["racks"]
+    volume_gb = uplink_gb / (2.0 * (machines - 1) / machines)
+    between_racks = volume_gb * 2.0 * (racks - 1) / racks / shape["rack_gb_per_s"]
+    return max(uplink_gb / shape["machine_gb_per_s"], between_racks), volume_gb
+
+
+@njit(cache=True)
+def _busiest(
+    first: npt.NDArray[np.int64], loads: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The largest load of each flow, 0 for one that crosses nothing, and every load as a part of it."""
+    busiest = np.zeros(first.size - 1)
+    parts = np.ones(loads.size)
+    for flow in range(first.size - 1):
+        for at in range(first[flow], first[flow + 1]):
+            busiest[flow] = max(busiest[flow], loads[at])
+        for at in range(first[flow], first[flow + 1]):
+            parts[at] = loads[at] / busiest[flow]
+    return busiest, parts
 
 
 @njit(cache=True)
 def _narrowest(
-    first: npt.NDArray[np.int64], links: npt.NDArray[np.int64], capacity: npt.NDArray[np.float64]
+    first: npt.NDArray[np.int64],
+    links: npt.NDArray[np.int64],
+    parts: npt.NDArray[np.float64],
+    capacity: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """Capacity of the narrowest uplink that each flow crosses; infinite for one that crosses none."""
+    """The highest rate that each flow's uplinks allow it alone; infinite for one that crosses none."""
     narrowest = np.full(first.size - 1, np.inf)
     for flow in range(first.size - 1):
         for at in range(first[flow], first[flow + 1]):
-            narrowest[flow] = min(narrowest[flow], capacity[links[at]])
+            narrowest[flow] = min(narrowest[flow], capacity[links[at]] / parts[at])
     return narrowest

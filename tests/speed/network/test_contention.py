@@ -11,32 +11,52 @@ from scipy.optimize import linprog
 
 from muster.speed.network.contention import max_min_rates
 
-Problem = tuple[list[float], list[list[int]], list[float]]
+Problem = tuple[list[float], list[list[int]], list[float], list[list[float]]]
 amounts = st.integers(1, 40).map(lambda n: n / 4)
 
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
     """Flows on a tree: each over some machines of two racks, and over the racks' uplinks if it needs both."""
-    demand, paths = [], []
+    demand, paths, parts = [], [], []
     for _ in range(draw(st.integers(1, 7))):
         machines = draw(st.lists(st.integers(0, 5), min_size=2, max_size=4, unique=True))
         racks = {machine // 3 for machine in machines}
         paths.append(machines + ([6 + rack for rack in sorted(racks)] if len(racks) > 1 else []))
         demand.append(draw(amounts))
-    return demand, paths, draw(st.lists(amounts, min_size=8, max_size=8))
+        parts.append([1.0, *(draw(st.sampled_from([0.25, 2 / 3, 1.0])) for _ in paths[-1][1:])])
+    return demand, paths, draw(st.lists(amounts, min_size=8, max_size=8)), parts
 
 
-def rates(demand: list[float], paths: list[list[int]], capacity: list[float]) -> npt.NDArray[np.float64]:
+def rates(
+    demand: list[float],
+    paths: list[list[int]],
+    capacity: list[float],
+    parts: list[list[float]] | None = None,
+) -> npt.NDArray[np.float64]:
+    """Every link carries all of a flow where no parts are given."""
     first = np.cumsum([0, *map(len, paths)])
     links = np.array([link for path in paths for link in path], dtype=np.int64)
-    return max_min_rates(np.array(demand), first, links, np.array(capacity))
+    carried = [1.0] * len(links) if parts is None else [part for of in parts for part in of]
+    return max_min_rates(np.array(demand), first, links, np.array(capacity), np.array(carried))
 
 
-def water_filling(demand: list[float], paths: list[list[int]], capacity: list[float]) -> list[float]:
+def carried(link: int, path: list[int], parts: list[float]) -> float:
+    """The part of a flow that a link carries; 0 where the flow does not cross it."""
+    return parts[path.index(link)] if link in path else 0.0
+
+
+def water_filling(
+    demand: list[float], paths: list[list[int]], capacity: list[float], parts: list[list[float]]
+) -> list[float]:
     """Raise the lowest rate as far as a linear program can, fix who cannot go higher, and again."""
     flows = len(demand)
-    uses = np.array([[float(link in path) for path in paths] for link in range(len(capacity))])
+    uses = np.array(
+        [
+            [carried(link, path, of) for path, of in zip(paths, parts, strict=True)]
+            for link in range(len(capacity))
+        ]
+    )
     fixed: dict[int, float] = {}
     while len(fixed) < flows:
         rising = [flow for flow in range(flows) if flow not in fixed]
@@ -89,11 +109,12 @@ def test_is_the_water_filling_of_a_linear_program(problem: Problem) -> None:
 @settings(deadline=None)
 @given(problems())
 def test_within_demand_and_capacity_and_nobody_can_have_more(problem: Problem) -> None:
-    demand, paths, capacity = problem
+    demand, paths, capacity, parts = problem
     rate = rates(*problem)
     assert (rate <= np.array(demand) + 1e-9).all()
     load = [
-        sum(r for r, path in zip(rate, paths, strict=True) if link in path) for link in range(len(capacity))
+        sum(r * carried(link, path, of) for r, path, of in zip(rate, paths, parts, strict=True))
+        for link in range(len(capacity))
     ]
     assert all(used <= limit + 1e-9 for used, limit in zip(load, capacity, strict=True))
     for flow, path in enumerate(paths):
@@ -108,10 +129,11 @@ def test_within_demand_and_capacity_and_nobody_can_have_more(problem: Problem) -
 @settings(deadline=None)
 @given(problems(), st.randoms(use_true_random=False))
 def test_the_order_of_flows_and_links_does_not_matter(problem: Problem, random: object) -> None:
-    demand, paths, capacity = problem
+    demand, paths, capacity, parts = problem
     order = list(range(len(demand)))
     random.shuffle(order)  # type: ignore[attr-defined]
-    shuffled = rates([demand[i] for i in order], [paths[i][::-1] for i in order], capacity)
+    reversed_parts = [parts[i][::-1] for i in order]
+    shuffled = rates([demand[i] for i in order], [paths[i][::-1] for i in order], capacity, reversed_parts)
     assert shuffled == pytest.approx(rates(*problem)[order], abs=1e-9)
 
 

@@ -17,6 +17,7 @@ from muster.speed.network.placement import (
     EVEN_MACHINES,
     EVEN_RACKS,
     Placements,
+    loads_of,
     place,
     shapes_of,
     uplinks_of,
@@ -93,6 +94,74 @@ def test_a_job_crosses_the_uplinks_of_what_it_spans(jobs: list[list[tuple[int, i
         expected = (nodes if len(nodes) > 1 else set()) | (racks if len(racks) > 1 else set())
         crossed = links[first[number] : first[number + 1]].tolist()
         assert sorted(crossed) == sorted(expected)
+
+
+def sent_bytes(job: list[tuple[int, int]]) -> dict[int, float]:
+    """Bytes that leave each machine and rack in a ring all-reduce of one byte, send by send."""
+    gpus = sorted((node // 3, node, gpu) for node, bits in job for gpu in range(8) if bits >> gpu & 1)
+    by_rack = [[gpu for gpu in gpus if gpu[0] == rack] for rack in sorted({gpu[0] for gpu in gpus})]
+    by_node = {node: [gpu for gpu in gpus if gpu[1] == node] for node, _ in job}
+    machines_of_rack = [len({gpu[1] for gpu in rack}) for rack in by_rack]
+    out: dict[int, float] = {}
+
+    def ring(members: list[tuple[int, int, int]], share: float) -> None:
+        size = len(members)
+        for at, (rack, node, _) in enumerate(members if size > 1 else []):
+            to_rack, to_node, _ = members[(at + 1) % size]
+            sent = 2 * (size - 1) * share / size
+            if node != to_node:
+                out[node] = out.get(node, 0.0) + sent
+            if rack != to_rack:
+                out[9 + rack] = out.get(9 + rack, 0.0) + sent
+
+    if len(set(map(len, by_rack))) > 1 or len(set(machines_of_rack)) > 1:
+        ring(gpus, 1.0)
+        return out
+    in_rack = len(by_rack[0])
+    for of_rack in by_rack:
+        nodes = sorted({gpu[1] for gpu in of_rack})
+        each = len(by_node[nodes[0]])
+        if len(set(map(len, by_node.values()))) == 1:
+            for rank in range(each):
+                ring([by_node[node][rank] for node in nodes], 1.0 / each)
+        else:
+            ring(of_rack, 1.0)
+    for rank in range(in_rack):
+        ring([of_rack[rank] for of_rack in by_rack], 1.0 / in_rack)
+    return out
+
+
+@settings(max_examples=200, deadline=None)
+@given(batches())
+def test_uplinks_carry_what_the_rings_send(jobs: list[list[tuple[int, int]]]) -> None:
+    tree, placements = link_tree(SMALL), as_placements(jobs)
+    first, links = uplinks_of(placements, tree)
+    loads = loads_of(placements, shapes_of(placements, tree), tree)
+    for number, job in enumerate(jobs):
+        crossed = slice(first[number], first[number + 1])
+        found = dict(zip(links[crossed].tolist(), loads[crossed].tolist(), strict=True))
+        assert found == pytest.approx(sent_bytes(job))
+
+
+@pytest.mark.parametrize(
+    ("job", "machine", "rack"),
+    [
+        # 2 racks x 2 machines: in the rack 1, and half of the gradient between racks; 1 over a rack's uplink.
+        ([(0, 1), (1, 1), (3, 1), (4, 1)], 1.5, 1.0),
+        ([(0, 255), (1, 255), (3, 255), (4, 255)], 1.5, 1.0),
+        # One machine in each of three racks: 2 (3 - 1) / 3 over every link.
+        ([(0, 3), (3, 3), (6, 3)], 4 / 3, 4 / 3),
+        # Two machines of one rack, and one of another: a flat ring of three.
+        ([(0, 1), (1, 1), (3, 1)], 4 / 3, 4 / 3),
+        ([(0, 15), (1, 15)], 1.0, None),
+    ],
+)
+def test_loads_of_small_gangs_by_hand(job: list[tuple[int, int]], machine: float, rack: float | None) -> None:
+    tree, placements = link_tree(SMALL), as_placements([job])
+    _, links = uplinks_of(placements, tree)
+    loads = loads_of(placements, shapes_of(placements, tree), tree)
+    for link, load in zip(links.tolist(), loads.tolist(), strict=True):
+        assert load == pytest.approx(machine if link < 9 else rack)
 
 
 def dims(gpus_by_rack: list[list[int]], flavour: int, cluster: Cluster) -> tuple[list[int], list[float]]:

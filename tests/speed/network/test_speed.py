@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -125,8 +127,8 @@ def test_neighbours_never_help_and_uplinks_carry_no_more_than_they_can(
             over and any(node // 4 == rack for node in row)
             for over, row in zip(over_racks, rows, strict=True)
         ]
-        # A job across racks sends each rack's uplink 2 (R - 1) / R of its gradient: at least half of `uplink_gb`.
-        least = (stages["uplink_gb"] / 2 / seconds)[np.array(crossing)].sum()
+        # A job across two racks sends as much as its gradient over each rack's uplink, or more.
+        least = (stages["volume_gb"] / seconds)[np.array(crossing)].sum()
         assert least <= speed.tree.uplink_gb_per_s[8 + rack] * (1 + 1e-9)
 
 
@@ -137,10 +139,23 @@ def test_a_full_rack_uplink_is_shared_alike() -> None:
     models = indices(0, 0, 0, 0)
     stages = speed.stages(models, shapes_of(placements, speed.tree))
     iteration = 0.1 + stages["exposed_seconds"]
-    demand = stages["uplink_gb"] / iteration
+    demand = stages["volume_gb"] / iteration
     assert (demand > 1.0).all()
     contended = 0.1 + speed.contended_seconds(models, placements)
     assert contended == pytest.approx(iteration * demand / 1.0)
+
+
+def test_gangs_on_two_machines_of_two_racks_do_not_crowd_each_other() -> None:
+    """1.5 GB over each machine's uplink of 2 GB/s are 1 GB over each rack's of 3 GB/s, which is not full with two."""
+    narrow = replace(CLUSTER, links=replace(CLUSTER.links, cluster=Link(10.0, 5e-6, 8 / 3)))
+    speed = NetworkSpeed([HEAVY], narrow)
+    placements = jobs({0: 1, 1: 1, 4: 1, 5: 1}, {2: 1, 3: 1, 6: 1, 7: 1})
+    models, shapes = indices(0, 0), shapes_of(placements, speed.tree)
+    alone = speed.exposed_seconds(models, shapes)
+    assert 1.5 * speed.stages(models, shapes)["volume_gb"][0] / (0.1 + alone[0]) > 2.0, (
+        "its machines' are full"
+    )
+    assert speed.contended_seconds(models, placements) == pytest.approx(alone)
 
 
 def test_a_neighbour_that_leaves_gives_its_share_back() -> None:
