@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from muster.service.home import make_home, store_url
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, State, Submission
+from muster.service.store.rows import State, Submission
 
 GPUS = 2
 START_UPS, ROUNDS = (5.0, 30.0, 120.0), (10.0, 60.0)
@@ -40,7 +41,7 @@ MEAN_GAP_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 _LOOKS_AFTER_EVENT = 12
 """Seconds are passed over only where nothing has happened for so many looks."""
-_LONGEST_STEP = 5.0
+_LONGEST_STEP = 60.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Simulated:
     def run(self) -> None:
         """Until all jobs have ended."""
         submitted = looks = 0
-        while sum(self.store.counts()[state] for state in ENDED) < len(self.asks):
+        while submitted < len(self.asks) or self.conductor.jobs.rows:
             before = self._fingerprint()
             while submitted < len(self.asks) and self.asks[submitted].at <= self.now:
                 request = JobRequest(name=f"job-{submitted + 1}", command=("true",), directory="/")
@@ -116,13 +117,16 @@ class Simulated:
             self.now += _LOOK_SECONDS if looks < _LOOKS_AFTER_EVENT else self._quiet_seconds(submitted)
 
     def _fingerprint(self) -> tuple[object, ...]:
-        return tuple(
-            (row.id, row.state, row.epoch, row.phase, row.first_step) for row in self.store.jobs(limit=1000)
-        )
+        """What an event changes."""
+        living = self.conductor.jobs.rows.values()
+        return tuple((row.id, row.state, row.epoch, row.phase, row.first_step) for row in living)
 
     def _quiet_seconds(self, submitted: int) -> float:
-        arrival = self.asks[submitted].at if submitted < len(self.asks) else float("inf")
-        return max(min(arrival - self.now, _LONGEST_STEP), _LOOK_SECONDS)
+        """To the next arrival, event of the engine, or decision."""
+        arrival = self.asks[submitted].at if submitted < len(self.asks) else inf
+        due = (self.engine._due[0][0] if self.engine._due else inf) - self.store.origin
+        next_event = min(arrival, due, self.conductor._decider.next_wake)
+        return min(max(next_event - self.now, _LOOK_SECONDS), _LONGEST_STEP)
 
     def outcome(self) -> Outcome:
         """Of all jobs, once they have ended."""
@@ -131,7 +135,7 @@ class Simulated:
         held = sum(row.attained_gpu_seconds for row in rows)
         needed = sum(ask.steps * ask.step_seconds + self.start_up for ask in self.asks)
         return Outcome(
-            restart_share=(held - needed) / held,
+            restart_share=max(held - needed, 0.0) / held,
             most_starts_of_scripts=max(
                 row.epoch for row, ask in zip(rows, self.asks, strict=True) if ask.script
             ),
@@ -167,7 +171,7 @@ def real(seed: int, start_up: float, round_seconds: float, scheduler: str, facto
         for ask, job in zip(asks, found.jobs, strict=True)
     )
     return Outcome(
-        restart_share=(held - needed) / held,
+        restart_share=max(held - needed, 0.0) / held,
         most_starts_of_scripts=max(
             job.starts for job, ask in zip(found.jobs, asks, strict=True) if ask.script
         ),

@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--start-up", type=float, default=30.0, help="seconds that each start takes")
     parser.add_argument("--gap", type=float, default=60.0, help="mean seconds between submissions")
     parser.add_argument(
-        "--lengths", type=float, nargs=2, default=(120.0, 600.0), help="shortest and longest, seconds"
+        "--lengths", type=float, nargs=2, default=(60.0, 900.0), help="shortest and longest, seconds"
     )
     chosen = parser.parse_args()
     asks = scenario(chosen.jobs, chosen.seed, chosen.gap, tuple(chosen.lengths), chosen.start_up)

@@ -295,7 +295,7 @@ class LiveColumns:
     def price(self, row: JobRow, since: float) -> None:
         """What schedulers know of an interruption of a start that began at `since`, as its job shows more of it.
 
-        A job that reports works from its first step on; one that has never reported, once the expected cost has passed.
+        A job that has reported before works from its first step on; any other one, once the expected cost has passed.
         """
         ask, fact = self._asked[row.id], self._facts[row.id]
         ask["preemptible"] = row.preemptible
@@ -304,8 +304,8 @@ class LiveColumns:
         if row.first_step is not None:
             fact["resumes"] = row.first_step
         else:
-            reports = row.joined or row.request.progress is not None
-            fact["resumes"] = inf if reports else since + fact["restart_cost"]
+            has_reported = row.joined or row.start_up_seconds is not None
+            fact["resumes"] = inf if has_reported else since + fact["restart_cost"]
 
     def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
         """A running job has told how far it is and how fast: its own word counts for more than the model's.

@@ -182,6 +182,15 @@ def test_start_up_and_stop_are_measured_and_kept(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_a_job_whose_reports_are_never_found_is_not_protected_for_ever(tmp_path: Path) -> None:
+    world = Kinds(tmp_path, "fifo")
+    (job,) = world.submit("script", progress=r"never (?P<step>\d+)", stop_signal="SIGUSR1")
+    world.turns(10)
+    assert world.facts(job)["resumes"] == 1 + 60
+    assert world.facts(job)["pinned"]
+    world.store.close()
+
+
 def test_a_new_daemon_knows_as_much_of_running_jobs(tmp_path: Path) -> None:
     world = Kinds(tmp_path, "fifo")
     jobs = [*world.submit("trained"), *world.submit("script"), *world.submit("script", preemptible=True)]
