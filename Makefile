@@ -52,7 +52,7 @@ REST = needs_torch or needs_postgres or needs_prometheus or long
 
 test-all: test test-rest
 
-# Takes about 20 minutes of processor time.
+# Takes about half an hour of processor time.
 mutate: install
 	$(BIN)/python -m tests.mutation --seed $(SEED) --workers $(WORKERS)
 

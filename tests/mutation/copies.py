@@ -46,7 +46,7 @@ class Copy:
         shutil.copytree(root, self._tree, ignore=_LEFT_OUT, symlinks=True)
         self._temporary.mkdir()
         self._kernels.mkdir()
-        self._keep_kernels(set())
+        self._restore_kernels(set())
 
     def try_out(self, mutation: Mutation, tests: list[str]) -> Tried:
         """Run tests with a mutation applied, nearest first, until one fails."""
@@ -62,7 +62,6 @@ class Copy:
             file.write_text(source, encoding="utf-8")
             os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
             self._restore_kernels(dependents)
-            self._keep_kernels(dependents)
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary.mkdir(exist_ok=True)
 
@@ -120,25 +119,19 @@ class Copy:
                 status = None
         return status, report.read_text(encoding="utf-8", errors="replace")
 
-    # Compiled kernels: a run drops and compiles those that depend on the mutated file; the others serve on.
+    def _restore_kernels(self, dependents: set[str]) -> None:
+        """Put back the compiled kernels of these files as they were, and remember new ones of other files.
 
-    def _keep_kernels(self, dependents: set[str]) -> None:
-        """Remember the kernels that do not depend on these files, as far as they are new."""
-        for cache in (self._tree / "muster").rglob("*.nb[ic]"):
+        A kernel's cache is valid for the code of that kernel only, so a run compiles what the mutation has changed.
+        """
+        for cache in (self._tree / "muster").rglob("*.nbc"):
             kept = self._kernels / cache.relative_to(self._tree)
-            if _source_of(cache, self._tree) not in dependents and not _same(cache, kept):
+            if _same(cache, kept):
+                continue
+            if _source_of(cache, self._tree) not in dependents:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(cache, kept)
-
-    def _restore_kernels(self, dependents: set[str]) -> None:
-        """Put back the kernels of these files as they were without the mutation."""
-        for cache in (self._tree / "muster").rglob("*.nb[ic]"):
-            if _source_of(cache, self._tree) in dependents:
-                cache.unlink()
-        for kept in self._kernels.rglob("*.nb[ic]"):
-            cache = self._tree / kept.relative_to(self._kernels)
-            if not cache.exists():
-                cache.parent.mkdir(exist_ok=True)
+            elif kept.exists():
                 shutil.copy2(kept, cache)
 
 

@@ -120,6 +120,26 @@ def test_a_place_is_kept_while_those_before_are_still_saving(tmp_path: Path, sch
     world.store.close()
 
 
+def test_a_waiting_job_has_its_reason_on_record(tmp_path: Path) -> None:
+    """As long as it waits in its row, and as a stretch of time once it runs."""
+    world = World(tmp_path, "fifo")
+    job = world.store.submit([Submission("ann", a_job(20)) for _ in range(CLUSTER.total_gpus + 1)])[-1]
+    world.turn(1.0)
+    waiting = world.store.job(job)
+    assert waiting is not None
+    assert (waiting.reason, waiting.reason_since) == ("no_gpus", 1.0)
+    assert waiting.reason_parameters == {"needs": 1.0, "free": 0.0}
+    while (row := world.store.job(job)) is not None and row.state is not State.RUNNING:
+        world.turn(1.0)
+    assert row is not None
+    assert row.reason == "placed"
+    explained = [one for one in world.store.all_explained() if one.job == job]
+    assert [(one.reason, one.since, one.until) for one in explained][-1:] == [
+        ("no_gpus", 1.0, row.last_start)
+    ]
+    world.store.close()
+
+
 def a_job(steps: int) -> JobRequest:
     return JobRequest(
         name="job", command=("true",), directory="/", steps=steps, min_runtime_seconds=1.0, grace_seconds=60.0
