@@ -81,7 +81,7 @@ class Copy:
             return Tried("survived")
         if status == 128 + signal.SIGPROF:
             return Tried("timeout")
-        if status is None:  # Waiting for ever, or a machine too busy to tell.
+        if status is None:  # Endless waiting, or a machine that is too busy.
             return Tried("stalled")
         if status == 5:  # pytest: no test was collected
             return Tried("no test")

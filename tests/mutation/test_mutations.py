@@ -91,7 +91,7 @@ def made_up(path: str, lines: int) -> list[Mutation]:
     return mutations_of(source, path)
 
 
-def test_a_seed_draws_the_same_lines_also_after_an_edit_elsewhere() -> None:
+def test_a_seed_draws_the_same_lines_after_an_edit_elsewhere() -> None:
     before = mutations_of("a = b < c\nd = e + f\ng = h * i\nk = m - n\n", "muster/a.py")
     after = mutations_of("# new\na = b < c\nd = e + f\ng = h // i\nk = m - n\n", "muster/a.py")
     drawn = [one.after for one in sample(before, 1, 4)]
@@ -111,7 +111,7 @@ def test_lines_are_drawn_once_and_by_weight() -> None:
     assert 1.5 < counts["muster/schedulers/a.py"] / counts["muster/report/a.py"] < 2.5
 
 
-def test_equal_lines_of_one_function_are_told_apart() -> None:
+def test_equal_lines_of_one_function_have_own_keys() -> None:
     found = mutations_of("def f(a):\n    a += 1\n    a += 1\n", "muster/a.py")
     assert len({one.key for one in found}) == len(found) > 2
 
@@ -176,7 +176,7 @@ def mutation_to(project: Path, path: str, after: str) -> Mutation:
 
 
 @pytest.mark.skipif(not can_isolate(), reason="needs process spaces of its own")
-def test_a_copy_tells_killed_survived_and_endless_mutations(project: Path, tmp_path: Path) -> None:
+def test_a_copy_reports_killed_survived_and_endless(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
     copy = Copy(project, folder, Nearest(project), Limits(test=1.0, run=60.0, wall=300.0))
@@ -193,7 +193,7 @@ def test_a_copy_tells_killed_survived_and_endless_mutations(project: Path, tmp_p
     assert {name: (project / name).read_text() for name in SOURCES} == SOURCES
 
 
-def test_the_exit_status_says_whether_enough_was_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_status_is_1_below_95_percent(capsys: pytest.CaptureFixture[str]) -> None:
     def result(name: str) -> dict[str, object]:
         return {
             "result": name,

@@ -95,7 +95,7 @@ def test_gangs_of_one_size_are_a_queue_of_many_servers() -> None:
     assert column(result, "wait_seconds") == pytest.approx([0, 0, 20, 20, 0])
 
 
-def test_a_release_starts_when_the_job_ends_not_at_the_next_round() -> None:
+def test_a_release_starts_when_the_job_ends_not_at_a_round() -> None:
     # The job ends at 10, its GPU is free at 40; the decision at 60 uses it. Counted from the round at 60, the release
     # would last until 90 and the next job would start at 120.
     trace = jobs_of(job(0, 10), job(0, 10))

@@ -238,7 +238,7 @@ def test_what_happened_meanwhile_is_told_to_it_once_it_is_well(world: World) -> 
     assert seen[0] == seen[0] & seen[1] == seen[0] & seen[2] != 0
 
 
-def test_retries_of_a_failing_scheduler_are_1_2_4_up_to_60_s_apart(tmp_path: Path) -> None:
+def test_a_failing_scheduler_is_asked_again_after_1_2_4_to_60_s(tmp_path: Path) -> None:
     scheduler = Twisted(raises)
     world = World(tmp_path, scheduler)
     world.store.submit([Submission("ann", a_job(10))])

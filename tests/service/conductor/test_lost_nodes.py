@@ -154,7 +154,7 @@ class ForgetfulWorld(World):
         return self.seconds - lost_at
 
 
-def test_the_pause_after_losses_in_a_row_starts_again_after_another_end(tmp_path: Path) -> None:
+def test_the_pause_after_losses_starts_again_after_another_end(tmp_path: Path) -> None:
     world = ForgetfulWorld(tmp_path, "fifo")
     (job,) = world.store.submit([Submission("ann", a_job(10_000))])
     world.turn(1.0)
