@@ -53,7 +53,7 @@ def remaining_at_speed(view: View) -> Floats:
 def remaining_at_best_speed(view: View) -> Floats:
     """Believed seconds left at the best speed of each job, whatever it holds."""
     jobs, wants = view.jobs, view.wants
-    classes, demands = wants.of(jobs.model, jobs.gpus)
+    classes, demands = wants.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
     best = demands.best_speed.max(axis=1)[classes]
     work_left = np.maximum(view.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
     seconds: Floats = work_left * wants.models["reference_seconds"][jobs.model] / best
