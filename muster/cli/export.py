@@ -38,7 +38,9 @@ def export(
         print(as_json_text({"record": str(folder)}), end="")
     else:
         print(f"The record is in {folder}. Its page with charts: muster report {folder}")
-        print(f"What ran under other schedulers: muster compare {folder / 'trace.csv'} --cluster ...")
+        print(
+            f"What ran under other schedulers: muster compare {folder}/trace.csv --cluster {folder}/cluster.toml"
+        )
 
 
 def _unpack(archive: IO[bytes], folder: Path) -> None:

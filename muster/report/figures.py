@@ -57,6 +57,7 @@ FIGURES: Sequence[Figure] = (
     Figure("utilization.gpu", "GPUs in use", "", "GPU\nuse", words.percent, better=1),
     Figure("fragmentation", "Fragmen\u00adtation", "", "frag-\nments", words.percent),
     Figure("preemptions", "Preemp\u00adtions", "", "preemp-\ntions", words.number, better=0),
+    Figure("restart_loss", "Lost to restarts", "", "re-\nstarts", words.percent),
     Figure("fairness.rho_mean", "Unfairness ρ", "mean", "ρ\nmean", words.number),
     Figure("fairness.rho_max", "Unfairness ρ", "worst", "ρ\nmax", words.number),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 
@@ -26,6 +28,7 @@ def fragmentation(record: Record) -> float | None:
         .join(nodes.select("node", "code"), on="node", maintain_order="left")
         .select("code", "from_seconds", "to_seconds", "gpus")
     )
+    rows = pl.concat([rows, _absent(record, nodes, start, end)])
     codes, gpus = rows["code"].to_numpy(), rows["gpus"].to_numpy()
     code = np.concatenate((nodes["code"].to_numpy(), codes, codes))
     time = np.concatenate((np.full(nodes.height, start), rows["from_seconds"], rows["to_seconds"]))
@@ -43,6 +46,26 @@ def fragmentation(record: Record) -> float | None:
     lost = np.where(free < capacity, _share_of_jobs_larger_than(free, record), 0.0)
     total = float(np.sum(free_seconds))
     return float(np.sum(free_seconds * lost)) / total if total > 0 else None
+
+
+def _absent(record: Record, nodes: pl.DataFrame, start: float, end: float) -> pl.DataFrame:
+    """What nodes did not have at times, of the most that they ever had, as if it was held."""
+    missing = pl.col("most") - pl.col("gpus")
+    spans = record.node_spans().join(
+        nodes.select("node", "code", pl.col("gpus").alias("most")), on="node", maintain_order="left"
+    )
+    moments = [since for since, _ in record.clusters()] + [np.inf]
+    rows = []
+    for since, until in pairwise(moments):
+        there = spans.filter(pl.col("from_seconds") == since)
+        gone = nodes.join(there, on="node", how="anti").select("code", "gpus")
+        smaller = there.filter(missing > 0).select("code", missing.alias("gpus"))
+        times = [
+            pl.lit(float(np.clip(one, start, end))).alias(name)
+            for one, name in ((since, "from_seconds"), (until, "to_seconds"))
+        ]
+        rows.append(pl.concat([gone, smaller]).select("code", *times, "gpus"))
+    return pl.concat(rows)
 
 
 def _share_of_jobs_larger_than(free: FloatArray, record: Record) -> FloatArray:

@@ -14,9 +14,10 @@ import numpy as np
 import polars as pl
 
 from muster.report.fragmentation import fragmentation
-from muster.report.timeline import FloatArray, Steps, certified, held, jobs_in_system, window
+from muster.report.timeline import FloatArray, Steps, capacity, certified, held, jobs_in_system, window
 from muster.world.records import Record
 
+NOT_COMPLETED = ("unfinished", "timed_out", "failed", "cancelled", "refused")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 RESOURCES = {"gpu": "gpus", "cpu": "cpus", "memory": "memory_gb", "storage": "storage_gb_per_s"}
 _ROUNDING = 1e-6
@@ -32,7 +33,7 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
     The measured cost of the run itself (decision and wall seconds) is passed in and stands apart, under
     `measured`: it is the only part that differs between two runs of the same input.
     """
-    start, end = window(record)
+    _, end = window(record)
     jobs = record.jobs.with_columns(
         pl.Series("rho", _finish_time_fairness(record)), _slowdown().alias("slowdown")
     )
@@ -45,17 +46,16 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
         "cluster": str(record.run["cluster"]["name"]),
         "jobs": measured.height,
         "completed": done.height,
-        "unfinished": measured.filter(pl.col("outcome") == "unfinished").height,
-        "refused": measured.filter(pl.col("outcome") == "refused").height,
-        "timed_out": measured.filter(pl.col("outcome") == "timed_out").height,
+        **{kind: measured.filter(pl.col("outcome") == kind).height for kind in NOT_COMPLETED},
         "jobs_in_record": jobs.height,
         "makespan_seconds": _makespan(done),
         "jct_seconds": distribution(done["jct_seconds"]),
         "wait_seconds": distribution(done["wait_seconds"]),
         "slowdown": distribution(done["slowdown"]),
-        "utilization": _utilization(record, start, end),
+        "utilization": _utilization(record, end),
         "fragmentation": fragmentation(record),
         "preemptions": int(measured["preemptions"].sum()),
+        "restart_loss": _restart_loss(measured),
         "moves": int(measured["moves"].sum()),
         "stage_seconds": {
             stage.removesuffix("_seconds"): float(np.nansum(measured[stage].to_numpy())) for stage in STAGES
@@ -118,7 +118,8 @@ def _finish_time_fairness(record: Record) -> FloatArray:
     finish = jobs["finish_seconds"].fill_null(np.nan).to_numpy()
     ideal = jobs["ideal_seconds"].fill_null(np.nan).to_numpy()
     in_system = jobs_in_system(record)
-    gpus = float(np.sum(record.nodes()["gpus"].to_numpy()))
+    there = capacity(record, "gpus")
+    gpus = float(there.values[0]) if there.values.size == 1 else there.mean()
     with np.errstate(divide="ignore", invalid="ignore"):
         contention = (in_system.integral_until(finish) - in_system.integral_until(submit)) / (finish - submit)
         alone = ideal * np.maximum(1.0, jobs["gpus"].to_numpy() * contention / gpus)
@@ -133,17 +134,24 @@ def _makespan(done: pl.DataFrame) -> float | None:
     return float(np.max(done["finish_seconds"].to_numpy()) - np.min(done["submit_seconds"].to_numpy()))
 
 
-def _utilization(record: Record, start: float, end: float) -> dict[str, float | None]:
+def _utilization(record: Record, end: float) -> dict[str, float | None]:
     """Allocated over capacity, weighted by time; None where the cluster states no capacity or no job any need."""
     rows = held(record)
     seconds = (rows["to_seconds"] - rows["from_seconds"]).to_numpy()
     shares: dict[str, float | None] = {}
     for name, column in RESOURCES.items():
-        capacity = float(np.sum(record.nodes()[column].to_numpy())) * (end - start)
+        there = float(capacity(record, column).integral_until(np.array([end]))[0])
         used = float(np.sum(rows[column].fill_null(0.0).to_numpy() * seconds))
-        known = capacity > 0 and name not in record.run.get("unknown_resources", ())
-        shares[name] = used / capacity if known else None
+        known = there > 0 and name not in record.run.get("unknown_resources", ())
+        shares[name] = used / there if known else None
     return shares
+
+
+def _restart_loss(measured: pl.DataFrame) -> float | None:
+    """GPU time that went into restarts over all GPU time that jobs had; None where they had none."""
+    attained = float(np.nansum(measured["attained_gpu_seconds"].to_numpy()))
+    lost = float(np.nansum((measured["restart_seconds"] * measured["gpus"]).to_numpy()))
+    return lost / attained if attained > 0 else None
 
 
 def _utility(measured: pl.DataFrame) -> dict[str, float | None]:

@@ -32,7 +32,12 @@ def notes(
     """Sentences, most important first."""
     found = []
     for name, summary in zip(names, summaries, strict=True):
-        for kind, meaning in (("unfinished", "did not finish"), ("refused", "were refused")):
+        for kind, meaning in (
+            ("unfinished", "did not finish"),
+            ("failed", "failed"),
+            ("cancelled", "were cancelled"),
+            ("refused", "were refused"),
+        ):
             if summary[kind]:
                 share = f"{summary[kind]:,} of {words.counted(summary['jobs'], 'job')}"
                 found.append(f"{name}: {share} {meaning}; times of jobs leave them out.")

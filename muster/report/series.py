@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from muster.report.timeline import FloatArray, Steps, certified, gpus_in_use, held, jobs_waiting, window
+from muster.report.timeline import (
+    FloatArray,
+    Steps,
+    capacity,
+    certified,
+    gpus_in_use,
+    held,
+    jobs_waiting,
+    window,
+)
 from muster.words import natural_order
 from muster.world.records import Record
 
@@ -65,8 +74,7 @@ def chart_series(record: Record, name: str) -> RunSeries:
     """The curves of a run, under the name that tells it from the others."""
     start, end = window(record)
     rows, nodes = held(record), record.nodes()
-    capacity = max(float(np.sum(nodes["gpus"].to_numpy())), 1e-9)
-    in_use = gpus_in_use(rows, start, end).condensed(TIMELINE_POINTS)
+    in_use = gpus_in_use(rows, start, end).over(capacity(record, "gpus")).condensed(TIMELINE_POINTS)
     waiting = jobs_waiting(record).condensed(TIMELINE_POINTS)
     done = record.jobs.filter("measured", pl.col("outcome") == "completed")
     tenants = record.jobs["tenant"].fill_null("").n_unique()
@@ -74,7 +82,7 @@ def chart_series(record: Record, name: str) -> RunSeries:
         name=name,
         jct=_ranks(done["jct_seconds"]),
         wait=_ranks(done["wait_seconds"]),
-        gpu_use=Steps(in_use.times - start, in_use.values / capacity),
+        gpu_use=Steps(in_use.times - start, in_use.values),
         waiting=Steps(waiting.times - start, waiting.values),
         below_best=_below_best(record, start),
         jct_by_size=_by_size(done),

@@ -14,6 +14,7 @@ from muster.world.records import Record
 FloatArray = npt.NDArray[np.float64]
 _ROUNDING = 1e-6
 """Shares below it are the ledger's whole millionths, not a difference."""
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,17 @@ class Steps:
         length = float(self.times[-1] - self.times[0])
         return float(np.sum(self.values * np.diff(self.times))) / length if length > 0 else 0.0
 
+    def over(self, others: Steps) -> Steps:
+        """This quantity over another one of the same stretch of time; 0 where the other is 0."""
+        if others.values.size == 1:
+            return Steps(self.times, self.values / max(float(others.values[0]), _LEAST))
+        times = np.union1d(self.times, others.times)
+        value, other = (
+            steps.values[np.searchsorted(steps.times, times[:-1], side="right") - 1]
+            for steps in (self, others)
+        )
+        return Steps(times, np.where(other > 0, value / np.maximum(other, _LEAST), 0.0))
+
     def condensed(self, points: int) -> Steps:
         """At most so many steps: these where they are few, else time-weighted means of equal stretches."""
         if self.values.size <= points:
@@ -56,9 +68,14 @@ class Steps:
 
 
 def window(record: Record) -> tuple[float, float]:
-    """First submission and last finish of all jobs (seconds); where none finished, the last thing known."""
+    """First submission and last finish of all jobs (seconds); where none finished, the last thing known.
+
+    A record that says until when it goes ends there.
+    """
     jobs = record.jobs.filter(pl.col("outcome") != "refused")
     start = _least(jobs["submit_seconds"], default=0.0)
+    if (until := record.run.get("until_seconds")) is not None:
+        return start, max(start, float(until))
     ends = [_greatest(jobs["finish_seconds"])]
     if ends == [-np.inf]:
         ends = [_greatest(record.allocations[column]) for column in ("from_seconds", "to_seconds")] + [
@@ -93,6 +110,13 @@ def held(record: Record) -> pl.DataFrame:
 def gpus_in_use(rows: pl.DataFrame, start: float, end: float) -> Steps:
     """GPUs allocated over time, of the rows of `held`."""
     return Steps.of_changes(*_changes(rows, rows["gpus"].to_numpy()), start, end)
+
+
+def capacity(record: Record, quantity: str) -> Steps:
+    """What all nodes had of a quantity, over time."""
+    start, end = window(record)
+    spans = record.node_spans()
+    return Steps.of_changes(*_changes(spans, spans[quantity].to_numpy()), start, end)
 
 
 def jobs_in_system(record: Record) -> Steps:

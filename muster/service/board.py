@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from muster.cluster import Cluster
 from muster.schedulers.contract import Scheduler
@@ -53,8 +54,6 @@ class Board:
     decision_failures: int = 0
     failing: Failing | None = None
     """None: the last decision was a good one."""
-    free: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    """GPUs, CPU cores, GB, GB/s, after the last decision."""
     troubles: Mapping[str, str] = field(default_factory=dict)
     """What keeps it from working now, in words by source. Anybody may read them: they name nobody, no job, no host."""
     thinking: threading.Lock = field(default_factory=threading.Lock)
@@ -65,6 +64,18 @@ class Board:
     def scheduler(self) -> str:
         """Its full name."""
         return self.policy.name
+
+    def configuration(self) -> dict[str, Any]:
+        """What this daemon serves, as the record keeps it."""
+        return {
+            "cluster": self.cluster.to_dict(),
+            "scheduler": self.policy.describe(),
+            "settings": {
+                "round_seconds": self.round_seconds,
+                "engine": self.engine,
+                "enforces": self.enforces,
+            },
+        }
 
     @property
     def trouble(self) -> str:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
 
 import polars as pl
 
 import muster
 from muster.cluster.books import WHOLE
+from muster.schedulers.reasons import REASONS as REASONS_BY_NAME
 from muster.service.as_trace import trace_columns
 from muster.service.board import Board
 from muster.service.store import Store
-from muster.service.store.rows import JobRow, State
+from muster.service.store.rows import ENDED, JobRow, State
+from muster.words import duration
 from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 
-TRACE = "trace.csv"
-"""Its name in the folder of the record."""
+TRACE, CLUSTER = "trace.csv", "cluster.toml"
+"""Their names in the folder of the record."""
 _PAGE = 10_000
-_OUTCOMES = {State.COMPLETED: "completed", State.CANCELLED: "refused", State.TIMED_OUT: "timed_out"}
+_OUTCOMES = {state: state.value for state in ENDED}
 
 
 def record_of(store: Store, board: Board) -> Record:
-    """Everything in the store, as of one moment. Jobs that were cancelled count as refused, failed as unfinished."""
+    """Everything in the store, as of one moment: the end of the record."""
     with store.together():
         return _record(store, board)
 
@@ -58,12 +62,23 @@ def _record(store: Store, board: Board) -> Record:
         }
         for one in store.all_explained()
     ]
+    reasons += [
+        {
+            "job_id": str(row.id),
+            "reason": row.reason,
+            "parameters": json.dumps(dict(row.reason_parameters)),
+            "from_seconds": max(row.reason_since, row.submitted),
+            "to_seconds": now,
+        }
+        for row in rows
+        if row.state is State.QUEUED and row.reason in REASONS_BY_NAME and row.reason != "placed"
+    ]
     return Record(
         jobs=pl.DataFrame(jobs, schema=JOBS),
         allocations=pl.DataFrame(allocations, schema=ALLOCATIONS),
         decisions=pl.DataFrame(store.decisions(), schema=DECISIONS),
         reasons=pl.DataFrame(reasons, schema=REASONS),
-        run=_described(board, len(rows), store),
+        run=_described(board, len(rows), store, now),
     )
 
 
@@ -99,7 +114,7 @@ def _job(row: JobRow) -> dict[str, object]:
         "gpus": gpus,
         "submit_seconds": row.submitted,
         "start_seconds": row.first_start,
-        "finish_seconds": row.finished if completed or row.state is State.TIMED_OUT else None,
+        "finish_seconds": row.finished,
         "jct_seconds": in_system,
         "wait_seconds": None if in_system is None else max(in_system - row.run_seconds, 0.0),
         "run_seconds": row.run_seconds,
@@ -121,18 +136,16 @@ def _job(row: JobRow) -> dict[str, object]:
     }
 
 
-def _described(board: Board, jobs: int, store: Store) -> dict[str, object]:
-    """What the simulator writes about a run, as far as it has a meaning here."""
+def _described(board: Board, jobs: int, store: Store, now: float) -> dict[str, object]:
+    """What the simulator writes about a run, as far as it has a meaning here; and what was served from when on."""
+    history = [{"from_seconds": since, **content} for since, content in store.configurations()]
+    source = f"what ran here since {_day(store.origin)}"
     return {
         "muster_version": muster.__version__,
-        "trace": {"source": f"what ran here since {_day(store.origin)}", "jobs": jobs, "notes": []},
-        "cluster": board.cluster.to_dict(),
-        "scheduler": board.policy.describe(),
-        "settings": {
-            "round_seconds": board.round_seconds,
-            "engine": board.engine,
-            "enforces": board.enforces,
-        },
+        "trace": {"source": source, "jobs": jobs, "notes": list(_changes(history))},
+        **board.configuration(),
+        "history": history,
+        "until_seconds": now,
         "rules": {
             "name": "real",
             "queue": "as the scheduler has it",
@@ -143,6 +156,18 @@ def _described(board: Board, jobs: int, store: Store) -> dict[str, object]:
         "knowledge": "declared",
         "seed": 0,
     }
+
+
+def _changes(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence for each change of scheduler, settings or cluster."""
+    for before, after in pairwise(history):
+        named = [
+            f"{what} {after[what]['name']}"
+            for what in ("scheduler", "cluster")
+            if after[what] != before[what]
+        ]
+        changed = " and ".join(named) or "other settings"
+        yield f"from {duration(after['from_seconds'])} after its beginning on with {changed}"
 
 
 def _day(unix_seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ JOBS: dict[str, pl.DataType] = {
     "gpus": pl.Float64(),  # requested; a share of one GPU is below 1
     "submit_seconds": pl.Float64(),
     "start_seconds": pl.Float64(),  # first start; null: never started
-    "finish_seconds": pl.Float64(),  # when it completed or was timed out; null: neither
+    "finish_seconds": pl.Float64(),  # when it ended, however it did; null: not yet
     "jct_seconds": pl.Float64(),  # finish - submit of a completed job
     "wait_seconds": pl.Float64(),  # time in the system without an allocation, preempted stretches included
     "run_seconds": pl.Float64(),  # time with an allocation
@@ -43,7 +44,7 @@ JOBS: dict[str, pl.DataType] = {
     "utility": pl.Float64(),  # SMD's, of the completion time; 0: not completed; null: the owner says none
     "utility_target_seconds": pl.Float64(),  # its target for the completion time; null: the owner says none
     "deadline_seconds": pl.Float64(),  # null: the owner states none
-    "outcome": pl.String(),  # completed, unfinished, refused, timed_out
+    "outcome": pl.String(),  # completed, unfinished, refused, timed_out; in real runs also failed, cancelled
     "measured": pl.Boolean(),  # counts in the statistics
 }
 
@@ -102,7 +103,10 @@ class Record:
     decisions: pl.DataFrame
     reasons: pl.DataFrame
     run: Mapping[str, Any]
-    """Inputs, settings, versions and seed: enough to run it again."""
+    """Inputs, settings, versions and seed: enough to run it again.
+
+    A real run also has `history`, its scheduler, settings and cluster from when on, and `until_seconds`, its end.
+    """
 
     @property
     def scheduler(self) -> str:
@@ -110,13 +114,26 @@ class Record:
         return str(self.run["scheduler"]["name"])
 
     def nodes(self) -> pl.DataFrame:
-        """Name and capacity of every node; an unstated capacity is 0."""
-        rows = [
-            (str(node["name"]), *(float(node.get(quantity) or 0) for quantity in NODE_QUANTITIES))
-            for node in self.run["cluster"]["nodes"]
-        ]
-        quantities = {quantity: pl.Float64() for quantity in NODE_QUANTITIES}
-        return pl.DataFrame(rows, schema={"node": pl.String(), **quantities}, orient="row")
+        """Name and capacity of every node there ever was, the most where it changed; an unstated capacity is 0."""
+        tables = [_node_table(cluster) for _, cluster in self.clusters()]
+        if len(tables) == 1:
+            return tables[0]
+        return pl.concat(tables).group_by("node", maintain_order=True).max()
+
+    def clusters(self) -> list[tuple[float, Mapping[str, Any]]]:
+        """The clusters of the run, each with the moment from which on it was there; the first from the beginning."""
+        changes = [(float(one["from_seconds"]), one["cluster"]) for one in self.run.get("history") or ()]
+        return [(-inf, changes[0][1]), *changes[1:]] if changes else [(-inf, self.run["cluster"])]
+
+    def node_spans(self) -> pl.DataFrame:
+        """As `nodes`, a row for each stretch, `from_seconds` to `to_seconds`, in which a node had this capacity."""
+        moments = [since for since, _ in self.clusters()] + [inf]
+        return pl.concat(
+            _node_table(cluster).with_columns(
+                pl.lit(since).alias("from_seconds"), pl.lit(until).alias("to_seconds")
+            )
+            for (since, cluster), until in zip(self.clusters(), moments[1:], strict=True)
+        )
 
     def write(self, folder: Path) -> None:
         """Write the tables and `run.json` into an existing folder."""
@@ -125,3 +142,12 @@ class Record:
             write_parquet(table, folder / f"{name}.parquet")
         text = json.dumps(self.run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         (folder / "run.json").write_text(text, encoding="utf-8")
+
+
+def _node_table(cluster: Mapping[str, Any]) -> pl.DataFrame:
+    rows = [
+        (str(node["name"]), *(float(node.get(quantity) or 0) for quantity in NODE_QUANTITIES))
+        for node in cluster["nodes"]
+    ]
+    quantities = {quantity: pl.Float64() for quantity in NODE_QUANTITIES}
+    return pl.DataFrame(rows, schema={"node": pl.String(), **quantities}, orient="row")

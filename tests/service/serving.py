@@ -103,7 +103,17 @@ def a_board(home: Path, cluster: str = CLUSTER) -> Board:
 def serving(home: Path, host: str = "127.0.0.1") -> Iterator[Serving]:
     """An API that serves until the end of the body."""
     make_home(home)
-    store, board = Store.open(store_url(home)), a_board(home)
+    store = Store.open(store_url(home))
+    try:
+        with serving_on(store, a_board(home), home, host) as running:
+            yield running
+    finally:
+        store.close()
+
+
+@contextmanager
+def serving_on(store: Store, board: Board, home: Path, host: str = "127.0.0.1") -> Iterator[Serving]:
+    """The same on a store and a board that are there."""
     api = server(create_app(store, board, home))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # What the daemon logs must not come between what a command prints.
@@ -117,4 +127,3 @@ def serving(home: Path, host: str = "127.0.0.1") -> Iterator[Serving]:
         finally:
             api.should_exit = True
             thread.join()
-            store.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -14,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 import muster
+from muster.cluster.books import WHOLE
 from muster.service.api import answers
 from muster.service.api.failures import Failure, Refused
 from muster.service.api.service import Service, ServiceHere
@@ -70,20 +72,7 @@ class _Figures(Collector):
         info = {"version": muster.__version__, "scheduler": board.scheduler, "engine": board.engine}
         yield InfoMetricFamily("muster", "What runs here.", value=info)
         with suppress(StoreUnavailable):  # The other figures are wanted then all the more.
-            jobs = GaugeMetricFamily("muster_jobs", "Jobs by state.", labels=["state"])
-            for state, count in self._service.store.counts().items():
-                jobs.add_metric([state.value], count)
-            yield jobs
-        cluster = board.cluster
-        totals = (
-            cluster.total_gpus,
-            cluster.total_cpus,
-            cluster.total_memory_gb,
-            cluster.total_storage_gb_per_s,
-        )
-        for (name, unit), total, free in zip(_RESOURCES.items(), totals, board.free, strict=True):
-            yield GaugeMetricFamily(f"muster_{name}", "Of all nodes.", value=total * unit)
-            yield GaugeMetricFamily(f"muster_free_{name}", "After the last decision.", value=free * unit)
+            yield from self._of_the_store()
         yield CounterMetricFamily("muster_decisions", "Decisions of this daemon.", value=board.decisions)
         yield CounterMetricFamily(
             "muster_decision_failures", "The scheduler failed; asked again.", value=board.decision_failures
@@ -96,3 +85,33 @@ class _Figures(Collector):
         yield GaugeMetricFamily("muster_conductor_seen_timestamp_seconds", "Its last turn.", value=seen)
         yield GaugeMetricFamily("muster_ready", "1: earlier starts are found again.", value=board.ready)
         yield GaugeMetricFamily("muster_trouble", "1: /healthz tells what.", value=bool(board.trouble))
+
+    def _of_the_store(self) -> Iterator[Metric]:
+        """Jobs, and what they hold, as of one moment."""
+        store, cluster = self._service.store, self._service.board.cluster
+        with store.together():
+            counts, holdings = store.counts(), store.holdings(open_only=True)
+            drained = {node.name for node in store.nodes() if node.drained}
+        jobs = GaugeMetricFamily("muster_jobs", "Jobs by state.", labels=["state"])
+        for state, count in counts.items():
+            jobs.add_metric([state.value], count)
+        yield jobs
+        nodes = {
+            node.name: np.array([node.gpus, node.cpus, node.memory_gb, node.storage_gb_per_s], np.float64)
+            for node in cluster.nodes
+        }
+        none = np.zeros(len(_RESOURCES))
+        held = dict.fromkeys(nodes, none)
+        for one in holdings:
+            if one.node in held:
+                gpus = len(one.gpus) * one.gpu_milli / WHOLE
+                held[one.node] = held[one.node] + [gpus, one.cpus, one.memory_gb, one.storage_gb_per_s]
+        free = [nodes[name] - held[name] for name in nodes if name not in drained]
+        for prefix, sentence, amounts in (
+            ("", "Of all nodes.", nodes.values()),
+            ("held_", "Held by jobs.", held.values()),
+            ("free_", "Held by no job, on nodes that are not drained.", free),
+        ):
+            total = sum(amounts, none).clip(min=0.0)
+            for (name, unit), amount in zip(_RESOURCES.items(), total.tolist(), strict=True):
+                yield GaugeMetricFamily(f"muster_{prefix}{name}", sentence, value=amount * unit)

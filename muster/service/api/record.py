@@ -26,14 +26,16 @@ router = APIRouter(prefix="/v1", tags=["record"], dependencies=[DESCRIBED], resp
     },
 )
 def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
-    """A tar of the record, in the simulator's format, and of what ran as a trace."""
-    from muster.service.export import TRACE, record_of, trace_of_what_ran
+    """A tar of the record, in the simulator's format, of what ran as a trace, and of the cluster as a file."""
+    from muster.cluster.cluster_file import write_cluster_file
+    from muster.service.export import CLUSTER, TRACE, record_of, trace_of_what_ran
 
     with tempfile.TemporaryDirectory(prefix="muster-export-") as folder:
         with service.store.together():
             record, trace = record_of(service.store, service.board), trace_of_what_ran(service.store)
         record.write(Path(folder))
         trace.write_csv(Path(folder, TRACE))
+        write_cluster_file(service.board.cluster, Path(folder, CLUSTER))
         archive = tempfile.TemporaryFile()  # noqa: SIM115 - read while it is sent, and gone with its last reader
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for file in sorted(Path(folder).iterdir()):

@@ -131,7 +131,6 @@ class Decider:
         self._board.decisions += 1
         self._board.decision_seconds = answer.seconds
         self._board.decision_seconds_sum += answer.seconds
-        self._board.free = tuple(columns.ledger.free().tolist())
 
     def _leave_out(self, misfits: set[int], now: float) -> None:
         """No scheduler sees what no state of this cluster could hold; it was another one when they were taken."""

@@ -64,7 +64,8 @@ class Conductor:
         self._board.wake()
 
     def recover(self) -> None:
-        """Find what the daemon before this one left."""
+        """Find what the daemon before this one left, and note what this one serves."""
+        self._store.configure(self._board.configuration())
         self._observer.recover()
 
     def turn(self) -> bool:

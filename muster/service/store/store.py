@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import defaultdict
@@ -27,6 +28,7 @@ from muster.service.store.rows import (
     Wish,
 )
 from muster.service.store.tables import (
+    CONFIGURATIONS,
     DECISIONS,
     EVENTS,
     EXPLAINED,
@@ -216,6 +218,12 @@ class Store:
             found = connection.execute(select(*columns).order_by(DECISIONS.c.id))
             return [dict(row) for row in found.mappings()]
 
+    def configurations(self) -> list[tuple[float, Mapping[str, Any]]]:
+        """What the daemon has served, each with the moment from which on; in order."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(CONFIGURATIONS).order_by(CONFIGURATIONS.c.id)).all()
+        return [(row.since, json.loads(row.content)) for row in found]
+
     def engine(self) -> str | None:
         """The kind of engine whose starts these jobs have; None: of none yet."""
         with self._database.reading() as connection:
@@ -238,6 +246,14 @@ class Store:
         """Gives no id up to this one any more: jobs that this store does not know have had them."""
         with self._database.writing() as connection:
             connection.execute(update(STORE).where(STORE.c.next_job <= job).values(next_job=job + 1))
+
+    def configure(self, content: Mapping[str, Any]) -> None:
+        """Notes what is served from now on, unless it is what was served last."""
+        text = json.dumps(content, sort_keys=True)
+        newest = select(CONFIGURATIONS.c.content).order_by(CONFIGURATIONS.c.id.desc()).limit(1)
+        with self._database.writing() as connection:
+            if connection.scalar(newest) != text:
+                connection.execute(insert(CONFIGURATIONS).values(since=self.now(), content=text))
 
     def bind_engine(self, name: str) -> None:
         """From now on these jobs have starts of this kind of engine."""

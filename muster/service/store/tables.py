@@ -159,6 +159,15 @@ DECISIONS = Table(
 )
 """The columns of `world.records.DECISIONS`, and the order in which they were taken."""
 
+CONFIGURATIONS = Table(
+    "configurations",
+    METADATA,
+    Column("id", NUMBER, primary_key=True),
+    _figure("since"),
+    Column("content", Text, nullable=False),  # JSON: scheduler, settings, cluster
+)
+"""What the daemon served from when on; the last row is what it serves."""
+
 NODES = Table(
     "nodes",
     METADATA,

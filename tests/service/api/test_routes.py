@@ -217,7 +217,10 @@ def test_the_export_is_a_record_that_report_reads(api: Serving, tmp_path: Path) 
 def test_metrics_are_what_store_and_board_say(api: Serving) -> None:
     submitted(api)
     submitted(api, held=True)
-    api.board.decisions, api.board.decision_seconds_sum, api.board.free = 3, 0.5, (1.0, 2.0, 3.0, 4.0)
+    held = Holding(1, 1, api.board.cluster.nodes[0].name, (0, 1, 2), 1000, 2.0, 3.0, 0.1, since=0.0)
+    api.store.commit(Changes(opened=[held]))
+    api.store.drain(api.board.cluster.nodes[1].name, True)
+    api.board.decisions, api.board.decision_seconds_sum = 3, 0.5
     answer = api.ask("GET", "/metrics")
     found = {
         (sample.name, sample.labels.get("state")): sample.value
@@ -229,9 +232,10 @@ def test_metrics_are_what_store_and_board_say(api: Serving) -> None:
         ("muster_jobs", "held"): 1,
         ("muster_jobs", "running"): 0,
         ("muster_gpus", None): 8,
+        ("muster_held_gpus", None): 3,
         ("muster_free_gpus", None): 1,
-        ("muster_free_memory_bytes", None): 3e9,
-        ("muster_free_storage_bytes_per_second", None): 4e9,
+        ("muster_free_memory_bytes", None): 29e9,
+        ("muster_free_storage_bytes_per_second", None): pytest.approx(0.15e9),
         ("muster_decisions_total", None): 3,
         ("muster_decision_seconds_total", None): 0.5,
         ("muster_decision_failures_total", None): 0,
