@@ -59,6 +59,10 @@ def serve(
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Let nobody in without one, though none is made yet.")
     ] = False,
+    limits: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Limits of users and tenants; else limits.toml in MUSTER_HOME."),
+    ] = None,
     settings: flags.Settings = None,
 ) -> None:
     """Schedule and run jobs on this machine until interrupted; jobs run on without it.
@@ -68,6 +72,7 @@ def serve(
     from muster.service.daemon import Serving
     from muster.service.daemon import serve as serve_until_interrupted
     from muster.service.home import home_folder
+    from muster.service.limits import read_limits
     from muster.service.live_scheduler import live_scheduler
 
     told = flags.Gathering()
@@ -76,6 +81,7 @@ def serve(
     cost = told.of(_restart_cost, restart_cost)
     address = told.of(_address, listen)
     chosen = told.of(flags.parse_settings, settings or [])
+    allowed = told.of(read_limits, limits, home)
     if pretend is None:
         made = told.of(_machine, home, gpus, cpus, memory)
     else:
@@ -85,7 +91,7 @@ def serve(
     told.settle()
     host, port = address
     serve_until_interrupted(
-        Serving(home, *made, policy, turn, cost, host, port, store, needs_tokens=tokens),
+        Serving(home, *made, policy, turn, cost, host, port, store, allowed, needs_tokens=tokens),
         lambda line: print(line, flush=True),
     )
 

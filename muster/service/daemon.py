@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,6 +38,7 @@ from muster.service.home import (
     write_endpoint,
 )
 from muster.service.known_models import KnownModels
+from muster.service.limits import Limits
 from muster.service.rehearsal import rehearse
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
@@ -74,6 +75,7 @@ class Serving:
     """0: any that is free."""
     store: str | None = None
     """URL; None: SQLite in the home."""
+    limits: Limits = field(default_factory=Limits)
     needs_tokens: bool = False
     """Nobody is let in without one, though none was ever made."""
 
@@ -143,7 +145,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         remove_endpoint(serving.home)
         raise
     conductor = Conductor(store, engine, board, serving.home)
-    web = server(create_app(store, board, serving.home))
+    web = server(create_app(store, board, serving.home, serving.limits))
     failure: list[BaseException] = []
 
     def conduct() -> None:

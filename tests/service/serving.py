@@ -20,6 +20,7 @@ from muster.service.api import create_app, server
 from muster.service.board import Board
 from muster.service.home import make_home, store_url
 from muster.service.known_models import KnownModels
+from muster.service.limits import Limits
 from muster.service.request import JobRequest
 from muster.service.store import Store
 
@@ -100,21 +101,23 @@ def a_board(home: Path, cluster: str = CLUSTER) -> Board:
 
 
 @contextmanager
-def serving(home: Path, host: str = "127.0.0.1") -> Iterator[Serving]:
+def serving(home: Path, host: str = "127.0.0.1", limits: Limits | None = None) -> Iterator[Serving]:
     """An API that serves until the end of the body."""
     make_home(home)
     store = Store.open(store_url(home))
     try:
-        with serving_on(store, a_board(home), home, host) as running:
+        with serving_on(store, a_board(home), home, host, limits) as running:
             yield running
     finally:
         store.close()
 
 
 @contextmanager
-def serving_on(store: Store, board: Board, home: Path, host: str = "127.0.0.1") -> Iterator[Serving]:
+def serving_on(
+    store: Store, board: Board, home: Path, host: str = "127.0.0.1", limits: Limits | None = None
+) -> Iterator[Serving]:
     """The same on a store and a board that are there."""
-    api = server(create_app(store, board, home))
+    api = server(create_app(store, board, home, limits))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # What the daemon logs must not come between what a command prints.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener, capture_logs():

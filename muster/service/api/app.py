@@ -13,12 +13,13 @@ from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
 from muster.service.api.service import Service
 from muster.service.board import Board
+from muster.service.limits import Limits
 from muster.service.outlook import Outlooks
 from muster.service.store import Store
 from muster.service.tokens import LivingTokens
 
 
-def create_app(store: Store, board: Board, home: Path) -> FastAPI:
+def create_app(store: Store, board: Board, home: Path, limits: Limits | None = None) -> FastAPI:
     """The API of one daemon."""
     app = FastAPI(
         title="Muster",
@@ -30,7 +31,13 @@ def create_app(store: Store, board: Board, home: Path) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = Service(
-        store, LivingTokens(store), board, home, GroupCommit(store.submit), Outlooks(store, board)
+        store,
+        LivingTokens(store),
+        board,
+        home,
+        GroupCommit(store.submit),
+        Outlooks(store, board),
+        limits or Limits(),
     )
     tell_failures(app)
     app.add_middleware(BodyLimit)

@@ -19,6 +19,7 @@ from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHe
 from muster.service.fitting import misfits
 from muster.service.honoured import without_effect
 from muster.service.known_models import unknown_model
+from muster.service.limits import Limits, exceeded
 from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, JobRow, State, Submission, Wish
 from muster.service.waiting import drained_nodes, nothing_starts
@@ -44,7 +45,7 @@ class Batch(BaseModel):
     jobs: Annotated[list[JobRequest], Field(max_length=MOST_IN_A_BATCH)]
 
 
-@router.post("/jobs", status_code=201, response_model=answers.Submitted, responses=may_answer(400, 413))
+@router.post("/jobs", status_code=201, response_model=answers.Submitted, responses=may_answer(400, 403, 413))
 async def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit a job. Once this is answered it is on the disk."""
     _check(service, caller, [request])
@@ -52,7 +53,7 @@ async def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) 
 
 
 @router.post(
-    "/jobs:batch", status_code=201, response_model=answers.SubmittedAll, responses=may_answer(400, 413)
+    "/jobs:batch", status_code=201, response_model=answers.SubmittedAll, responses=may_answer(400, 403, 413)
 )
 async def submit_batch(batch: Batch, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit several jobs, all or none."""
@@ -208,6 +209,19 @@ def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None
 
 
 async def _submit(service: Service, caller: Caller, requests: list[JobRequest]) -> list[int]:
+    if caller.operator or service.limits == Limits():
+        return await _submit_now(service, caller, requests)
+    async with service.one_at_a_time:
+        await run_in_threadpool(_check_limits, service, caller, requests)
+        return await _submit_now(service, caller, requests)
+
+
+def _check_limits(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
+    if problems := list(exceeded(service.limits, caller.user, requests, service.store)):
+        raise Refused(403, "\n".join(map(str, problems)), problems)
+
+
+async def _submit_now(service: Service, caller: Caller, requests: list[JobRequest]) -> list[int]:
     ids = await service.submissions.add([Submission(caller.user, request) for request in requests])
     service.board.wake()
     if ids:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
 from muster.service.board import Board
 from muster.service.callers import Call, Unknown, caller
+from muster.service.limits import Limits
 from muster.service.outlook import Outlooks
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, Submission
@@ -33,6 +35,9 @@ class Service:
     home: Path
     submissions: GroupCommit[Submission, int]
     outlooks: Outlooks
+    limits: Limits
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from counting a user's jobs until the new ones are in the store."""
 
 
 async def _service(request: Request) -> Service:

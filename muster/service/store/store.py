@@ -10,7 +10,20 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import (
+    JSON,
+    Connection,
+    Table,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+    type_coerce,
+    update,
+)
 
 from muster.service.store import encoding
 from muster.service.store.database import Database
@@ -171,6 +184,18 @@ class Store:
         with self._database.reading() as connection:
             found = connection.execute(chosen.order_by(JOBS.c.id.desc()).limit(most)).all()
         return [(user, name, cost) for user, name, cost in reversed(found)]
+
+    def count_living(self, user: str | None = None, tenant: str | None = None) -> int:
+        """How many jobs of a user, or of a tenant, have not ended."""
+        chosen = select(func.count()).select_from(JOBS).where(_LIVING)
+        if user is not None:
+            chosen = chosen.where(JOBS.c.user == user)
+        with self._database.reading() as connection:
+            if tenant is not None:
+                # SQLite reads JSON from a text, PostgreSQL only from its own type.
+                coerce = type_coerce if connection.dialect.name == "sqlite" else cast
+                chosen = chosen.where(coerce(JOBS.c.request, JSON)["tenant"].as_string() == tenant)
+            return int(connection.execute(chosen).scalar_one())
 
     def nodes(self) -> list[NodeRow]:
         """The nodes that were ever drained."""
