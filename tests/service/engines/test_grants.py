@@ -104,6 +104,7 @@ def test_pretended_cpus_are_a_share_of_the_real_ones(tmp_path: Path) -> None:
     bench = Bench(tmp_path, machine)
     assert f"24 are declared of {machine.cores:g}" in bench.engine.enforces
     assert "500 GB are declared" in bench.engine.enforces
+    assert "GPUs: environment only" in bench.engine.enforces
     bench.launch(1, 1, ["sleep", "600"], cpus=6.0, memory_gb=125.0)
     pid = rank(bench, 1)
     assert quota_cores(bench, 1) == pytest.approx(6 * machine.cores / 24)

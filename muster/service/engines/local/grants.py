@@ -10,6 +10,9 @@ from muster.cgroups import LEAST_QUOTA_CORES, Ability, CgroupError, Cgroups, Gro
 from muster.service.engines.local.cpus import CpuSeat
 from muster.service.machine import Machine
 
+_GPUS = "GPUs: environment only, which a job can undo"
+"""No device control group or BPF filter keeps a start from the GPUs of others."""
+
 
 @dataclass(frozen=True)
 class Grants:
@@ -67,7 +70,7 @@ class Grants:
 
     def in_words(self) -> str:
         """As `CPU set, CPU quota and memory limit of cgroup v1`, with what is pretended."""
-        return "; ".join((self._cpus_in_words(), self._memory_in_words()))
+        return "; ".join((self._cpus_in_words(), self._memory_in_words(), _GPUS))
 
     def _cpus_in_words(self) -> str:
         declared, real = self.machine.node.cpus, self.machine.cores
