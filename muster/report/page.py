@@ -51,28 +51,23 @@ def write_report(folder: Path) -> Path:
     runs, common = _read(folder)
     overview = _overview(runs)
     charts = charts_of([run.series for run in runs])
-    shown = {**_shown(runs, common, charts), "overview": drawn(overview) if overview else None}
-    return write_page(folder, TEMPLATE, [*([overview] if overview else []), *charts], shown)
+    shown = {**_shown(runs, common, charts), "overview": [drawn(chart) for chart in overview]}
+    return write_page(folder, TEMPLATE, [*overview, *charts], shown)
 
 
-def _overview(runs: Sequence[Shown]) -> Chart | None:
-    """Mean waiting and completion time of each run of a comparison; None where a run has none."""
-    kinds = {"Waiting time": "wait_seconds", "Completion time": "jct_seconds"}
-    means = [
-        (
-            run.name,
-            [
-                GroupMean(kind, run.summary["completed"], run.summary[path]["mean"])
-                for kind, path in kinds.items()
-            ],
-        )
-        for run in runs
-        if run.summary["completed"]
-    ]
-    if len(runs) < 2 or len(means) < len(runs):
-        return None
-    note = "Means over the measured jobs that completed; shorter is better."
-    return means_chart("overview", "How long jobs wait and take", note, means, list(kinds))
+def _overview(runs: Sequence[Shown]) -> list[Chart]:
+    """Mean waiting and completion time of each run of a comparison; nothing where a run completed no job."""
+    if len(runs) < 2 or not all(run.summary["completed"] for run in runs):
+        return []
+    note = "Mean over the measured jobs that completed; shorter is better."
+    charts = []
+    for name, what in (("wait", "waiting time"), ("jct", "completion time")):
+        means = [
+            (run.name, [GroupMean("all", run.summary["completed"], run.summary[f"{name}_seconds"]["mean"])])
+            for run in runs
+        ]
+        charts.append(means_chart(f"mean-{name}", f"Mean {what}", note, means, ["all"]))
+    return charts
 
 
 def _read(folder: Path) -> tuple[list[Shown], str]:
