@@ -10,7 +10,7 @@ STAMP := $(VENV)/.built-from-lock
 
 help:
 	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
-	@echo 'make demo       three schedulers on a generated Philly-like trace, with a page of charts'
+	@echo 'make demo       how much less jobs wait than under Slurm-like scheduling, FIFO and LAS; with a page of charts'
 	@echo 'make test       the tests; test-all: and those that need PyTorch or PostgreSQL, or minutes; and the wheel in a fresh venv'
 	@echo 'make mutate     do the tests notice a wrong line? 100 mutations, SEED=1; see docs/mutation-testing.md'
 	@echo 'make lint       ruff, mypy, and who may import whom'
@@ -33,8 +33,10 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml
 
 demo: install
 	mkdir -p demo
-	$(BIN)/muster generate philly-like --jobs 8000 --per-hour 20 --seed 1 -o demo/trace.csv
-	$(BIN)/muster compare demo/trace.csv --cluster 64x8gpu --scheduler fifo --scheduler srtf --scheduler las \
+	$(BIN)/muster generate synergy --jobs 1000 --load 5 --split 40,40,20 --multi-gpu --seed 1 -o demo/trace.csv
+	$(BIN)/muster compare demo/trace.csv --cluster examples/two-racks.toml --scheduler slurm-like \
+		--scheduler fifo --scheduler las+proportional+consolidate \
+		--scheduler "$$($(BIN)/python -c 'from muster.schedulers.presets import DEFAULT_SCHEDULER as name; print(name)')" \
 		--out demo/result --overwrite
 
 test: install

@@ -38,6 +38,12 @@ PRESETS = {
             "First job first: as yarn-cs, but what does not fit is passed (Tiresias' simulator, fjf).",
         ),
         Preset(
+            "slurm-like",
+            "priority+requested+consolidate",
+            "As a common Slurm set-up: by priority and arrival, resources as requested, what does not fit is passed.",
+            {"preemptive": "false"},
+        ),
+        Preset(
             "synergy",
             "srtf-speed+tune",
             "Synergy: shortest remaining time at its speed, CPU and memory by sensitivity (tune).",
