@@ -69,9 +69,9 @@ def _show_all(ctx: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-HelpAll = Annotated[
-    bool,
-    typer.Option(
-        "--help-all", help="Also: network, failures, restarts, own models.", callback=_show_all, is_eager=True
-    ),
-]
+def help_all(sentence: str) -> Any:
+    """The option that shows the rarely needed flags too, with its sentence."""
+    return typer.Option("--help-all", help=sentence, callback=_show_all, is_eager=True)
+
+
+HelpAll = Annotated[bool, help_all("Also: network, failures, restarts, own models.")]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli import flags
+from muster.cli.help import RARELY_NEEDED, help_all
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
@@ -47,18 +48,36 @@ def submit(
     ],
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Else the script's.")] = None,
     gpus: Annotated[int, typer.Option(metavar="N", help="GPUs; 0 for a job with CPUs and memory only.")] = 1,
-    gpu_share: Annotated[float, typer.Option(metavar="SHARE", help="Of one GPU, as 0.5.")] = 1.0,
-    ranks: Annotated[str, typer.Option(metavar="HOW", help="Processes: one a node, or per-gpu.")] = "one",
+    gpu_share: Annotated[
+        float, typer.Option(metavar="SHARE", rich_help_panel=RARELY_NEEDED, help="Of one GPU, as 0.5.")
+    ] = 1.0,
+    ranks: Annotated[
+        str,
+        typer.Option(metavar="HOW", rich_help_panel=RARELY_NEEDED, help="Processes: one a node, or per-gpu."),
+    ] = "one",
     cpus: Annotated[str, typer.Option(metavar="N", help="Fewest CPU cores that it gets; or auto.")] = _AUTO,
     memory: Annotated[
         str, typer.Option(metavar="AMOUNT", help="Least memory that it gets in all, as 64GB; or auto.")
     ] = _AUTO,
-    own_memory: Annotated[str, typer.Option(metavar="AMOUNT", help="Of it, not for cached samples.")] = _AUTO,
-    threads: Annotated[int, typer.Option(metavar="N", help="OMP_NUM_THREADS, the same at each start.")] = 1,
+    own_memory: Annotated[
+        str,
+        typer.Option(metavar="AMOUNT", rich_help_panel=RARELY_NEEDED, help="Of it, not for cached samples."),
+    ] = _AUTO,
+    threads: Annotated[
+        int,
+        typer.Option(
+            metavar="N", rich_help_panel=RARELY_NEEDED, help="OMP_NUM_THREADS, the same at each start."
+        ),
+    ] = 1,
     steps: Annotated[int | None, typer.Option(metavar="N", help="Of the whole job, if known.")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sensitivity to go by.")] = None,
     profile: Annotated[
-        str | None, typer.Option(metavar="auto", help="Go by what is known of a model of the job's name.")
+        str | None,
+        typer.Option(
+            metavar="auto",
+            rich_help_panel=RARELY_NEEDED,
+            help="Go by what is known of a model of the job's name.",
+        ),
     ] = None,
     priority: Annotated[
         float, typer.Option(metavar="P", help="Larger first, if the scheduler uses it.")
@@ -69,7 +88,10 @@ def submit(
     deadline: Annotated[
         str | None, typer.Option(metavar="WHEN", help="In 6h, or 2026-11-23T18:00; for +edf schedulers.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Whose quota it counts for.")] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", rich_help_panel=RARELY_NEEDED, help="Whose quota it counts for."),
+    ] = None,
     held: Annotated[bool, typer.Option("--hold", help="Wait for muster release first.")] = False,
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="For its environment; repeatable.")
@@ -78,20 +100,32 @@ def submit(
         Path | None, typer.Option("--directory", "-C", metavar="DIR", help="Where it runs; else here.")
     ] = None,
     stop_signal: Annotated[
-        str | None, typer.Option(metavar="NAME", help="For a job without muster.training: saves, ends.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=RARELY_NEEDED,
+            help="For a job without muster.training: saves, ends.",
+        ),
     ] = None,
     preemptible: Annotated[
         bool | None,
         typer.Option(
             "--preemptible/--no-preemptible",
+            rich_help_panel=RARELY_NEEDED,
             help="Allow it to be stopped for other jobs (default: if it saves its work then).",
             show_default=False,
         ),
     ] = None,
     progress: Annotated[
-        str | None, typer.Option(metavar="REGEX", help=r"Likewise: 'step (?P<step>\d+)/' in its output.")
+        str | None,
+        typer.Option(
+            metavar="REGEX",
+            rich_help_panel=RARELY_NEEDED,
+            help=r"Likewise: 'step (?P<step>\d+)/' in its output.",
+        ),
     ] = None,
     as_json: flags.Json = False,
+    more_help: Annotated[bool, help_all("Also: shares, ranks, own memory, signals, interruptions.")] = False,
 ) -> None:
     """Submit a job; once its number is told it is on the disk.
 
@@ -99,6 +133,7 @@ def submit(
     """
     from muster.service.client import Client
 
+    del more_help  # It is shown while the command line is read.
     told = flags.Gathering()
     file = _read_file(Path(words[0])) if len(words) == 1 and words[0].endswith(".toml") else None
     by_flags: dict[str, Any] = {
