@@ -179,7 +179,7 @@ def mutation_to(project: Path, path: str, after: str) -> Mutation:
 def test_a_copy_reports_killed_survived_and_endless(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
-    copy = Copy(project, folder, Nearest(project), Limits(test=1.0, run=60.0, wall=300.0))
+    copy = Copy(project, folder, Nearest(project), Limits(test=1.0, run=60.0, wall=3000.0))
     tests = ["tests/test_limits.py", "tests/test_loop.py"]
     killed = copy.try_out(mutation_to(project, "muster/limits.py", "return max(value, most)"), tests)
     assert (killed.result, killed.by) == ("killed", "tests/test_limits.py::test_clamp")
