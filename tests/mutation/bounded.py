@@ -23,7 +23,7 @@ STOPPED_EARLY = "the run has used its time"
 def pytest_configure() -> None:
     """Let Hypothesis search the same examples every time, and not for the smallest one that fails."""
     settings.register_profile(
-        "mutation", derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
+        "mutation", derandomize=True, database=None, deadline=None, phases=[Phase.explicit, Phase.generate]
     )
     settings.load_profile("mutation")
 

@@ -83,6 +83,12 @@ def test_what_is_refused_is_told_in_words(name: str, settings: dict[str, str], w
         build(name, settings)
 
 
+def test_an_unknown_preset_of_a_family_is_refused_with_the_family() -> None:
+    known = next(name for name in PRESETS if ":" in name)
+    with pytest.raises(BadInput, match=f"no such preset.*{re.escape(known)}"):
+        build(f"{known.partition(':')[0]}:nothing")
+
+
 def test_a_broken_file_is_refused_with_its_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("class Oops(:\n")
