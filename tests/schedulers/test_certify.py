@@ -84,20 +84,28 @@ def any_holdings(draw: st.DrawFn) -> Round:
     books = case.view.ledger.books
     for at in draw(st.permutations(range(len(case.view.jobs)))):
         left, shares = int(case.view.jobs.gpus[at]), []
+        most_each = draw(st.sampled_from([1, 2, 64]))
         for node in draw(st.permutations(range(len(books.nodes)))):
             free = case.view.ledger.free_ids(node)
-            count = min(left, draw(st.integers(0, len(free))))
-            parts = (draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])) for _ in range(3))
-            amounts = [
-                part * float(free_here) / 1e6
-                for part, free_here in zip(parts, books.nodes[node]["free"][1:], strict=True)
-            ]
+            count = min(left, most_each, len(free))
+            part = draw(st.sampled_from([0.0, 0.3, 1.0]))
+            amounts = part * books.nodes[node]["free"][1:] / 1e6
             if count:
-                shares.append(Share(node, free[:count], *amounts))
+                shares.append(Share(node, free[:count], *amounts.tolist()))
                 left -= count
         if not left and draw(st.booleans()):
             case.view.draft().put(at, sorted(shares, key=lambda share: share.node))
     return case
+
+
+def test_a_gang_spread_over_machines_is_below_the_bound() -> None:
+    """Eight alexnet GPUs, one on each of eight servers: each has 12 CPUs, where one server has 3 for each."""
+    case = round_of(servers(8), [("alexnet", 8)])
+    spread = [Share(node, (0,), cpus=12.0, memory_gb=125.0) for node in range(8)]
+    case.view.draft().put(0, spread)
+    assert speed_of_plan(case.view) == pytest.approx(8 * 2.94)
+    assert bound_of_plan(case.view, fair=False) == pytest.approx(8 * 2.94)
+    assert bound_of_plan(case.view) == pytest.approx(8)
 
 
 @settings(max_examples=150, deadline=None)
