@@ -68,19 +68,19 @@ def test_storage_alone_holds_two_readers_to_their_shares(allotment: Allotment) -
 
 @pytest.mark.parametrize("allocation", ["tune", "tune-plus", "opt"])
 @pytest.mark.parametrize(
-    ("resize_restarts", "end"), [(False, 100 + 200 + 625 / 1.75), (True, 360 + 685 / 1.75)]
+    ("resize_restarts", "end"), [(False, 100 + 200 + 625 / 1.75), (True, 305 + 630 / 1.75)]
 )
 def test_a_change_of_size_alone_restarts_only_where_the_engine_needs_it(
     allocation: str, resize_restarts: bool, end: float
 ) -> None:
-    """An alexnet on 6 cores at 1.75 shares them from 100 s to 300 s with another; a restart is a minute."""
+    """An alexnet on 6 cores at 1.75 shares them from 100 s to 300 s with another; a restart is five seconds."""
     pair = jobs_of(job(0, 1000, model="alexnet"), job(100, 200, model="alexnet"))
     result = run(
         pair,
         cluster_of(2),
         f"fifo+{allocation}",
-        restart_cost_seconds=60,
+        restart_cost_seconds=5,
         resize_restarts=resize_restarts,
     )
     assert finishes(result) == pytest.approx([end, 300])
-    assert column(result, "restart_seconds") == pytest.approx([120 if resize_restarts else 0, 0])
+    assert column(result, "restart_seconds") == pytest.approx([10 if resize_restarts else 0, 0])
