@@ -81,7 +81,7 @@ class Opt(Allotment):
                     plans.append(exact.plan)
                     worth.append(_filled(view, gangs, exact.plan))
         best = plans[int(np.argmax(np.round(worth, 9)))]
-        keep_stopped(view.ledger.books, view.jobs.index, best, gangs, ranked)
+        keep_stopped(view, gangs, best, ranked, chosen)
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
         return tuple(notes)
 

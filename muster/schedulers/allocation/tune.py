@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import NONE, Books, Bools, Floats, Ints, count_bits
+from muster.cluster.books import NONE, WHOLE, Books, Bools, Floats, Ints, count_bits
 from muster.cluster.ledger import Draft
 from muster.compiling import njit
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
@@ -61,7 +61,7 @@ class Tune(Allotment):
             stays = _tuned(view, gangs, _settle_running(view, opened, chosen), ranked, chosen)
             if worth_of(view, gangs, stays) >= worth_of(view, gangs, plan):
                 plan = stays
-        keep_stopped(view.ledger.books, view.jobs.index, plan, gangs, ranked)
+        keep_stopped(view, gangs, plan, ranked, chosen)
         write_seats(view, draft, plan, ranked, chosen, codes, a, b)
 
     def least_per_gpu(self, view: View) -> Ints:
@@ -257,9 +257,18 @@ def _best_fits(seats: Seats, gangs: Gangs, at: int, best: Ints, fair: Ints) -> t
     return with_best, with_fair, with_gpus
 
 
+def keep_stopped(view: View, gangs: Gangs, seats: Seats, ranked: Ints, chosen: Bools) -> None:
+    """Give running jobs that lost their place to no other job their GPUs back, with their fair share, by rank.
+
+    Not while chosen jobs of a share of a GPU wait: those are placed last, and the GPUs may be for them.
+    """
+    jobs = view.jobs.at(ranked)
+    if not ((jobs.gpu_milli < WHOLE) & jobs.waiting & chosen[ranked]).any():
+        _keep_stopped(view.ledger.books, view.jobs.index, seats, gangs, ranked)
+
+
 @njit(cache=True)
-def keep_stopped(books: Books, index: Ints, seats: Seats, gangs: Gangs, ranked: Ints) -> None:
-    """Give running jobs that lost their place to no other job their GPUs back, with their fair share, by rank."""
+def _keep_stopped(books: Books, index: Ints, seats: Seats, gangs: Gangs, ranked: Ints) -> None:
     for at in ranked:
         head = books.heads[index[at]]
         if head < 0 or seats.condition[at] != MOVABLE or seats.first[at] >= 0:

@@ -49,7 +49,7 @@ class TunePlus(Allotment):
         """The best of some plans: running jobs stay, tune's, all jobs dealt anew."""
         gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
         best = self.best_plan(view, gangs, seats, ranked, chosen)
-        keep_stopped(view.ledger.books, view.jobs.index, best, gangs, ranked)
+        keep_stopped(view, gangs, best, ranked, chosen)
         write_seats(view, draft, best, ranked, chosen, codes, a, b)
 
     def least_per_gpu(self, view: View) -> Ints:
