@@ -31,6 +31,7 @@ from muster.cluster.books import release_job as release
 from muster.compiling import njit
 from muster.schedulers.contract import Bools, Plan, State, View
 from muster.schedulers.honours import REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
+from muster.schedulers.interruption import repays
 from muster.schedulers.parts import (
     Allocation,
     Allotment,
@@ -41,10 +42,12 @@ from muster.schedulers.parts import (
     described,
     named,
 )
+from muster.schedulers.placement.arranging import share_of_best
 from muster.schedulers.placement.delay_timers import Timers
-from muster.schedulers.placement.kernels import need_on
+from muster.schedulers.placement.kernels import need_on, put_back
 from muster.schedulers.placement.offers import NOWHERE, bid
 from muster.schedulers.reasons import NO_GPUS, PLACED
+from muster.speed.network.forms import FormBook
 from muster.workload.jobs import RUNNING, WAITING
 
 
@@ -101,9 +104,7 @@ class Leased:
             bidders = bidders[~pinned[bidders]]
         if not len(bidders) and self.furnishing is None:
             return plan, state
-        released = np.full(count, -1)
         if len(bidders) and not self._offered(view, bidders, ended):
-            _end_leases(view.ledger.reserve(0, count), jobs.index, bidders, ended, released)
             plan.reasons[bidders] = NO_GPUS
             plan.reason_a[bidders] = jobs.at(bidders).requested_gpus
             plan.reason_b[bidders] = view.ledger.books.totals[GPU] / 1e6
@@ -118,13 +119,18 @@ class Leased:
         books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)
         if self.furnishing is not None:
             _lower_to(books, jobs.index, self.allocation.ladder(view, jobs))
+        released = np.full(count, -1)
         _end_leases(books, jobs.index, bidders, ended, released)
         for selection in self.selections:
             ranking = selection.select(view, ranked, jobs.pinned)
             ranked = ranking.ranked
             plan.reasons[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
-        known = self._serve(view, plan, ranked, released, urgent, since, state["timers"])
+        content = _content(view, bidders, ended, released, lease)
+        known = self._serve(view, plan, ranked, released, content, urgent, since, state["timers"])
+        stopped = ranked[ended[ranked] & (plan.reasons[ranked] != PLACED)]
+        stopped = stopped[jobs.at(stopped).interruption_cost > 0]
+        _go_on_if_unused(books, jobs.index, stopped, released, plan.reasons)
         held = ranked[plan.reasons[ranked] == PLACED]
         plan.lease_ends |= dict.fromkeys(jobs.index[held].tolist(), now + lease)
         if isfinite(self.promote_after_seconds):
@@ -150,6 +156,7 @@ class Leased:
         plan: Plan,
         ranked: Ints,
         released: Ints,
+        content: Bools,
         urgent: Bools,
         since: Floats,
         known: State,
@@ -172,6 +179,7 @@ class Leased:
                 ranked,
                 done,
                 released,
+                content,
                 urgent,
                 since,
                 for_machine * lease,
@@ -224,6 +232,29 @@ def _end_leases(books: Books, jobs: Ints, bidders: Ints, ended: Bools, released:
         if ended[at]:
             released[at] = books.heads[jobs[at]]
             release(books, jobs[at])
+
+
+def _content(view: View, bidders: Ints, ended: Bools, released: Ints, lease: float) -> Bools:
+    """By position, whether the place that a job gives back is so good that none is worth the interruption."""
+    content = np.zeros(len(ended), np.bool_)
+    costs = view.jobs.interruption_cost
+    again = bidders[ended[bidders] & (costs[bidders] > 0)]
+    if len(again):
+        jobs = view.jobs.at(again)
+        book = view.forms or FormBook(None, view.cluster)
+        line, forms = book.of(jobs.model, jobs.gpus)
+        for at, of in zip(again.tolist(), line.tolist(), strict=True):
+            best = share_of_best(view.ledger.books, released[at], forms.kinds[of], forms.speeds[of])
+            content[at] = not repays(1.0 - best, costs[at], lease)
+    return content
+
+
+@njit(cache=True)
+def _go_on_if_unused(books: Books, jobs: Ints, stopped: Ints, released: Ints, codes: Ints) -> None:
+    """Give each of these jobs back what it held, unless another job has taken some of it."""
+    for at in stopped:
+        if put_back(books, jobs[at], released[at]):
+            codes[at] = PLACED
 
 
 @njit(cache=True)

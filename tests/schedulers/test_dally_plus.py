@@ -179,13 +179,17 @@ def two_machines() -> Cluster:
     return Cluster("two", nodes, ("r0", "r1"), LINKS)
 
 
-@pytest.mark.parametrize(("restart", "moves"), [("10", 1), ("1e6", 0)])
-def test_a_job_moves_when_the_gain_repays_the_restart(restart: str, moves: int) -> None:
-    settings_given = {"restart_seconds": restart, "preemptive": "true"}
-    result = run(blocked(), two_machines(), "fifo+least-loss", settings_given, layers={"chatty": CHATTY})
+@pytest.mark.parametrize(
+    ("cost", "horizon", "moves"), [(10.0, "3600", 1), (10.0, "15", 0), (40.0, "3600", 0)]
+)
+def test_a_job_moves_when_the_gain_repays_the_restart(cost: float, horizon: str, moves: int) -> None:
+    # It goes half as fast as it could, so 10 s are repaid in 20 s. It has worked for 140 s by then: 12 times 10 s.
+    given = {"horizon_seconds": horizon, "preemptive": "true"}
+    trace, layers = blocked(), {"chatty": CHATTY}
+    result = run(trace, two_machines(), "fifo+least-loss", given, layers=layers, restart_cost_seconds=cost)
     # 2 s an iteration over two machines, 1.01 s on one.
     first = (150 - 10) / 2
-    expected = 150 + (200 - first) * 1.01 if moves else 10 + 400
+    expected = 150 + cost + (200 - first) * 1.01 if moves else 10 + 400
     assert column(result, "moves")[2] == moves
     assert finishes(result)[2] == pytest.approx(expected)
 
@@ -219,8 +223,7 @@ def test_the_shortest_is_counted_at_its_best_place_and_who_decides_the_makespan_
     ("given_settings", "words"),
     [
         ({"enough": "0.1", "least": "0.5"}, "0 <= least <= enough <= 1"),
-        ({"lease_seconds": "0"}, "lease_seconds above 0"),
-        ({"restart_seconds": "-1"}, "restart_seconds from 0 on"),
+        ({"horizon_seconds": "0"}, "horizon_seconds: a number of seconds above 0"),
     ],
 )
 def test_bad_settings_are_refused_in_words(given_settings: dict[str, str], words: str) -> None:

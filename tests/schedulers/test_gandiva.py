@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from muster.problems import BadInput
 from muster.schedulers.catalogue import build
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
-from tests.schedulers.test_dally_network import CHATTY, small_cluster
+from tests.schedulers.test_dally_network import CHATTY, LINKS, small_cluster
 
 
 def two_nodes(gpus: int) -> Cluster:
@@ -133,12 +134,19 @@ def test_a_gpu_that_becomes_free_goes_to_those_who_share() -> None:
 def test_a_spread_gang_moves_together_when_there_is_room() -> None:
     # The gang takes what is left of both nodes; at 50 node0 is free and takes all of it.
     trace = jobs_of(
-        job(0, 50, constraint="gpu_type=a"), job(0, 1000, constraint="gpu_type=b"), job(1, 200, gpus=2)
+        job(0, 50, constraint="gpu_type=a"),
+        job(0, 1000, constraint="gpu_type=b"),
+        job(1, 200, gpus=2, model="chatty"),
     )
-    result = run(trace, two_nodes(2), "gandiva", restart_cost_seconds=3.0)
+    cluster = replace(two_nodes(2), links=LINKS)
+    physical = {"network": "physical", "layers": {"chatty": CHATTY}, "restart_cost_seconds": 3.0}
+    result = run(trace, cluster, "gandiva", **physical)
     gang = [seat[1:] for seat in seats(result) if seat[0] == "2"]
-    assert gang == [("a", [1], 1, 50), ("a", [0, 1], 50, 204), ("b", [1], 1, 50)]
+    assert gang[0] == ("a", [1], 1, 50)
+    assert gang[1][:3] == ("a", [0, 1], 50)
     assert column(result, "moves") == [0, 0, 1]
+    # Without a network model nothing is gained by it, and 3 s would be lost.
+    assert column(run(trace, cluster, "gandiva", restart_cost_seconds=3.0), "moves") == [0, 0, 0]
 
 
 def test_nodes_that_are_mostly_free_are_emptied() -> None:
@@ -246,3 +254,12 @@ def test_trials_are_plain_values() -> None:
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, str]) -> None:
     with pytest.raises(BadInput, match=next(iter(settings))):
         build("gandiva", settings)
+
+
+def test_a_bound_on_waiting_lets_a_job_share_with_any_number() -> None:
+    # Two take turns on the one GPU and no third may join them, until it has waited for 300 s.
+    trace = jobs_of(job(0, 5000), job(0, 5000), job(10, 100))
+    settings = {"most_turns": "2"}
+    assert column(run(trace, cluster_of(1), "gandiva", settings), "start_seconds")[2] > 5000
+    bounded = run(trace, cluster_of(1), "gandiva", {**settings, "promote_after_seconds": "300"})
+    assert column(bounded, "start_seconds")[2] == pytest.approx(310, abs=1e-3)

@@ -13,8 +13,8 @@ from muster.sweep.pieces import Piece
 from muster.sweep.statistics import Estimate, estimate
 
 DALLY = ("dally", "dally-manual", "dally-nowait", "dally-consolidated")
-OTHERS = ("tiresias", "gandiva", "yarn-cs", "fifo", "las")
-WITH_DURATIONS = ("srtf",)
+OTHERS = ("tiresias", "gandiva", "themis", "yarn-cs", "fjf", "fifo", "las", "las+consolidate")
+WITH_DURATIONS = ("srtf", "srtf+consolidate", "srsf+consolidate")
 PLUS, PLUS_ORACLE = "dally-plus", "dally-plus-oracle"
 POLICIES = (*DALLY, *OTHERS, *WITH_DURATIONS, PLUS, PLUS_ORACLE)
 THOUSAND = 1000.0

@@ -1,7 +1,7 @@
 """A chosen set of gangs put where each loses least to the network, compiled.
 
 Whoever runs stays, and the others get the best of what is left; or all are put anew, if what that gains is
-worth more than the restarts of those that move. What then is free goes to whoever can use it, by rank.
+worth more than the interruptions of those that move. What then is free goes to whoever can use it, by rank.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from muster.cluster.books import put_chain as put
 from muster.cluster.books import release_job as release
 from muster.cluster.books import same_chain as same
 from muster.compiling import njit
+from muster.schedulers.interruption import repays
 from muster.schedulers.placement.kernels import (
     PACK,
     holds_gang,
@@ -55,8 +56,8 @@ def arrange(
     needs: Ints,
     enough: float,
     least: float,
-    lease: float,
-    restart: float,
+    horizon: float,
+    costs: Floats,
     codes: Ints,
     a: Floats,
     b: Floats,
@@ -65,8 +66,9 @@ def arrange(
 
     `needs[position or 0]` is what each job has beside each of its GPUs. `line` is each position's line of `kinds` and
     `speeds` (`speed.network.forms`). A place that offers less than `enough` of a gang's best speed is taken only where
-    nobody else has a use for it, one that offers less than `least` never. Moving pays if it gains more in a lease than
-    `restart` seconds of those that move, and if all of them have a place again.
+    nobody else has a use for it, one that offers less than `least` never. Moving pays if what it gains within the
+    horizon repays the interruptions of those that move, whose seconds are `costs` by position, and if all of them have
+    a place again. A job stopped without need goes on where it was.
     """
     count = len(jobs)
     old = np.full(count, -1)
@@ -74,7 +76,7 @@ def arrange(
     for at in ranked:
         old[at] = books.heads[jobs[at]]
         if old[at] >= 0:
-            had[at] = _share_of_best(books, old[at], kinds[line[at]], speeds[line[at]])
+            had[at] = share_of_best(books, old[at], kinds[line[at]], speeds[line[at]])
             if not chosen[at]:
                 release(books, jobs[at])
     releasing = books.totals[DELAYED] != 0 and books.nodes["releasing"][:, GPU].sum() > 0
@@ -96,19 +98,22 @@ def arrange(
         anew = _put_all(
             books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, sitting
         )
-        moved = 0
+        moved = 0.0
         dropped = False
         for at in order:
             now_at = books.heads[jobs[at]]
             if old[at] >= 0 and not (now_at >= 0 and same(books, old[at], now_at)):
-                moved += asked[jobs[at]]["gpus"]
+                moved += asked[jobs[at]]["gpus"] * costs[at]
                 dropped = dropped or now_at < 0
-        if dropped or (anew - kept) * lease <= moved * restart:
+        if dropped or not repays(anew - kept, moved, horizon):
             undo_to(books, mark)
             _put_all(
                 books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, nobody
             )
     if not releasing:
+        for at in ranked:
+            if old[at] >= 0 and not chosen[at] and books.heads[jobs[at]] < 0:
+                put_back(books, jobs[at], old[at])
         for share in (enough, least):
             _put_all(
                 books, asked, jobs, node_allowed, ranked, old, had, line, kinds, speeds, needs, share, nobody
@@ -265,7 +270,7 @@ def _find_evenly(
 
 
 @njit(cache=True)
-def _share_of_best(books: Books, chain: int, kinds: Ints, speeds: Floats) -> float:
+def share_of_best(books: Books, chain: int, kinds: Ints, speeds: Floats) -> float:
     """What a gang's place offers of its best speed, by the first of its forms that the place has."""
     level = level_of(books, chain)
     machines = 0

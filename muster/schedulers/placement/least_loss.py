@@ -12,6 +12,7 @@ from muster.cluster.books import Bools, Floats, Ints
 from muster.cluster.ledger import Draft
 from muster.schedulers.contract import View
 from muster.schedulers.honours import REQUESTS
+from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.parts import Allotment, setting
 from muster.schedulers.placement.arranging import arrange
 from muster.schedulers.placement.kernels import proportional_needs
@@ -23,7 +24,7 @@ _INSENSITIVE = 0.98
 
 @dataclass(frozen=True)
 class LeastLoss(Allotment):
-    """Gangs where the network costs them least; who runs moves when the gain repays the restarts."""
+    """Gangs where the network costs them least; running jobs move where the gain repays their interruption."""
 
     name: ClassVar[str] = "least-loss"
     rests: ClassVar[bool] = False
@@ -31,14 +32,15 @@ class LeastLoss(Allotment):
 
     enough: float = setting(0.7, "share of its best speed for which a gang takes a place before others do")
     least: float = setting(0.05, "share of its best speed below which a gang rather waits")
-    lease_seconds: float = setting(3600.0, "seconds in which a better place must repay the restarts")
-    restart_seconds: float = setting(60.0, "seconds that a job is thought to lose by a move")
+    horizon_seconds: float = setting(
+        HORIZON_SECONDS, "seconds in which a better place must repay the interruption of those that move"
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.enough <= 1:
             raise ValueError("least and enough: 0 <= least <= enough <= 1 is needed")
-        if not (0 < self.lease_seconds < inf and 0 <= self.restart_seconds < inf):
-            raise ValueError("lease_seconds above 0 and restart_seconds from 0 on are needed")
+        if not 0 < self.horizon_seconds < inf:
+            raise ValueError("horizon_seconds: a number of seconds above 0 is needed")
 
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
@@ -68,8 +70,8 @@ class LeastLoss(Allotment):
             proportional_needs(books.nodes, jobs.requested_per_gpu),
             self.enough,
             self.least,
-            self.lease_seconds,
-            self.restart_seconds,
+            self.horizon_seconds,
+            jobs.interruption_cost,
             codes,
             a,
             b,

@@ -227,6 +227,7 @@ def bid(
     ranked: Ints,
     begin: int,
     released: Ints,
+    content: Bools,
     urgent: Bools,
     since: Floats,
     machine_seconds: Floats,
@@ -243,7 +244,8 @@ def bid(
 ) -> tuple[int, float]:
     """Serve the queue from `begin` on; how far it got, and when the next timer runs out.
 
-    By position in the view: `released` the chain that a job gave back just now, or -1; `urgent` jobs take
+    By position in the view: `released` the chain that a job gave back just now, or -1, `content` whether no other
+    place would be worth its interruption; `urgent` jobs take
     anything and let nobody pass; `since` is when the wait began, `machine_seconds` and `rack_seconds` how
     long narrower places are waited for. It pauses behind a job that waited at least `pause` seconds for a
     machine or a rack and got it, because timers may be learned from that. `levels` gets what was accepted.
@@ -304,7 +306,7 @@ def bid(
                 else:
                     mask = pick_gpus(books, machine, gpus)
                 level = ISLAND if smallest_island(books, machine, gpus) < SPLIT else MACHINE
-                if not _kept(books, job, released[at], level):
+                if not _kept(books, job, released[at], level, content[at]):
                     put_chain(books, job, put_share(books, -1, machine, mask, 1000, need))
                 break
             if common and largest[0] < 0:
@@ -324,7 +326,7 @@ def bid(
                     no_rack = min(no_rack, gpus)
             if rack >= 0:
                 level = RACK
-                if not _kept(books, job, released[at], level):
+                if not _kept(books, job, released[at], level, content[at]):
                     there = allowed & (books.nodes["rack"] == rack)
                     if published:
                         place_in_order(books, job, gpus, there, need, fit, take)
@@ -337,7 +339,7 @@ def bid(
                 continue
             if racks.sum() >= gpus:
                 level = NETWORK
-                if _kept(books, job, released[at], level):
+                if _kept(books, job, released[at], level, content[at]):
                     break
                 if published:
                     place_in_order(books, job, gpus, allowed, need, fit, take)
@@ -363,6 +365,6 @@ def bid(
 
 
 @njit(cache=True)
-def _kept(books: Books, job: int, chain: int, level: int) -> bool:
-    """Let a job that is offered nothing better than what it just gave back have that again, if it is free."""
-    return chain >= 0 and level >= level_of(books, chain) and put_back(books, job, chain)
+def _kept(books: Books, job: int, chain: int, level: int, content: bool) -> bool:
+    """Let a job that is offered nothing worth more than what it just gave back have that again, if it is free."""
+    return chain >= 0 and (content or level >= level_of(books, chain)) and put_back(books, job, chain)

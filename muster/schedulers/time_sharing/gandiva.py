@@ -14,9 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
+from muster.schedulers.ageing import next_overdue
 from muster.schedulers.contract import Plan, State, View
 from muster.schedulers.honours import SIZES
 from muster.schedulers.parts import setting, settings_of
+from muster.schedulers.reasons import PLACED
 from muster.schedulers.time_sharing import packing
 from muster.schedulers.time_sharing.moves import Moves
 
@@ -39,7 +41,13 @@ class Gandiva:
         0.75, "a node in use of which so large a part is free is emptied if its jobs fit elsewhere"
     )
 
+    promote_after_seconds: float = setting(
+        inf, "a job that has waited so long shares GPUs with any number, and no job is served before it"
+    )
+
     def __post_init__(self) -> None:
+        if not self.promote_after_seconds >= 0:
+            raise ValueError("promote_after_seconds: a number of seconds from 0 on is needed")
         if not self.most_turns >= 1:
             raise ValueError("most_turns: a number from 1 on is needed")
         if not 0 < self.trial_seconds < inf:
@@ -66,10 +74,12 @@ class Gandiva:
         """Place who waits, improve what can be, try pairs; then write it all down at once."""
         count = len(view.jobs)
         plan = Plan(view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
-        moves = Moves(view, self.most_turns, self.defragment_from)
+        moves = Moves(view, self.most_turns, self.defragment_from, self.promote_after_seconds)
         while moves.serve() | moves.improve():
             pass
         packed, wake, state = packing.step(view, moves.floor, state, self.trial_seconds, self.least_gain)
         moves.write(plan, packed)
-        plan.next_wake = plan.stable_until = min(wake, moves.next_release())
+        waiting = view.jobs.index[plan.reasons != PLACED]
+        due = next_overdue(view.table.facts, waiting, view.now, self.promote_after_seconds)
+        plan.next_wake = plan.stable_until = min(wake, moves.next_release(), due)
         return plan, state

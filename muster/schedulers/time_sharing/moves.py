@@ -7,6 +7,7 @@ idle. So it ends, and what it ends at is left alone until something happens.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from math import inf
 
@@ -14,10 +15,13 @@ import numpy as np
 
 from muster.cluster.books import CPU, DELAYED, MEMORY, MICRO, STORAGE, WHOLE, Bools
 from muster.cluster.ledger import Share
+from muster.schedulers.ageing import overdue
 from muster.schedulers.contract import Plan, View
+from muster.schedulers.interruption import repays
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, PLACED
 from muster.schedulers.time_sharing.floor import Floor, Place, gpus_of
 from muster.schedulers.time_sharing.seats import write_seats
+from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK, FormBook
 from muster.workload.sized import RIGID
 
 _INSTANT = 1e-6
@@ -29,7 +33,9 @@ _NEVER = 1 << 40
 class Moves:
     """What a decision has come to so far; positions are those of the view's jobs."""
 
-    def __init__(self, view: View, most_turns: float, defragment_from: float) -> None:
+    def __init__(
+        self, view: View, most_turns: float, defragment_from: float, promote_after_seconds: float
+    ) -> None:
         jobs = view.jobs
         self._view, self._most_turns, self._defragment_from = view, most_turns, defragment_from
         self._hands_over = not view.ledger.books.totals[DELAYED]
@@ -44,7 +50,14 @@ class Moves:
         self._elastic: list[int] = np.flatnonzero(most > jobs.gpus)[::-1].tolist()
         """Who can use more GPUs than it asked for, the latest first."""
         self._service: list[float] = jobs.attained_service.tolist()
-        self._waiting: list[int] = np.flatnonzero(jobs.waiting).tolist()
+        late = overdue(view.table.facts, jobs.index, view.now, promote_after_seconds)
+        urgent = np.flatnonzero(np.isin(jobs.index, late))
+        self._urgent: list[int] = urgent[np.argsort(jobs.last_stop[urgent], kind="stable")].tolist()
+        """Jobs that have waited too long, the longest first: they go before all others and share with any number."""
+        others = np.flatnonzero(jobs.waiting & ~np.isin(jobs.index, late)).tolist()
+        self._waiting: list[int] = [*self._urgent, *others]
+        self._cost: list[float] = np.where(jobs.running, jobs.interruption_cost, 0.0).tolist()
+        """Seconds that a move costs each job; a job that does not run yet moves for nothing."""
         self._shares: dict[int, tuple[int, int]] = {}
         """Node and GPU of those that start on a share of one."""
         pinned = jobs.pinned
@@ -59,18 +72,25 @@ class Moves:
         still: list[int] = []
         hopeless: dict[tuple[int, bool], int] = {}
         for at in self._waiting:
+            if self._reserved(still):
+                still.append(at)
+                continue
             kind = self._constraint[at], bool(self._sharing[at])
             if self._milli[at] < WHOLE:
                 placed = self._divide(at)
             else:
                 placed = self._gpus[at] < hopeless.get(kind, _NEVER) and self._place(at)
-                if not placed:
+                if not placed and at not in self._urgent:
                     hopeless[kind] = min(self._gpus[at], hopeless.get(kind, _NEVER))
             if not placed:
                 still.append(at)
         changed = len(still) < len(self._waiting)
         self._waiting = still
         return changed
+
+    def _reserved(self, still: list[int]) -> bool:
+        """Whether what is free is left to a job that has waited too long."""
+        return bool(still) and still[0] in self._urgent
 
     def _place(self, at: int) -> bool:
         """On free GPUs, on what grown jobs give back, or in turns with others."""
@@ -82,7 +102,7 @@ class Moves:
             if place is not None:
                 break
         if place is None and self._sharing[at] and self._hands_over:
-            place = floor.shared_place(gpus, allowed, self._most_turns)
+            place = floor.shared_place(gpus, allowed, inf if at in self._urgent else self._most_turns)
         if place is None:
             return False
         floor.sit(at, place)
@@ -112,7 +132,7 @@ class Moves:
 
     def improve(self) -> bool:
         """Let jobs move to what is free, or grow into it; whether anything changed."""
-        if not self._hands_over:
+        if not self._hands_over or self._reserved(self._waiting):
             return False
         changed = False
         if self.floor.free.any():
@@ -131,7 +151,10 @@ class Moves:
             place = floor.places[at]
             gpus, kind = floor.sizes[at], (self._constraint[at], len(place))
             owns_nothing = floor.lowest(place) > 1  # nothing that would become free by its going
-            if floor.height(place) < 2 or (owns_nothing and gpus >= hopeless.get(kind, _NEVER)):
+            height = floor.height(place)
+            if height < 2 or (owns_nothing and gpus >= hopeless.get(kind, _NEVER)):
+                continue
+            if not self._pays(at, 1.0 - 1.0 / height):
                 continue
             if self._move(at, self._as_close):
                 changed = True
@@ -152,7 +175,9 @@ class Moves:
     def _closer(self, at: int, old: Place) -> Place | None:
         gpus = gpus_of(old)
         new = self.floor.free_place(gpus, gpus, self._allowed(at))
-        return new if new is not None and self.floor.spread(new) < self.floor.spread(old) else None
+        if new is None or self.floor.spread(new) >= self.floor.spread(old):
+            return None
+        return new if self._pays(at, self._speed(at, new) - self._speed(at, old)) else None
 
     def _empty_nodes(self) -> bool:
         """Where no node is empty, those that are mostly free are emptied onto others in use that have less free."""
@@ -172,6 +197,8 @@ class Moves:
         less_free = (floor.free < free) | ((floor.free == free) & (np.arange(len(floor.free)) < node))
         here = [at for at, place in floor.places.items() if any(node == other for other, _ in place)]
         alone = all(len(floor.places[at]) == 1 and floor.height(floor.places[at]) == 1 for at in here)
+        if any(self._cost[at] > 0 for at in here):
+            return False  # A node that may be needed later repays no interruption.
         if not alone or not all(map(self._may_move, here)) or floor.closed[node, : floor.gpus[node]].any():
             return False
 
@@ -205,7 +232,9 @@ class Moves:
 
         def lower(at: int, _: Place) -> Place | None:
             new = floor.shared_place(size, self._allowed(at), self._most_turns)
-            return new if new is not None and floor.height(new) + 1 < height else None
+            if new is None or floor.height(new) + 1 >= height:
+                return None
+            return new if self._pays(at, 1.0 / (floor.height(new) + 1) - 1.0 / height) else None
 
         tried: set[int] = set()
         for at in sorted(stacks[place], key=lambda at: (self._service[at], at)):
@@ -224,7 +253,7 @@ class Moves:
                 continue
             ((node, mask),) = place
             more = min(self._most[at] - floor.sizes[at], int(floor.free[node]))
-            if more > 0:
+            if more > 0 and self._pays(at, more / floor.sizes[at]):
                 grown = mask | floor.pick(node, more)
                 floor.leave(at)
                 floor.sit(at, ((node, grown),))
@@ -237,6 +266,38 @@ class Moves:
         new = find(at, old)
         self.floor.sit(at, old if new is None else new)
         return new is not None
+
+    def _pays(self, at: int, gain_per_second: float) -> bool:
+        """Whether a change repays the interruption of its job."""
+        return self._cost[at] <= 0 or repays(gain_per_second, self._cost[at])
+
+    def _speed(self, at: int, place: Place) -> float:
+        """The part of its best speed that a job has on a place, by the network model."""
+        view = self._view
+        book = view.forms or FormBook(None, view.cluster)
+        model = view.jobs.at(np.array([at])).model
+        (line,), forms = book.of(model, np.array([gpus_of(place)]))
+        nodes = [view.cluster.nodes[node] for node, _ in place]
+        masks = [mask for _, mask in place]
+        in_racks = Counter(node.rack for node in nodes)
+        island = max(nodes[0].gpus_per_island, 1)
+        lowest = (masks[0] & -masks[0]).bit_length() - 1
+        one_island = len(place) == 1 and (masks[0].bit_length() - 1) // island == lowest // island
+        even = len({mask.bit_count() for mask in masks}) == 1 and len(set(in_racks.values())) == 1
+        has = {
+            IN_ISLAND: one_island,
+            IN_MACHINE: len(place) == 1,
+            IN_RACK: len(in_racks) == 1,
+            ANYWHERE: True,
+            -1: True,
+        }
+        for (kind, machines, racks), speed in zip(
+            forms.kinds[line].tolist(), forms.speeds[line].tolist(), strict=True
+        ):
+            evenly = kind == EVENLY and even and (machines, racks) == (len(place), len(in_racks))
+            if evenly or has.get(kind, False):
+                return float(speed / forms.speeds[line][0])
+        return 1.0
 
     def _in_turns(self) -> list[int]:
         """Those that share GPUs and may move."""
