@@ -20,6 +20,7 @@ FIELD = (
     "optimus",
     "equal-1to1",
     "first-fit-sized",
+    "density-first-fit",
     "drf-1to1",
     "tetris-1to1",
     "oasis",
@@ -106,6 +107,7 @@ def random_question(
         workers=nothing,
         servers=nothing,
         pinned=np.zeros(jobs, bool),
+        interruption_cost=np.full(jobs, 30.0),
         steps=together,
         demands=Demands(worker, server, limit),
         least_workers=np.ones(jobs, np.int64),
@@ -115,4 +117,6 @@ def random_question(
         target=rng.uniform(1, 5, jobs) * 3600,
         capacity=(limit[:, :4].sum(axis=0) * share).round(1),
         reserved=reserved,
+        fixed_usage=np.zeros((0, 4)),
+        fixed_until=np.zeros(0),
     )

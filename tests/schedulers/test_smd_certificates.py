@@ -94,7 +94,7 @@ def test_what_is_held_stays_a_choice_and_is_spared_the_restart(seed: int, at: in
     question = random_question(seed, 1, share=2.0)
     pairs = pairs_of(question, 0)[1:]
     workers, servers = (np.array([count]) for count in pairs[at % len(pairs)])
-    held = replace(question, workers=workers, servers=servers, restart_seconds=1e9)
+    held = replace(question, workers=workers, servers=servers, interruption_cost=np.full(1, 1e9))
     assert held.value(workers, servers) <= bound_of(held) * (1 + 1e-9)
     answer = Smd().answer(held, None)
     assert (answer.workers, answer.servers) == (workers, servers)

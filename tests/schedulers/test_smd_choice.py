@@ -17,7 +17,8 @@ from muster.schedulers.workers_and_servers.question import PROGRESS, Question
 from muster.schedulers.workers_and_servers.smd import Smd
 from tests.schedulers.smd_cases import random_question
 
-EXACT = Smd(nodes=10_000)
+EXACT = Smd(nodes=10_000, objective="published")
+PUBLISHED = Smd(objective="published")
 SEEDS = st.integers(0, 10_000)
 
 
@@ -122,7 +123,7 @@ def test_the_fast_choice_stands_between_every_baseline_and_the_bound(
     seed: int, jobs: int, rings: float
 ) -> None:
     question = random_question(seed, jobs, rings=rings)
-    answer = Smd().answer(question, None)
+    answer = PUBLISHED.answer(question, None)
     own = profit(question, sizes_of(answer))
     assert own <= answer.bound * (1 + 1e-9)
     for baseline in (Optimus(), Equal(), FirstFit(), Drf(), Tetris()):
@@ -216,4 +217,5 @@ def test_a_running_job_keeps_its_size_unless_another_is_worth_the_restart() -> N
     )
     stays = Smd(hysteresis=gain).answer(slightly_worse, None)
     assert sizes_of(stays) == [(best_size[0], max(best_size[1] - 1, 1))]
-    assert sizes_of(Smd(hysteresis=0.0, restart_seconds=0.0).answer(slightly_worse, None)) == [best_size]
+    free = replace(slightly_worse, interruption_cost=np.zeros(1))
+    assert sizes_of(Smd(hysteresis=0.0).answer(free, None)) == [best_size]

@@ -144,13 +144,6 @@ def test_the_utility_of_a_run_is_that_of_its_completion_times() -> None:
     assert told["on_target"] == pytest.approx(np.mean(seconds <= np.array([7200.0, 10.0])))
 
 
-def test_an_interval_is_waited_for() -> None:
-    result = run(
-        jobs_of(sized_job(), sized_job(submit_seconds=100.0)), machines(2), "smd", {"interval_seconds": "250"}
-    )
-    assert column(result, "start_seconds") == [0.0, 250.0]
-
-
 def test_without_knowledge_of_durations_it_still_ends() -> None:
     result = run(
         trace_of_seed(3, jobs=12), parse_cluster("smd"), "smd", {"interval_seconds": "1800"}, knowledge="none"

@@ -1,17 +1,23 @@
-"""The frame of all schedulers that count workers and servers: a question to all jobs at every interval (Optimus)."""
+"""The frame of all schedulers that count workers and servers: when they decide, for which jobs, and where jobs go.
+
+Sizes of all jobs are decided at the end of each interval (Optimus), and when a job ends or capacity changes. When a job
+arrives, running jobs keep their sizes and the waiting ones share what is free.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf, isnan, nan
+from math import inf, nan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, WHOLE, Ints
+from muster.cluster.books import MICRO, WHOLE, Bools, Floats, Ints
 from muster.schedulers.contract import Plan, State, Trigger, View
 from muster.schedulers.honours import REQUESTS
+from muster.schedulers.interruption import HORIZON_SECONDS, repays
 from muster.schedulers.parts import DURATIONS, setting, settings_of
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
 from muster.schedulers.workers_and_servers.question import Question, held_sizes, question_of
@@ -19,6 +25,7 @@ from muster.schedulers.workers_and_servers.seating import seat
 from muster.workload.sized import RESOURCES
 
 Accounting = Literal["usage", "reservation"]
+WAKES = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.CAPACITY
 
 
 @dataclass(eq=False)
@@ -28,11 +35,43 @@ class Answer:
     workers: Ints
     servers: Ints
     bound: float = nan
-    """On the total profit."""
-    hysteresis: float = 0.0
-    """By which that profit counts a change of size dearer than its restart."""
+    """On the total profit of the jobs that may change."""
+    value_of: Callable[[Ints, Ints], float] | None = None
+    """The total profit, in the measure of `bound`, of workers and servers of the jobs of the question."""
+    last: Bools | None = None
+    """Jobs that are placed after all others, because they only use what would stay idle."""
     memory: State = None
     notes: tuple[str, ...] = ()
+
+
+def not_repaid(question: Question, answer: Answer) -> Bools:
+    """Running jobs whose change does not repay its interruption.
+
+    A job that grows repays its own. Jobs that are stopped or shrunk are repaid by all changes together. The gain is
+    seconds of work each second; a job works at 1 with its best size.
+    """
+    changed = question.changes(np.arange(len(question)), answer.workers, answer.servers) & ~question.pinned
+    if not changed.any():
+        return changed
+    before = _pace(question, question.workers, question.servers)
+    gain = _pace(question, answer.workers, answer.servers) - before
+    cost = question.interruption_cost
+    left = np.minimum(question.remaining * question.best_seconds, HORIZON_SECONDS)
+    kept = changed & (gain >= 0) & ~_repaid(gain, cost, left)
+    others = changed & ~kept
+    if others.any() and not repays(float(gain[~kept].sum()), float(cost[others].sum())):
+        return changed
+    return kept
+
+
+def _pace(question: Question, workers: Ints, servers: Ints) -> Floats:
+    """Seconds of work each second with these sizes; 0 without any."""
+    return np.where(workers > 0, question.best_seconds / question.iteration_seconds(workers, servers), 0.0)
+
+
+def _repaid(gain: Floats, cost: Floats, horizon: Floats) -> Bools:
+    """The rule `repays`, job by job."""
+    return np.array([repays(*one) for one in zip(gain, cost, horizon, strict=True)], bool)
 
 
 @dataclass(frozen=True)
@@ -43,16 +82,15 @@ class AtIntervals:
     slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
     honours: ClassVar[frozenset[str]] = frozenset({REQUESTS})
+    weighs_interruptions: ClassVar[bool] = False
+    """Whether its answers already count what a change costs a running job; else `not_repaid` does."""
 
     interval_seconds: float = setting(600.0, "seconds between decisions (Optimus: 10 minutes)")
     accounting: Accounting = setting("usage", "a job is charged what it holds, or its owner's limit")
-    restart_seconds: float = setting(30.0, "what a running job is thought to lose when its size changes")
 
     def __post_init__(self) -> None:
         if not 0 < self.interval_seconds < inf:
             raise ValueError("interval_seconds is a number of seconds above 0")
-        if not 0 <= self.restart_seconds < inf:
-            raise ValueError("restart_seconds is a number of seconds from 0 on")
 
     def answer(self, question: Question, memory: State) -> Answer:
         """The sizes from now on; `memory` is what the last answer left."""
@@ -101,64 +139,105 @@ class AtIntervals:
             facts["reason_a"],
             facts["reason_b"],
             stable_until=inf,
-            wake_on=Trigger.ARRIVAL,
+            wake_on=WAKES,
         )
         if not self.is_due(view, state):
             plan.next_wake = plan.stable_until = state["next"] if len(jobs) else inf
             return plan, state
         question = self.question(view, self.layers_known())
-        answer = self.answer(question, state["memory"])
-        self._seat(view, plan, question, answer)
-        if not isnan(answer.bound):
-            held = held_sizes(view.ledger.books, view.table.asked, jobs.index)
-            plan.value, plan.bound = question.value(*held, answer.hysteresis), answer.bound
+        if not self._may_change(view, state):
+            question = replace(question, pinned=jobs.running)
+        answer, question = self.sizes(question, state["memory"])
+        self._place(view, plan, question, answer)
+        if answer.value_of is not None:
+            free = ~question.pinned
+            held = held_sizes(view.ledger.books, view.table.asked, jobs.index[free])
+            plan.value, plan.bound = answer.value_of(*held), answer.bound
         plan.notes = answer.notes
-        next_time = view.now + self.interval_seconds
+        next_time = state["next"] if view.now < state["next"] else view.now + self.interval_seconds
         plan.next_wake = plan.stable_until = next_time
         return plan, {"next": next_time, "memory": answer.memory}
 
+    def sizes(self, question: Question, memory: State) -> tuple[Answer, Question]:
+        """The answer for all jobs, and the question with all jobs pinned that keep their size for their own sake."""
+        answer = self.beside_pinned(question, memory)
+        while not self.weighs_interruptions and (kept := not_repaid(question, answer)).any():
+            question = replace(question, pinned=question.pinned | kept)
+            answer = self.beside_pinned(question, memory)
+        return answer, question
+
+    def beside_pinned(self, question: Question, memory: State) -> Answer:
+        """The answer for all jobs: pinned ones keep their sizes, the others share the rest."""
+        if not question.pinned.any():
+            return self.answer(question, memory)
+        free = ~question.pinned
+        answer = self.answer(question.beside_pinned(), memory)
+        workers, servers = question.workers.copy(), question.servers.copy()
+        workers[free], servers[free] = answer.workers, answer.servers
+        last = np.zeros(len(question), bool)
+        if answer.last is not None:
+            last[free] = answer.last
+        return replace(answer, workers=workers, servers=servers, last=last)
+
     def is_due(self, view: View, state: State) -> bool:
-        """Whether there are jobs and an interval is over."""
-        return len(view.jobs) > 0 and view.now >= state["next"]
+        """Whether there are jobs, and an interval is over or something happened."""
+        return len(view.jobs) > 0 and (view.now >= state["next"] or bool(view.triggers & WAKES))
+
+    def _may_change(self, view: View, state: State) -> bool:
+        """Whether running jobs may change now; when a job only arrives they may not."""
+        return view.now >= state["next"] or bool(view.triggers & (WAKES & ~Trigger.ARRIVAL))
 
     def question(self, view: View, layers_known: bool) -> Question:
         """What is asked at this moment, under this scheduler's accounting."""
         reserved = self.accounting == "reservation"
-        return question_of(view, layers_known, reserved, self.interval_seconds, self.restart_seconds)
+        return question_of(view, layers_known, reserved, self.interval_seconds)
 
-    def _seat(self, view: View, plan: Plan, question: Question, answer: Answer) -> None:
-        """Write the draft and the reasons."""
-        jobs, table = view.jobs, view.table
-        answer.workers[question.pinned] = question.workers[question.pinned]
-        answer.servers[question.pinned] = question.servers[question.pinned]
+    def _place(self, view: View, plan: Plan, question: Question, answer: Answer) -> None:
+        """Write the draft and the reasons.
+
+        A job that was stopped or shrunk keeps its place if what it frees is used by no other: the others are then
+        placed again around it.
+        """
+        jobs = view.jobs
         kept = (answer.workers == question.workers) & (answer.servers == question.servers) & jobs.running
         usage = question.usage(np.arange(len(question)), answer.workers, answer.servers)
         demand = question.shares(usage)
+        last = np.zeros(len(question), bool) if answer.last is None else answer.last
         # Rings and gangs want to be close together: the largest come while there is room for that.
-        order = np.lexsort((np.where(question.is_ring, -demand, demand), ~question.is_ring))
-        needs = np.stack([question.demands.worker, question.demands.server], axis=1)
-        amounts = np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64)
-        tasks = int(
-            answer.workers.sum() + answer.servers.sum() + question.workers.sum() + question.servers.sum()
-        )
+        order = np.lexsort((demand * self.placed_first(question), ~question.is_ring, last))
         wanted = answer.workers > 0
-        seat(
-            view.ledger.reserve(2 * tasks + len(jobs), 4 * len(jobs)),
-            table.asked,
-            jobs.index,
-            order,
-            answer.workers,
-            answer.servers,
-            question.least_workers,
-            amounts,
-            np.array([round(node.nic_gb_per_s * MICRO) for node in view.cluster.nodes], np.int64),
-            np.array([node.rack for node in view.cluster.nodes], np.int64),
-            question.is_ring,
-            table.node_allowed,
-            kept,
-        )
+        while (in_vain := self._seated(view, question, answer, order, kept)).any():
+            plan.draft.undo()
+            kept |= in_vain
+            answer.workers[in_vain] = question.workers[in_vain]
+            answer.servers[in_vain] = question.servers[in_vain]
         holds = view.ledger.books.heads[jobs.index] >= 0
         plan.reasons[:] = np.where(holds, PLACED, np.where(wanted, NO_PLACE, NOT_SELECTED))
         lost = ~holds & wanted
         plan.reason_a[lost] = (question.least_workers * question.demands.worker[:, 0])[lost]
         plan.reason_b[lost] = view.ledger.free()[0]
+
+    def placed_first(self, question: Question) -> Ints:
+        """1 for the jobs that are placed by rising demand, -1 by falling: rings and gangs (Optimus 4.2: rising)."""
+        return np.where(question.is_ring, -1, 1)
+
+    def _seated(self, view: View, question: Question, answer: Answer, order: Ints, kept: Bools) -> Bools:
+        """Place all jobs; which of them were stopped or shrunk in vain."""
+        needs = np.stack([question.demands.worker, question.demands.server], axis=1)
+        counts = (answer.workers, answer.servers, question.workers, question.servers)
+        tasks = int(sum(count.sum() for count in counts))
+        return seat(
+            view.ledger.reserve(2 * tasks + len(view.jobs), 4 * len(view.jobs)),
+            view.table.asked,
+            view.jobs.index,
+            order,
+            answer.workers,
+            answer.servers,
+            question.least_workers,
+            np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64),
+            np.array([round(node.nic_gb_per_s * MICRO) for node in view.cluster.nodes], np.int64),
+            np.array([node.rack for node in view.cluster.nodes], np.int64),
+            question.is_ring,
+            view.table.node_allowed,
+            kept,
+        )

@@ -9,7 +9,7 @@ its slots (the paper's dynamic program may vary it), and U and L are taken over 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
@@ -44,6 +44,7 @@ class Oasis(AtIntervals):
     """OASiS: admission at arrival by primal-dual prices, with a plan of slots that is kept."""
 
     name: ClassVar[str] = "oasis"
+    weighs_interruptions: ClassVar[bool] = True
 
     slot_seconds: float = setting(3600.0, "length of a slot of its plans")
     horizon_slots: int = setting(240, "slots that plans may reach ahead")
@@ -67,6 +68,13 @@ class Oasis(AtIntervals):
         now = [booking.first_slot <= slot for booking in due]
         workers = np.array([booking.workers for booking in due]) * now
         return Answer(workers, np.array([booking.servers for booking in due]) * now, memory=booked)
+
+    def beside_pinned(self, question: Question, memory: State) -> Answer:
+        """Pinned jobs count in the slots ahead as their plans say."""
+        answer = self.answer(question, memory)
+        workers = np.where(question.pinned, question.workers, answer.workers)
+        servers = np.where(question.pinned, question.servers, answer.servers)
+        return replace(answer, workers=workers, servers=servers)
 
     def _price_range(self, question: Question) -> tuple[Floats, Floats]:
         """L and U of each resource, utility a unit and slot, over the jobs present."""

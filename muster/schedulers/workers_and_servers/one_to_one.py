@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Floats, Ints
+from muster.cluster.books import Bools, Floats, Ints
 from muster.schedulers.contract import State
 from muster.schedulers.workers_and_servers.interval import Answer, AtIntervals
 from muster.schedulers.workers_and_servers.question import Question
@@ -41,44 +41,62 @@ class FirstFit(AtIntervals):
 
     def answer(self, question: Question, memory: State) -> Answer:
         """Running jobs keep what they hold; then by arrival."""
-        pairs = question.choices
-        best = question.fastest
-        running = question.workers > 0
-        workers, servers = question.workers.copy(), question.servers.copy()
-        waiting = best[~running[pairs.job[best]]]
-        workers[pairs.job[waiting]] = pairs.workers[waiting]
-        servers[pairs.job[waiting]] = pairs.servers[waiting]
+        workers, servers, running = best_or_held(question)
         return first_fit(question, workers, servers, np.lexsort((question.arrival, ~running)))
 
 
 @dataclass(frozen=True)
+class DensityFirstFit(AtIntervals):
+    """Each job its own best workers and servers; the most utility for its dominant share first, whichever fits."""
+
+    name: ClassVar[str] = "density-first-fit"
+
+    def answer(self, question: Question, memory: State) -> Answer:
+        """Running jobs keep what they hold; then by utility now over the dominant share."""
+        workers, servers, running = best_or_held(question)
+        job = np.arange(len(question))
+        seconds = question.remaining * question.iteration_seconds(workers, servers)
+        utility = question.worth(job, question.now - question.arrival + seconds)
+        share = question.shares(question.usage(job, workers, servers))
+        return first_fit(
+            question, workers, servers, np.lexsort((-utility / np.maximum(share, 1e-12), ~running))
+        )
+
+
+@dataclass(frozen=True)
 class Tetris(AtIntervals):
-    """Tetris over pairs as equal-1to1 has them: alignment with what is free, and little work left, first."""
+    """Tetris over pairs of a worker and a server: alignment with what is free, and little work left, first."""
 
     name: ClassVar[str] = "tetris-1to1"
 
     def answer(self, question: Question, memory: State) -> Answer:
-        """Score anew after each job that was taken: demand and free in shares of the capacity (Tetris §3.3)."""
-        workers, servers = largest_pairs(question)
-        usage = question.usage(np.arange(len(question)), workers, servers)
+        """The best job takes pairs while they fit, then scores count again; in shares of the capacity (Tetris 3.3)."""
+        jobs = np.arange(len(question))
+        most, _ = largest_pairs(question)
+        paired = (~question.is_ring).astype(np.int64)
         capacity = np.where(question.capacity > 0, question.capacity, 1.0)
-        shares = usage / capacity
-        left = np.ones(len(capacity))
-        work = shares.sum(axis=1) * question.remaining * question.iteration_seconds(workers, servers)
-        waits = np.ones(len(question), bool)
-        taken = np.zeros(len(question), bool)
-        while waits.any():
-            waits &= (shares <= left + 1e-9).all(axis=1)
-            alignment = shares @ left
-            total_work = work[waits].sum()
-            # The weight makes both count alike on average over those who still fit.
-            weight = alignment[waits].sum() / total_work if total_work > 0 else 0.0
-            best = int(np.where(waits, alignment - weight * work, -np.inf).argmax())
-            if not waits[best]:
-                break
-            taken[best], waits[best] = True, False
-            left -= shares[best]
-        return Answer(np.where(taken, workers, 0), np.where(taken, servers, 0))
+        pair = question.usage(jobs, np.ones(len(jobs), np.int64), paired) / capacity
+        left = np.where(question.capacity > 0, 1.0, 0.0) + 1e-9
+        work = question.usage(jobs, most, most * paired) / capacity
+        remaining = work.sum(axis=1) * question.remaining * question.iteration_seconds(most, most * paired)
+        workers = np.zeros(len(jobs), np.int64)
+        waits = np.ones(len(jobs), bool)
+        # A reservation is charged once, whatever the number of pairs.
+        least = pair * (1 if question.reserved else question.least_workers[:, None])
+        while True:
+            waits &= (least <= left).all(axis=1)
+            if not waits.any():
+                return Answer(workers, workers * paired)
+            alignment = pair @ left
+            total = remaining[waits].sum()
+            # The weight makes both count alike on average over those that still fit.
+            weight = alignment[waits].sum() / total if total > 0 else 0.0
+            best = int(np.where(waits, alignment - weight * remaining, -np.inf).argmax())
+            needs = pair[best] > 0
+            room = most[best] if question.reserved else int((left[needs] / pair[best, needs]).min())
+            workers[best] = min(most[best], room)
+            waits[best] = False
+            left = left - pair[best] * (1 if question.reserved else workers[best])
 
 
 @dataclass(frozen=True)
@@ -120,6 +138,16 @@ def largest_pairs(question: Question) -> tuple[Ints, Ints]:
     most = np.floor(demands.most(pair)).astype(np.int64)
     workers = np.maximum(most, question.least_workers)
     return workers, np.where(ring, 0, np.maximum(most, 1))
+
+
+def best_or_held(question: Question) -> tuple[Ints, Ints, Bools]:
+    """Workers and servers of each job: held ones of a running job, else its fastest choice; which jobs run."""
+    pairs, best = question.choices, question.fastest
+    running = question.workers > 0
+    workers, servers = question.workers.copy(), question.servers.copy()
+    waiting = best[~running[pairs.job[best]]]
+    workers[pairs.job[waiting]], servers[pairs.job[waiting]] = pairs.workers[waiting], pairs.servers[waiting]
+    return workers, servers, running
 
 
 def first_fit(question: Question, workers: Ints, servers: Ints, order: Ints) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -36,6 +36,10 @@ class Choices:
     seconds: Floats
     """Of an iteration."""
 
+    def at(self, entries: Ints) -> Choices:
+        """Only these entries."""
+        return Choices(self.job[entries], self.workers[entries], self.servers[entries], self.seconds[entries])
+
 
 @dataclass(frozen=True, eq=False)
 class Question:
@@ -52,6 +56,8 @@ class Question:
     servers: Ints
     pinned: Bools
     """May not be stopped or resized now."""
+    interruption_cost: Floats
+    """Seconds that a job loses if it is stopped or resized now."""
     steps: StepTime
     demands: Demands
     """Of workers and servers by RESOURCES, then their numbers themselves, limited by the owner."""
@@ -65,12 +71,30 @@ class Question:
     """Of the nodes that are up, by RESOURCES."""
     reserved: bool
     """Whether a job is charged its owner's limit instead of what it holds."""
-    restart_seconds: float = 0.0
-    """What a running job is thought to lose when its size changes."""
+    fixed_usage: Floats
+    """(jobs, RESOURCES): charged for other jobs, which may not change now; `capacity` is what they leave."""
+    fixed_until: Floats
+    """Seconds from now until these jobs are expected to end."""
 
     def __len__(self) -> int:
         """The number of jobs."""
         return len(self.arrival)
+
+    def beside_pinned(self) -> Question:
+        """The same for the jobs that may change, with the capacity that the pinned ones leave."""
+        pinned, free = np.flatnonzero(self.pinned), np.flatnonzero(~self.pinned)
+        usage = self.usage(pinned, self.workers[pinned], self.servers[pinned])
+        seconds = self.iteration_seconds(self.workers, self.servers)[pinned]
+        demands = self.demands
+        return replace(
+            self,
+            **{name: getattr(self, name)[free] for name in _COLUMNS},
+            steps=self.steps[free],
+            demands=Demands(demands.worker[free], demands.server[free], demands.limit[free]),
+            capacity=np.maximum(self.capacity - usage.sum(axis=0), 0.0),
+            fixed_usage=usage,
+            fixed_until=self.remaining[pinned] * seconds,
+        )
 
     @cached_property
     def choices(self) -> Choices:
@@ -94,6 +118,13 @@ class Question:
         pairs = self.choices
         first = np.flatnonzero(np.diff(pairs.job, prepend=-1))
         return np.lexsort((pairs.seconds, pairs.job))[first]
+
+    @cached_property
+    def best_seconds(self) -> Floats:
+        """(jobs,) of an iteration with the fastest choice; infinite for a job that has none."""
+        seconds = np.full(len(self), np.inf)
+        seconds[self.choices.job[self.fastest]] = self.choices.seconds[self.fastest]
+        return seconds
 
     def usage(self, job: Ints, workers: Ints, servers: Ints) -> Floats:
         """(entries, RESOURCES) charged for these sizes under the accounting."""
@@ -135,7 +166,7 @@ class Question:
         """What these sizes are worth from now on; a change costs its restart, and `hysteresis` of what is left."""
         left = self.remaining[job] * seconds
         changed = self.changes(job, workers, servers)
-        left = np.where(changed, left * (1 + hysteresis) + self.restart_seconds, left)
+        left = np.where(changed, left * (1 + hysteresis) + self.interruption_cost[job], left)
         completion = self.now - self.arrival[job] + left
         profit: Floats = self.worth(job, completion) + PROGRESS / (1 + completion / 3600)
         return profit
@@ -147,9 +178,23 @@ class Question:
         return float(self.profit(job, workers[job], servers[job], seconds, hysteresis).sum())
 
 
-def question_of(
-    view: View, layers_known: bool, reserved: bool, least_seconds: float, restart_seconds: float
-) -> Question:
+_COLUMNS = (
+    "index",
+    "arrival",
+    "remaining",
+    "workers",
+    "servers",
+    "pinned",
+    "interruption_cost",
+    "least_workers",
+    "is_ring",
+    "priority",
+    "urgency",
+    "target",
+)
+
+
+def question_of(view: View, layers_known: bool, reserved: bool, least_seconds: float) -> Question:
     """The question of a moment; `least_seconds` of work are left where nothing is known of it."""
     jobs, table = view.jobs, with_gangs(view)
     capacity = capacity_of(view.cluster, view.ledger.books.nodes["up"] != 0)
@@ -172,6 +217,7 @@ def question_of(
         workers=workers,
         servers=servers,
         pinned=jobs.pinned,
+        interruption_cost=jobs.interruption_cost,
         steps=steps,
         demands=demands,
         least_workers=sized["min_workers"],
@@ -181,7 +227,8 @@ def question_of(
         target=sized["target"],
         capacity=capacity,
         reserved=reserved,
-        restart_seconds=restart_seconds,
+        fixed_usage=np.zeros((0, len(RESOURCES))),
+        fixed_until=np.zeros(0),
     )
 
 

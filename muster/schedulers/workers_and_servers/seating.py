@@ -34,8 +34,8 @@ def seat(
     in_ring: Bools,
     node_allowed: Bools,
     settled: Bools,
-) -> None:
-    """Stop the jobs that change their size, then seat them in order.
+) -> Bools:
+    """Stop the jobs that change their size, then place them in order; which of them were stopped or shrunk in vain.
 
     `needs[job, role]` are millionths of GPU, CPU, memory and bandwidth of one worker or server, `nic` the bandwidth
     of the nodes likewise, `rack_of` their racks. `settled` jobs keep what they hold.
@@ -84,6 +84,40 @@ def seat(
                 chain = copy_chain(books, stopped[at])
         if chain >= 0 and put_chain(books, job, chain) == 0:
             _charge(books, chain, needs[at], free, with_gpus, by_cpu)
+    in_vain = np.zeros(len(index), np.bool_)
+    for at in range(len(index)):
+        if stopped[at] >= 0:
+            in_vain[at] = _was_in_vain(books, stopped[at], books.heads[index[at]], needs[at], free)
+    return in_vain
+
+
+@njit(cache=True)
+def _was_in_vain(books: Books, before: int, now: int, needs: Ints, free: Ints) -> bool:
+    """Whether a job holds no more than before and all that it held before is free beside the others."""
+    for role in range(2):
+        if _count_all(books, now, needs, role) > _count_all(books, before, needs, role):
+            return False
+    _take(books, now, needs, free, False, -1)
+    _take(books, before, needs, free, False, 1)
+    fits = True
+    row = before
+    while row >= 0:
+        fits = fits and (free[books.rows[row]["node"]] >= 0).all()
+        row = books.rows[row]["next"]
+    _take(books, before, needs, free, False, -1)
+    _take(books, now, needs, free, False, 1)
+    return fits
+
+
+@njit(cache=True)
+def _count_all(books: Books, chain: int, needs: Ints, role: int) -> int:
+    """Workers (role 0) or servers (1) in a chain."""
+    count = 0
+    while chain >= 0:
+        if books.rows[chain]["role"] == role:
+            count += _count(books, chain, needs)
+        chain = books.rows[chain]["next"]
+    return count
 
 
 @njit(cache=True)
@@ -96,13 +130,13 @@ def _count(books: Books, row: int, needs: Ints) -> int:
 
 
 @njit(cache=True)
-def _take(books: Books, chain: int, needs: Ints, free: Ints, only_bandwidth: bool) -> None:
-    """Take what a chain holds from the free, or its bandwidth alone."""
+def _take(books: Books, chain: int, needs: Ints, free: Ints, only_bandwidth: bool, times: int = 1) -> None:
+    """Take what a chain holds from the free, or its bandwidth alone; with -1 `times`, give it back."""
     while chain >= 0:
         row = books.rows[chain]
         count = _count(books, chain, needs)
         for resource in range(_NIC if only_bandwidth else _GPU, _NIC + 1):
-            free[row["node"], resource] -= count * needs[row["role"], resource]
+            free[row["node"], resource] -= times * count * needs[row["role"], resource]
         chain = row["next"]
 
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from muster.schedulers.contract import Ints, State
+from muster.schedulers.contract import Floats, Ints, State
 from muster.schedulers.parts import setting
 from muster.schedulers.selection.knapsack import NOTHING, Columns, Effort, choose
 from muster.schedulers.workers_and_servers.interval import Accounting, Answer, AtIntervals
 from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.waiting import Waiting, waiting
+
+Objective = Literal["waiting", "published"]
+AUTOMATIC = -1
+EXACT_COLUMNS = 1500
+"""Up to so many sizes of all jobs together, branch and bound runs by default."""
+EXACT_NODES = 200
 
 
 @dataclass(frozen=True)
@@ -20,10 +27,17 @@ class Smd(AtIntervals):
     """SMD: the set of jobs and sizes of most utility, by a multiple-choice knapsack."""
 
     name: ClassVar[str] = "smd"
+    weighs_interruptions: ClassVar[bool] = True
 
+    objective: Objective = setting(
+        "waiting", "waiting: utility now less that of the best later start; published: utility now alone"
+    )
     layers: bool = setting(True, "whether it knows which communication hides behind the layers")
     hysteresis: float = setting(0.05, "part of its time left by which a new size must be faster")
-    nodes: int = setting(0, "of branch and bound; 0: the relaxation, floored and refilled")
+    nodes: int = setting(
+        AUTOMATIC,
+        "nodes of branch and bound at most; 0: none; -1: 200 for small decisions, none for large ones",
+    )
     solver_seconds: float = setting(
         inf, "live only: branch and bound ends after so long with the best plan so far"
     )
@@ -32,8 +46,8 @@ class Smd(AtIntervals):
         super().__post_init__()
         if not self.hysteresis >= 0:
             raise ValueError("hysteresis is a number from 0 on")
-        if self.nodes < 0:
-            raise ValueError("nodes is a whole number from 0 on")
+        if self.nodes < AUTOMATIC:
+            raise ValueError("nodes is a whole number from 0 on, or -1")
         if not self.solver_seconds > 0:
             raise ValueError("solver_seconds is a number of seconds above 0")
 
@@ -44,18 +58,54 @@ class Smd(AtIntervals):
     def answer(self, question: Question, memory: State) -> Answer:
         """The knapsack's choice, with its bound."""
         pairs = question.choices
-        job, workers, servers, seconds = pairs.job, pairs.workers, pairs.servers, pairs.seconds
         if question.reserved:
-            best = question.fastest
-            job, workers, servers, seconds = job[best], workers[best], servers[best], seconds[best]
-        profit = question.profit(job, workers, servers, seconds, self.hysteresis)
+            pairs = pairs.at(question.fastest)
+        job, workers, servers = pairs.job, pairs.workers, pairs.servers
+        if not len(job):
+            nothing = np.zeros(len(question), np.int64)
+            return Answer(nothing, nothing.copy())
+        ahead = waiting(question, pairs, self.hysteresis) if self.objective == "waiting" else None
+        profit = self._profit(question, ahead, job, workers, servers, pairs.seconds)
         usage = question.usage(job, workers, servers)
         columns = Columns(job, profit, usage, np.zeros(len(question), bool))
-        effort = Effort(nodes=self.nodes, seconds=self.solver_seconds)
-        selection = choose(columns, question.capacity, effort)
+        selection = choose(columns, question.capacity, self._effort(len(job)))
         taken = selection.chosen
+        last = np.zeros(len(question), bool)
+        if ahead is not None:
+            last = (taken != NOTHING) & ahead.is_idle_use(profit[taken])
+
+        def value_of(workers: Ints, servers: Ints) -> float:
+            held = np.flatnonzero(workers)
+            seconds = question.iteration_seconds(workers, servers)[held]
+            return float(self._profit(question, ahead, held, workers[held], servers[held], seconds).sum())
+
         notes = (self._out_of_time(selection.gap),) if selection.out_of_time else ()
-        return Answer(_at(workers, taken), _at(servers, taken), selection.bound, self.hysteresis, notes=notes)
+        return Answer(
+            _at(workers, taken), _at(servers, taken), selection.bound, value_of, last=last, notes=notes
+        )
+
+    def placed_first(self, question: Question) -> Ints:
+        """All jobs by falling demand: a large job that finds no place is worth more than the small ones around it."""
+        return np.full(len(question), -1)
+
+    def _profit(
+        self,
+        question: Question,
+        ahead: Waiting | None,
+        job: Ints,
+        workers: Ints,
+        servers: Ints,
+        seconds: Floats,
+    ) -> Floats:
+        """Of these sizes now, by the objective."""
+        if ahead is not None:
+            return ahead.profit(job, workers, servers, seconds)
+        return question.profit(job, workers, servers, seconds, self.hysteresis)
+
+    def _effort(self, columns: int) -> Effort:
+        """Exact where that is quick, by the size of the problem alone."""
+        automatic = EXACT_NODES if columns <= EXACT_COLUMNS else 0
+        return Effort(nodes=automatic if self.nodes == AUTOMATIC else self.nodes, seconds=self.solver_seconds)
 
     def _out_of_time(self, gap: float) -> str:
         return (

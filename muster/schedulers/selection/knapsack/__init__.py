@@ -22,7 +22,17 @@ from muster.schedulers.selection.knapsack.integer import Effort, improve
 from muster.schedulers.selection.knapsack.relaxation import relax
 from muster.schedulers.selection.knapsack.rounding import floor, refilled
 
-__all__ = ["FAST", "NOTHING", "THOROUGH", "Columns", "Effort", "InfeasibleError", "Selection", "choose"]
+__all__ = [
+    "FAST",
+    "NOTHING",
+    "THOROUGH",
+    "Columns",
+    "Effort",
+    "InfeasibleError",
+    "Selection",
+    "choose",
+    "prices_of",
+]
 
 
 THOROUGH = Effort()
@@ -73,6 +83,8 @@ def choose(
     out_of_time = False
     if effort.nodes > 0 and (best is None or bound - table.value(best) > effort.gap * abs(table.value(best))):
         best, scaled, out_of_time = improve(table, relaxation, best, effort)
+        # A gain smaller than the gap may be left: nothing that fits stays idle.
+        best = best if best is None else refilled(table, best, relaxation.prices)
         bound = scaled * table.profit_unit
     if best is None:
         raise InfeasibleError(
@@ -86,6 +98,13 @@ def choose(
         prices=relaxation.prices * table.profit_unit / unit,
         out_of_time=out_of_time,
     )
+
+
+def prices_of(columns: Columns, capacity: FloatArray) -> FloatArray:
+    """(resources,): profit that one more unit of each would be worth, in the relaxation alone."""
+    table = tabulate(columns, capacity)
+    relaxation = relax(table, np.zeros(0, np.int64))
+    return relaxation.prices * table.profit_unit / np.where(capacity > 0, capacity, 1.0)
 
 
 def _in_table(original: IntArray, group: IntArray, incumbent: IntArray) -> IntArray | None:
