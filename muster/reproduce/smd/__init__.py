@@ -12,12 +12,13 @@ from muster.reproduce.smd.gap import CERTIFIED, DECISIONS
 from muster.reproduce.smd.layers import LAYERS
 from muster.reproduce.smd.optimus import OPTIMUS
 from muster.reproduce.smd.utility import accounting
+from muster.reproduce.smd.whole_run import WHOLE_RUN
 
 PAPER = Paper(
     "smd",
     "SMD: sum-of-ratios multi-dimensional knapsack",
     "Yu et al., INFOCOM 2021, arXiv 2105.13855; Optimus: Peng et al., EuroSys 2018; equations and workload are ours",
-    (accounting("usage"), LAYERS, DECISIONS, CERTIFIED, OPTIMUS, FITS, accounting("reservation")),
+    (accounting("usage"), LAYERS, DECISIONS, CERTIFIED, WHOLE_RUN, OPTIMUS, FITS, accounting("reservation")),
     (
         "`equal-1to1` stands for ESW: the mapping is a guess. OASiS turns jobs away for good; they count as worth "
         "nothing and are left out of its mean JCT.",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-FIELD = ("optimus", "equal-1to1", "first-fit-sized", "drf-1to1", "tetris-1to1", "oasis")
+FIELD = ("optimus", "equal-1to1", "first-fit-sized", "density-first-fit", "drf-1to1", "tetris-1to1", "oasis")
 OBLIVIOUS = "smd without layers"
 SECONDS_AN_HOUR = 3600.0
 NODE = {"gpus": 8, "cpus": 64.0, "memory_gb": 256.0, "nic_gb_per_s": 1.25}
@@ -48,7 +48,8 @@ class Cell:
         )
         summary = summarise(run.record)
         return {
-            "utility": summary["utility"]["total"] / _utility_alone(trace, run.record.jobs),
+            "utility": summary["utility"]["total"]
+            / utility_alone(trace, run.record.jobs["ideal_seconds"].to_numpy()),
             "on_target": summary["utility"]["on_target"],
             "jct_hours": summary["jct_seconds"]["mean"] / SECONDS_AN_HOUR,
             "makespan_hours": summary["makespan_seconds"] / SECONDS_AN_HOUR,
@@ -119,14 +120,14 @@ def _below_bound(decisions: Any) -> float:
     return float(1 - decisions["value"].sum() / decisions["bound"].sum())
 
 
-def _utility_alone(trace: Any, jobs: Any) -> float:
-    """The sum of utilities if every job ran at its best size from its arrival on: a bound for every scheduler."""
+def utility_alone(trace: Any, seconds: Any) -> float:
+    """The sum of utilities if every job took so many seconds from its arrival on: a bound for every scheduler."""
     from muster.schedulers.allocation.worker_server import utility
 
     asked = trace.jobs.sort("submit_seconds", maintain_order=True)
     return float(
         utility(
-            jobs["ideal_seconds"].to_numpy(),
+            seconds,
             asked["utility_priority"].to_numpy(),
             asked["utility_urgency_per_hour"].to_numpy() / SECONDS_AN_HOUR,
             asked["utility_target_seconds"].to_numpy(),
