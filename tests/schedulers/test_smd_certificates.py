@@ -48,7 +48,8 @@ def test_no_plan_is_worth_more_than_its_bound(name: str, accounting: str) -> Non
 def test_smd_brings_its_own_without_being_asked() -> None:
     for name in ("smd", "smd-reservation"):
         trace = trace_of_seed(6, jobs=14, per_hour=6.0)
-        result = run(trace, machines(3, gpus=8, cpus=64), name, HOURLY, restart_cost_seconds=30)
+        published = HOURLY | {"objective": "published"}
+        result = run(trace, machines(3, gpus=8, cpus=64), name, published, restart_cost_seconds=30)
         assert_bounded(result.record.decisions.filter(pl.col("bound").is_not_null()))
         assert result.record.decisions["bound"].is_not_null().any()
 

@@ -40,7 +40,7 @@ def gang(gpus: int, priority: float, **more: Any) -> dict[str, Any]:
 def test_the_gangs_that_start_first_are_worth_most_together(wanted: list[tuple[int, int]]) -> None:
     """Against all subsets, on one machine of eight GPUs."""
     rows = jobs_of(*(gang(gpus, float(priority)) for gpus, priority in wanted))
-    result = run(rows, cluster_of(8), "smd", {"nodes": "1000", "interval_seconds": "1000000"})
+    result = run(rows, cluster_of(8), "smd", {"objective": "published", "interval_seconds": "1000000"})
     started = [at == 0.0 for at in column(result, "start_seconds")]
     best = max(
         sum(priority for _, priority in chosen)
@@ -75,7 +75,7 @@ def test_a_gang_alone_runs_at_its_own_pace() -> None:
 def test_a_gang_is_believed_to_be_as_fast_as_it_is() -> None:
     """Without a utility it is worth 1 / (1 + hours), and a thousandth of that for progress."""
     plain = {"submit_seconds": 0.0, "gpus": 4, "model": "resnet50", "iterations": 50_000.0}
-    result = run(jobs_of(plain), cluster_of(4), "smd")
+    result = run(jobs_of(plain), cluster_of(4), "smd", {"objective": "published"})
     (done,) = finishes(result)
     assert done is not None
     assert result.record.decisions["value"][0] == pytest.approx(1.001 / (1 + done / 3600))

@@ -123,7 +123,7 @@ def test_every_scheduler_of_the_field_keeps_to_the_limits_and_ends(name: str, ac
 
 
 def test_decisions_carry_the_bound_of_what_was_possible() -> None:
-    result = run(trace_of_seed(2, jobs=12), parse_cluster("smd"), "smd", {"interval_seconds": "1800"})
+    result = run(trace_of_seed(2, jobs=12), parse_cluster("smd"), "smd", {"objective": "published"})
     assert result.record.decisions["bound"].is_not_null().all()
     assert result.record.decisions["bound"][0] >= summarise(result.record)["utility"]["total"] * (
         1 - 1e-9

@@ -64,6 +64,20 @@ def not_repaid(question: Question, answer: Answer) -> Bools:
     return kept
 
 
+def charged(question: Question, answer: Answer, in_vain: Bools) -> Bools:
+    """Those of the jobs stopped in vain whose reservations no other job has, by arrival."""
+    if not question.reserved or not in_vain.any():
+        return in_vain
+    limits = question.demands.limit[:, : len(RESOURCES)]
+    left = question.capacity * (1 + 1e-9) - limits[answer.workers > 0].sum(axis=0)
+    kept = in_vain & (answer.workers > 0)
+    for at in np.flatnonzero(in_vain & (answer.workers == 0)).tolist():
+        if (limits[at] <= left).all():
+            left = left - limits[at]
+            kept[at] = True
+    return kept
+
+
 def _pace(question: Question, workers: Ints, servers: Ints) -> Floats:
     """Seconds of work each second with these sizes; 0 without any."""
     return np.where(workers > 0, question.best_seconds / question.iteration_seconds(workers, servers), 0.0)
@@ -142,7 +156,8 @@ class AtIntervals:
             wake_on=WAKES,
         )
         if not self.is_due(view, state):
-            plan.next_wake = plan.stable_until = state["next"] if len(jobs) else inf
+            waits = len(jobs) and view.now < state["next"]
+            plan.next_wake = plan.stable_until = state["next"] if waits else inf
             return plan, state
         question = self.question(view, self.layers_known())
         if not self._may_change(view, state):
@@ -180,8 +195,9 @@ class AtIntervals:
         return replace(answer, workers=workers, servers=servers, last=last)
 
     def is_due(self, view: View, state: State) -> bool:
-        """Whether there are jobs, and an interval is over or something happened."""
-        return len(view.jobs) > 0 and (view.now >= state["next"] or bool(view.triggers & WAKES))
+        """Whether there are jobs and nodes, and an interval is over or something happened."""
+        some = len(view.jobs) > 0 and bool(view.ledger.books.nodes["up"].any())
+        return some and (view.now >= state["next"] or bool(view.triggers & WAKES))
 
     def _may_change(self, view: View, state: State) -> bool:
         """Whether running jobs may change now; when a job only arrives they may not."""
@@ -206,7 +222,7 @@ class AtIntervals:
         # Rings and gangs want to be close together: the largest come while there is room for that.
         order = np.lexsort((demand * self.placed_first(question), ~question.is_ring, last))
         wanted = answer.workers > 0
-        while (in_vain := self._seated(view, question, answer, order, kept)).any():
+        while (in_vain := charged(question, answer, self._seated(view, question, answer, order, kept))).any():
             plan.draft.undo()
             kept |= in_vain
             answer.workers[in_vain] = question.workers[in_vain]

@@ -59,7 +59,11 @@ class Smd(AtIntervals):
         """The knapsack's choice, with its bound."""
         pairs = question.choices
         if question.reserved:
-            pairs = pairs.at(question.fastest)
+            # All sizes of a job are charged alike: the fastest is best, or the one held, which costs no interruption.
+            held = (question.workers[pairs.job] > 0) & ~question.changes(
+                pairs.job, pairs.workers, pairs.servers
+            )
+            pairs = pairs.at(np.union1d(question.fastest, np.flatnonzero(held)))
         job, workers, servers = pairs.job, pairs.workers, pairs.servers
         if not len(job):
             nothing = np.zeros(len(question), np.int64)
@@ -75,14 +79,13 @@ class Smd(AtIntervals):
             last = (taken != NOTHING) & ahead.is_idle_use(profit[taken])
 
         def value_of(workers: Ints, servers: Ints) -> float:
-            held = np.flatnonzero(workers)
-            seconds = question.iteration_seconds(workers, servers)[held]
-            return float(self._profit(question, ahead, held, workers[held], servers[held], seconds).sum())
+            return question.value(workers, servers, self.hysteresis)
 
         notes = (self._out_of_time(selection.gap),) if selection.out_of_time else ()
-        return Answer(
-            _at(workers, taken), _at(servers, taken), selection.bound, value_of, last=last, notes=notes
-        )
+        answer = Answer(_at(workers, taken), _at(servers, taken), last=last, notes=notes)
+        if ahead is None:
+            answer.bound, answer.value_of = selection.bound, value_of
+        return answer
 
     def placed_first(self, question: Question) -> Ints:
         """All jobs by falling demand: a large job that finds no place is worth more than the small ones around it."""

@@ -85,13 +85,14 @@ def tabulate(columns: Columns, capacity: FloatArray) -> Table:
         left_out = np.setdiff1d(np.arange(columns.must_choose.size), group)
         raise InfeasibleError(f"group {left_out[0]} has no way that fits the capacity even alone")
     original = np.concatenate([usable, np.full(optional.size, NOTHING)])[order]
-    profit = np.where(original == NOTHING, 0.0, columns.profit[original])
+    # NOTHING is the last entry: it has no profit and no usage, also where there is no column at all.
+    profit = np.append(columns.profit, 0.0)[original]
     profit_unit = float(np.abs(profit).max()) or 1.0
     return Table(
         group=group[order].astype(np.int64),
         starts=starts.astype(np.int64),
         profit=profit / profit_unit,
-        usage=np.where(original[:, None] == NOTHING, 0.0, usage[original]),
+        usage=np.vstack([usage, np.zeros(usage.shape[1])])[original],
         capacity=limit,
         original=original.astype(np.int64),
         profit_unit=profit_unit,
