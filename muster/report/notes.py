@@ -34,6 +34,7 @@ def notes(
     for name, summary in zip(names, summaries, strict=True):
         for kind, meaning in (
             ("unfinished", "did not finish"),
+            ("timed_out", "reached their time limit"),
             ("failed", "failed"),
             ("cancelled", "were cancelled"),
             ("refused", "were refused"),

@@ -88,7 +88,7 @@ def _remarks(summaries: Sequence[Mapping[str, Any]], names: Sequence[str], commo
     if len(summaries) > 1:
         remarks.append(f"best in bold; ratios to {names[0]}")
     for name, summary in zip(names, summaries, strict=True):
-        missing = [f"{summary[kind]:,} {kind}" for kind in NOT_COMPLETED if summary[kind]]
+        missing = [f"{summary[kind]:,} {kind.replace('_', ' ')}" for kind in NOT_COMPLETED if summary[kind]]
         if missing:
             remarks.append(
                 f"{name}: {', '.join(missing)} of {counted(summary['jobs'], 'job')}, not in the figures"

@@ -149,6 +149,7 @@ def test_jain_of_nothing_is_unknown() -> None:
     assert jain([0.0, 0.0]) is None
 
 
+@settings(deadline=None)
 @given(st.integers(1, 8), st.floats(10, 1000))
 def test_sharing_one_gpu_evenly_is_exactly_fair(count: int, seconds: float) -> None:
     """All of n equal jobs that share one GPU evenly end at n times their length: rho is 1 for each."""

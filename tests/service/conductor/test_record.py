@@ -25,7 +25,7 @@ from muster.service.engines import Exit, Observed
 from muster.service.engines.pretend import PretendEngine
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
-from muster.service.store.rows import State, Submission, Wish
+from muster.service.store.rows import ENDED, State, Submission, Wish
 from muster.world.records import Record
 
 from ..serving import Serving, serving_on
@@ -39,7 +39,7 @@ LIVES = [
     ("fifo", "3x2gpu,6cpu,100gb"),  # nothing changes
     ("srtf+tune", "1x4gpu,12cpu,200gb"),
 ]
-_OUTCOMES = {State.COMPLETED: "completed", State.FAILED: "failed", State.CANCELLED: "cancelled"}
+_OUTCOMES = {state: state.value for state in ENDED}
 
 
 class FailingWorld(World):
@@ -96,7 +96,10 @@ def _act(world: FailingWorld, chance: random.Random) -> None:
     if act == "submit":
         for _ in range(chance.randint(1, 4)):
             gpus, steps = chance.choice([1, 1, 2, 4]), chance.randint(20, 400)
-            job = JobRequest(name="job", command=("true",), directory="/", gpus=gpus, steps=steps)
+            limit = chance.choice([None, None, 60.0])
+            job = JobRequest(
+                name="job", command=("true",), directory="/", gpus=gpus, steps=steps, time_limit_seconds=limit
+            )
             world.store.submit([Submission("ann", job)])
     elif act in ("drain", "undrain"):
         world.store.drain(chance.choice(world.cluster.nodes).name, act == "drain")
@@ -158,7 +161,7 @@ def _check(world: FailingWorld, api: Serving, record: Record) -> Counter[str]:
     assert named == {job: reason for job, reason in waiting.items() if reason != "placed"}
 
     summary, charts = summarise(record), chart_series(record, "run")
-    for kind in ("completed", "failed", "cancelled"):
+    for kind in ENDED:
         assert summary[kind] == counts[State(kind)]
     assert summary["unfinished"] == counts[State.QUEUED] + counts[State.RUNNING] + counts[State.HELD]
     if jobs:
