@@ -199,7 +199,7 @@ def _who_holds(outlook: Outlook, seen: Collection[int], board: Board) -> list[st
 
 def _what_keeps_its_gpus(outlook: Outlook, seen: Collection[int]) -> list[str]:
     """The jobs that are not stopped to make room for another one."""
-    holders = sorted({holding.job for holding in outlook.held} & outlook.jobs.keys())
+    holders = sorted({holding.job for holding in outlook.held if holding.gpus} & outlook.jobs.keys())
     kept = [job for job in holders if not outlook.jobs[job].preemptible]
     if not kept:
         return []

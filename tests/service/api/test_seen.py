@@ -191,7 +191,7 @@ def test_what_is_drained_is_told(house: House) -> None:
     api.store.drain("node-0", True)
     api.board.decisions += 1
     told = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
-    assert "Of 2 nodes, node-0, node-1 are drained: nothing starts there." in told
+    assert "Of 2 nodes, node-0 and node-1 are drained: nothing starts there." in told
     assert told[-1] == "When it starts cannot be estimated: all nodes are drained."
     for node in ("node-0", "node-1"):
         api.store.drain(node, False)

@@ -182,7 +182,7 @@ def test_start_up_and_stop_are_measured_and_kept(tmp_path: Path) -> None:
     world.store.close()
 
 
-def test_a_job_whose_reports_are_never_found_is_not_protected_for_ever(tmp_path: Path) -> None:
+def test_reports_that_are_never_found_protect_for_a_while_only(tmp_path: Path) -> None:
     world = Kinds(tmp_path, "fifo")
     (job,) = world.submit("script", progress=r"never (?P<step>\d+)", stop_signal="SIGUSR1")
     world.turns(10)
