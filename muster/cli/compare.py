@@ -14,8 +14,9 @@ import typer
 
 from muster.cli import flags
 from muster.cli.simulation_flags import Inputs, SimulationFlags, takes_simulation_flags
+from muster.schedulers.presets import DEFAULT_SCHEDULER
 
-DEFAULT_SCHEDULERS = ("fifo", "srtf", "las")
+COMPARED_BY_DEFAULT = ("slurm-like", "fifo", "las", DEFAULT_SCHEDULER)
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
@@ -24,7 +25,8 @@ def compare(
     trace: flags.TraceFile,
     cluster: flags.Clusters,
     scheduler: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Once each; else fifo, srtf, las.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="One a flag; else slurm-like, fifo, las, default."),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="For all of it.")] = Path("muster-comparison"),
     overwrite: flags.Overwrite = False,
@@ -49,7 +51,7 @@ def compare(
     first, *more = cluster
     inputs = given.inputs(told, trace, first)
     on_clusters = [inputs, *(inputs.on(told, name) for name in more)]
-    names = scheduler or list(DEFAULT_SCHEDULERS)
+    names = scheduler or list(COMPARED_BY_DEFAULT)
     own_names = told.of(_folder_names, names)
     for name in names:
         told.of(inputs.scheduler, name)

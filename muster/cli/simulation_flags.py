@@ -42,7 +42,7 @@ class SimulationFlags:
         str | None,
         typer.Option(
             metavar="SECONDS",
-            help="Seconds a job loses at a stop, move or restart (default: 60, or the trace's).",
+            help="Seconds an interruption costs a job (default: 60).",
         ),
     ] = None
     measure: Annotated[

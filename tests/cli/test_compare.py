@@ -63,7 +63,7 @@ def test_one_failing_run_fails_all_and_leaves_nothing(muster: Muster, trace: Pat
     (tmp_path / "mine.py").write_text(BROKEN)
     schedulers = ("--scheduler", "fifo", "--scheduler", f"{tmp_path / 'mine.py'}:Broken")
     failed = muster("compare", trace, "--cluster", "1x8gpu", *schedulers, "--out", tmp_path / "out")
-    assert failed.status == 1
+    assert failed.status == 2
     assert "ZeroDivisionError: on purpose" in failed.err
     assert "Traceback" not in failed.err
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["mine.py", "trace.csv"]
