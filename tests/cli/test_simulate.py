@@ -218,15 +218,16 @@ def test_only_the_measured_jobs_count(muster: Muster, trace: Path, tmp_path: Pat
     assert not (tmp_path / "other").exists()
 
 
-def test_an_error_of_a_scheduler_ends_with_1_and_leaves_nothing(
+def test_an_error_of_a_policy_ends_with_2_and_leaves_nothing(
     muster: Muster, trace: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.py").write_text(BROKEN)
     scheduler = f"{tmp_path / 'mine.py'}:Broken"
     flags = ("simulate", trace, "--cluster", "1x8gpu", "--scheduler", scheduler, "--out", tmp_path / "out")
     failed = muster(*flags)
-    assert failed.status == 1
-    assert failed.err == "ZeroDivisionError: on purpose\nMUSTER_DEBUG=1 shows where it happened.\n"
+    assert failed.status == 2
+    where = f"{tmp_path / 'mine.py'}, line 7: in key"
+    assert failed.err == f"{where}: ZeroDivisionError: on purpose; MUSTER_DEBUG=1 shows the traceback\n"
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["mine.py", "trace.csv"]
     assert not (tmp_path / "out").exists()
 

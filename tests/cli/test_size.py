@@ -88,7 +88,7 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
             [
                 "--chart: found 'a.pdf'",
                 "--iterations: found 0",
-                "model: found 'vgg17'; known are alexnet",
+                "model: found 'vgg17'; did you mean vgg19 or vgg16 or vgg11? known are alexnet",
                 "column cpu: found 'x'; a number is needed",
                 "column nic: found '0'; with no bandwidth no gradient arrives",
                 "found 'foo=1'; NAME=QUANTITY is needed",
@@ -239,7 +239,7 @@ def test_a_ring_in_words_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path:
                 "--server: found 'cpu=2'; a ring has no servers",
                 "--staleness: found 1; the workers of a ring wait for each other",
                 "found 'nic=1Gbit/s'; NAME=QUANTITY is needed, NAME being gpu, cpu, memory_gb",
-                "model: found 'vgg17'; known are alexnet",
+                "model: found 'vgg17'; did you mean vgg19 or vgg16 or vgg11? known are alexnet",
                 "--cluster: a ring goes by the links between its workers",
             ],
         ),
