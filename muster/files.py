@@ -155,7 +155,7 @@ def write_folder_aside(path: Path, *, overwrite: bool = False) -> Iterator[Path]
 def open_lock_file(path: Path) -> int:
     """A descriptor of a lock file that only this user can open, made if it is missing; OSError if that cannot be.
 
-    Whoever may open a file may lock it and so keep others out. A link, or another user's file, is refused.
+    A process that may open a file may lock it and keep others out. A link, or another user's file, is refused.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:

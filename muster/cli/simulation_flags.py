@@ -164,7 +164,7 @@ class Inputs:
     trace: Trace
 
     def on(self, told: flags.Gathering, cluster: str) -> Inputs:
-        """The same inputs on another cluster; what is wrong with it is in `told`."""
+        """The same inputs on another cluster; `told` collects the errors."""
         from muster.cluster.shipped import parse_cluster
 
         named = {**self.named, "cluster": cluster}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DEFAULT_SCHEDULER = "gittins+tune-plus"
-"""What `serve` and `simulate` run where nobody names a scheduler: no knowledge of durations is needed, few jobs are
+"""What `serve` and `simulate` run without --scheduler: no knowledge of durations is needed, few jobs are
 interrupted, and CPU and memory go where they make jobs faster."""
 
 

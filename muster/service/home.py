@@ -64,7 +64,7 @@ def homes_to_ask() -> list[Path]:
 
 
 def make_home(home: Path) -> None:
-    """Makes the folders that are missing, for nobody else to read.
+    """Makes the missing folders, readable by this user only.
 
     Where the daemon is root, jobs of others go through the home to their own folders, and see no list of it. What
     is there already keeps its mode: it may be meant so.

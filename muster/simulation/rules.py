@@ -21,7 +21,7 @@ class Rules:
     round_seconds: float | None = None
     """The rounds that they count in, where nobody says otherwise."""
     restart_cost_seconds: float | None = None
-    """What their authors charge for an interruption, where nobody says otherwise; None: the default."""
+    """What their authors charge for an interruption, unless the user states it; None: the default."""
     published_speeds: bool = False
     """Nothing gained short of a job's whole best-case demand, and the authors' formula for gangs cut to a machine."""
     offers: bool = False

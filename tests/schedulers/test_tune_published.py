@@ -1,4 +1,4 @@
-"""The published tune places jobs anew in the order of the policy, so a change of that order alone is an event."""
+"""The published tune places jobs again in the order of the policy, so a change of that order alone is an event."""
 
 from __future__ import annotations
 

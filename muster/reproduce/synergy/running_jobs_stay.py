@@ -112,7 +112,7 @@ def _read(effort: Effort, results: Sequence[Result]) -> Findings:
 RUNNING_JOBS_STAY = Experiment(
     "running-jobs-stay",
     "FIFO as shipped: running jobs keep their GPUs",
-    "Not in the paper, where all jobs compete anew each round. Here FIFO has its defaults: it places a job when it "
+    "Not in the paper, where all jobs compete again each round. Here FIFO has its defaults: it places a job when it "
     "arrives and never moves it. Our allocations are at most 0.5 % slower than the published one on any seed.",
     _pieces,
     _read,

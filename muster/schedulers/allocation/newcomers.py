@@ -81,7 +81,7 @@ def _most_gain(seats: Seats, gangs: Gangs, at: int) -> int:
 
 @njit(cache=True)
 def _add(seats: Seats, gangs: Gangs, at: int, node: int) -> bool:
-    """Put a job on a machine and give the machine out anew; returns whether all have their fair share there.
+    """Put a job on a machine and share the machine out again; returns whether all have their fair share there.
 
     Gangs on several machines are lowered to their fair share only where there is no room otherwise.
     """

@@ -53,7 +53,7 @@ class Tune(Allotment):
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
-        """Place all jobs anew where that repays its moves; else running jobs keep their GPUs."""
+        """Place all jobs again where that repays the moves; else running jobs keep their GPUs."""
         gangs, opened = gangs_of(view), open_seats(view, draft, ranked, chosen)
         plan = _tuned(view, gangs, opened, ranked, chosen)
         moving = view.jobs.running & (opened.condition == MOVABLE)

@@ -46,7 +46,7 @@ class TunePlus(Allotment):
     def allot(
         self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
     ) -> None:
-        """The best of some plans: running jobs stay, tune's, all jobs dealt anew."""
+        """The best of some plans: running jobs stay, tune's, all jobs placed again."""
         gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
         best = self.best_plan(view, gangs, seats, ranked, chosen)
         keep_stopped(view, gangs, best, ranked, chosen)

@@ -1,7 +1,7 @@
 """A chosen set of gangs put where each loses least to the network, compiled.
 
 Whoever runs stays, and the others get the best of what is left; or all are put anew, if what that gains is
-worth more than the interruptions of those that move. What then is free goes to whoever can use it, by rank.
+worth more than the interruptions of those that move. What is then free goes by rank to the jobs that can use it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def arrange(
 
     `needs[position or 0]` is what each job has beside each of its GPUs. `line` is each position's line of `kinds` and
     `speeds` (`speed.network.forms`). A place that offers less than `enough` of a gang's best speed is taken only where
-    nobody else has a use for it, one that offers less than `least` never. Moving pays if what it gains within the
+    no other job has a use for it, one that offers less than `least` never. Moving pays if what it gains within the
     horizon repays the interruptions of those that move, whose seconds are `costs` by position, and if all of them have
     a place again. A job stopped without need goes on where it was.
     """

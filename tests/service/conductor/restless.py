@@ -1,4 +1,4 @@
-"""A scheduler that stops jobs as soon as another one has had less: LAS that pays no heed to what a stop costs."""
+"""A scheduler that stops jobs as soon as another one has had less: LAS that ignores what a stop costs."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_where_a_running_job_cannot_get_other_cpus_it_is_started_anew(tmp_path: 
 
 
 class ForgetfulEngine(PretendEngine):
-    """Loses the starts that it is told to lose."""
+    """Loses the starts that a test names."""
 
     lost: frozenset[tuple[int, int]] = frozenset()
 

@@ -1,6 +1,6 @@
 """What a job has printed, kept to a size: the oldest part gives its room on the disk back while the job prints on.
 
-The file keeps its length, so that whoever reads it goes on where they were: what was dropped is a hole in it. Where the
+The file keeps its length, so that readers go on where they were: what was dropped is a hole in it. Where the
 file system makes no holes the whole file is emptied instead. Standard library only, for the process beside each start.
 """
 
