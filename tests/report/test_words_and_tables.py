@@ -118,7 +118,8 @@ def test_the_name_of_a_single_run_stands_whole_below() -> None:
 
 def test_best_is_bold_and_the_first_has_no_ratio() -> None:
     text = printed(["fifo+proportional+pack", "sjf+proportional+pack"])
-    fifo, sjf, ratios = [line for line in text.splitlines() if re.search(r"\d (?:h|min)|×", line)]
+    table = text.partition("Jobs wait")[0]
+    fifo, sjf, ratios = [line for line in table.splitlines() if re.search(r"\d (?:h|min)|×", line)]
     means = [summarise(scheduled(order, jobs=40))["jct_seconds"]["mean"] for order in ("fifo", "sjf")]
     assert means[1] < means[0]
     assert re.search(rf"\x1b\[1m *{re.escape(duration(means[1]))}", sjf)
