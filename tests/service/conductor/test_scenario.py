@@ -17,6 +17,7 @@ from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.store.rows import State, Submission
 
+from .restless import RESTLESS
 from .running import GIVE_UP_SECONDS, conducting, wait_until_ended
 
 pytestmark = pytest.mark.needs_torch
@@ -51,7 +52,7 @@ def undisturbed() -> dict[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "preempts"), [("fifo+tune-plus", 0), ("srtf+tune-plus", None), ("las+tune-plus", 4)]
+    ("scheduler", "preempts"), [("fifo+tune-plus", 0), ("srtf+tune-plus", None), (RESTLESS, 4)]
 )
 def test_every_job_ends_with_the_loss_of_an_uninterrupted_run(
     tmp_path: Path, undisturbed: dict[int, str], scheduler: str, preempts: int | None
@@ -72,8 +73,8 @@ def test_every_job_ends_with_the_loss_of_an_uninterrupted_run(
         assert row.state is State.COMPLETED, (row, output)
         assert output.splitlines()[-1] == undisturbed[kinds[row.id]]
         assert row.steps_done == row.request.steps
-    # Under las each wave takes the places of two of the wave before it. Whether srtf preempts hangs on how fast the
-    # first ones turn out to be here.
+    # Without protection each wave takes the places of two of the wave before it. Whether srtf preempts depends on how
+    # fast the first ones turn out to be here.
     preempted = sum(row.preemptions > 0 for row in rows)
     assert preempts is None or (preempted >= preempts and bool(preempted) == bool(preempts))
     store.close()
