@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.cluster.ledger import Share
@@ -81,6 +81,7 @@ def test_no_job_is_stopped_in_vain(order: str, allocation: str, seed: int, cost:
     seed=st.integers(0, 50),
     resize_restarts=st.booleans(),
 )
+@example(order="fifo-strict", allocation="tune", seed=0, resize_restarts=True)
 def test_protected_jobs_are_left_alone(order: str, allocation: str, seed: int, resize_restarts: bool) -> None:
     """Not stopped, not moved, and not resized where that restarts them, until they worked 12 times the cost."""
     result = a_run(order, allocation, seed, RESTART, resize_restarts)
@@ -134,6 +135,20 @@ def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> N
     view = replace(case.view, resize_restarts=True)
     allot(TunePlus(), replace(case, view=view, ranked=np.zeros(0, np.int64)))
     assert view.ledger.holding(0)[0].cpus == cpus
+
+
+@pytest.mark.parametrize("allotment", [Tune(), TunePlus(), Opt(exact_variables=0)], ids=lambda one: one.name)
+def test_newcomers_use_what_protected_jobs_leave(allotment: Allotment) -> None:
+    """A resize would restart the job with 16 of 24 CPUs; the alexnet beside it has use for 12, and gets 3 to 8."""
+    case = round_of(servers(1), [("alexnet", 1)] * 2)
+    case.view.draft().put(0, [Share(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    facts = case.view.table.facts
+    facts["state"][0], facts["held"][0], facts["restart_cost"][0] = RUNNING, 1.0, 36_000.0
+    view = replace(case.view, resize_restarts=True)
+    assert view.jobs.pinned.tolist() == [True, False]
+    allot(allotment, replace(case, view=view))
+    assert [share.cpus for share in view.ledger.holding(0)] == [16.0]
+    assert [3.0 <= share.cpus <= 8.0 for share in view.ledger.holding(1)] == [True]
 
 
 def test_who_waits_for_protected_cpus_is_served_when_it_may_be() -> None:

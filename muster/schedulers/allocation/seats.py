@@ -117,6 +117,8 @@ def _open(books: Books, index: Ints, seats: Seats, requested: Ints) -> None:
         seats.free[node, 0] = books.nodes[node]["free_gpus"]
     for at in range(len(index)):
         head = books.heads[index[at]]
+        if seats.condition[at] == APART:
+            continue
         if head < 0:
             if seats.condition[at] == SETTLED:
                 seats.condition[at] = APART
