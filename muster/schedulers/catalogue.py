@@ -46,6 +46,11 @@ _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
         inf,
         "a job that has waited so long since it last ran goes first until it has had a turn",
     ),
+    "promote_for_good": (
+        bool,
+        False,
+        "whether a promoted job goes first until it is done, as Synergy's authors do",
+    ),
 }
 
 _LEASED_SETTINGS = ("promote_after_seconds",)

@@ -85,6 +85,9 @@ class Composed:
     """Whether nobody passes a job that does not fit."""
     promote_after_seconds: float = inf
     """Against starvation: a job that has waited so long since it last ran goes first until it has had a turn."""
+    promote_for_good: bool = False
+    """Whether a promoted job goes first until it is done, in the order's order and only where it has a place: as
+    Synergy's authors do."""
     preset: str = field(default="", compare=False)
     """The name under which its parts were asked for, if that is a preset's."""
 
@@ -106,6 +109,7 @@ class Composed:
             "preemptive": self.preemptive,
             "strict": self.strict,
             "promote_after_seconds": promote if isfinite(promote) else None,
+            "promote_for_good": self.promote_for_good,
         }
         return described(self.name, self.parts, common)
 
@@ -129,15 +133,18 @@ class Composed:
             ranked = candidates[ranked]
         urgent = np.zeros(count, np.bool_)
         if len(promoted) > len(newly):
-            urgent = np.isin(view.jobs.index, sorted(set(promoted).difference(newly)))
-            ranked = promoted_first(ranked, urgent, view.jobs.last_stop)
+            first = np.isin(view.jobs.index, sorted(set(promoted).difference(newly)))
+            if self.promote_for_good:
+                ranked = np.concatenate([ranked[first[ranked]], ranked[~first[ranked]]])
+            else:
+                urgent, ranked = first, promoted_first(ranked, first, view.jobs.last_stop)
         until = self._protected_until(view)
         self._serve(view, plan, ranked, until, urgent)
         (still_waiting,) = codes.nonzero()
         if len(still_waiting) or not self.allotment.rests:
             plan.wake_on = Trigger.ALL
             self._promise(view, plan, np.asarray(keys, np.float64), still_waiting, until)
-        if promoted:
+        if promoted and not self.promote_for_good:
             ends = turn_ends(view.table.facts, np.array(promoted))
             turn_over = float(ends[ends > view.now].min(initial=inf))
             plan.next_wake = min(plan.next_wake, turn_over)
@@ -169,7 +176,9 @@ class Composed:
         if not isfinite(self.promote_after_seconds):
             return before, set()
         facts, kept = view.table.facts, np.array(before, np.int64)
-        kept = kept[(turn_ends(facts, kept) > view.now) & np.isin(kept, view.jobs.index)]
+        kept = kept[np.isin(kept, view.jobs.index)]
+        if not self.promote_for_good:
+            kept = kept[turn_ends(facts, kept) > view.now]
         late = overdue(facts, view.jobs.index, view.now, self.promote_after_seconds)
         newly = set(late.tolist()).difference(kept.tolist())
         return tuple(sorted(newly.union(kept.tolist()))), newly

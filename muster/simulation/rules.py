@@ -56,7 +56,7 @@ SYNERGY_PUBLISHED = Rules(
     round_seconds=300.0,
     restart_cost_seconds=0.0,
     published_speeds=True,
-    settings={"preemptive": "true", "promote_after_seconds": "3600000"},
+    settings={"preemptive": "true", "promote_after_seconds": "3600000", "promote_for_good": "true"},
 )
 
 DALLY_PUBLISHED = Rules(
