@@ -109,7 +109,8 @@ class Leased:
             plan.reason_a[bidders] = jobs.at(bidders).requested_gpus
             plan.reason_b[bidders] = view.ledger.books.totals[GPU] / 1e6
             return plan, state
-        urgent = ~ended & (now - since >= self.promote_after_seconds)
+        overdue_from = since + self.promote_after_seconds
+        urgent = ~ended & (overdue_from <= now)
         ranked, memory = bidders, state["order"]
         if len(bidders) > 1 or memory is not None:
             keys, memory = self.order.keys(view, memory)
@@ -134,8 +135,8 @@ class Leased:
         held = ranked[plan.reasons[ranked] == PLACED]
         plan.lease_ends |= dict.fromkeys(jobs.index[held].tolist(), now + lease)
         if isfinite(self.promote_after_seconds):
-            overdue = since[bidders] + self.promote_after_seconds
-            plan.next_wake = min(plan.next_wake, float(overdue[overdue > now].min(initial=inf)))
+            later = overdue_from[overdue_from > now].min(initial=inf)
+            plan.next_wake = min(plan.next_wake, float(later))
         if self.furnishing is not None:
             nobody = np.zeros(0, np.int64)
             self.furnishing.allot(

@@ -19,7 +19,7 @@ from muster.schedulers.catalogue import build
 from muster.schedulers.contract import Plan, State, View
 from muster.schedulers.leased import Leased
 from muster.schedulers.placement.delay_timers import DelayTimers
-from muster.schedulers.placement.offers import MACHINE, NETWORK, RACK, level_of
+from muster.schedulers.placement.offers import MACHINE, NETWORK, RACK, level_of, runs_out_at
 from muster.schedulers.reasons import PLACED, REASONS, reason
 from muster.speed.network.models import CompactModel
 from tests.building import column, finishes, job, jobs_of, run
@@ -100,6 +100,26 @@ def test_a_job_waits_for_a_machine_then_a_rack_then_takes_anything() -> None:
         told = [in_words(name, given) for name, given in reasons.select("reason", "parameters").rows()]
         assert told[0] == "it waits for a machine-level offer: its timer is at 0 of 2 leases"
         assert told[1:] == ["it waits for a rack-level offer: its timer is at 2 of 5 leases"][: len(told) - 1]
+
+
+@pytest.mark.parametrize("fit", ["best", "published"])
+@pytest.mark.parametrize(("machine", "rack"), [("2", "5"), ("5", "2"), ("inf", "5")])
+@pytest.mark.parametrize("submit", [33.3, 359.0 / 7.0, 1000.1])
+def test_a_timer_that_rounding_moves_runs_out_once(fit: str, machine: str, rack: str, submit: float) -> None:
+    # One GPU is left on each of two machines, in two racks. (33.3 + 500) - 33.3 is below 500 in floating point.
+    nodes = tuple(Node(kind, "t", at, 2, kind, 2, 2, 2, 1.0, 1.0) for at, kind in enumerate("ab"))
+    trace = jobs_of(*(job(0, 9000, constraint=f"gpu_type={kind}") for kind in "ab"), job(submit, 50, gpus=2))
+    given = {"machine_leases": machine, "rack_leases": rack, "fit": fit, "lease_seconds": "100"}
+    result = run(trace, Cluster("two", nodes, ("r0", "r1")), "fifo+manual-timers", given)
+    assert column(result, "start_seconds")[2] == pytest.approx(submit + 100 * float(rack), abs=1e-9)
+    assert len(result.record.reasons.filter(job_id="2")) <= 2
+
+
+@given(st.floats(0, 1e10), st.floats(0, 1e8))
+def test_a_timer_runs_out_at_the_first_moment_it_can(since: float, seconds: float) -> None:
+    moment = runs_out_at(since, seconds)
+    assert moment - since >= seconds
+    assert moment == since or np.nextafter(moment, 0.0) - since < seconds or moment == since + seconds
 
 
 def test_a_machine_is_taken_at_once_and_an_island_before_a_machine() -> None:

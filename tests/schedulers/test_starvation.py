@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster import Cluster, Node
 from muster.schedulers.ageing import LEAST_TURN_SECONDS
 from muster.simulation.simulate import Run
 from tests.building import cluster_of, column, job, jobs_of, run
@@ -85,3 +86,15 @@ def test_the_least_recent_of_the_promoted_goes_first() -> None:
     result = run(trace, cluster_of(1), "srtf", {"promote_after_seconds": "500"}, restart_cost_seconds=0.0)
     assert column(result, "start_seconds")[1] == pytest.approx(900)
     assert column(result, "start_seconds")[2] == pytest.approx(1200)
+
+
+def test_a_promotion_is_not_missed_by_rounding() -> None:
+    # One GPU is free on each of two machines. (33.3 + 500) - 33.3 is below 500 in floating point.
+    blockers = [job(0, 9000, constraint=f"label={name}") for name in ("a", "b")]
+    nodes = tuple(
+        Node(name, "t", at, 2, "v100", 2, 2, 2, 1.0, 1.0, labels=(name,)) for at, name in enumerate("ab")
+    )
+    given = {"promote_after_seconds": "500", "lease_seconds": "4000"}
+    trace = jobs_of(*blockers, job(33.3, 50, gpus=2))
+    result = run(trace, Cluster("two", nodes, ("r0", "r1")), "fifo+fully-consolidated", given)
+    assert column(result, "start_seconds") == pytest.approx([0, 0, 533.3])

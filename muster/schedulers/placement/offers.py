@@ -219,6 +219,18 @@ def largest_units(books: Books, allowed: Bools, need: Ints, racks: Ints) -> tupl
 
 
 @njit(cache=True)
+def runs_out_at(since: float, seconds: float) -> float:
+    """The moment from which on the difference to `since` is at least so many seconds, as floats are subtracted.
+
+    The rounded sum alone can be a moment at which the difference is still below `seconds`.
+    """
+    moment = since + seconds
+    while moment - since < seconds:
+        moment = np.nextafter(moment, np.inf)
+    return moment
+
+
+@njit(cache=True)
 def bid(
     books: Books,
     asked: Rows,
@@ -278,13 +290,9 @@ def bid(
         allowed = node_allowed[constraint]
         common = shared_ladder and constraint == 0 and milli == 1000
         waited = now - since[at]
-        rack_due = since[at] + rack_seconds[at]
-        if published:
-            machine_due = since[at] + machine_seconds[at]
-            rack_passed, any_passed = waited >= machine_seconds[at], waited >= rack_seconds[at]
-        else:
-            machine_due = min(since[at] + machine_seconds[at], rack_due)
-            rack_passed, any_passed = now >= machine_due, now >= rack_due
+        # Only the published program lets a machine timer outlast the rack timer.
+        machine_timer = machine_seconds[at] if published else min(machine_seconds[at], rack_seconds[at])
+        rack_passed, any_passed = waited >= machine_timer, waited >= rack_seconds[at]
         level = NOWHERE
         waits_until = np.inf
         waits_for = DELAY_TIMER
@@ -315,7 +323,7 @@ def bid(
             takes_rack = urgent[at] or rack_passed or gpus > biggest[0]
             takes_any = urgent[at] or any_passed or gpus > biggest[1]
             if not takes_rack and not takes_any:
-                waits_until = machine_due
+                waits_until = runs_out_at(since[at], min(machine_seconds[at], rack_seconds[at]))
                 waits_for = DELAY_TIMER
                 continue
             fit_by_rack(books, allowed, need, fit, racks)
@@ -334,7 +342,7 @@ def bid(
                         place_job(books, job, gpus, 1000, there, need, PACK, fit, take)
                 break
             if not takes_any:
-                waits_until = rack_due
+                waits_until = runs_out_at(since[at], rack_seconds[at])
                 waits_for = RACK_TIMER
                 continue
             if racks.sum() >= gpus:
