@@ -34,6 +34,8 @@ from muster.world.bookkeeping import EXPLAINED, HELD, LAWS
 
 _FRUITLESS_AT_MOST = 1000
 """Decisions in a row that start nothing while nothing runs and nobody is to come, before a run is given up."""
+_REPEATS_AT_MOST = 1000
+"""Decisions in a row at one moment that change nothing and that no event calls for, before the plan is refused."""
 _REPAIRS_AT_LEAST = 100
 """Times as long as a repair takes they last at least: machines that come back may end the waiting."""
 _OFFER_AGAIN_SECONDS = 60.0
@@ -120,6 +122,8 @@ class Engine:
         self._wake_on = Trigger.ALL
         self._last_tick = -1
         self._fruitless = 0
+        self._decided_at = -inf
+        self._repeats = 0
         self._patient_until = 0.0
         self._turns = False
 
@@ -341,11 +345,23 @@ class Engine:
             raise
         self.decision_seconds.append(time.perf_counter() - began)
         self.noted.update(plan.notes)
-        self._apply(plan, index, now)
+        self._check_for_standstill(self._apply(plan, index, now), view.triggers, now)
         self._stable_until, self._next_wake = plan.stable_until, plan.next_wake
         self._wake_on = plan.wake_on
 
-    def _apply(self, plan: Plan, index: Ints, now: float) -> None:
+    def _check_for_standstill(self, changed: bool, triggers: int, now: float) -> None:
+        """Refuse a plan if its scheduler asks for another decision at the same moment again and again."""
+        own = not triggers & ~(Trigger.TIMER | Trigger.LEASE_END)
+        self._repeats = self._repeats + 1 if own and not changed and now == self._decided_at else 0
+        self._decided_at = now
+        if self._repeats > _REPEATS_AT_MOST:
+            raise PlanRefused(
+                f"{self._scheduler.name}: {self._repeats} decisions in a row at {now:g} s change nothing, and the "
+                f"plan asks for another one at the same moment (next_wake, or a lease that has ended)"
+            )
+
+    def _apply(self, plan: Plan, index: Ints, now: float) -> bool:
+        """Carry a plan out; whether any job starts, stops or changes."""
         books = self.ledger.books
         totals = books.totals
         if len(plan.reasons) != len(index):
@@ -395,6 +411,7 @@ class Engine:
         self._fruitless = self._fruitless + 1 if idle and plan.reasons.all() else 0
         if self._fruitless == 1 and self._options.failures:
             self._patient_until = now + _REPAIRS_AT_LEAST * self._options.failures.repair_seconds
+        return bool(started or stopped or changed)
 
     def _note_reasons(self, codes: Ints, a: Floats, b_: Floats, index: Ints, now: float) -> None:
         if self._explained_count + len(index) > len(self._explained):

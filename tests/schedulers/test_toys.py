@@ -13,6 +13,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import DoesNotFit, Draft, Share
 from muster.schedulers import reasons
 from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.simulation import PlanRefused
 from muster.workload.models import Model
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
@@ -194,3 +195,33 @@ def test_an_elastic_job_grows_into_free_gpus() -> None:
     # 100 s on 2 GPUs leave 200 s of work; 10 s to restart on 4 GPUs, then twice the speed.
     assert finishes(result) == pytest.approx([100, 100 + 10 + 100])
     assert column(result, "moves") == [0, 1]
+
+
+@dataclass
+class AsksAtOnce(Toy):
+    """Starts the first job and asks for another decision at the same moment, or gives out leases that have ended."""
+
+    lease: bool = False
+
+    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+        draft, first = view.draft(), view.jobs.index[:1].tolist()
+        for number in first:
+            if not view.ledger.holds(number):
+                draft.put(number, [Share(0, (0,))])
+        plan = self.plan(view, draft, reasons.NO_GPUS, stable_until=inf)
+        if self.lease:
+            plan.lease_ends = dict.fromkeys(first, view.now)
+        elif first:
+            plan.next_wake = view.now
+        return plan, state
+
+
+@pytest.mark.parametrize("lease", [False, True])
+def test_a_plan_that_stops_the_clock_is_refused(lease: bool) -> None:
+    with pytest.raises(PlanRefused, match=r"toy: 1001 decisions in a row at 7 s change nothing"):
+        run(jobs_of(job(7, 100), job(7, 100)), cluster_of(1), AsksAtOnce(lease=lease))
+
+
+def test_a_plan_that_asks_at_once_is_kept_in_rounds() -> None:
+    result = run(jobs_of(job(7, 10)), cluster_of(1), AsksAtOnce(), round_seconds=0.005)
+    assert finishes(result) == pytest.approx([17])

@@ -49,6 +49,8 @@ class WatchedEngine(Engine):
     """Looks at the books after everything that happens, and gives up a run that does not end."""
 
     DECISIONS_AT_MOST = 3_000
+    REPEATS_AT_MOST = 2
+    """Decisions in a row at one moment that change nothing and that no event calls for."""
 
     def _happen(self, now: float, finish: float, lease_end: float) -> bool:
         assert now >= self.now
@@ -60,6 +62,7 @@ class WatchedEngine(Engine):
         super()._decide(now)
         self._look()
         assert len(self.decision_seconds) < self.DECISIONS_AT_MOST, "this run does not end"
+        assert self._repeats <= self.REPEATS_AT_MOST, f"a plan asks for another decision at {now} in vain"
 
     def _look(self) -> None:
         books = self.ledger.books
@@ -132,7 +135,7 @@ def queues(draw: st.DrawFn, cluster: Cluster) -> list[dict[str, Any]]:
         rows.append(
             {
                 "job_id": str(number),
-                "submit_seconds": draw(st.integers(0, 60)) + draw(st.sampled_from([0.0, 0.25])),
+                "submit_seconds": draw(st.integers(0, 60)) + draw(st.sampled_from([0.0, 0.25, 0.3])),
                 "duration_seconds": draw(st.integers(1, 50)) * 1.0,
                 "gpus": gpus,
                 "gpu_milli": milli,
@@ -187,6 +190,8 @@ def schedulers(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
         for setting in info.settings
     }
     settings |= {key: value for key, value in HURRY.items() if key in known}
+    if "fit" in known:
+        settings["fit"] = draw(st.sampled_from(["best", "published"]))
     if draw(st.integers(0, 3)) == 3:
         settings["promote_after_seconds"] = "20"
     if isinstance(catalogue.build(name), Composed):
