@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.schedulers.workers_and_servers.interval import Answer
+from muster.schedulers.contract import State
+from muster.schedulers.workers_and_servers.interval import ROUNDS, Answer, AtIntervals
 from muster.schedulers.workers_and_servers.one_to_one import Drf, Equal, FirstFit, Tetris, largest_pairs
 from muster.schedulers.workers_and_servers.optimus import Optimus
 from muster.schedulers.workers_and_servers.question import PROGRESS, Question
@@ -219,3 +221,30 @@ def test_a_running_job_keeps_its_size_unless_another_is_worth_the_restart() -> N
     assert sizes_of(stays) == [(best_size[0], max(best_size[1] - 1, 1))]
     free = replace(slightly_worse, interruption_cost=np.zeros(1))
     assert sizes_of(Smd(hysteresis=0.0).answer(free, None)) == [best_size]
+
+
+@dataclass(frozen=True)
+class OneLess(AtIntervals):
+    """Takes everything from the first job that may change, and leaves the others as they are."""
+
+    name: ClassVar[str] = "one-less"
+    asked: list[int] = field(default_factory=list)
+
+    def answer(self, question: Question, memory: State) -> Answer:
+        """What is held, less the first job's."""
+        self.asked.append(len(question))
+        workers, servers = question.workers.copy(), question.servers.copy()
+        workers[:1] = servers[:1] = 0
+        return Answer(workers, servers)
+
+
+@pytest.mark.parametrize("jobs", [3, 60])
+def test_changes_that_never_repay_end_after_bounded_rounds(jobs: int) -> None:
+    ones = np.ones(jobs, np.int64)
+    question = replace(random_question(1, jobs, most=2, share=1.0), workers=ones, servers=ones)
+    scheduler = OneLess()
+    answer, after = scheduler.sizes(question, None)
+    assert len(scheduler.asked) <= ROUNDS + 1
+    assert after.pinned.all()
+    assert (answer.workers == 1).all()
+    assert (answer.servers == 1).all()

@@ -11,11 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster import Cluster
 from muster.report import summarise
 from muster.schedulers.workers_and_servers.one_to_one import DensityFirstFit, Tetris
-from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.question import Question, demands_of
 from muster.schedulers.workers_and_servers.smd import Smd
 from muster.simulation import Run
+from muster.simulation.sizes import with_sizes
+from muster.workload.jobs import job_table
+from muster.workload.trace import Trace
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.smd_cases import FIELD, machines, random_question, sized_job, trace_of_seed
 from tests.schedulers.test_smd_choice import charged, pairs_of, profit, sizes_of
@@ -70,7 +74,8 @@ def test_a_completion_lets_a_waiting_job_start_at_once(name: str) -> None:
 @pytest.mark.parametrize("name", FIELD)
 def test_a_job_that_arrives_takes_what_is_free_at_once(name: str) -> None:
     trace = jobs_of(sized_job(), sized_job(submit_seconds=100.0))
-    done = run(trace, machines(4), name, {"interval_seconds": "250"})
+    # Four servers of 0.5 GB/s each fill two cards of 1.25 GB/s; with 2.5 GB/s two nodes have room for both jobs.
+    done = run(trace, machines(2, nic_gb_per_s=2.5), name, {"interval_seconds": "250"})
     assert column(done, "start_seconds") == [0.0, 100.0]
 
 
@@ -169,21 +174,28 @@ def used_on(nodes: int, rows: list[dict[str, Any]]) -> np.ndarray:
     return used
 
 
+def limits_of(trace: Trace, cluster: Cluster) -> dict[str, np.ndarray]:
+    """GPUs, CPU cores and GB that each owner allows, at most what the cluster has."""
+    table = with_sizes(job_table(trace, cluster, {}, {}), cluster, "trace")
+    allowed = demands_of(table, np.arange(len(table))).limit[:, :3]
+    most = np.array([(node.gpus, node.cpus, node.memory_gb) for node in cluster.nodes]).sum(axis=0)
+    return dict(zip(trace.jobs["job_id"].to_list(), np.minimum(allowed, most), strict=True))
+
+
 @pytest.mark.parametrize("name", [name for name in FIELD if name != "oasis"])
 @given(seed=st.integers(0, 1000), cost=st.sampled_from([0.0, 30.0, 120.0]))
 @settings(max_examples=6, deadline=None)
 def test_no_job_is_stopped_or_shrunk_in_vain(name: str, seed: int, cost: float) -> None:
-    """Where the old place of a job fits beside all that the others hold afterwards, it was stopped for nothing."""
+    """Where the old place of a job fits beside all that the others hold afterwards, it was stopped for nothing.
+
+    Under reservation a job may also be stopped where its limit does not fit beside those of the others.
+    """
     nodes = 2
     trace = trace_of_seed(seed, jobs=8, per_hour=6.0)
-    done = run(
-        trace,
-        machines(nodes, gpus=8, cpus=64, nic_gb_per_s=100.0),
-        name,
-        {"interval_seconds": "900"},
-        restart_cost_seconds=cost,
-    )
+    cluster = machines(nodes, gpus=8, cpus=64, nic_gb_per_s=100.0)
+    done = run(trace, cluster, name, {"interval_seconds": "900"}, restart_cost_seconds=cost)
     capacity = np.tile([8.0, 64.0, 128.0], (nodes, 1))
+    limits = limits_of(trace, cluster) if name == "smd-reservation" else {}
     ends = {row["job_id"]: row["finish_seconds"] for row in done.record.jobs.iter_rows(named=True)}
     for moment in done.record.allocations["to_seconds"].unique().to_list():
         before, after = allocations_at(done, np.nextafter(moment, 0)), allocations_at(done, moment)
@@ -193,6 +205,10 @@ def test_no_job_is_stopped_or_shrunk_in_vain(name: str, seed: int, cost: float) 
             now, then = used_on(nodes, after.get(one, [])).sum(axis=0), used_on(nodes, rows).sum(axis=0)
             if (now >= then - 1e-6).all() or (now > then + 1e-6).any():
                 continue
+            if limits and one not in after:
+                charged = sum(limits[other] for other in [one, *after])
+                if (charged > capacity.sum(axis=0) + 1e-6).any():
+                    continue
             others = used_on(nodes, [row for other in after if other != one for row in after[other]])
             assert (others + used_on(nodes, rows) > capacity + 1e-6).any(), (one, moment)
 

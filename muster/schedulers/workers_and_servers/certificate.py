@@ -26,7 +26,14 @@ def certified(scheduler: AtIntervals, view: View, state: State) -> tuple[Plan, S
 
 
 def bound_of(question: Question) -> float:
-    """No sizes that fit the capacity together are worth more: the outer problem's relaxation."""
+    """No sizes that fit the capacity together are worth more: the outer problem's relaxation.
+
+    Pinned jobs keep their sizes, even where their reservations exceed a capacity that has shrunk.
+    """
+    if question.pinned.any():
+        free = ~question.pinned
+        kept = question.value(np.where(free, 0, question.workers), np.where(free, 0, question.servers))
+        return kept + bound_of(question.beside_pinned())
     pairs = question.choices
     profit = question.profit(pairs.job, pairs.workers, pairs.servers, pairs.seconds)
     usage = question.usage(pairs.job, pairs.workers, pairs.servers)

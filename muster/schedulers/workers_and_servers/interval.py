@@ -25,6 +25,8 @@ from muster.schedulers.workers_and_servers.seating import seat
 from muster.workload.sized import RESOURCES
 
 Accounting = Literal["usage", "reservation"]
+ROUNDS = 16
+"""A decision is taken again, with more running jobs left as they are, at most so often; then all of them are."""
 WAKES = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.CAPACITY
 
 
@@ -64,18 +66,18 @@ def not_repaid(question: Question, answer: Answer) -> Bools:
     return kept
 
 
-def charged(question: Question, answer: Answer, in_vain: Bools) -> Bools:
-    """Those of the jobs stopped in vain whose reservations no other job has, by arrival."""
-    if not question.reserved or not in_vain.any():
-        return in_vain
+def within_reservations(question: Question, served: Bools, added: Bools) -> Bools:
+    """Those of the added jobs whose reservations fit beside the jobs served, by arrival; all without reservations."""
+    if not question.reserved or not added.any():
+        return added
     limits = question.demands.limit[:, : len(RESOURCES)]
-    left = question.capacity * (1 + 1e-9) - limits[answer.workers > 0].sum(axis=0)
-    kept = in_vain & (answer.workers > 0)
-    for at in np.flatnonzero(in_vain & (answer.workers == 0)).tolist():
+    left = question.capacity * (1 + 1e-9) - limits[served].sum(axis=0)
+    fitting = added & served
+    for at in np.flatnonzero(added & ~served).tolist():
         if (limits[at] <= left).all():
             left = left - limits[at]
-            kept[at] = True
-    return kept
+            fitting[at] = True
+    return fitting
 
 
 def _pace(question: Question, workers: Ints, servers: Ints) -> Floats:
@@ -176,7 +178,13 @@ class AtIntervals:
     def sizes(self, question: Question, memory: State) -> tuple[Answer, Question]:
         """The answer for all jobs, and the question with all jobs pinned that keep their size for their own sake."""
         answer = self.beside_pinned(question, memory)
-        while not self.weighs_interruptions and (kept := not_repaid(question, answer)).any():
+        for rounds_left in reversed(range(ROUNDS)):
+            if self.weighs_interruptions or not (kept := not_repaid(question, answer)).any():
+                break
+            kept = kept if rounds_left else (question.workers > 0) & ~question.pinned
+            kept = within_reservations(question, question.pinned, kept)
+            if not kept.any():
+                break
             question = replace(question, pinned=question.pinned | kept)
             answer = self.beside_pinned(question, memory)
         return answer, question
@@ -222,7 +230,11 @@ class AtIntervals:
         # Rings and gangs want to be close together: the largest come while there is room for that.
         order = np.lexsort((demand * self.placed_first(question), ~question.is_ring, last))
         wanted = answer.workers > 0
-        while (in_vain := charged(question, answer, self._seated(view, question, answer, order, kept))).any():
+        rounds = 0
+        while (in_vain := self._in_vain(view, question, answer, order, kept)).any():
+            rounds += 1
+            if rounds == ROUNDS:
+                in_vain = within_reservations(question, answer.workers > 0, jobs.running & ~kept)
             plan.draft.undo()
             kept |= in_vain
             answer.workers[in_vain] = question.workers[in_vain]
@@ -237,12 +249,12 @@ class AtIntervals:
         """1 for the jobs that are placed by rising demand, -1 by falling: rings and gangs (Optimus 4.2: rising)."""
         return np.where(question.is_ring, -1, 1)
 
-    def _seated(self, view: View, question: Question, answer: Answer, order: Ints, kept: Bools) -> Bools:
-        """Place all jobs; which of them were stopped or shrunk in vain."""
+    def _in_vain(self, view: View, question: Question, answer: Answer, order: Ints, kept: Bools) -> Bools:
+        """Place all jobs; which of them were stopped or shrunk in vain and may hold again what they held."""
         needs = np.stack([question.demands.worker, question.demands.server], axis=1)
         counts = (answer.workers, answer.servers, question.workers, question.servers)
         tasks = int(sum(count.sum() for count in counts))
-        return seat(
+        in_vain = seat(
             view.ledger.reserve(2 * tasks + len(view.jobs), 4 * len(view.jobs)),
             view.table.asked,
             view.jobs.index,
@@ -257,3 +269,4 @@ class AtIntervals:
             view.table.node_allowed,
             kept,
         )
+        return within_reservations(question, answer.workers > 0, in_vain)
