@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
+from muster.reproduce.smd.cells import cluster_for, first_question
 from muster.schedulers.allocation.worker_server import epsilon_grid, exact
 from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.schedulers.catalogue import build
 from muster.schedulers.contract import Jobs, Trigger, View
 from muster.schedulers.selection.knapsack import FAST, THOROUGH, choose
+from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.smd import (
+    EXACT_NODES,
+    EXACT_UP_TO,
+    Objective,
+    Smd,
+    SmdReservation,
+)
 from muster.simulation.sizes import with_sizes
 from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import model_table
@@ -107,7 +117,45 @@ def show_outer() -> None:
                 print(f"| {shape} | {jobs:,} | {count:,} | {name} | {seconds:.3f} | {gap:.4%} |", flush=True)
 
 
+def exact_milliseconds(scheduler: Smd) -> tuple[list[int], list[float]]:
+    """Sizes of all jobs, and CPU milliseconds that branch and bound adds, of first decisions just within the limits."""
+    most_jobs, most_sizes = EXACT_UP_TO[scheduler.objective]
+    sizes, milliseconds = [], []
+    for seed, share, jobs in product(range(25), (0.3, 0.5, 0.8), (2 * most_jobs // 3, most_jobs)):
+        trace = generate(jobs, seed=seed)
+        question = first_question(trace, cluster_for(trace.jobs, share), scheduler, layers_known=True)
+        count = len(question.fastest if question.reserved else question.choices.job)
+        if count <= most_sizes:
+            sizes.append(count)
+            milliseconds.append(
+                1000 * (decided(scheduler, question, EXACT_NODES) - decided(scheduler, question, 0))
+            )
+    return sizes, milliseconds
+
+
+def decided(scheduler: Smd, question: Question, nodes: int) -> float:
+    """CPU seconds of a decision with so many nodes of branch and bound."""
+    began = time.process_time()
+    replace(scheduler, nodes=nodes).answer(question, None)
+    return time.process_time() - began
+
+
+def show_exact() -> None:
+    """Milliseconds of branch and bound at the limits up to which it runs by default."""
+    print("\n| exact | decisions | sizes | median, ms | 95 % | worst |\n|---|---|---|---|---|---|")
+    objectives: tuple[Objective, ...] = ("waiting", "published")
+    for scheduler, objective in product((Smd, SmdReservation), objectives):
+        sizes, milliseconds = exact_milliseconds(scheduler(objective=objective))
+        middle, most, worst = np.quantile(milliseconds, [0.5, 0.95, 1.0])
+        print(
+            f"| `{scheduler.name}`, `{objective}` | {len(sizes)} | {min(sizes)} to {max(sizes)} | {middle:.0f} | "
+            f"{most:.0f} | {worst:.0f} |",
+            flush=True,
+        )
+
+
 if __name__ == "__main__":
     show_decisions()
     show_inner()
     show_outer()
+    show_exact()

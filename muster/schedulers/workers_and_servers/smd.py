@@ -17,8 +17,8 @@ from muster.schedulers.workers_and_servers.waiting import Waiting, waiting
 
 Objective = Literal["waiting", "published"]
 AUTOMATIC = -1
-EXACT_COLUMNS = 1500
-"""Up to so many sizes of all jobs together, branch and bound runs by default."""
+EXACT_UP_TO: dict[Objective, tuple[int, int]] = {"waiting": (60, 700), "published": (30, 300)}
+"""Up to so many jobs and sizes of all jobs together, branch and bound runs by default: nearly always below 50 ms."""
 EXACT_NODES = 200
 
 
@@ -72,7 +72,7 @@ class Smd(AtIntervals):
         profit = self._profit(question, ahead, job, workers, servers, pairs.seconds)
         usage = question.usage(job, workers, servers)
         columns = Columns(job, profit, usage, np.zeros(len(question), bool))
-        selection = choose(columns, question.capacity, self._effort(len(job)))
+        selection = choose(columns, question.capacity, self._effort(len(question), len(job)))
         taken = selection.chosen
         last = np.zeros(len(question), bool)
         if ahead is not None:
@@ -105,9 +105,10 @@ class Smd(AtIntervals):
             return ahead.profit(job, workers, servers, seconds)
         return question.profit(job, workers, servers, seconds, self.hysteresis)
 
-    def _effort(self, columns: int) -> Effort:
+    def _effort(self, jobs: int, columns: int) -> Effort:
         """Exact where that is quick, by the size of the problem alone."""
-        automatic = EXACT_NODES if columns <= EXACT_COLUMNS else 0
+        most_jobs, most_columns = EXACT_UP_TO[self.objective]
+        automatic = EXACT_NODES if jobs <= most_jobs and columns <= most_columns else 0
         return Effort(nodes=automatic if self.nodes == AUTOMATIC else self.nodes, seconds=self.solver_seconds)
 
     def _out_of_time(self, gap: float) -> str:
