@@ -99,8 +99,9 @@ BAD = [
     *((column, cell) for column in NUMBERS for cell in ("NaN", "inf", "-inf", "x", "1,5", "1e400", "2e12")),
     *((column, "-1") for column in NUMBERS if column != "priority"),
     *((column, "1.5") for column in ("gpus", "gpu_milli", "min_gpus", "max_gpus")),
-    *((column, "0") for column in (*WORK, "gpus", "gpu_milli", "cpus", "memory_gb", "min_gpus", "max_gpus")),
+    *((column, "0") for column in (*WORK, "gpu_milli", "cpus", "memory_gb", "min_gpus", "max_gpus")),
     *((column, "") for column in (*WORK, "job_id", "submit_seconds", "gpus")),
+    ("gpus", "-1"),
     ("gpus", "1000001"),
     ("gpus", "99999999999999999999"),
     ("gpu_milli", "1001"),
@@ -128,7 +129,7 @@ def test_what_a_cell_may_not_hold_is_told_with_its_place(tmp_path: Path, column:
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path) -> None:
-    text = "job_id,submit_seconds,gpus,duration_seconds\n\na,0,1,NaN\na,-1,1,5\nc,0,0,0\n"
+    text = "job_id,submit_seconds,gpus,duration_seconds\n\na,0,1,NaN\na,-1,1,5\nc,0,-1,0\n"
     assert [told.partition(":")[0] for told in problems_of(written(tmp_path, text))] == [
         "line 3, column duration_seconds",
         "line 4, column submit_seconds",
@@ -275,9 +276,9 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_left(tmp_path: Path) -
 
 
 def test_a_made_trace_is_checked_like_a_file() -> None:
-    with pytest.raises(BadInput, match="generator, line 2, column gpus: found 0"):
+    with pytest.raises(BadInput, match="generator, line 2, column gpus: found -1"):
         trace_of(
-            {"job_id": [1, 2], "submit_seconds": [0, 0], "gpus": [1, 0], "duration_seconds": [1, 1]},
+            {"job_id": [1, 2], "submit_seconds": [0, 0], "gpus": [1, -1], "duration_seconds": [1, 1]},
             "generator",
         )
 
