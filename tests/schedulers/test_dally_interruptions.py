@@ -53,7 +53,8 @@ def test_no_job_is_stopped_or_moved_without_use(
             continue
         used = any(other != one and begins == ends and gpus & theirs for other, begins, _, theirs in found)
         again = [theirs for other, begins, _, theirs in found if (other, begins) == (one, ends)]
-        better = any(spread(theirs, cluster) <= spread(gpus, cluster) for theirs in again)
+        # Inside a rack even shares on more machines may be faster than uneven ones on fewer.
+        better = any(spread(theirs, cluster)[0] <= spread(gpus, cluster)[0] for theirs in again)
         assert used or better, (name, one, ends)
 
 

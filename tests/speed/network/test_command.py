@@ -77,7 +77,11 @@ def test_draws_the_same_chart_twice(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("model", "options", "expected"),
     [
-        ("bert-lrge", {}, "MODEL: found 'bert-lrge'; no such network model; did you mean bert-large or bert?"),
+        (
+            "bert-lrge",
+            {},
+            "MODEL: found 'bert-lrge'; no such network model; did you mean bert-large or bert?",
+        ),
         ("vgg11", {"placement": "4,x"}, "--placement: found '4,x'"),
         ("vgg11", {"placement": "9"}, "--placement: found '9'; dally-2x8x8 has no room"),
         ("vgg11", {"placement": "0,4"}, "--placement: found '0,4'"),
