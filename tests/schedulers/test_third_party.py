@@ -67,7 +67,7 @@ def test_an_installed_package_is_found_by_its_entry_point(
         (
             "las",
             {"quantum": "300"},
-            "it has: preemptive, promote_after_seconds, quantum_seconds, queues, strict",
+            "it has: preemptive, promote_after_seconds, promote_for_good, quantum_seconds, queues, strict",
         ),
         ("las", {"quantum_seconds": "soon"}, "quantum_seconds takes a number"),
         ("las", {"queues": "1,x"}, "queues takes"),
