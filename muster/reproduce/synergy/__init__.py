@@ -20,7 +20,7 @@ PAPER = Paper(
     (
         "Reported: by the paper. Published program: what the authors' simulator gives. Reached: as much as claimed, "
         "or more; other setting: the two figures cannot be held against each other.",
-        "Simulated: rounds of 300 s, nothing charged for stopping and moving, everybody competes anew each round "
+        "Simulated: rounds of 300 s, nothing charged for stopping and moving, all jobs compete again each round "
         "(except in running-jobs-stay), durations known. The paper measures jobs 4000 to 4999 of a stream; here "
         "jobs 2000 to 2999 of 4000 (--quick: 400 to 799 of 1000), which matters above the load that the cluster can "
         "bear.",

@@ -16,7 +16,7 @@ _DIGITS = 9
 
 @dataclass(frozen=True)
 class NetworkSensitivity(Order):
-    """Smallest ideal time of the work done over time spent running first; whoever never ran before all others.
+    """Smallest ideal time of the work done over time spent running first; jobs that never ran before all others.
 
     Rules that state the sensitivity themselves have it compared in full; ties then go by id.
     """

@@ -95,7 +95,7 @@ def arrange(
             if old[at] >= 0 and not pinned[at]:
                 _count_sitting(books, old[at], sitting, 1)
                 release(books, jobs[at])
-        anew = _put_all(
+        moved_worth = _put_all(
             books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, sitting
         )
         moved = 0.0
@@ -105,7 +105,7 @@ def arrange(
             if old[at] >= 0 and not (now_at >= 0 and same(books, old[at], now_at)):
                 moved += asked[jobs[at]]["gpus"] * costs[at]
                 dropped = dropped or now_at < 0
-        if dropped or not repays(anew - kept, moved, horizon):
+        if dropped or not repays(moved_worth - kept, moved, horizon):
             undo_to(books, mark)
             _put_all(
                 books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, nobody
