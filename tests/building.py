@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from muster.cluster import Cluster, Node
+from muster.cluster.books import ENTRIES
+from muster.cluster.ledger import Ledger, Share
 from muster.schedulers.catalogue import build
 from muster.schedulers.contract import Scheduler
 from muster.simulation import Options, Run, simulate
@@ -65,6 +67,12 @@ def run(
     made = build(scheduler, settings) if isinstance(scheduler, str) else scheduler
     chosen = Options(**{"restart_cost_seconds": 0.0} | options)
     return simulate(trace, cluster, made, chosen, models=models, layers=layers)
+
+
+def hold(ledger: Ledger, job: int, allocations: Iterable[Share]) -> None:
+    """Give a job an allocation at once, outside any decision."""
+    ledger.put(job, allocations)
+    ledger.books.totals[ENTRIES] = 0
 
 
 def finishes(result: Run) -> list[float | None]:

@@ -276,7 +276,7 @@ def put_chain(books: Books, job: int, chain: int) -> int:
 
 @njit(cache=True)
 def release_job(books: Books, job: int) -> None:
-    """Take all a job holds away from it; its rows stay as they are until the draft is settled."""
+    """Take all a job holds away from it; its rows stay as they are until the journal is settled."""
     chain = books.heads[job]
     if chain < 0:
         return
@@ -316,6 +316,62 @@ def undo_to(books: Books, mark: int) -> None:
                     charge(books, row)
                 row = books.rows[row]["next"]
             books.heads[entry["job"]] = entry["chain"]
+
+
+@njit(cache=True)
+def take_changes(books: Books, before: Ints, jobs: Ints, first: Ints, rows: Rows) -> int:
+    """Write down what each job of the journal holds, where that differs from what it held before, and undo all.
+
+    Returns how many jobs differ. The rows of the job at `i` are `rows[first[i]:first[i + 1]]`. `before` is scratch, a
+    place a job, all -2.
+    """
+    first[0] = 0
+    entries = books.totals[ENTRIES]
+    for at in range(entries):
+        entry = books.journal[at]
+        if before[entry["job"]] == -2:
+            before[entry["job"]] = -1 if entry["kind"] == PUT else entry["chain"]
+    count = 0
+    used = 0
+    for at in range(entries):
+        job = books.journal[at]["job"]
+        old = before[job]
+        if old == -2:
+            continue
+        before[job] = -2
+        row = books.heads[job]
+        if same_chain(books, old, row):
+            continue
+        jobs[count] = job
+        while row >= 0:
+            rows[used] = books.rows[row]
+            rows[used]["next"] = -1
+            rows[used]["since"] = 0.0
+            used += 1
+            row = books.rows[row]["next"]
+        count += 1
+        first[count] = used
+    undo_to(books, 0)
+    return count
+
+
+@njit(cache=True)
+def carry_out(books: Books, jobs: Ints, first: Ints, rows: Rows) -> int:
+    """Give each job these rows instead of what it holds, journalled; 0, or why not, with the steps so far left."""
+    for job in jobs:
+        release_job(books, job)
+    for at in range(len(jobs)):
+        chain = -1
+        for place in range(first[at + 1] - 1, first[at] - 1, -1):
+            row = new_row(books)
+            books.rows[row] = rows[place]
+            books.rows[row]["next"] = chain
+            chain = row
+        if chain >= 0:
+            refusal = put_chain(books, jobs[at], chain)
+            if refusal < 0:
+                return refusal
+    return 0
 
 
 @njit(cache=True)

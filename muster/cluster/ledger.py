@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.cluster import books as b
-from muster.cluster.books import CPU, GPU, MEMORY, MICRO, NONE, STORAGE, WHOLE, Books
+from muster.cluster.books import CPU, GPU, MEMORY, MICRO, NONE, STORAGE, WHOLE, Books, Ints, Rows
 from muster.cluster.description import Cluster
 
 _REFUSALS = {
@@ -47,8 +48,24 @@ class Share:
         return len(self.gpu_ids) * self.milli / WHOLE
 
 
+class Changes(NamedTuple):
+    """What some jobs hold instead of what they held before."""
+
+    jobs: Ints
+    """Their numbers, in the order in which they were first touched."""
+    first: Ints
+    """The rows of the job at `i` are `rows[first[i]:first[i + 1]]`: none if it holds nothing afterwards."""
+    rows: Rows
+
+
+NO_CHANGES = Changes(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, b.ROW))
+
+
 class Ledger:
-    """The books of one cluster. Read it anywhere; change it through a `Draft`."""
+    """The books of one cluster. Read it anywhere; a scheduler tries changes in a `Transaction`.
+
+    `put` and `carry_out` journal their steps; whoever calls them settles or undoes the journal.
+    """
 
     def __init__(self, cluster: Cluster, jobs: int) -> None:
         nodes = np.zeros(len(cluster.nodes), b.NODE)
@@ -74,6 +91,8 @@ class Ledger:
         self.books = Books(
             nodes, devices, np.zeros(64, b.ROW), np.full(jobs, NONE), totals, np.zeros(64, b.ENTRY)
         )
+        self._before = np.full(jobs, -2)
+        """Scratch of `take_changes`, which leaves it as it was."""
 
     def reserve(self, rows: int, entries: int) -> Books:
         """The books, with room for so many more rows and journal entries."""
@@ -90,6 +109,52 @@ class Ledger:
         """Make room for jobs up to this number."""
         heads = np.full(max(jobs - len(self.books.heads), 0), NONE)
         self.books = self.books._replace(heads=np.concatenate([self.books.heads, heads]))
+        self._before = np.full(len(self.books.heads), -2)
+
+    def put(self, job: int, shares: Iterable[Share]) -> None:
+        """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not."""
+        shares = list(shares)
+        books = self.reserve(len(shares), 2)
+        mark = int(books.totals[b.ENTRIES])
+        b.release_job(books, job)
+        chain = NONE
+        for share in reversed(shares):
+            row = int(b.new_row(books))
+            record = books.rows[row]
+            record["node"] = share.node
+            record["mask"] = sum(1 << gpu for gpu in share.gpu_ids)
+            record["milli"] = share.milli
+            record["amount"] = [
+                round(amount * MICRO)
+                for amount in (share.gpus, share.cpus, share.memory_gb, share.storage_gb_per_s)
+            ]
+            record["role"] = share.role
+            record["group"] = share.group
+            record["next"] = chain
+            chain = row
+        refusal = int(b.put_chain(books, job, chain))
+        if refusal < 0:
+            b.undo_to(books, mark)
+            raise DoesNotFit(f"job {job} on {shares}: {_REFUSALS[refusal]}")
+
+    def carry_out(self, changes: Changes) -> None:
+        """Give the jobs of the changes what they hold after them; `DoesNotFit` and no change if that does not fit."""
+        books = self.reserve(len(changes.rows), 2 * len(changes.jobs))
+        mark = int(books.totals[b.ENTRIES])
+        refusal = int(b.carry_out(books, *changes))
+        if refusal < 0:
+            b.undo_to(books, mark)
+            raise DoesNotFit(f"jobs {changes.jobs.tolist()}: {_REFUSALS[refusal]}")
+
+    def take_changes(self, rows_at_most: int) -> Changes:
+        """What the jobs of the journal hold, where that differs from what they held before it; all of it is undone."""
+        entries = int(self.books.totals[b.ENTRIES])
+        if not entries:
+            return NO_CHANGES
+        jobs, first = np.empty(entries, np.int64), np.empty(entries + 1, np.int64)
+        rows = np.empty(rows_at_most, b.ROW)
+        count = b.take_changes(self.books, self._before, jobs, first, rows)
+        return Changes(jobs[:count], first[: count + 1], rows[: first[count]])
 
     def holds(self, job: int) -> bool:
         """Whether a job holds anything."""
@@ -101,23 +166,11 @@ class Ledger:
 
     def shares(self, chain: int) -> list[Share]:
         """The shares that a chain of rows stands for."""
-        shares = []
+        rows = []
         while chain >= 0:
-            row = self.books.rows[chain]
-            shares.append(
-                Share(
-                    node=int(row["node"]),
-                    gpu_ids=gpu_ids(int(row["mask"])),
-                    cpus=float(row["amount"][CPU]) / MICRO,
-                    memory_gb=float(row["amount"][MEMORY]) / MICRO,
-                    storage_gb_per_s=float(row["amount"][STORAGE]) / MICRO,
-                    milli=int(row["milli"]),
-                    role=int(row["role"]),
-                    group=int(row["group"]),
-                )
-            )
-            chain = int(row["next"])
-        return shares
+            rows.append(chain)
+            chain = int(self.books.rows[chain]["next"])
+        return list(shares_of(self.books.rows[rows]))
 
     def free(self) -> NDArray[np.float64]:
         """What is free in all, by resource (GPUs, CPU cores, GB, GB/s)."""
@@ -156,14 +209,42 @@ class Ledger:
         return balance
 
 
-class Draft:
-    """A scratch copy of the ledger, in effect: try, undo, shrink a holder; the world settles it or takes it back.
+class Transaction:
+    """Tries changes on a ledger and leaves it as it was: `with Transaction(ledger) as transaction:`.
 
-    The steps are written into the ledger itself and journalled, which costs what changes and not what exists.
+    The steps are written into the ledger itself and journalled, which costs what changes and not what exists. At the
+    end of the block all of them are undone, whether it ends well or not; `changes` says what came of them.
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+        self._ledger = ledger
+        self._open = False
+        self._free_row = self._rows_used = 0
+
+    def __enter__(self) -> Self:
+        """Begin; nothing else may change the ledger until the end."""
+        totals = self._ledger.books.totals
+        if totals[b.ENTRIES]:
+            raise RuntimeError("a transaction begins in the middle of another one")
+        self._free_row, self._rows_used = int(totals[b.FREE_ROW]), int(totals[b.ROWS_USED])
+        totals[b.FREE_ROW] = NONE  # New rows come after all others, so that those stay as they are.
+        self._open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Undo every step."""
+        totals = self._ledger.books.totals
+        if totals[b.ENTRIES]:
+            self.undo()
+        totals[b.FREE_ROW], totals[b.ROWS_USED] = self._free_row, self._rows_used
+        self._open = False
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger with the steps so far."""
+        if not self._open:
+            raise RuntimeError("a transaction is a block: with snapshot.transaction() as transaction: ...")
+        return self._ledger
 
     def mark(self) -> int:
         """A point to come back to."""
@@ -179,29 +260,32 @@ class Draft:
 
     def put(self, job: int, shares: Iterable[Share]) -> None:
         """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not."""
-        shares = list(shares)
-        books = self.ledger.reserve(len(shares), 2)
-        mark = self.mark()
-        b.release_job(books, job)
-        chain = NONE
-        for share in reversed(shares):
-            row = int(b.new_row(books))
-            record = books.rows[row]
-            record["node"] = share.node
-            record["mask"] = sum(1 << gpu for gpu in share.gpu_ids)
-            record["milli"] = share.milli
-            record["amount"] = [
-                round(amount * MICRO)
-                for amount in (share.gpus, share.cpus, share.memory_gb, share.storage_gb_per_s)
-            ]
-            record["role"] = share.role
-            record["group"] = share.group
-            record["next"] = chain
-            chain = row
-        refusal = int(b.put_chain(books, job, chain))
-        if refusal < 0:
-            self.undo(mark)
-            raise DoesNotFit(f"job {job} on {shares}: {_REFUSALS[refusal]}")
+        self.ledger.put(job, shares)
+
+    def try_out(self, changes: Changes) -> None:
+        """Take these changes as steps; `DoesNotFit` and no change if they do not."""
+        self.ledger.carry_out(changes)
+
+    def take_changes(self) -> Changes:
+        """What each job holds after the steps so far, where that differs from the beginning; the steps are undone."""
+        return self.ledger.take_changes(int(self.ledger.books.totals[b.ROWS_USED]) - self._rows_used)
+
+
+def shares_of(rows: Rows) -> tuple[Share, ...]:
+    """The shares that rows of a ledger stand for."""
+    return tuple(
+        Share(
+            node=int(row["node"]),
+            gpu_ids=gpu_ids(int(row["mask"])),
+            cpus=float(row["amount"][CPU]) / MICRO,
+            memory_gb=float(row["amount"][MEMORY]) / MICRO,
+            storage_gb_per_s=float(row["amount"][STORAGE]) / MICRO,
+            milli=int(row["milli"]),
+            role=int(row["role"]),
+            group=int(row["group"]),
+        )
+        for row in rows
+    )
 
 
 def gpu_ids(mask: int) -> tuple[int, ...]:

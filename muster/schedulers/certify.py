@@ -18,9 +18,10 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.books import MICRO, WHOLE, Bools, Ints
+from muster.cluster.ledger import NO_CHANGES
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.pooled import pooled
-from muster.schedulers.contract import Plan, Scheduler, State, Trigger, View
+from muster.schedulers.contract import Decision, Scheduler, State, Trigger, View
 from muster.schedulers.reasons import NOT_CONSIDERED, PLACED
 from muster.schedulers.workers_and_servers.certificate import certified
 from muster.schedulers.workers_and_servers.interval import AtIntervals
@@ -47,23 +48,26 @@ class Certified:
         """That of the other, which is asked at once."""
         return _Asked(self.inner.initial(cluster))
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """The other's plan, what it reaches and its bound; measured anew where a job left and it did not care."""
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        """The other's decision, what it reaches and its bound; measured anew where a job left and it did not care."""
         asked: _Asked = state
         asked = replace(asked, unseen=asked.unseen | view.triggers)
         if asked.is_due(view.now):
             decide = self.inner.decide
             if isinstance(self.inner, AtIntervals):
                 decide = partial(certified, self.inner)
-            plan, inner = decide(replace(view, triggers=asked.unseen), asked.inner)
-            asked = _Asked(inner, plan.wake_on, plan.next_wake, plan.stable_until)
+            decision, inner = decide(replace(view, triggers=asked.unseen), asked.inner)
+            asked = _Asked(inner, decision.wake_on, decision.next_wake, decision.stable_until)
         else:
-            plan = _as_it_is(view, asked)
-        plan.wake_on |= Trigger.COMPLETION
-        if isnan(plan.bound) and (not len(view.jobs) or _measurable(view).any()):
-            if not _some_take_turns(view):
-                plan.value, plan.bound = speed_of_plan(view), bound_of_plan(view, fair=False)
-        return plan, asked
+            decision = _as_it_is(view, asked)
+        decision = decision._replace(wake_on=decision.wake_on | Trigger.COMPLETION)
+        if isnan(decision.bound) and (not len(view.jobs) or _measurable(view).any()):
+            with view.transaction() as transaction:
+                transaction.try_out(decision.changes)
+                if not _some_take_turns(view):
+                    value, bound = speed_of_plan(view), bound_of_plan(view, fair=False)
+                    decision = decision._replace(value=value, bound=bound)
+        return decision, asked
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,12 @@ class _Asked:
         return timer <= now or bool(self.unseen & self.wake_on & ~Trigger.ROUND)
 
 
-def _as_it_is(view: View, asked: _Asked) -> Plan:
-    """Everybody keeps what he holds, or goes on waiting for his reason."""
+def _as_it_is(view: View, asked: _Asked) -> Decision:
+    """Every job keeps what it holds, or goes on waiting for its reason."""
     facts = view.table.facts[view.jobs.index]
     codes = np.where(view.jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
-    return Plan(
-        view.draft(),
+    return Decision(
+        NO_CHANGES,
         codes,
         facts["reason_a"],
         facts["reason_b"],
@@ -102,7 +106,7 @@ def bound_of_plan(view: View, fair: bool = True) -> float:
     """The most that any plan could reach for the jobs that hold something and those whose GPUs fit beside them.
 
     With `fair`: any plan that runs all of them, none below its fair share, gangs on as few machines as can be.
-    To be asked while the plan's draft is in the ledger. The others fit by arrival and GPU count alone.
+    To be asked in the transaction of the plan. The others fit by arrival and GPU count alone.
     """
     jobs, books = view.jobs, view.ledger.books
     gangs = gangs_of(view)

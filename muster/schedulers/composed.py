@@ -10,9 +10,9 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.books import DELAYED, GPU, MICRO, WHOLE
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.schedulers.ageing import next_overdue, overdue, promoted_first, turn_ends
-from muster.schedulers.contract import Bools, Floats, Ints, Plan, State, Trigger, View
+from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, State, Trigger, View
 from muster.schedulers.honours import CPUS_AND_MEMORY, honoured, honoured_by_all
 from muster.schedulers.parts import (
     DURATIONS,
@@ -44,7 +44,14 @@ class RungsAndRule(Allotment):
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
 
     def allot(
-        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+        self,
+        view: View,
+        transaction: Transaction,
+        ranked: Ints,
+        chosen: Bools,
+        codes: Ints,
+        a: Floats,
+        b: Floats,
     ) -> None:
         """Running jobs keep their place, or are stopped if they are not chosen; then the others in order."""
         jobs = view.jobs
@@ -53,7 +60,7 @@ class RungsAndRule(Allotment):
         if without_gpus.any():
             ladder = np.repeat(ladder, len(jobs), axis=0) if len(ladder) == 1 else ladder.copy()
             ladder[without_gpus] = jobs.requested_per_gpu[without_gpus][:, None]
-        books = draft.ledger.reserve(view.cluster.total_gpus + len(jobs), 3 * len(jobs))
+        books = transaction.ledger.reserve(view.cluster.total_gpus + len(jobs), 3 * len(jobs))
         serve(
             books,
             view.table.asked,
@@ -117,14 +124,19 @@ class Composed:
         """What its order remembers, and no job promoted."""
         return {"order": self.order.initial(cluster), "promoted": ()}
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """Rank, select, choose, place; with nobody waiting everything stays, unless the allotment never rests."""
-        count = len(view.jobs)
-        codes, a, b = np.zeros(count, np.int64), np.zeros(count), np.zeros(count)
-        plan = Plan(view.draft(), codes, a, b, stable_until=inf, wake_on=Trigger.ALL & ~Trigger.COMPLETION)
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        """Rank, select, choose, place; with no job waiting everything stays, unless the allotment never rests."""
+        with view.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(view.jobs))
+            plan.stable_until, plan.wake_on = inf, Trigger.ALL & ~Trigger.COMPLETION
+            if view.jobs.waiting.any() or not self.allotment.rests:
+                state = self._propose(view, state, plan)
+            return plan.decision(), state
+
+    def _propose(self, view: View, state: State, plan: Proposal) -> State:
+        """Write the proposal; the state after it."""
+        count, codes = len(view.jobs), plan.reasons
         (who_waits,) = view.jobs.waiting.nonzero()
-        if self.allotment.rests and not len(who_waits):
-            return plan, state
         candidates = None if self.preemptive else who_waits
         keys, memory = self._keys(view, state["order"], candidates)
         promoted, newly = self._promoted(view, state["promoted"])
@@ -154,7 +166,7 @@ class Composed:
             newly or begins
         ):  # They go first, and others are served beside those that begin, from the next decision on.
             plan.stable_until, plan.next_wake = -inf, view.now
-        return plan, {"order": memory, "promoted": promoted}
+        return {"order": memory, "promoted": promoted}
 
     def _keys(self, view: View, memory: State, candidates: Ints | None) -> tuple[Floats | Ints, State]:
         """The key of each candidate and what the order remembers; a running job's is better by its interruption."""
@@ -197,8 +209,8 @@ class Composed:
         turns = self.order.takes_turns or (DURATIONS in self.order.needs and not view.jobs.durations_known)
         return turns and isfinite(self.order.quantum())
 
-    def _serve(self, view: View, plan: Plan, ranked: Ints, until: Floats, urgent: Bools) -> None:
-        """Write the draft and the reasons; `until` is when each running job may be interrupted."""
+    def _serve(self, view: View, plan: Proposal, ranked: Ints, until: Floats, urgent: Bools) -> None:
+        """Write the changes and the reasons; `until` is when each running job may be interrupted."""
         jobs, codes = view.jobs, plan.reasons
         pinned = until > view.now
         for selection in self.selections:
@@ -207,16 +219,19 @@ class Composed:
             codes[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
             for job in jobs.index[ranking.excluded].tolist():
-                plan.draft.release(job)
+                plan.transaction.release(job)
         chosen = np.ones(len(jobs), np.bool_)
+        plan.ranked = ranked
         if self.preemptive or not self.allotment.rests:
             asked, facts = view.table.asked, view.table.facts
             free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
             if view.table.some_request:
                 self._leave_out_too_large(view, pinned, ranked, chosen)
-        mark = plan.draft.mark()
-        notes = self.allotment.allot(view, plan.draft, ranked, chosen, codes, plan.reason_a, plan.reason_b)
+        mark = plan.transaction.mark()
+        notes = self.allotment.allot(
+            view, plan.transaction, ranked, chosen, codes, plan.reason_a, plan.reason_b
+        )
         plan.notes = notes or ()
         unplaced = ranked[urgent[ranked] & (codes[ranked] != PLACED)]
         if len(unplaced) and not view.ledger.books.totals[DELAYED]:
@@ -225,7 +240,7 @@ class Composed:
             self._name_protection(view, plan, ranked, until)
 
     def _make_room(
-        self, view: View, plan: Plan, mark: int, ranked: Ints, chosen: Bools, pinned: Bools, urgent: Bools
+        self, view: View, plan: Proposal, mark: int, ranked: Ints, chosen: Bools, pinned: Bools, urgent: Bools
     ) -> None:
         """Serve the first promoted job that has no place before all others that wait.
 
@@ -238,7 +253,7 @@ class Composed:
         behind = waits & (np.arange(len(ranked)) > place)
         kept, running = ranked[~behind], ranked[~waits]
         victims = running[~pinned[running] & ~urgent[running]][::-1]
-        plan.draft.undo(mark)
+        plan.transaction.undo(mark)
         room = np.cumsum(jobs.held_gpus[victims]) + view.ledger.books.totals[GPU] / MICRO
         fewest = int(np.searchsorted(room, jobs.requested_gpus[first])) + 1
         counts = [0]
@@ -246,19 +261,21 @@ class Composed:
             counts.append(fewest)
             fewest = min(2 * fewest, len(victims)) if fewest < len(victims) else fewest + 1
         for count in [*counts, 0]:
-            plan.draft.undo(mark)
+            plan.transaction.undo(mark)
             codes[ranked], plan.reason_a[ranked], plan.reason_b[ranked] = PLACED, 0.0, 0.0
             served = chosen.copy()
             served[running] = True
             served[victims[:count]] = False
             served[first] = served[first] or count > 0
-            notes = self.allotment.allot(view, plan.draft, kept, served, codes, plan.reason_a, plan.reason_b)
+            notes = self.allotment.allot(
+                view, plan.transaction, kept, served, codes, plan.reason_a, plan.reason_b
+            )
             plan.notes = notes or ()
             if codes[first] == PLACED:
                 break
         codes[ranked[behind]] = BEHIND_HEAD
 
-    def _name_protection(self, view: View, plan: Plan, ranked: Ints, until: Floats) -> None:
+    def _name_protection(self, view: View, plan: Proposal, ranked: Ints, until: Floats) -> None:
         """Mark the jobs that wait only because running jobs may not be interrupted yet."""
         jobs, codes = view.jobs, plan.reasons
         for_now = (until > view.now) & (until < inf)
@@ -300,7 +317,7 @@ class Composed:
         free -= least[others & jobs.running].sum(axis=0)
         fit_walk(free, least, pinned, ranked, self.strict, chosen)
 
-    def _promise(self, view: View, plan: Plan, keys: Floats, waiting: Ints, until: Floats) -> None:
+    def _promise(self, view: View, plan: Proposal, keys: Floats, waiting: Ints, until: Floats) -> None:
         """How long the plan holds if nothing happens while these jobs wait, and when to ask again."""
         jobs, now = view.jobs, view.now
         timers = inf

@@ -1,20 +1,21 @@
-"""What every scheduler sees and what it answers: `decide(view, state) -> (plan, state)`.
+"""What every scheduler sees and what it answers: `decide(view, state) -> (decision, state)`.
 
-A scheduler is pure. It reads a `View`, tries things on a `Draft` of the ledger, and answers with a `Plan`
-and its next state; the world does the rest. The same view and state give the same plan and state.
+A scheduler is pure. It reads a `View`, tries changes in a transaction, and answers with a `Decision` and its next
+state; the runtime does the rest. The ledger is as it was before, and the same view and state give the same answer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import inf, nan
+from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.books import CPU, MEMORY, WHOLE, Bools, Floats, Ints, Rows
-from muster.cluster.ledger import Draft, Ledger
+from muster.cluster.ledger import Ledger, Transaction
+from muster.schedulers.decision import Decision, Proposal, Trigger
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.speed.demands import DemandBook
 from muster.speed.network.forms import FormBook
@@ -24,21 +25,19 @@ State = Any
 """What a scheduler has learned: any serialisable value, replaced and never changed in place."""
 
 
-__all__ = ["Bools", "Floats", "Ints", "Jobs", "Plan", "Rows", "Scheduler", "State", "Trigger", "View"]
-
-
-class Trigger:
-    """Why a scheduler is asked; a plan's `wake_on` is a sum of these."""
-
-    ROUND = 1
-    ARRIVAL = 2
-    COMPLETION = 4
-    LEASE_END = 8
-    TIMER = 16
-    CAPACITY = 32
-    """Nodes failed or came back, or what was releasing is free."""
-
-    ALL = 63
+__all__ = [
+    "Bools",
+    "Decision",
+    "Floats",
+    "Ints",
+    "Jobs",
+    "Proposal",
+    "Rows",
+    "Scheduler",
+    "State",
+    "Trigger",
+    "View",
+]
 
 
 class Jobs:
@@ -285,33 +284,9 @@ class View:
         """The machines."""
         return self.ledger.cluster
 
-    def draft(self) -> Draft:
-        """Where a plan is tried out; it starts from what is held now."""
-        return Draft(self.ledger)
-
-
-@dataclass(slots=True)
-class Plan:
-    """The complete set of allocations wanted from now on: what its draft of the ledger holds at the end."""
-
-    draft: Draft
-    reasons: Ints
-    """A code of `reasons` for each job of the view, `PLACED` for those that hold an allocation."""
-    reason_a: Floats
-    reason_b: Floats
-    next_wake: float = inf
-    """The next moment at which it wants to be asked, whatever happens."""
-    stable_until: float = -inf
-    """Rounds before then may be skipped if none of `wake_on` happens."""
-    wake_on: int = Trigger.ALL
-    lease_ends: dict[int, float] = field(default_factory=dict)
-    """Job number to the end of its lease; a job that is not named keeps its own."""
-    bound: float = nan
-    """What would have been possible at best, in the scheduler's own measure; NaN: not known."""
-    value: float = nan
-    """What this plan reaches in the same measure; NaN: not known."""
-    notes: tuple[str, ...] = ()
-    """What did not go as it should in deciding, for whoever reads the run; said once, with how often it happened."""
+    def transaction(self) -> Transaction:
+        """Where a decision is tried out: a block that starts from what is held now, and undoes all at its end."""
+        return Transaction(self.ledger)
 
 
 class Scheduler(Protocol):
@@ -330,6 +305,6 @@ class Scheduler(Protocol):
         """The state before the first decision."""
         ...
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """The plan from now on."""
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        """The decision from now on; the view's ledger is left as it is."""
         ...

@@ -29,7 +29,7 @@ from muster.cluster.books import (
 )
 from muster.cluster.books import release_job as release
 from muster.compiling import njit
-from muster.schedulers.contract import Bools, Plan, State, View
+from muster.schedulers.contract import Bools, Decision, Proposal, State, View
 from muster.schedulers.honours import REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
 from muster.schedulers.interruption import repays
 from muster.schedulers.parts import (
@@ -89,13 +89,18 @@ class Leased:
         """What its order and its timers remember."""
         return {"order": self.order.initial(cluster), "timers": self.timers.nothing_learned()}
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         """End leases, rank the bidders, let them bid."""
+        with view.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(view.jobs))
+            plan.stable_until = inf
+            state = self._propose(view, state, plan)
+            return plan.decision(), state
+
+    def _propose(self, view: View, state: State, plan: Proposal) -> State:
+        """Write the proposal; the state after it."""
         jobs, now, lease = view.jobs, view.now, self.timers.lease_seconds
         count = len(jobs)
-        plan = Plan(
-            view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count), stable_until=inf
-        )
         bidders, ended, since = _bidders(view.table.facts, jobs.index, now)
         if view.table.some_pinned:
             pinned = ended & jobs.pinned
@@ -103,12 +108,12 @@ class Leased:
             ended &= ~pinned
             bidders = bidders[~pinned[bidders]]
         if not len(bidders) and self.furnishing is None:
-            return plan, state
+            return state
         if len(bidders) and not self._offered(view, bidders, ended):
             plan.reasons[bidders] = NO_GPUS
             plan.reason_a[bidders] = jobs.at(bidders).requested_gpus
             plan.reason_b[bidders] = view.ledger.books.totals[GPU] / 1e6
-            return plan, state
+            return state
         overdue_from = since + self.promote_after_seconds
         urgent = ~ended & (overdue_from <= now)
         ranked, memory = bidders, state["order"]
@@ -140,10 +145,16 @@ class Leased:
         if self.furnishing is not None:
             nobody = np.zeros(0, np.int64)
             self.furnishing.allot(
-                view, plan.draft, nobody, plan.reasons == PLACED, plan.reasons, plan.reason_a, plan.reason_b
+                view,
+                plan.transaction,
+                nobody,
+                plan.reasons == PLACED,
+                plan.reasons,
+                plan.reason_a,
+                plan.reason_b,
             )
         plan.stable_until = plan.next_wake
-        return plan, {"order": memory, "timers": known}
+        return {"order": memory, "timers": known}
 
     def _offered(self, view: View, bidders: Ints, ended: Bools) -> bool:
         """Whether there is something to bid for now."""
@@ -154,7 +165,7 @@ class Leased:
     def _serve(
         self,
         view: View,
-        plan: Plan,
+        plan: Proposal,
         ranked: Ints,
         released: Ints,
         content: Bools,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, State, View
 from muster.schedulers.user_code import method_problem
 from muster.words import counted
@@ -177,9 +177,16 @@ class Allotment(Part):
     """Whether it may leave who sits where to leases and timers, and only say what each has beside its GPUs."""
 
     def allot(
-        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+        self,
+        view: View,
+        transaction: Transaction,
+        ranked: Ints,
+        chosen: Bools,
+        codes: Ints,
+        a: Floats,
+        b: Floats,
     ) -> tuple[str, ...] | None:
-        """Write the draft: stop, place, move, resize; and a reason code with its numbers for each position.
+        """Write the changes: stop, place, move, resize; and a reason code with its numbers for each position.
 
         `ranked` are the positions that may be served, best first; running jobs among them may be stopped unless
         they are chosen and pinned. `chosen` are those whose GPUs fit in all, by the walk in that order. What it

@@ -52,6 +52,8 @@ class Board:
     """Of the last decision."""
     decision_seconds_sum: float = 0.0
     decision_failures: int = 0
+    blocked_by: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of each waiting job the jobs that it waits for, as the last decision has it."""
     failing: Failing | None = None
     """None: the last decision was a good one."""
     troubles: Mapping[str, str] = field(default_factory=dict)

@@ -37,6 +37,9 @@ class Why:
     holders: list[int] = field(default_factory=list)
     """Jobs that hold GPUs now, likewise."""
     holders_count: int = 0
+    blocked_by: list[int] = field(default_factory=list)
+    """Jobs that the last decision served before it on nodes that it may use, likewise."""
+    blocked_by_count: int = 0
     estimated_start_seconds: float | None = None
     """From now; None: not known, or it runs."""
 
@@ -88,6 +91,8 @@ def why_waiting(row: JobRow, outlook: Outlook, board: Board, asker: Caller, now:
         ahead_count=len(ahead),
         holders=[job for job in holders if job in seen],
         holders_count=len(holders),
+        blocked_by=[job for job in board.blocked_by.get(row.id, ()) if job in seen],
+        blocked_by_count=len(board.blocked_by.get(row.id, ())),
         estimated_start_seconds=None if start is None else max(start - passed, 0.0),
     )
 

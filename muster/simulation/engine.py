@@ -18,8 +18,8 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster import books as b
-from muster.cluster.ledger import Ledger
-from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Plan, Rows, Scheduler, Trigger, View
+from muster.cluster.ledger import Ledger, shares_of
+from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Rows, Scheduler, Trigger, View
 from muster.schedulers.reasons import NOT_CONSIDERED
 from muster.simulation.blocks import EARLY, Blocks
 from muster.simulation.failures import FailureClock
@@ -338,11 +338,7 @@ class Engine:
         )
         self._pending = 0
         began = time.perf_counter()
-        try:
-            plan, self._state = self._scheduler.decide(view, self._state)
-        except BaseException:
-            view.draft().undo()
-            raise
+        plan, self._state = self._scheduler.decide(view, self._state)
         self.decision_seconds.append(time.perf_counter() - began)
         self.noted.update(plan.notes)
         self._check_for_standstill(self._apply(plan, index, now), view.triggers, now)
@@ -360,25 +356,21 @@ class Engine:
                 f"plan asks for another one at the same moment (next_wake, or a lease that has ended)"
             )
 
-    def _apply(self, plan: Plan, index: Ints, now: float) -> bool:
+    def _apply(self, plan: Decision, index: Ints, now: float) -> bool:
         """Carry a plan out; whether any job starts, stops or changes."""
         books = self.ledger.books
         totals = books.totals
         if len(plan.reasons) != len(index):
             raise PlanRefused(f"{self._scheduler.name}: {len(plan.reasons)} reasons for {len(index)} jobs")
-        if totals[b.ENTRIES]:
-            broken = int(keep.broken_gang(books, self._asked))
-            if broken >= 0:
-                held = sum(share.gpus for share in self.ledger.holding(broken))
-                plan.draft.undo()
-                raise PlanRefused(
-                    f"{self._scheduler.name}: job {self.table.ids[broken]} would hold {held:g} GPUs; a gang is "
-                    f"whole or absent"
-                )
+        if len(plan.changes.jobs):
+            books = self.ledger.reserve(len(plan.changes.rows), 2 * len(plan.changes.jobs))
+            refusal, broken = keep.place_changes(books, self._asked, *plan.changes)
+            if refusal < 0 or broken >= 0:
+                raise self._refused(plan, broken)
             if self._network is not None:
-                self._network.expose_draft(books, self._asked, self._facts)
+                self._network.expose_placed(books, self._asked, self._facts)
             counts, releases = self._room()
-            keep.apply_draft(
+            keep.settle_journal(
                 books,
                 self._asked,
                 self._facts,
@@ -412,6 +404,18 @@ class Engine:
         if self._fruitless == 1 and self._options.failures:
             self._patient_until = now + _REPAIRS_AT_LEAST * self._options.failures.repair_seconds
         return bool(started or stopped or changed)
+
+    def _refused(self, decision: Decision, broken: int) -> PlanRefused:
+        """What is wrong with changes that cannot be carried out: a gang that is not whole, or no room."""
+        name = self._scheduler.name
+        if broken < 0:
+            return PlanRefused(f"{name}: the allocations of its decision do not fit together")
+        at = decision.changes.jobs.tolist().index(broken)
+        first, last = decision.changes.first[at : at + 2]
+        held = sum(share.gpus for share in shares_of(decision.changes.rows[first:last]))
+        return PlanRefused(
+            f"{name}: job {self.table.ids[broken]} would hold {held:g} GPUs; a gang is whole or absent"
+        )
 
     def _note_reasons(self, codes: Ints, a: Floats, b_: Floats, index: Ints, now: float) -> None:
         if self._explained_count + len(index) > len(self._explained):

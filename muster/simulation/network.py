@@ -79,10 +79,10 @@ class NetworkOfRun:
         seconds = self.speed.exposed_seconds(np.array([model]), shapes_of(placements, self.speed.tree))
         return float(seconds[0] / self._compute[model])
 
-    def expose_draft(self, books: Books, asked: Rows, facts: Rows) -> None:
-        """Write the exposed communication of every job that a draft puts somewhere, as if it were alone."""
+    def expose_placed(self, books: Books, asked: Rows, facts: Rows) -> None:
+        """Write the exposed communication of every job that the journal puts somewhere, as if it were alone."""
         gathered = self._room(books)
-        count, rows = _put_by_draft(books, asked, facts, self._sensitive, *gathered)
+        count, rows = _put_by_journal(books, asked, facts, self._sensitive, *gathered)
         if count:
             jobs = gathered[0, :count]
             models, placements = asked["model"][jobs], _placements(gathered, count, rows)
@@ -189,10 +189,10 @@ def _write_rows(books: Books, ask: np.void, job: int, at: int, nodes: Ints, bits
 
 
 @njit(cache=True)
-def _put_by_draft(
+def _put_by_journal(
     books: Books, asked: Rows, facts: Rows, sensitive: Bools, jobs: Ints, first: Ints, nodes: Ints, bits: Ints
 ) -> tuple[int, int]:
-    """Gather the sensitive gangs that a draft puts; the others it puts have nothing exposed."""
+    """Gather the sensitive gangs that the journal puts; the others it puts have nothing exposed."""
     count = rows = 0
     for at in range(books.totals[ENTRIES]):
         entry = books.journal[at]

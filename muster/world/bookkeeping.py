@@ -18,11 +18,11 @@ from muster.cluster.books import (
     Floats,
     Ints,
     Rows,
+    carry_out,
     discharge,
     drop_rows,
-    end_release,
     release_job,
-    same_chain,
+    undo_to,
 )
 from muster.compiling import njit
 from muster.schedulers.reasons import NODE_FAILED, NOT_CONSIDERED
@@ -71,7 +71,7 @@ _INSTANT = 1e-6
 _SMALLEST_RATE = 1e-300
 
 STARTED, STOPPED, CHANGED, HELD_ROWS, RELEASES, IN_TURNS = 0, 1, 2, 3, 4, 5
-"""Places in the counts that `apply_draft` and `complete_due` answer with."""
+"""Places in the counts that `settle_journal` and `complete_due` answer with."""
 
 
 @njit(cache=True)
@@ -166,16 +166,38 @@ def _moved(books: Books, one: int, other: int) -> bool:
 
 
 @njit(cache=True)
-def _forget(books: Books, chain: int) -> None:
-    """Drop a chain that a draft released and that nobody really gave up: nothing of it goes on releasing."""
-    if books.totals[DELAYED]:
-        end_release(books, chain)
-    else:
-        drop_rows(books, chain)
+def broken_gang(asked: Rows, jobs: Ints, first: Ints, rows: Rows) -> int:
+    """The first of the changed jobs that would hold fewer or more GPUs than it can run on; -1: none."""
+    for at in range(len(jobs)):
+        if first[at] == first[at + 1]:
+            continue
+        milli = 0
+        for place in range(first[at], first[at + 1]):
+            milli += rows[place]["amount"][0] // 1000
+        job: int = jobs[at]
+        ask = asked[job]
+        if milli < ask["min_gpus"] * ask["milli"] or milli > ask["max_gpus"] * ask["milli"]:
+            return job
+    return -1
 
 
 @njit(cache=True)
-def apply_draft(
+def place_changes(books: Books, asked: Rows, jobs: Ints, first: Ints, rows: Rows) -> tuple[int, int]:
+    """Carry the changes of a decision out in the ledger, journalled; 0, or why they do not fit with all undone.
+
+    The second number is the first job whose gang would not be whole; nothing is done then. -1: there is none.
+    """
+    broken = broken_gang(asked, jobs, first, rows)
+    if broken >= 0:
+        return 0, broken
+    refusal = carry_out(books, jobs, first, rows)
+    if refusal < 0:
+        undo_to(books, 0)
+    return refusal, -1
+
+
+@njit(cache=True)
+def settle_journal(
     books: Books,
     asked: Rows,
     facts: Rows,
@@ -187,7 +209,7 @@ def apply_draft(
     releases: Ints,
     counts: Ints,
 ) -> None:
-    """Make what a draft left in the ledger true: keep, stop, start, move, resize.
+    """Make what `carry_out` left in the ledger's journal true: stop, start, move, resize.
 
     `before` is scratch, a place a job, all -2. `held` gets the stretches that end; `releases` the chains that are
     still releasing; `counts` how many of each, and whether any job takes turns with others.
@@ -195,14 +217,8 @@ def apply_draft(
     entries = books.totals[ENTRIES]
     for at in range(entries):
         entry = books.journal[at]
-        job = entry["job"]
-        if entry["kind"] == PUT:
-            if before[job] == -2:
-                before[job] = -1
-        elif before[job] == -2:
-            before[job] = entry["chain"]
-        else:
-            _forget(books, entry["chain"])
+        if before[entry["job"]] == -2:
+            before[entry["job"]] = -1 if entry["kind"] == PUT else entry["chain"]
     for at in range(entries):
         job = books.journal[at]["job"]
         old = before[job]
@@ -210,13 +226,6 @@ def apply_draft(
             continue
         before[job] = -2
         new = books.heads[job]
-        if old >= 0 and new >= 0 and same_chain(books, old, new):
-            row, kept = new, old
-            while row >= 0:
-                books.rows[row]["since"] = books.rows[kept]["since"]
-                row, kept = books.rows[row]["next"], books.rows[kept]["next"]
-            _forget(books, old)
-            continue
         fact = facts[job]
         if old >= 0:
             settle(facts, job, now, laws)
@@ -309,7 +318,7 @@ def _stop(facts: Rows, job: int, now: float, state: int) -> None:
 
 @njit(cache=True)
 def close_job(books: Books, job: int, now: float, held: Rows, releases: Ints, counts: Ints) -> None:
-    """Close what a job holds and give it back, outside any draft."""
+    """Close what a job holds and give it back, outside any decision."""
     chain = books.heads[job]
     _close_rows(books, chain, now, held, counts)
     release_job(books, job)
@@ -439,21 +448,3 @@ def note_reasons(
         fact["reason_b"] = b[at]
         fact["reason_since"] = now
     return ended
-
-
-@njit(cache=True)
-def broken_gang(books: Books, asked: Rows) -> int:
-    """The first job of a draft that would hold fewer or more GPUs than it can run on; -1: none."""
-    for at in range(books.totals[ENTRIES]):
-        job: int = books.journal[at]["job"]
-        row = books.heads[job]
-        if row < 0:
-            continue
-        milli = 0
-        while row >= 0:
-            milli += books.rows[row]["amount"][0] // 1000
-            row = books.rows[row]["next"]
-        ask = asked[job]
-        if milli < ask["min_gpus"] * ask["milli"] or milli > ask["max_gpus"] * ask["milli"]:
-            return job
-    return -1

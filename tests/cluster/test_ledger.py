@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from muster.cluster import Cluster, Node
 from muster.cluster import books as b
-from muster.cluster.ledger import DoesNotFit, Draft, Ledger, Share, gpu_ids
+from muster.cluster.ledger import DoesNotFit, Ledger, Share, Transaction, gpu_ids
 
 JOBS = 6
 NODES = 3
@@ -50,6 +51,17 @@ def same(one: list[Any], other: list[Any]) -> bool:
     )
 
 
+def release(ledger: Ledger, job: int) -> None:
+    b.release_job(ledger.reserve(0, 1), job)
+
+
+def raw_bytes(ledger: Ledger) -> list[bytes]:
+    """All bytes that say something: not those of rows that were never used."""
+    books = ledger.books
+    used = books.rows[: books.totals[b.ROWS_USED]]
+    return [array.tobytes() for array in (books.nodes, books.devices, books.heads, books.totals, used)]
+
+
 shares = st.builds(
     lambda node, gpus, milli, cpus, memory, storage, group: Share(
         node,
@@ -71,13 +83,12 @@ shares = st.builds(
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Puts, releases, undoes and settles at random; nodes fail and come back between drafts."""
+    """Puts, releases, undoes and settles at random; nodes fail and come back between the steps."""
 
     @initialize(delayed=st.booleans())
     def begin(self, delayed: bool) -> None:
         self.ledger = Ledger(cluster_of(4, 4, 2), JOBS)
         self.ledger.books.totals[b.DELAYED] = delayed
-        self.draft = Draft(self.ledger)
         self.marks: list[tuple[int, list[Any]]] = []
         self.releasing: list[int] = []
 
@@ -88,7 +99,7 @@ class LedgerMachine(RuleBasedStateMachine):
             share for share in wanted if share.gpu_ids and max(share.gpu_ids) >= self.gpus_of(share.node)
         ]
         try:
-            self.draft.put(job, wanted)
+            self.ledger.put(job, wanted)
         except DoesNotFit:
             assert same(before, snapshot(self.ledger))
         else:
@@ -100,19 +111,42 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(job=st.integers(0, JOBS - 1))
     def release(self, job: int) -> None:
-        self.draft.release(job)
+        release(self.ledger, job)
         assert not self.ledger.holds(job)
+
+    @rule(steps=st.lists(st.tuples(st.integers(0, JOBS - 1), st.lists(shares, max_size=2)), max_size=4))
+    def decide(self, steps: list[tuple[int, list[Share]]]) -> None:
+        """A transaction leaves every byte as it was; carried out, its changes lead where it had been."""
+        self.settle()
+        before, held_before = raw_bytes(self.ledger), snapshot(self.ledger)
+        with Transaction(self.ledger) as transaction:
+            for job, wanted in steps:
+                if not wanted:
+                    transaction.release(job)
+                    continue
+                with suppress(DoesNotFit):
+                    transaction.put(job, wanted)
+            then, changes = snapshot(self.ledger), transaction.take_changes()
+        assert raw_bytes(self.ledger) == before
+        differ = [job for job in range(JOBS) if held_before[3][job] != then[3][job]]
+        assert sorted(changes.jobs.tolist()) == differ
+        self.ledger.carry_out(changes)
+        assert snapshot(self.ledger)[3] == then[3]
+        if not self.ledger.books.totals[
+            b.DELAYED
+        ]:  # Else what was put and released again counts as releasing.
+            assert same(then, snapshot(self.ledger))
 
     @rule()
     def mark(self) -> None:
-        self.marks.append((self.draft.mark(), snapshot(self.ledger)))
+        self.marks.append((int(self.ledger.books.totals[b.ENTRIES]), snapshot(self.ledger)))
 
     @precondition(lambda self: self.marks)
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(self.marks) - 1))
         mark, then = self.marks[at]
-        self.draft.undo(mark)
+        b.undo_to(self.ledger.books, mark)
         assert same(then, snapshot(self.ledger))
         del self.marks[at + 1 :]
 
@@ -143,7 +177,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         for job in range(JOBS):
             if any(share.node == node for share in self.ledger.holding(job)):
-                self.draft.release(job)
+                release(self.ledger, job)
         self.settle()
         b.take_down(books, node)
         assert not books.nodes[node]["free"].any()
@@ -191,8 +225,7 @@ TestLedgerMachine.settings = settings(max_examples=60, stateful_step_count=30, d
 
 def test_what_does_not_fit_says_why_and_leaves_no_trace() -> None:
     ledger = Ledger(cluster_of(2), 2)
-    draft = Draft(ledger)
-    draft.put(0, [Share(0, (0,), cpus=3.0)])
+    ledger.put(0, [Share(0, (0,), cpus=3.0)])
     before = snapshot(ledger)
     for shares_, why in (
         ([Share(0, (0,))], "a GPU is taken"),
@@ -201,45 +234,42 @@ def test_what_does_not_fit_says_why_and_leaves_no_trace() -> None:
         ([Share(0, (1,)), Share(0, (1,))], "a GPU is taken"),
     ):
         with pytest.raises(DoesNotFit, match=why):
-            draft.put(1, shares_)
+            ledger.put(1, shares_)
         assert same(before, snapshot(ledger))
 
 
 def test_shares_of_a_gpu_add_up_to_one() -> None:
     ledger = Ledger(cluster_of(1), 4)
-    draft = Draft(ledger)
     for job, milli in enumerate((333, 333, 334)):
-        draft.put(job, [Share(0, (0,), milli=milli)])
+        ledger.put(job, [Share(0, (0,), milli=milli)])
     assert ledger.free()[b.GPU] == 0
     with pytest.raises(DoesNotFit):
-        draft.put(3, [Share(0, (0,), milli=1)])
-    draft.release(1)
+        ledger.put(3, [Share(0, (0,), milli=1)])
+    release(ledger, 1)
     assert ledger.free()[b.GPU] == pytest.approx(0.333)
     assert ledger.free_ids(0) == ()
 
 
 def test_a_time_slice_group_takes_the_gpu_once() -> None:
     ledger = Ledger(cluster_of(1), 3)
-    draft = Draft(ledger)
-    draft.put(0, [Share(0, (0,), group=7)])
-    draft.put(1, [Share(0, (0,), group=7)])
+    ledger.put(0, [Share(0, (0,), group=7)])
+    ledger.put(1, [Share(0, (0,), group=7)])
     assert ledger.free()[b.GPU] == 0
     for stranger in (Share(0, (0,)), Share(0, (0,), group=8), Share(0, (0,), milli=1)):
         with pytest.raises(DoesNotFit):
-            draft.put(2, [stranger])
-    draft.release(0)
+            ledger.put(2, [stranger])
+    release(ledger, 0)
     assert ledger.free()[b.GPU] == 0
-    draft.release(1)
+    release(ledger, 1)
     assert ledger.free()[b.GPU] == 1
 
 
 def test_what_is_releasing_is_not_free_until_it_ends() -> None:
     ledger = Ledger(cluster_of(2), 2)
     ledger.books.totals[b.DELAYED] = 1
-    draft = Draft(ledger)
-    draft.put(0, [Share(0, (0, 1), cpus=6.0)])
+    ledger.put(0, [Share(0, (0, 1), cpus=6.0)])
     chain = int(ledger.books.heads[0])
-    draft.release(0)
+    release(ledger, 0)
     assert ledger.free()[b.GPU] == 0
     assert ledger.books.nodes[0]["releasing"][b.CPU] == 6 * b.MICRO
     b.end_release(ledger.books, chain)
@@ -250,3 +280,37 @@ def test_what_is_releasing_is_not_free_until_it_ends() -> None:
 def test_gpu_ids_of_a_mask() -> None:
     assert gpu_ids(0b1011) == (0, 1, 3)
     assert gpu_ids(0) == ()
+
+
+def test_changes_that_do_not_fit_leave_the_ledger_as_it_was() -> None:
+    ledger = Ledger(cluster_of(2), 2)
+    with Transaction(ledger) as transaction:
+        transaction.put(0, [Share(0, (0,))])
+        transaction.put(1, [Share(0, (1,))])
+        changes = transaction.take_changes()
+    ledger.put(1, [Share(0, (0,))])
+    before = snapshot(ledger)
+    ledger.books.heads[1] = -1  # A job that the changes do not know of holds the GPU.
+    with pytest.raises(DoesNotFit, match="a GPU is taken"):
+        ledger.carry_out(changes)
+    ledger.books.heads[1] = 0
+    assert same(before, snapshot(ledger))
+
+
+def test_a_transaction_that_raises_leaves_every_byte() -> None:
+    ledger = Ledger(cluster_of(2), 2)
+    before = raw_bytes(ledger)
+    with suppress(DoesNotFit), Transaction(ledger) as transaction:
+        transaction.put(0, [Share(0, (0,))])
+        transaction.put(1, [Share(0, (0,))])
+    assert raw_bytes(ledger) == before
+
+
+def test_transactions_do_not_overlap() -> None:
+    ledger = Ledger(cluster_of(2), 2)
+    with Transaction(ledger) as transaction:
+        transaction.put(0, [Share(0, (0,))])
+        with pytest.raises(RuntimeError, match="in the middle of another"), Transaction(ledger):
+            pass
+    with pytest.raises(RuntimeError, match="a transaction is a block"):
+        transaction.put(0, [Share(0, (0,))])

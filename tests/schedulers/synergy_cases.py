@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster
-from muster.cluster.books import Rows
+from muster.cluster.books import ENTRIES, Rows
 from muster.cluster.ledger import Ledger
-from muster.schedulers.contract import Jobs, Plan, Trigger, View
+from muster.schedulers.contract import Decision, Jobs, Proposal, Trigger, View
 from muster.schedulers.parts import Allotment
 from muster.speed.demands import DemandBook
 from muster.speed.input_pipeline import ModelTable, model_table
@@ -67,15 +68,23 @@ def round_of(
     return Round(view, everybody, chosen)
 
 
-def allot(allotment: Allotment, given: Round) -> Plan:
-    """The plan of one round, left in the draft."""
-    count = len(given.view.jobs)
-    plan = Plan(given.view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
-    notes = allotment.allot(
-        given.view, plan.draft, given.ranked, given.chosen, plan.reasons, plan.reason_a, plan.reason_b
-    )
-    plan.notes = notes or ()
-    return plan
+@contextmanager
+def tried(allotment: Allotment, given: Round) -> Iterator[Proposal]:
+    """One round, in the ledger until the end of the block."""
+    with given.view.transaction() as transaction:
+        plan = Proposal.blank(transaction, len(given.view.jobs))
+        columns = plan.reasons, plan.reason_a, plan.reason_b
+        plan.notes = allotment.allot(given.view, transaction, given.ranked, given.chosen, *columns) or ()
+        yield plan
+
+
+def allot(allotment: Allotment, given: Round) -> Decision:
+    """One round, carried out in the ledger."""
+    with tried(allotment, given) as plan:
+        decision = plan.decision()
+    given.view.ledger.carry_out(decision.changes)
+    given.view.ledger.books.totals[ENTRIES] = 0
+    return decision
 
 
 def speeds(given: Round) -> np.ndarray:

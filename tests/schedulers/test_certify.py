@@ -16,8 +16,8 @@ from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_plan, speed_of_plan
 from muster.speed.input_pipeline import relative_speed
 from muster.workload.generators.synergy import generate
-from tests.building import cluster_of, job, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, random_round, round_of, servers, total_speed
+from tests.building import cluster_of, hold, job, jobs_of, run
+from tests.schedulers.synergy_cases import Round, allot, random_round, round_of, servers, total_speed, tried
 from tests.schedulers.test_synergy_guarantee import GUARANTEED
 
 
@@ -48,12 +48,10 @@ def test_a_job_that_could_run_and_does_not_counts() -> None:
 @given(case=random_round())
 def test_what_a_plan_reaches_is_the_speed_of_its_jobs(case: Round) -> None:
     for allotment in GUARANTEED[:2]:
-        draft = case.view.draft()
-        allot(allotment, case)
-        reached = speed_of_plan(case.view)
-        assert reached == pytest.approx(total_speed(case), rel=1e-6)
-        assert reached <= bound_of_plan(case.view) * (1 + 1e-6)
-        draft.undo()
+        with tried(allotment, case):
+            reached = speed_of_plan(case.view)
+            assert reached == pytest.approx(total_speed(case), rel=1e-6)
+            assert reached <= bound_of_plan(case.view) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,7 @@ def any_holdings(draw: st.DrawFn) -> Round:
                 shares.append(Share(node, free[:count], *amounts.tolist()))
                 left -= count
         if not left and draw(st.booleans()):
-            case.view.draft().put(at, sorted(shares, key=lambda share: share.node))
+            hold(case.view.ledger, at, sorted(shares, key=lambda share: share.node))
     return case
 
 
@@ -102,7 +100,7 @@ def test_a_gang_spread_over_machines_is_below_the_bound() -> None:
     """Eight alexnet GPUs, one on each of eight servers: each has 12 CPUs, where one server has 3 for each."""
     case = round_of(servers(8), [("alexnet", 8)])
     spread = [Share(node, (0,), cpus=12.0, memory_gb=125.0) for node in range(8)]
-    case.view.draft().put(0, spread)
+    hold(case.view.ledger, 0, spread)
     assert speed_of_plan(case.view) == pytest.approx(8 * 2.94)
     assert bound_of_plan(case.view, fair=False) == pytest.approx(8 * 2.94)
     assert bound_of_plan(case.view) == pytest.approx(8)

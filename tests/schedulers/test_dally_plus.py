@@ -17,7 +17,7 @@ from muster.cluster.shipped import parse_cluster
 from muster.problems import BadInput
 from muster.schedulers.catalogue import build
 from muster.schedulers.composed import Composed
-from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.contract import Decision, State, View
 from muster.schedulers.placement.offers import find_rack, fit_by_rack
 from muster.schedulers.reasons import PLACED
 from muster.speed.network.forms import ANYWHERE, EVENLY, FormBook
@@ -97,17 +97,19 @@ class Weighed:
     def initial(self, cluster: Cluster) -> State:
         return self.inner.initial(cluster)
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         plan, after = self.inner.decide(view, state)
-        assert (view.ledger.balance() == 0).all()
-        free = view.ledger.books.nodes["free_gpus"]
-        for at, number in enumerate(view.jobs.index.tolist()):
-            held = sum(share.gpus for share in view.ledger.holding(number))
-            assert held == (view.jobs.gpus[at] if plan.reasons[at] == PLACED else 0)
-            if held:
-                assert self.share(view, number) >= 0.3 - 1e-9
-            else:
-                assert (free < view.jobs.gpus[at]).all(), "a whole machine is never refused"
+        with view.transaction() as transaction:
+            transaction.try_out(plan.changes)
+            assert (view.ledger.balance() == 0).all()
+            free = view.ledger.books.nodes["free_gpus"]
+            for at, number in enumerate(view.jobs.index.tolist()):
+                held = sum(share.gpus for share in view.ledger.holding(number))
+                assert held == (view.jobs.gpus[at] if plan.reasons[at] == PLACED else 0)
+                if held:
+                    assert self.share(view, number) >= 0.3 - 1e-9
+                else:
+                    assert (free < view.jobs.gpus[at]).all(), "a whole machine is never refused"
         return plan, after
 
     def share(self, view: View, number: int) -> float:

@@ -16,7 +16,7 @@ from muster.cluster import Cluster, Node
 from muster.cluster.ledger import Share
 from muster.problems import BadInput
 from muster.schedulers.catalogue import build
-from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.contract import Decision, State, View
 from muster.schedulers.leased import Leased
 from muster.schedulers.placement.delay_timers import DelayTimers
 from muster.schedulers.placement.offers import MACHINE, NETWORK, RACK, level_of, runs_out_at
@@ -201,7 +201,7 @@ class Watched:
     def initial(self, cluster: Cluster) -> State:
         return self.inner.initial(cluster)
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         books, jobs, timers = view.ledger.books, view.jobs, self.inner.timers
         lease = timers.lease_seconds
         before = [view.ledger.holding(number) for number in jobs.index.tolist()]
@@ -209,27 +209,29 @@ class Watched:
         assert (ends[running] < inf).all(), "every holder has a lease"
         since = np.where(running, view.now, jobs.last_stop)
         plan, after = self.inner.decide(view, state)
-        books = view.ledger.books
-        machine_most, rack_most = view.cluster.most_gpus_per_node, _largest_rack(view.cluster)
-        for at, number in enumerate(jobs.index.tolist()):
-            gpus = int(jobs.gpus[at])
-            if plan.reasons[at] != PLACED:
-                assert not view.ledger.holds(number)
-                assert (books.nodes["free_gpus"] < gpus).all(), "a machine-level offer is never refused"
-                continue
-            assert view.ledger.holds(number)
-            if running[at] and ends[at] > view.now:
-                assert _gpus(view.ledger.holding(number)) == _gpus(before[at]), "a lease is not broken"
-                continue
-            assert plan.lease_ends[number] == view.now + lease
-            level = int(level_of(books, int(books.heads[number])))
-            waited = (view.now - since[at]) / lease + 1e-9
-            # What was learned on the way may only have come from this job's own size: either state will do.
-            limits = [timers.limits(gpus, known["timers"]) for known in (state, after)]
-            if level >= RACK:
-                assert gpus > machine_most or waited >= min(machine for machine, _ in limits)
-            if level == NETWORK:
-                assert gpus > rack_most or waited >= min(rack for _, rack in limits)
+        with view.transaction() as transaction:
+            transaction.try_out(plan.changes)
+            books = view.ledger.books
+            machine_most, rack_most = view.cluster.most_gpus_per_node, _largest_rack(view.cluster)
+            for at, number in enumerate(jobs.index.tolist()):
+                gpus = int(jobs.gpus[at])
+                if plan.reasons[at] != PLACED:
+                    assert not view.ledger.holds(number)
+                    assert (books.nodes["free_gpus"] < gpus).all(), "a machine-level offer is never refused"
+                    continue
+                assert view.ledger.holds(number)
+                if running[at] and ends[at] > view.now:
+                    assert _gpus(view.ledger.holding(number)) == _gpus(before[at]), "a lease is not broken"
+                    continue
+                assert plan.lease_ends[number] == view.now + lease
+                level = int(level_of(books, int(books.heads[number])))
+                waited = (view.now - since[at]) / lease + 1e-9
+                # What was learned on the way may only have come from this job's own size: either state will do.
+                limits = [timers.limits(gpus, known["timers"]) for known in (state, after)]
+                if level >= RACK:
+                    assert gpus > machine_most or waited >= min(machine for machine, _ in limits)
+                if level == NETWORK:
+                    assert gpus > rack_most or waited >= min(rack for _, rack in limits)
         return plan, after
 
 

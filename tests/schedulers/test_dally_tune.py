@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muster.cluster import Cluster, Node
 from muster.problems import BadInput
 from muster.schedulers.catalogue import build
-from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.contract import Decision, State, View
 from muster.schedulers.leased import Leased
 from muster.speed.input_pipeline import model_table, relative_speed
 from tests.building import column, finishes, job, jobs_of, run
@@ -34,17 +34,19 @@ def racked(*racks: tuple[int, ...]) -> Cluster:
 class Guaranteed(Watched):
     """Besides the timers: after every decision nobody who runs is slower than on its GPUs' proportional share."""
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         plan, after = super().decide(view, state)
-        assert (view.ledger.balance() == 0).all()
-        table = model_table(view.table.models)
-        share = view.ledger.books.nodes["share"] / 1e6
-        for number, model in zip(view.jobs.index.tolist(), view.jobs.model.tolist(), strict=True):
-            for held in view.ledger.holding(number):
-                gpus = len(held.gpu_ids)
-                own = np.array([held.cpus, held.memory_gb, held.storage_gb_per_s]) / gpus
-                fair = relative_speed(table, model, *share[held.node][1:4].tolist())
-                assert relative_speed(table, model, *own.tolist()) >= fair * (1 - 1e-6)
+        with view.transaction() as transaction:
+            transaction.try_out(plan.changes)
+            assert (view.ledger.balance() == 0).all()
+            table = model_table(view.table.models)
+            share = view.ledger.books.nodes["share"] / 1e6
+            for number, model in zip(view.jobs.index.tolist(), view.jobs.model.tolist(), strict=True):
+                for held in view.ledger.holding(number):
+                    gpus = len(held.gpu_ids)
+                    own = np.array([held.cpus, held.memory_gb, held.storage_gb_per_s]) / gpus
+                    fair = relative_speed(table, model, *share[held.node][1:4].tolist())
+                    assert relative_speed(table, model, *own.tolist()) >= fair * (1 - 1e-6)
         return plan, after
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.contract import Decision, State, View
 from muster.schedulers.reasons import OVER_LIMIT
 from muster.schedulers.selection.quota import Quota
 from muster.simulation import Run
@@ -85,12 +85,14 @@ class GrowsWithinQuota(Grows):
     limits: dict[str, float] = field(default_factory=dict)
     running_are_ranked: bool = False
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         ranked = np.arange(len(view.jobs)) if self.running_are_ranked else np.flatnonzero(view.jobs.waiting)
         ranking = Quota(limits=self.limits).select(view, ranked, np.zeros(len(view.jobs), np.bool_))
         kept = replace(view, jobs=view.jobs.at(ranking.ranked))
-        plan, state = super().decide(kept, state)
-        return self.plan(view, plan.draft, OVER_LIMIT, stable_until=inf), state
+        decision, state = super().decide(kept, state)
+        with view.transaction() as transaction:
+            transaction.try_out(decision.changes)
+            return self.plan(view, transaction, OVER_LIMIT, stable_until=inf), state
 
 
 @pytest.mark.parametrize("running_are_ranked", [False, True])

@@ -141,10 +141,12 @@ def test_rings_on_the_same_uplinks_slow_each_other_where_contention_counts() -> 
 
     class Side(Puts):
         def decide(self, view: Any, state: Any) -> Any:
-            draft = view.draft()
-            for number in view.jobs.index.tolist():
-                draft.put(number, [on(0, 2 * number, 2 * number + 1), on(1, 2 * number, 2 * number + 1)])
-            return self.plan(view, draft, 0, stable_until=np.inf), state
+            with view.transaction() as transaction:
+                for number in view.jobs.index.tolist():
+                    transaction.put(
+                        number, [on(0, 2 * number, 2 * number + 1), on(1, 2 * number, 2 * number + 1)]
+                    )
+                return self.plan(view, transaction, 0, stable_until=np.inf), state
 
     cluster, two = cluster_of(2), jobs_of(ring_job(), ring_job())
     apart = run(two, cluster, Side(), layers=LAYERS)

@@ -13,7 +13,7 @@ from muster.cluster.shipped import parse_cluster
 from muster.problems import BadInput
 from muster.report import summarise
 from muster.schedulers import reasons
-from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.contract import Decision, State, View
 from muster.simulation import Run
 from muster.speed.parameter_server.architectures import estimated_layers
 from muster.speed.parameter_server.recurrence import iteration_ends
@@ -31,11 +31,11 @@ class Puts(Toy):
         super().__init__()
         self.shares = shares
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        draft = view.draft()
-        for number in view.jobs.index[view.jobs.waiting].tolist():
-            draft.put(number, self.shares)
-        return self.plan(view, draft, reasons.NO_GPUS, stable_until=np.inf), state
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        with view.transaction() as transaction:
+            for number in view.jobs.index[view.jobs.waiting].tolist():
+                transaction.put(number, self.shares)
+            return self.plan(view, transaction, reasons.NO_GPUS, stable_until=np.inf), state
 
 
 def workers(node: int, *gpus: int) -> Share:
@@ -67,13 +67,13 @@ def test_without_servers_of_its_own_a_job_keeps_its_parameters_on_its_workers() 
 
 def test_a_new_number_of_servers_is_a_restart() -> None:
     class Grows(Puts):
-        def decide(self, view: View, state: State) -> tuple[Plan, State]:
-            draft = view.draft()
-            for number in view.jobs.index.tolist():
-                draft.put(number, [workers(0, 0), servers(0, 1 if view.now < 100 else 2)])
-            return self.plan(
-                view, draft, reasons.NO_GPUS, next_wake=100.0 if view.now < 100 else np.inf
-            ), state
+        def decide(self, view: View, state: State) -> tuple[Decision, State]:
+            with view.transaction() as transaction:
+                for number in view.jobs.index.tolist():
+                    transaction.put(number, [workers(0, 0), servers(0, 1 if view.now < 100 else 2)])
+                return self.plan(
+                    view, transaction, reasons.NO_GPUS, next_wake=100.0 if view.now < 100 else np.inf
+                ), state
 
     result = run(jobs_of(sized_job(iterations=300)), machines(1), Grows(), restart_cost_seconds=50)
     one, two = (iteration_ends(estimated_layers("vgg16", 6.0), 256, 0.5, 1, count)[0] for count in (1, 2))

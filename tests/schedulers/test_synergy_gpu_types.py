@@ -29,6 +29,7 @@ from tests.schedulers.synergy_cases import (
     servers,
     speeds,
     total_speed,
+    tried,
     typed,
 )
 from tests.schedulers.test_synergy_guarantee import GUARANTEED
@@ -69,18 +70,16 @@ def test_promises_where_owners_pin_a_type(plain: Round, data: st.DataObject) -> 
     case = round_of(cluster, jobs, models, pins)
     totals = []
     for allotment in GUARANTEED:
-        draft = case.view.draft()
-        allot(allotment, case)
-        reached = speeds(case)
-        placed = reached > 0
-        assert (reached >= fair_speeds(case) * (1 - 1e-6)).all()
-        assert (reached[placed] >= slowest_allowed(case)[placed] * (1 - 1e-6)).all()
-        for at in np.flatnonzero(placed).tolist():
-            allowed = table_allows(case, at)
-            assert all(allowed[share.node] for share in case.view.ledger.holding(at))
-        totals.append(total_speed(case))
-        assert bound_of_plan(case.view) >= totals[-1] * (1 - 1e-6)
-        draft.undo()
+        with tried(allotment, case):
+            reached = speeds(case)
+            placed = reached > 0
+            assert (reached >= fair_speeds(case) * (1 - 1e-6)).all()
+            assert (reached[placed] >= slowest_allowed(case)[placed] * (1 - 1e-6)).all()
+            for at in np.flatnonzero(placed).tolist():
+                allowed = table_allows(case, at)
+                assert all(allowed[share.node] for share in case.view.ledger.holding(at))
+            totals.append(total_speed(case))
+            assert bound_of_plan(case.view) >= totals[-1] * (1 - 1e-6)
     assert totals == pytest.approx(sorted(totals), rel=1e-6)
 
 

@@ -19,12 +19,12 @@ from muster.workload.generators.synergy import generate
 from tests.building import column, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import (
     Round,
-    allot,
     fair_speeds,
     random_round,
     servers,
     speeds,
     total_speed,
+    tried,
 )
 
 GUARANTEED: list[Allotment] = [Tune(), TunePlus(), Opt(exact_variables=300, nodes=20)]
@@ -36,15 +36,13 @@ def test_promises_of_one_round(case: Round) -> None:
     """Total speed besides: bound >= opt >= tune-plus >= tune >= proportional, on the same runnable jobs."""
     totals = []
     for allotment in GUARANTEED:
-        draft = case.view.draft()
-        plan = allot(allotment, case)
-        check_round(case, plan.reasons)
-        proportional = float((fair_speeds(case) * case.view.jobs.gpus).sum())
-        totals.append(total_speed(case))
-        assert totals[-1] >= proportional * (1 - 1e-6)
-        bound = bound_of_plan(case.view)
-        assert bound >= totals[-1] * (1 - 1e-6)
-        draft.undo()
+        with tried(allotment, case) as plan:
+            check_round(case, plan.reasons)
+            proportional = float((fair_speeds(case) * case.view.jobs.gpus).sum())
+            totals.append(total_speed(case))
+            assert totals[-1] >= proportional * (1 - 1e-6)
+            bound = bound_of_plan(case.view)
+            assert bound >= totals[-1] * (1 - 1e-6)
     assert totals == pytest.approx(sorted(totals), rel=1e-6)
 
 

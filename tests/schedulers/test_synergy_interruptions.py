@@ -20,7 +20,7 @@ from muster.schedulers.parts import Allotment
 from muster.simulation import Run
 from muster.workload.generators.synergy import generate
 from muster.workload.jobs import RUNNING
-from tests.building import cluster_of, column, job, jobs_of, run
+from tests.building import cluster_of, column, hold, job, jobs_of, run
 from tests.schedulers.synergy_cases import Round, allot, round_of, servers
 
 ORDERS = ["fifo", "fifo-strict", "srtf-speed", "las", "tetris", "drf-static"]
@@ -103,7 +103,7 @@ def crowded() -> Round:
     case = round_of(servers(2), hungry + content)
     for at in range(16):
         shares = [Share(at // 8, (at % 8,), cpus=3.0, memory_gb=62.5, storage_gb_per_s=0.0625)]
-        case.view.draft().put(at, shares)
+        hold(case.view.ledger, at, shares)
     facts = case.view.table.facts
     facts["state"] = RUNNING
     facts["held"] = 1.0
@@ -128,7 +128,7 @@ def test_a_move_must_repay_itself(allotment: Allotment, cost: float, moves: bool
 def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> None:
     """An alexnet with 10 of 24 CPUs is 1.27 times as fast with 12."""
     case = round_of(servers(1), [("alexnet", 1)])
-    case.view.draft().put(0, [Share(0, (0,), cpus=10.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    hold(case.view.ledger, 0, [Share(0, (0,), cpus=10.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
     facts = case.view.table.facts
     facts["state"], facts["held"], facts["restart_cost"] = RUNNING, 1.0, cost
     facts["resumes"] = facts["last_start"] = -1e9
@@ -141,7 +141,7 @@ def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> N
 def test_newcomers_use_what_protected_jobs_leave(allotment: Allotment) -> None:
     """A resize would restart the job with 16 of 24 CPUs; the alexnet beside it has use for 12, and gets 3 to 8."""
     case = round_of(servers(1), [("alexnet", 1)] * 2)
-    case.view.draft().put(0, [Share(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    hold(case.view.ledger, 0, [Share(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
     facts = case.view.table.facts
     facts["state"][0], facts["held"][0], facts["restart_cost"][0] = RUNNING, 1.0, 36_000.0
     view = replace(case.view, resize_restarts=True)

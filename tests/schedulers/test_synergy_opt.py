@@ -29,8 +29,10 @@ NAMES = tuple(shipped_models())
 
 
 def bound_of(case: Round) -> float:
-    gangs, opened = gangs_of(case.view), open_seats(case.view, case.view.draft(), case.ranked, case.chosen)
-    return pooled(gangs, np.flatnonzero(case.chosen), pool_of(opened, gangs)).bound
+    gangs = gangs_of(case.view)
+    with case.view.transaction() as transaction:
+        opened = open_seats(case.view, transaction, case.ranked, case.chosen)
+        return pooled(gangs, np.flatnonzero(case.chosen), pool_of(opened, gangs)).bound
 
 
 def full_program(case: Round) -> float:

@@ -16,7 +16,7 @@ from muster.workload.generators.synergy import generate
 from muster.workload.jobs import RUNNING
 from muster.workload.trace import Trace
 from tests.building import cluster_of, column, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, random_round, servers, total_speed
+from tests.schedulers.synergy_cases import Round, allot, random_round, servers, total_speed, tried
 from tests.schedulers.test_synergy_guarantee import GUARANTEED, check_round
 
 ALLOCATIONS = ["tune", "tune-plus", "opt"]
@@ -66,12 +66,12 @@ def test_promises_beside_running_jobs(case: Round, running: int) -> None:
     view.table.facts["state"][runs] = RUNNING
     later = replace(case, ranked=np.flatnonzero(~runs))
     places = [_places(case, at) for at in range(len(runs))]
-    totals, as_it_runs = [], view.draft().mark()
+    totals = []
     for allotment in GUARANTEED:
-        check_round(later, allot(allotment, later).reasons)
-        assert all(_places(case, at) == places[at] for at in np.flatnonzero(runs).tolist())
-        totals.append(total_speed(later))
-        view.draft().undo(as_it_runs)
+        with tried(allotment, later) as plan:
+            check_round(later, plan.reasons)
+            assert all(_places(case, at) == places[at] for at in np.flatnonzero(runs).tolist())
+            totals.append(total_speed(later))
     assert totals == pytest.approx(sorted(totals), rel=1e-6)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from muster.cluster import Cluster
-from muster.cluster.ledger import DoesNotFit, Draft, Share
+from muster.cluster.ledger import DoesNotFit, Share, Transaction
 from muster.schedulers import reasons
-from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.schedulers.contract import Decision, State, Trigger, View
 from muster.simulation import PlanRefused
 from muster.workload.models import Model
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
@@ -31,34 +31,37 @@ class Toy:
     def initial(self, cluster: Cluster) -> State:
         return None
 
-    def plan(self, view: View, draft: Draft, code: int, **more: Any) -> Plan:
+    def plan(self, view: View, transaction: Transaction, code: int, **more: Any) -> Decision:
         holds = np.array([view.ledger.holds(job) for job in view.jobs.index.tolist()], bool)
         nothing = np.zeros(len(view.jobs))
-        return Plan(draft, np.where(holds, reasons.PLACED, code), nothing, nothing, **more)
+        return Decision(
+            transaction.take_changes(), np.where(holds, reasons.PLACED, code), nothing, nothing, **more
+        )
 
 
 class TakesCpusBack(Toy):
     """Synergy's tune on one node: every job asks 9 CPUs, neighbours above their share give back what is short."""
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        draft, ledger = view.draft(), view.ledger
-        for waiting in view.jobs.index[view.jobs.waiting].tolist():
-            ids = ledger.free_ids(0)[:1]
-            for cpus in (9.0, 3.0):
-                try:
-                    draft.put(waiting, [Share(0, ids, cpus=cpus, memory_gb=62.5)])
-                    break
-                except DoesNotFit:
-                    if cpus == 3.0:
-                        self._reclaim(view, draft)
-                        draft.put(waiting, [Share(0, ids, cpus=3.0, memory_gb=62.5)])
-        return self.plan(view, draft, reasons.NO_GPUS, stable_until=inf), state
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        ledger = view.ledger
+        with view.transaction() as transaction:
+            for waiting in view.jobs.index[view.jobs.waiting].tolist():
+                ids = ledger.free_ids(0)[:1]
+                for cpus in (9.0, 3.0):
+                    try:
+                        transaction.put(waiting, [Share(0, ids, cpus=cpus, memory_gb=62.5)])
+                        break
+                    except DoesNotFit:
+                        if cpus == 3.0:
+                            self._reclaim(view, transaction)
+                            transaction.put(waiting, [Share(0, ids, cpus=3.0, memory_gb=62.5)])
+            return self.plan(view, transaction, reasons.NO_GPUS, stable_until=inf), state
 
-    def _reclaim(self, view: View, draft: Draft) -> None:
+    def _reclaim(self, view: View, transaction: Transaction) -> None:
         for holder in view.jobs.index.tolist():
             for share in view.ledger.holding(holder):
                 if share.cpus > 3.0:
-                    draft.put(holder, [Share(0, share.gpu_ids, cpus=3.0, memory_gb=62.5)])
+                    transaction.put(holder, [Share(0, share.gpu_ids, cpus=3.0, memory_gb=62.5)])
                     return
 
 
@@ -85,28 +88,29 @@ class DelayTimers(Toy):
     def initial(self, cluster: Cluster) -> State:
         return ()
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        draft, nodes, wake = view.draft(), view.ledger.books.nodes, inf
-        waits: tuple[float, ...] = state
-        timer = ceil(float(np.mean(waits) + 2 * np.std(waits))) if waits else 2
-        for position in np.flatnonzero(view.jobs.waiting).tolist():
-            number, gpus = int(view.jobs.index[position]), int(view.jobs.gpus[position])
-            waited = (view.now - view.jobs.last_stop[position]) / self.LEASE
-            together = np.flatnonzero(nodes["free_gpus"] >= gpus)
-            if len(together):
-                node = int(together[0])
-                draft.put(number, [Share(node, view.ledger.free_ids(node)[:gpus])])
-                waits = (*waits, waited) if waited >= 1 else waits
-            elif waited >= timer and nodes["free_gpus"].sum() >= gpus:
-                shares, left = [], gpus
-                for node in range(len(nodes)):
-                    ids = view.ledger.free_ids(node)[:left]
-                    left -= len(ids)
-                    shares += [Share(node, ids)] if ids else []
-                draft.put(number, shares)
-            elif waited < timer:
-                wake = min(wake, view.now + (timer - waited) * self.LEASE)
-        return self.plan(view, draft, reasons.DELAY_TIMER, next_wake=wake, stable_until=wake), waits
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        nodes, wake = view.ledger.books.nodes, inf
+        with view.transaction() as transaction:
+            waits: tuple[float, ...] = state
+            timer = ceil(float(np.mean(waits) + 2 * np.std(waits))) if waits else 2
+            for position in np.flatnonzero(view.jobs.waiting).tolist():
+                number, gpus = int(view.jobs.index[position]), int(view.jobs.gpus[position])
+                waited = (view.now - view.jobs.last_stop[position]) / self.LEASE
+                together = np.flatnonzero(nodes["free_gpus"] >= gpus)
+                if len(together):
+                    node = int(together[0])
+                    transaction.put(number, [Share(node, view.ledger.free_ids(node)[:gpus])])
+                    waits = (*waits, waited) if waited >= 1 else waits
+                elif waited >= timer and nodes["free_gpus"].sum() >= gpus:
+                    shares, left = [], gpus
+                    for node in range(len(nodes)):
+                        ids = view.ledger.free_ids(node)[:left]
+                        left -= len(ids)
+                        shares += [Share(node, ids)] if ids else []
+                    transaction.put(number, shares)
+                elif waited < timer:
+                    wake = min(wake, view.now + (timer - waited) * self.LEASE)
+            return self.plan(view, transaction, reasons.DELAY_TIMER, next_wake=wake, stable_until=wake), waits
 
 
 def test_delay_timer_expires() -> None:
@@ -128,17 +132,18 @@ def test_delay_timer_learns_from_a_wait_that_was_worth_it() -> None:
 class KnapsackSelection(Toy):
     """SMD's outer problem by brute force: of the waiting jobs take the set of most value that fits, stop the rest."""
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        draft, jobs = view.draft(), view.jobs
-        for number in jobs.index.tolist():
-            draft.release(number)
-        best = max(range(2 ** len(jobs)), key=lambda subset: self._value(view, subset))
-        free = list(view.ledger.free_ids(0))
-        for position in range(len(jobs)):
-            if best >> position & 1:
-                ids, free = free[: jobs.gpus[position]], free[jobs.gpus[position] :]
-                draft.put(int(jobs.index[position]), [Share(0, tuple(ids))])
-        return self.plan(view, draft, reasons.NOT_SELECTED, bound=self._value(view, best)), state
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        jobs = view.jobs
+        with view.transaction() as transaction:
+            for number in jobs.index.tolist():
+                transaction.release(number)
+            best = max(range(2 ** len(jobs)), key=lambda subset: self._value(view, subset))
+            free = list(view.ledger.free_ids(0))
+            for position in range(len(jobs)):
+                if best >> position & 1:
+                    ids, free = free[: jobs.gpus[position]], free[jobs.gpus[position] :]
+                    transaction.put(int(jobs.index[position]), [Share(0, tuple(ids))])
+            return self.plan(view, transaction, reasons.NOT_SELECTED, bound=self._value(view, best)), state
 
     def _value(self, view: View, subset: int) -> float:
         inside = np.array([subset >> position & 1 for position in range(len(view.jobs))], bool)
@@ -158,11 +163,13 @@ def test_knapsack_selects_the_most_valuable_set() -> None:
 class SlicesTime(Toy):
     """Gandiva in small: everybody on the one GPU, in turns."""
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        draft = view.draft()
-        for number in view.jobs.index[view.jobs.waiting].tolist():
-            draft.put(number, [Share(0, (0,), group=7)])
-        return self.plan(view, draft, reasons.NO_GPUS, wake_on=Trigger.ARRIVAL, stable_until=inf), state
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        with view.transaction() as transaction:
+            for number in view.jobs.index[view.jobs.waiting].tolist():
+                transaction.put(number, [Share(0, (0,), group=7)])
+            return self.plan(
+                view, transaction, reasons.NO_GPUS, wake_on=Trigger.ARRIVAL, stable_until=inf
+            ), state
 
 
 def test_two_jobs_take_turns_on_one_gpu() -> None:
@@ -176,16 +183,17 @@ def test_two_jobs_take_turns_on_one_gpu() -> None:
 class Grows(Toy):
     """An elastic job takes every free GPU as soon as nobody waits for it."""
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        draft, jobs = view.draft(), view.jobs
-        for position in range(len(jobs)):
-            number = int(jobs.index[position])
-            own = view.ledger.holding(number)
-            ids = (own[0].gpu_ids if own else ()) + view.ledger.free_ids(0)
-            most = int(jobs.max_gpus[position])
-            if len(ids) >= jobs.min_gpus[position] and (not own or len(ids) > len(own[0].gpu_ids)):
-                draft.put(number, [Share(0, ids[:most])])
-        return self.plan(view, draft, reasons.NO_GPUS, stable_until=inf), state
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        jobs = view.jobs
+        with view.transaction() as transaction:
+            for position in range(len(jobs)):
+                number = int(jobs.index[position])
+                own = view.ledger.holding(number)
+                ids = (own[0].gpu_ids if own else ()) + view.ledger.free_ids(0)
+                most = int(jobs.max_gpus[position])
+                if len(ids) >= jobs.min_gpus[position] and (not own or len(ids) > len(own[0].gpu_ids)):
+                    transaction.put(number, [Share(0, ids[:most])])
+            return self.plan(view, transaction, reasons.NO_GPUS, stable_until=inf), state
 
 
 def test_an_elastic_job_grows_into_free_gpus() -> None:
@@ -203,17 +211,16 @@ class AsksAtOnce(Toy):
 
     lease: bool = False
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        draft, first = view.draft(), view.jobs.index[:1].tolist()
-        for number in first:
-            if not view.ledger.holds(number):
-                draft.put(number, [Share(0, (0,))])
-        plan = self.plan(view, draft, reasons.NO_GPUS, stable_until=inf)
-        if self.lease:
-            plan.lease_ends = dict.fromkeys(first, view.now)
-        elif first:
-            plan.next_wake = view.now
-        return plan, state
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        first = view.jobs.index[:1].tolist()
+        with view.transaction() as transaction:
+            for number in first:
+                if not view.ledger.holds(number):
+                    transaction.put(number, [Share(0, (0,))])
+            again: dict[str, Any] = {"next_wake": view.now} if first else {}
+            if self.lease:
+                again = {"lease_ends": dict.fromkeys(first, view.now)}
+            return self.plan(view, transaction, reasons.NO_GPUS, stable_until=inf, **again), state
 
 
 @pytest.mark.parametrize("lease", [False, True])

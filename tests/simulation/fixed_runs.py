@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ import polars as pl
 from muster.cluster import Cluster
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.catalogue import build
+from muster.schedulers.contract import Scheduler
 from muster.simulation import Options, Run, simulate
 from muster.simulation.failures import Failures
 from muster.simulation.rules import rules_named
@@ -44,8 +45,8 @@ class FixedRun:
         more = [f"{key}={value}" for key, value in (*self.options.items(), *self.settings.items())]
         return " ".join([self.scheduler, "on", self.workload, self.cluster, *more])
 
-    def simulated(self) -> Run:
-        """The result of the simulation."""
+    def simulated(self, wrap: Callable[[Scheduler], Scheduler] = lambda scheduler: scheduler) -> Run:
+        """The result of the simulation, with the scheduler or what `wrap` makes of it."""
         options = dict(self.options)
         settings = dict(self.settings)
         if "rules" in options:
@@ -54,13 +55,16 @@ class FixedRun:
         if "failures" in options:
             options["failures"] = Failures(*options["failures"])
         trace = _trace(self.workload)
-        return simulate(trace, _cluster(self.cluster), build(self.scheduler, settings), Options(**options))
+        scheduler = wrap(build(self.scheduler, settings))
+        return simulate(trace, _cluster(self.cluster), scheduler, Options(**options))
 
 
 @cache
 def _trace(workload: str) -> Trace:
     if workload == "mixed":
         return mixed.generate(60, gpus=16, load=1.2, seed=1)
+    if workload == "few":
+        return mixed.generate(10, gpus=16, load=1.2, seed=6)
     if workload == "crowd":
         return mixed.generate(100, gpus=128, load=4.0, seed=2)
     if workload == "smd":
@@ -77,13 +81,53 @@ def _cluster(text: str) -> Cluster:
 
 _SMALL, _RACKS, _SYNERGY = "2x8gpu", "dally-2x8x8", "synergy-4"
 _ORDERS = (
-    "2d-gittins 2d-gittins-sim 2d-las 2d-las-sim drf edf fifo fifo-strict ftf gittins gittins-sim las "
-    "network-sensitivity priority sjf smallest srsf srsf-placed srtf tetris"
-).split()
-_PLACEMENTS = "consolidate first-fit scatter skew spread yarn".split()
-_DALLY = "dally dally-manual dally-nowait dally-consolidated dally-plus dally-plus-oracle themis dally-tune".split()
+    "2d-gittins",
+    "2d-las",
+    "drf",
+    "edf",
+    "fifo",
+    "fifo-strict",
+    "ftf",
+    "gittins",
+    "gittins-sim",
+    "las",
+    "network-sensitivity",
+    "priority",
+    "sjf",
+    "smallest",
+    "srsf",
+    "srsf-placed",
+    "srtf",
+    "tetris",
+)
+_PLACEMENTS = (
+    "consolidate",
+    "first-fit",
+    "scatter",
+    "skew",
+    "spread",
+    "yarn",
+)
+_DALLY = (
+    "dally",
+    "dally-manual",
+    "dally-nowait",
+    "dally-consolidated",
+    "dally-plus",
+    "dally-plus-oracle",
+    "themis",
+    "dally-tune",
+)
 _SIZED = (
-    "smd smd-reservation optimus equal-1to1 first-fit-sized density-first-fit drf-1to1 tetris-1to1 oasis".split()
+    "smd",
+    "smd-reservation",
+    "optimus",
+    "equal-1to1",
+    "first-fit-sized",
+    "density-first-fit",
+    "drf-1to1",
+    "tetris-1to1",
+    "oasis",
 )
 _FAILURES = (36_000.0, 600.0)
 
@@ -100,7 +144,10 @@ RUNS = (
     FixedRun("single", _SYNERGY, "fifo+opt"),
     FixedRun("single", _SYNERGY, "synergy-published:srtf", {"rules": "synergy-published"}),
     FixedRun("mixed", _SMALL, "gandiva"),
-    FixedRun("mixed", _SMALL, "gandiva-sim"),
+    *(
+        FixedRun("few", _SMALL, scheduler)  # They decide once a second, or once a minute.
+        for scheduler in ("2d-gittins-sim+proportional+pack", "2d-las-sim+proportional+pack", "gandiva-sim")
+    ),
     FixedRun("crowd", _RACKS, "dally", {"rules": "dally-published"}),
     FixedRun("mixed", _SMALL, "las+proportional+pack", {"round_seconds": 60.0}),
     FixedRun("mixed", _SMALL, "las+proportional+pack", {"failures": _FAILURES}),

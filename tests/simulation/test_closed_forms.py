@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster.ledger import Share
-from muster.schedulers.contract import Plan, State, Trigger, View
-from muster.schedulers.reasons import NO_GPUS, PLACED
+from muster.schedulers.contract import Decision, State, Trigger, View
+from muster.schedulers.reasons import NO_GPUS
 from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.test_toys import Toy
 from tests.simulation.cases import shipped
@@ -108,17 +108,13 @@ class Leases(Toy):
 
     asked: list[tuple[float, int]]
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         self.asked.append((view.now, view.triggers))
-        draft = view.draft()
-        plan = self.plan(view, draft, NO_GPUS, stable_until=inf)
-        if view.now == 0:
-            draft.put(0, [Share(0, (0,))])
-            plan.reasons[:] = PLACED
-            plan.lease_ends = {0: 10.0}
-        else:
-            plan.lease_ends = {0: inf}
-        return plan, state
+        with view.transaction() as transaction:
+            if view.now == 0:
+                transaction.put(0, [Share(0, (0,))])
+            ends = {0: 10.0 if view.now == 0 else inf}
+            return self.plan(view, transaction, NO_GPUS, stable_until=inf, lease_ends=ends), state
 
 
 @pytest.mark.parametrize("round_seconds", [None, 5.0])

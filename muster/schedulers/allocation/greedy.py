@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.books import Books, Bools, Floats, Ints
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
 from muster.schedulers.allocation.pickers import GpuChoice, pick
@@ -34,13 +34,20 @@ class Greedy(Allotment):
     )
 
     def allot(
-        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+        self,
+        view: View,
+        transaction: Transaction,
+        ranked: Ints,
+        chosen: Bools,
+        codes: Ints,
+        a: Floats,
+        b: Floats,
     ) -> None:
         """First fit in order; running jobs that may not move keep what they have."""
-        gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
+        gangs, seats = gangs_of(view), open_seats(view, transaction, ranked, chosen)
         tried = ranked[chosen[ranked]] if self.listed else ranked
         _place(view.ledger.books, view.jobs.index, seats, gangs, tried, self.gpu_choice == "consolidating")
-        write_seats(view, draft, seats, ranked, chosen, codes, a, b)
+        write_seats(view, transaction, seats, ranked, chosen, codes, a, b)
 
 
 @njit(cache=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.books import Bools, Floats, Ints
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.schedulers.allocation.dealing import deal_all
 from muster.schedulers.allocation.exact import Effort, exact_plan
 from muster.schedulers.allocation.furnishing import furnish_all
@@ -58,10 +58,17 @@ class Opt(Allotment):
             raise ValueError("solver_seconds is a number of seconds above 0")
 
     def allot(
-        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+        self,
+        view: View,
+        transaction: Transaction,
+        ranked: Ints,
+        chosen: Bools,
+        codes: Ints,
+        a: Floats,
+        b: Floats,
     ) -> tuple[str, ...]:
         """The best of tune-plus, the pooled points dealt, and the exact placement of a small cluster."""
-        gangs, opened = gangs_of(view), open_seats(view, draft, ranked, chosen)
+        gangs, opened = gangs_of(view), open_seats(view, transaction, ranked, chosen)
         served = hungriest_first(opened, gangs, chosen)
         plans = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
         worth = [worth_of(view, gangs, plans[0])]
@@ -82,7 +89,7 @@ class Opt(Allotment):
                     worth.append(_filled(view, gangs, exact.plan))
         best = plans[int(np.argmax(np.round(worth, 9)))]
         keep_stopped(view, gangs, best, ranked, chosen)
-        write_seats(view, draft, best, ranked, chosen, codes, a, b)
+        write_seats(view, transaction, best, ranked, chosen, codes, a, b)
         return tuple(notes)
 
     def least_per_gpu(self, view: View) -> Ints:

@@ -33,7 +33,7 @@ from muster.cluster.books import (
     put_chain,
     release_job,
 )
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.compiling import njit
 from muster.schedulers.contract import View
 from muster.schedulers.placement.kernels import PACK, PROPORTIONAL, amounts_on, pick_gpus, place_job
@@ -74,7 +74,7 @@ class Seats(NamedTuple):
     """By position: the machine where a job without GPUs is to start; NONE."""
 
 
-def open_seats(view: View, draft: Draft, ranked: Ints, chosen: Bools) -> Seats:
+def open_seats(view: View, transaction: Transaction, ranked: Ints, chosen: Bools) -> Seats:
     """An empty plan over what the ranked jobs may use; settled jobs sit, with only what they request beside their GPUs.
 
     Shares of a GPU that are not chosen leave first: what the chosen do not need they may have again at the end.
@@ -83,7 +83,7 @@ def open_seats(view: View, draft: Draft, ranked: Ints, chosen: Bools) -> Seats:
     without_gpus = jobs.gpus == 0
     leaving = ranked[((jobs.gpu_milli[ranked] < WHOLE) | without_gpus[ranked]) & ~chosen[ranked]]
     for job in jobs.index[leaving].tolist():
-        draft.release(job)
+        transaction.release(job)
     condition = np.full(len(jobs), SETTLED)
     condition[ranked] = MOVABLE
     condition[jobs.pinned] = APART if view.resize_restarts else SETTLED
@@ -317,16 +317,23 @@ def keep_amounts(books: Books, index: Ints, seats: Seats) -> None:
 
 
 def write_seats(
-    view: View, draft: Draft, seats: Seats, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+    view: View,
+    transaction: Transaction,
+    seats: Seats,
+    ranked: Ints,
+    chosen: Bools,
+    codes: Ints,
+    a: Floats,
+    b: Floats,
 ) -> None:
-    """Bring the draft to the plan, with a reason for every ranked job; then serve the shares of a GPU.
+    """Write the plan into the transaction, with a reason for every ranked job; then serve the shares of a GPU.
 
     Those get their node's proportional share, at least their request, by best fit, the chosen first, from what the
     plan leaves.
     """
     jobs = view.jobs
     rows = 2 * int(seats.used[0]) + len(view.cluster.nodes)
-    books = draft.ledger.reserve(rows + view.cluster.total_gpus, 3 * len(jobs))
+    books = transaction.ledger.reserve(rows + view.cluster.total_gpus, 3 * len(jobs))
     shared = ranked[seats.condition[ranked] == APART]
     shared = shared[jobs.gpu_milli[shared] < WHOLE]
     _write(books, jobs.index, seats, ranked, chosen)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.books import NONE, WHOLE, Books, Bools, Floats, Ints, count_bits
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.compiling import njit
 from muster.schedulers.allocation.furnishing import furnish_all, gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import (
@@ -51,10 +51,17 @@ class Tune(Allotment):
     furnishes: ClassVar[bool] = True
 
     def allot(
-        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+        self,
+        view: View,
+        transaction: Transaction,
+        ranked: Ints,
+        chosen: Bools,
+        codes: Ints,
+        a: Floats,
+        b: Floats,
     ) -> None:
         """Place all jobs again where that repays the moves; else running jobs keep their GPUs."""
-        gangs, opened = gangs_of(view), open_seats(view, draft, ranked, chosen)
+        gangs, opened = gangs_of(view), open_seats(view, transaction, ranked, chosen)
         plan = _tuned(view, gangs, opened, ranked, chosen)
         moving = view.jobs.running & (opened.condition == MOVABLE)
         if view.jobs.interruption_cost[moving].any():
@@ -62,7 +69,7 @@ class Tune(Allotment):
             if worth_of(view, gangs, stays) >= worth_of(view, gangs, plan):
                 plan = stays
         keep_stopped(view, gangs, plan, ranked, chosen)
-        write_seats(view, draft, plan, ranked, chosen, codes, a, b)
+        write_seats(view, transaction, plan, ranked, chosen, codes, a, b)
 
     def least_per_gpu(self, view: View) -> Ints:
         """The fair demand."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.books import NONE, Bools, Floats, Ints
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.schedulers.allocation.dealing import deal_all, targets
 from muster.schedulers.allocation.furnishing import furnish_all
 from muster.schedulers.allocation.gangs import Gangs, fair_per_gpu, gangs_of
@@ -44,13 +44,20 @@ class TunePlus(Allotment):
     furnishes: ClassVar[bool] = True
 
     def allot(
-        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+        self,
+        view: View,
+        transaction: Transaction,
+        ranked: Ints,
+        chosen: Bools,
+        codes: Ints,
+        a: Floats,
+        b: Floats,
     ) -> None:
         """The best of some plans: running jobs stay, tune's, all jobs placed again."""
-        gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
+        gangs, seats = gangs_of(view), open_seats(view, transaction, ranked, chosen)
         best = self.best_plan(view, gangs, seats, ranked, chosen)
         keep_stopped(view, gangs, best, ranked, chosen)
-        write_seats(view, draft, best, ranked, chosen, codes, a, b)
+        write_seats(view, transaction, best, ranked, chosen, codes, a, b)
 
     def least_per_gpu(self, view: View) -> Ints:
         """The fair demand."""

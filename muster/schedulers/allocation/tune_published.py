@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.books import Books, Bools, Floats, Ints, Rows
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, gangs_of, seat_gang
 from muster.schedulers.allocation.greedy import keep_settled
@@ -35,17 +35,24 @@ class TunePublished(Allotment):
     )
 
     def allot(
-        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+        self,
+        view: View,
+        transaction: Transaction,
+        ranked: Ints,
+        chosen: Bools,
+        codes: Ints,
+        a: Floats,
+        b: Floats,
     ) -> None:
         """Demand, else share, else take from neighbours; running jobs that may not move get what is free beside."""
-        gangs, seats = gangs_of(view), open_seats(view, draft, ranked, chosen)
+        gangs, seats = gangs_of(view), open_seats(view, transaction, ranked, chosen)
         tried = ranked
         if self.listed:
             tried = ranked[chosen[ranked]]
             tried = tried[np.argsort(-gangs.gpus[tried], kind="stable")]
         books, index = view.ledger.books, view.jobs.index
         _place(books, index, seats, gangs, tried, self.gpu_choice == "consolidating")
-        write_seats(view, draft, seats, ranked, chosen, codes, a, b)
+        write_seats(view, transaction, seats, ranked, chosen, codes, a, b)
 
 
 @njit(cache=True)

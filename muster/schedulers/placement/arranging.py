@@ -62,7 +62,7 @@ def arrange(
     a: Floats,
     b: Floats,
 ) -> None:
-    """Write the draft, and the reasons of all ranked positions; places are looked for in `order`.
+    """Write the changes, and the reasons of all ranked positions; places are looked for in `order`.
 
     `needs[position or 0]` is what each job has beside each of its GPUs. `line` is each position's line of `kinds` and
     `speeds` (`speed.network.forms`). A place that offers less than `enough` of a gang's best speed is taken only where

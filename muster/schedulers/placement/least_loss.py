@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.books import Bools, Floats, Ints
-from muster.cluster.ledger import Draft
+from muster.cluster.ledger import Transaction
 from muster.schedulers.contract import View
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
@@ -43,7 +43,14 @@ class LeastLoss(Allotment):
             raise ValueError("horizon_seconds: a number of seconds above 0 is needed")
 
     def allot(
-        self, view: View, draft: Draft, ranked: Ints, chosen: Bools, codes: Ints, a: Floats, b: Floats
+        self,
+        view: View,
+        transaction: Transaction,
+        ranked: Ints,
+        chosen: Bools,
+        codes: Ints,
+        a: Floats,
+        b: Floats,
     ) -> None:
         """The first in rank, then large gangs that the network can hurt, then the others."""
         jobs = view.jobs
@@ -54,7 +61,7 @@ class LeastLoss(Allotment):
         hurt = anywhere < _INSENSITIVE
         first = np.arange(len(served)) > 0
         order = served[np.lexsort((anywhere, -jobs.gpus[served], ~hurt, first))]
-        books = draft.ledger.reserve(4 * view.cluster.total_gpus + len(jobs), 8 * len(jobs))
+        books = transaction.ledger.reserve(4 * view.cluster.total_gpus + len(jobs), 8 * len(jobs))
         arrange(
             books,
             view.table.asked,

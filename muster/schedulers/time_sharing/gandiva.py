@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
 
-import numpy as np
-
 from muster.cluster import Cluster
 from muster.schedulers.ageing import next_overdue
-from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.contract import Decision, Proposal, State, View
 from muster.schedulers.honours import SIZES
 from muster.schedulers.parts import setting, settings_of
 from muster.schedulers.reasons import PLACED
@@ -70,16 +68,16 @@ class Gandiva:
         """No pair tried."""
         return packing.NOTHING_LEARNED
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """Place who waits, improve what can be, try pairs; then write it all down at once."""
-        count = len(view.jobs)
-        plan = Plan(view.draft(), np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        """Place the waiting jobs, improve what can be, try pairs; then write it all down at once."""
         moves = Moves(view, self.most_turns, self.defragment_from, self.promote_after_seconds)
         while moves.serve() | moves.improve():
             pass
         packed, wake, state = packing.step(view, moves.floor, state, self.trial_seconds, self.least_gain)
-        moves.write(plan, packed)
-        waiting = view.jobs.index[plan.reasons != PLACED]
-        due = next_overdue(view.table.facts, waiting, view.now, self.promote_after_seconds)
-        plan.next_wake = plan.stable_until = min(wake, moves.next_release(), due)
-        return plan, state
+        with view.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(view.jobs))
+            moves.write(plan, packed)
+            waiting = view.jobs.index[plan.reasons != PLACED]
+            due = next_overdue(view.table.facts, waiting, view.now, self.promote_after_seconds)
+            plan.next_wake = plan.stable_until = min(wake, moves.next_release(), due)
+            return plan.decision(), state

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, ClassVar
 
-import numpy as np
-
 from muster.cluster import Cluster
 from muster.cluster.books import CPU, MEMORY, MICRO, STORAGE, WHOLE
 from muster.cluster.ledger import DoesNotFit, Share
 from muster.problems import BadInput, Problem
-from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.schedulers.contract import Decision, Proposal, State, Trigger, View
 from muster.schedulers.reasons import NO_PLACE, PLACED, WAITS_ITS_TURN
 
 STEP_SECONDS, TURN_SECONDS = 10.0, 60.0
@@ -51,23 +49,19 @@ class GandivaSim:
         """All nodes free."""
         return {"free": tuple(range(len(cluster.nodes))), "sets": {}, "pending": ()}
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         """One step, and who runs until the next."""
         _refuse(view)
         sets = _Sets(view, state)
         sets.take_turns(view.now % TURN_SECONDS == 0)
         sets.admit()
         sets.adjust()  # They do so at the next step, before they look at who ran since this one.
-        plan = Plan(
-            view.draft(),
-            np.zeros(len(view.jobs), np.int64),
-            np.zeros(len(view.jobs)),
-            np.zeros(len(view.jobs)),
-        )
-        sets.write(plan)
-        plan.wake_on = Trigger.ARRIVAL
-        plan.next_wake = plan.stable_until = view.now + STEP_SECONDS if len(view.jobs) else inf
-        return plan, sets.state()
+        with view.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(view.jobs))
+            sets.write(plan)
+            plan.wake_on = Trigger.ARRIVAL
+            plan.next_wake = plan.stable_until = view.now + STEP_SECONDS if len(view.jobs) else inf
+            return plan.decision(), sets.state()
 
 
 class _Sets:
@@ -191,9 +185,9 @@ class _Sets:
         sets.sort(key=lambda here: here.used)
         return True
 
-    def write(self, plan: Plan) -> None:
+    def write(self, plan: Proposal) -> None:
         """The first jobs of each set hold its slots; who held one before keeps it."""
-        view, draft, index = self._view, plan.draft, self._view.jobs.index
+        view, transaction, index = self._view, plan.transaction, self._view.jobs.index
         runs: dict[int, list[Share]] = {}
         for gpus, sets in self._sets.items():
             for here in sets:
@@ -209,14 +203,14 @@ class _Sets:
                         runs[job] = slots.pop(0)
         for job in index[view.jobs.running].tolist():
             if runs.get(job) != view.ledger.holding(job):
-                draft.release(job)
+                transaction.release(job)
         pending = set(self._pending)
         for at, job in enumerate(index.tolist()):
             plan.reasons[at] = NO_PLACE if job in pending else WAITS_ITS_TURN
             if job in runs:
                 try:
                     if not view.ledger.holds(job):
-                        draft.put(job, runs[job])
+                        transaction.put(job, runs[job])
                     plan.reasons[at] = PLACED
                 except DoesNotFit:  # A node is down, or its GPUs are still releasing.
                     continue

@@ -16,7 +16,7 @@ import numpy as np
 from muster.cluster.books import CPU, DELAYED, MEMORY, MICRO, STORAGE, WHOLE, Bools
 from muster.cluster.ledger import Share
 from muster.schedulers.ageing import overdue
-from muster.schedulers.contract import Plan, View
+from muster.schedulers.contract import Proposal, View
 from muster.schedulers.interruption import repays
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, PLACED
 from muster.schedulers.time_sharing.floor import Floor, Place, gpus_of
@@ -319,8 +319,8 @@ class Moves:
 
     # What comes of it
 
-    def write(self, plan: Plan, packed: set[int]) -> None:
-        """The draft and the reasons of those who hold nothing."""
+    def write(self, plan: Proposal, packed: set[int]) -> None:
+        """The changes, and the reasons of the jobs that hold nothing."""
         view, floor, jobs = self._view, self.floor, self._view.jobs
         seated = np.array(sorted(floor.places), np.int64)
         places = [floor.places[at] for at in seated.tolist()]
@@ -339,7 +339,7 @@ class Moves:
         for at, (node, gpu) in self._shares.items():
             amounts = view.ledger.books.nodes[node]["share"] * self._milli[at] // WHOLE / MICRO
             share = Share(node, (gpu,), amounts[CPU], amounts[MEMORY], amounts[STORAGE], self._milli[at])
-            plan.draft.put(int(jobs.index[at]), [share])
+            plan.transaction.put(int(jobs.index[at]), [share])
         free = int(floor.free.sum())
         plan.reasons[:] = PLACED
         for at in self._waiting:

@@ -1,4 +1,4 @@
-"""From the ledger to places and back, compiled: which whole GPUs each job holds, and a draft of who shall."""
+"""From the ledger to places and back, compiled: which whole GPUs each job holds, and back into a transaction."""
 
 from __future__ import annotations
 

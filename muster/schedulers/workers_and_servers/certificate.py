@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.contract import Decision, State, View
 from muster.schedulers.selection.knapsack import FAST, Columns, choose
 from muster.schedulers.workers_and_servers.interval import AtIntervals
 from muster.schedulers.workers_and_servers.question import Question, held_sizes
 
 
-def certified(scheduler: AtIntervals, view: View, state: State) -> tuple[Plan, State]:
+def certified(scheduler: AtIntervals, view: View, state: State) -> tuple[Decision, State]:
     """The scheduler's plan; at the end of an interval with what it is worth and the most that was possible.
 
     The measure is the jobs' utility as `Question.profit` has it: true layers, restarts and no hysteresis, whatever the
@@ -19,10 +19,11 @@ def certified(scheduler: AtIntervals, view: View, state: State) -> tuple[Plan, S
     if not scheduler.is_due(view, state):
         return scheduler.decide(view, state)
     question = scheduler.question(view, layers_known=True)
-    plan, after = scheduler.decide(view, state)
-    workers, servers = held_sizes(view.ledger.books, view.table.asked, view.jobs.index)
-    plan.value, plan.bound = question.value(workers, servers), bound_of(question)
-    return plan, after
+    decision, after = scheduler.decide(view, state)
+    with view.transaction() as transaction:
+        transaction.try_out(decision.changes)
+        workers, servers = held_sizes(view.ledger.books, view.table.asked, view.jobs.index)
+    return decision._replace(value=question.value(workers, servers), bound=bound_of(question)), after
 
 
 def bound_of(question: Question) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.books import MICRO, WHOLE, Bools, Floats, Ints
-from muster.schedulers.contract import Plan, State, Trigger, View
+from muster.schedulers.contract import Decision, Proposal, State, Trigger, View
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
 from muster.schedulers.parts import DURATIONS, setting, settings_of
@@ -129,38 +129,33 @@ class AtIntervals:
         """Ask at once; nothing to remember."""
         return {"next": -inf, "memory": None}
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         """At an interval's end size and seat everybody anew; in between, and without jobs, everything stays.
 
         A job that asks for a share of a GPU waits for another scheduler.
         """
         whole = view.table.asked["milli"][view.jobs.index] == WHOLE
-        if whole.all():
-            return self._decide(view, state)
-        plan, state = self._decide(replace(view, jobs=view.jobs.at(whole)), state)
-        told = np.full(len(whole), GPU_NOT_PARTED), np.zeros(len(whole)), np.zeros(len(whole))
-        for of_all, known in zip(told, (plan.reasons, plan.reason_a, plan.reason_b), strict=True):
-            of_all[whole] = known
-        plan.reasons, plan.reason_a, plan.reason_b = told
-        return plan, state
+        with view.transaction() as transaction:
+            jobs = view.jobs if whole.all() else view.jobs.at(whole)
+            facts = view.table.facts[jobs.index]
+            codes = np.where(jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
+            plan = Proposal(transaction, codes, facts["reason_a"], facts["reason_b"], stable_until=inf)
+            plan.wake_on = WAKES
+            state = self._propose(replace(view, jobs=jobs), state, plan)
+            if not whole.all():
+                of_all = np.full(len(whole), GPU_NOT_PARTED), np.zeros(len(whole)), np.zeros(len(whole))
+                for column, known in zip(of_all, (plan.reasons, plan.reason_a, plan.reason_b), strict=True):
+                    column[whole] = known
+                plan.reasons, plan.reason_a, plan.reason_b = of_all
+            return plan.decision(), state
 
-    def _decide(self, view: View, state: State) -> tuple[Plan, State]:
-        """Of jobs that hold whole GPUs."""
+    def _propose(self, view: View, state: State, plan: Proposal) -> State:
+        """Write the proposal for jobs that hold whole GPUs; the state after it."""
         jobs = view.jobs
-        facts = view.table.facts[jobs.index]
-        codes = np.where(jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
-        plan = Plan(
-            view.draft(),
-            codes,
-            facts["reason_a"],
-            facts["reason_b"],
-            stable_until=inf,
-            wake_on=WAKES,
-        )
         if not self.is_due(view, state):
             waits = len(jobs) and view.now < state["next"]
             plan.next_wake = plan.stable_until = state["next"] if waits else inf
-            return plan, state
+            return state
         question = self.question(view, self.layers_known())
         if not self._may_change(view, state):
             question = replace(question, pinned=jobs.running)
@@ -173,7 +168,7 @@ class AtIntervals:
         plan.notes = answer.notes
         next_time = state["next"] if view.now < state["next"] else view.now + self.interval_seconds
         plan.next_wake = plan.stable_until = next_time
-        return plan, {"next": next_time, "memory": answer.memory}
+        return {"next": next_time, "memory": answer.memory}
 
     def sizes(self, question: Question, memory: State) -> tuple[Answer, Question]:
         """The answer for all jobs, and the question with all jobs pinned that keep their size for their own sake."""
@@ -216,8 +211,8 @@ class AtIntervals:
         reserved = self.accounting == "reservation"
         return question_of(view, layers_known, reserved, self.interval_seconds)
 
-    def _place(self, view: View, plan: Plan, question: Question, answer: Answer) -> None:
-        """Write the draft and the reasons.
+    def _place(self, view: View, plan: Proposal, question: Question, answer: Answer) -> None:
+        """Write the changes and the reasons.
 
         A job that was stopped or shrunk keeps its place if what it frees is used by no other: the others are then
         placed again around it.
@@ -235,7 +230,7 @@ class AtIntervals:
             rounds += 1
             if rounds == ROUNDS:
                 in_vain = within_reservations(question, answer.workers > 0, jobs.running & ~kept)
-            plan.draft.undo()
+            plan.transaction.undo()
             kept |= in_vain
             answer.workers[in_vain] = question.workers[in_vain]
             answer.servers[in_vain] = question.servers[in_vain]

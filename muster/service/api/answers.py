@@ -143,6 +143,10 @@ class Why(BaseModel):
     """Jobs that hold GPUs now: those that the caller may see."""
     holders_count: int
     """All of them."""
+    blocked_by: list[int]
+    """Jobs that the last decision served before it on nodes that it may use: those that the caller may see."""
+    blocked_by_count: int
+    """All of them."""
     estimated_start_seconds: float | None
     """From now; null: not known, or it does not wait."""
 

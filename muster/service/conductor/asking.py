@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster import books as b
-from muster.schedulers.contract import Ints, Plan, Rows, Scheduler, State, View
+from muster.cluster.ledger import Changes
+from muster.schedulers.contract import Decision, Rows, Scheduler, State, View
 from muster.schedulers.reasons import reason
 from muster.service.conductor.memory import to_bytes
 from muster.world import bookkeeping as keep
@@ -17,31 +17,27 @@ from muster.world import bookkeeping as keep
 
 @dataclass(frozen=True)
 class Decided:
-    """What a scheduler wants from now on; its draft is in the ledger."""
+    """What a scheduler wants from now on."""
 
-    plan: Plan
+    decision: Decision
     state: State
     memory: bytes
     """The state, for the store."""
-    touched: Ints
-    """Numbers of the jobs that its draft speaks of, ascending."""
     seconds: float
     """It took."""
 
 
 def decided(scheduler: Scheduler, view: View, state: State, asked: Rows) -> Decided:
-    """What it decides. Whatever is raised, nothing but the draft in the view's ledger has changed."""
+    """What it decides; nothing has changed yet."""
     began = time.perf_counter()
-    plan, after = scheduler.decide(view, state)
-    books = view.ledger.books
-    touched = np.unique(books.journal["job"][: books.totals[b.ENTRIES]])
-    _check_answer(plan, view)
-    _check_draft(touched, view, asked)
-    return Decided(plan, after, to_bytes(after, scheduler.name), touched, time.perf_counter() - began)
+    decision, after = scheduler.decide(view, state)
+    _check_answer(decision, view)
+    _check_changes(decision.changes, view, asked)
+    return Decided(decision, after, to_bytes(after, scheduler.name), time.perf_counter() - began)
 
 
-def _check_answer(plan: Plan, view: View) -> None:
-    """What a plan says beside its draft."""
+def _check_answer(plan: Decision, view: View) -> None:
+    """What a decision says beside its changes."""
     count = len(view.jobs)
     kinds = {"reasons": np.integer, "reason_a": np.floating, "reason_b": np.floating}
     for name, kind in kinds.items():
@@ -69,17 +65,15 @@ def _check_answer(plan: Plan, view: View) -> None:
         raise ValueError("notes have to be sentences")
 
 
-def _check_draft(touched: Ints, view: View, asked: Rows) -> None:
-    """Who would hold what."""
-    books = view.ledger.books
-    strangers = np.setdiff1d(touched, view.jobs.index)
+def _check_changes(changes: Changes, view: View, asked: Rows) -> None:
+    """What jobs would hold."""
+    strangers = np.setdiff1d(changes.jobs, view.jobs.index)
     if len(strangers):
-        raise ValueError(f"its draft has jobs that it was not asked about: {strangers.tolist()}")
-    broken = int(keep.broken_gang(books, asked))
+        raise ValueError(f"it changes jobs that it was not asked about: {strangers.tolist()}")
+    broken = int(keep.broken_gang(asked, *changes))
     if broken >= 0:
         raise ValueError(
             f"job {broken} would hold other than the GPUs it asked for; a gang is whole or absent"
         )
-    rows = books.heads[touched]
-    if (books.rows["group"][rows[rows >= 0]] >= 0).any():
+    if (changes.rows["group"] >= 0).any():
         raise ValueError("jobs would take turns on a GPU by time slices, which no engine can do yet")

@@ -16,7 +16,7 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.books import MICRO, NONE, ROWS_USED, WHOLE, Rows
-from muster.cluster.ledger import Draft, Ledger, Share
+from muster.cluster.ledger import Changes, Ledger, Share
 from muster.problems import BadInput
 from muster.service.conductor.interruptions import RestartCosts
 from muster.service.fitting import misfits
@@ -80,7 +80,7 @@ class LiveColumns:
         self._asked, self._facts, self._sized = np.zeros(0, ASKED), np.zeros(0, FACTS), np.zeros(0, SIZED)
         self._ids = pl.Series("job_id", [], pl.String)
         self._before = np.zeros(0, np.int64)
-        """Scratch of `apply_draft`, which leaves it as it was."""
+        """Scratch of `settle_journal`, which leaves it as it was."""
         self._count = 0
         self._share = np.array(
             [cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s]
@@ -256,16 +256,20 @@ class LiveColumns:
 
     def seat(self, job: int, shares: Sequence[Share], now: float) -> None:
         """Put a job where it is known to be: on the books without any scheduler's doing."""
-        Draft(self.ledger).put(job, shares)
-        self.settle_draft(now)
+        self.ledger.put(job, shares)
+        self._settle(now)
 
-    def settle_draft(self, now: float) -> None:
-        """Make true what a draft left in the ledger. What is planned runs only once `began` says so."""
+    def carry_out(self, changes: Changes, now: float) -> None:
+        """Give the jobs of a decision what it says. What is planned runs only once `began` says so."""
+        self.ledger.carry_out(changes)
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
         books = self.ledger.books
         held = np.zeros(int(books.totals[ROWS_USED]) + 1, keep.HELD)
         counts = np.zeros(6, np.int64)
         nothing = np.zeros(0, np.int64)
-        keep.apply_draft(
+        keep.settle_journal(
             books, self.asked, self.facts, self.models, now, self.laws, self._before, held, nothing, counts
         )
 

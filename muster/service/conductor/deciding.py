@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import structlog
 
-from muster.schedulers.contract import Ints, Jobs, Plan, Trigger, View
+from muster.schedulers.actions import Action, Start, actions_of
+from muster.schedulers.contract import Decision, Ints, Jobs, Trigger, View
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
+from muster.schedulers.pending import pending_jobs
 from muster.schedulers.reasons import FITS_NOWHERE, reason
 from muster.service.board import SCHEDULER, Board, Failing
 from muster.service.conductor.asking import Decided, decided
@@ -109,7 +111,6 @@ class Decider:
             with self._board.thinking:
                 answer = decided(self._scheduler, view, self._state, columns.asked)
         except Exception as error:
-            view.draft().undo()
             self._not_begun_yet(not_begun, moment)
             self._unheeded = triggers
             self._failed(error, time.perf_counter() - began)
@@ -118,15 +119,17 @@ class Decider:
         self._board.failing = None
         self._troubles.mended()
         self._state = answer.state
-        self._wake_on, self._timer = answer.plan.wake_on, answer.plan.next_wake
+        self._wake_on, self._timer = answer.decision.wake_on, answer.decision.next_wake
         self._rests_until = self._store.now() + _rest(answer.seconds)
+        pending = pending_jobs(view, answer.decision)
+        self._board.blocked_by = {one.job: one.blocked_by for one in pending}
         self._apply(answer, index, moment)
         self._not_begun_yet(not_begun, moment)
         self._lend(answer, index, moment)
-        self._explain(answer.plan, index, moment)
+        self._explain(answer.decision, index, moment)
         if answer.memory != self._memory:
             self._jobs.changes.scheduler_state = self._memory = answer.memory
-        for note in answer.plan.notes:
+        for note in answer.decision.notes:
             log.warning("decision", scheduler=self._scheduler.name, note=note)
         self._board.decisions += 1
         self._board.decision_seconds = answer.seconds
@@ -151,11 +154,13 @@ class Decider:
         self._board.failing = Failing(since, count, words)
 
     def _apply(self, answer: Decided, index: Ints, now: float) -> None:
-        """Make the draft true on the books, and note what it changes."""
-        columns, plan = self._jobs.columns, answer.plan
-        columns.settle_draft(now)
+        """Carry the decision out in the ledger, and note what it changes."""
+        columns, plan = self._jobs.columns, answer.decision
+        for action in actions_of(plan, columns.ledger):
+            _log_action(action)
+        columns.carry_out(plan.changes, now)
         started = stopped = changed = 0
-        for job in answer.touched.tolist():
+        for job in np.sort(plan.changes.jobs).tolist():
             old = self._jobs.planned.get(job, ())
             new = seats_of(columns.holding(job), columns.cluster, self._jobs.rows[job])
             if old == new:
@@ -193,7 +198,7 @@ class Decider:
     def _lend(self, answer: Decided, index: Ints, now: float) -> None:
         """Note the leases, new and old, of those who hold something."""
         facts = self._jobs.columns.facts
-        for job, end in answer.plan.lease_ends.items():
+        for job, end in answer.decision.lease_ends.items():
             facts[job]["lease_end"] = end
             self._jobs.set(int(job), lease_end=float(end) if isfinite(end) else None)
         # One that is over and was not renewed is no reason to ask again.
@@ -202,7 +207,7 @@ class Decider:
             float(lent[lent > now].min(initial=inf)) if self._wake_on & Trigger.LEASE_END else inf
         )
 
-    def _explain(self, plan: Plan, index: Ints, now: float) -> None:
+    def _explain(self, plan: Decision, index: Ints, now: float) -> None:
         """Note the reasons that are new."""
         before = self._jobs.columns.facts["reason"][index]
         ended = np.zeros(len(index), EXPLAINED)
@@ -227,6 +232,15 @@ class Decider:
         if self._memory is None:
             return fresh
         return from_bytes(self._memory, self._scheduler.name, fresh)
+
+
+def _log_action(action: Action) -> None:
+    """Log a change and its cause; interruptions as information, the rest for debugging."""
+    kind = type(action).__name__.lower()
+    if isinstance(action, Start):
+        log.debug(kind, job=action.job, takes_from=action.takes_from)
+    else:
+        log.info(kind, job=action.job, makes_room_for=action.makes_room_for)
 
 
 def _rest(took: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from structlog.testing import capture_logs
 from muster.cluster import Cluster
 from muster.cluster.ledger import Share
 from muster.schedulers.catalogue import build
-from muster.schedulers.contract import Plan, State, View
+from muster.schedulers.contract import Decision, State, View
 from muster.service.board import SCHEDULER
 from muster.service.store.rows import State as JobState
 from muster.service.store.rows import Submission, Wish
 
 from .test_pretended import World, a_job
 
-Twist = Callable[[View, Plan, State], object]
+Twist = Callable[[View, Decision, State], object]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Twisted:
     def initial(self, cluster: Cluster) -> State:
         return build("fifo", {}).initial(cluster)
 
-    def decide(self, view: View, state: State) -> tuple[Plan, State]:
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
         self.asked += 1
         plan, after = build("fifo", {}).decide(view, state)
         if self.twist is None:
@@ -47,60 +47,66 @@ class Twisted:
         return self.twist(view, plan, after)  # type: ignore[return-value]
 
 
-def raises(view: View, plan: Plan, state: State) -> object:
+def with_more(view: View, decision: Decision, job: int, allocation: Share) -> Decision:
+    """The decision with one more allocation."""
+    with view.transaction() as transaction:
+        transaction.try_out(decision.changes)
+        transaction.put(job, [allocation])
+        return decision._replace(changes=transaction.take_changes())
+
+
+def raises(view: View, plan: Decision, state: State) -> object:
     raise RecursionError("too deep")
 
 
-def reason_unknown(view: View, plan: Plan, state: State) -> object:
+def reason_unknown(view: View, plan: Decision, state: State) -> object:
     plan.reasons[:] = 99
     return plan, state
 
 
-def reason_negative(view: View, plan: Plan, state: State) -> object:
+def reason_negative(view: View, plan: Decision, state: State) -> object:
     plan.reasons[:] = -1
     return plan, state
 
 
-def reasons_too_few(view: View, plan: Plan, state: State) -> object:
-    return replace(plan, reasons=plan.reasons[1:]), state
+def reasons_too_few(view: View, plan: Decision, state: State) -> object:
+    return plan._replace(reasons=plan.reasons[1:]), state
 
 
-def figures_too_few(view: View, plan: Plan, state: State) -> object:
-    return replace(plan, reason_b=plan.reason_b[1:]), state
+def figures_too_few(view: View, plan: Decision, state: State) -> object:
+    return plan._replace(reason_b=plan.reason_b[1:]), state
 
 
-def reasons_as_words(view: View, plan: Plan, state: State) -> object:
-    return replace(plan, reasons=["no_gpus"] * len(view.jobs)), state  # type: ignore[arg-type]
+def reasons_as_words(view: View, plan: Decision, state: State) -> object:
+    return plan._replace(reasons=["no_gpus"] * len(view.jobs)), state  # type: ignore[arg-type]
 
 
-def lease_of_a_stranger(view: View, plan: Plan, state: State) -> object:
-    return replace(plan, lease_ends={4711: 5.0}), state
+def lease_of_a_stranger(view: View, plan: Decision, state: State) -> object:
+    return plan._replace(lease_ends={4711: 5.0}), state
 
 
-def wakes_never_known(view: View, plan: Plan, state: State) -> object:
-    return replace(plan, next_wake=nan), state
+def wakes_never_known(view: View, plan: Decision, state: State) -> object:
+    return plan._replace(next_wake=nan), state
 
 
-def value_in_words(view: View, plan: Plan, state: State) -> object:
-    return replace(plan, value="much"), state  # type: ignore[arg-type]
+def value_in_words(view: View, plan: Decision, state: State) -> object:
+    return plan._replace(value="much"), state  # type: ignore[arg-type]
 
 
-def seats_one_that_has_ended(view: View, plan: Plan, state: State) -> object:
-    plan.draft.put(ENDED, [Share(0, (0,), 1.0, 1.0, 0.0)])
-    return plan, state
+def seats_one_that_has_ended(view: View, plan: Decision, state: State) -> object:
+    return with_more(view, plan, ENDED, Share(0, (0,), 1.0, 1.0, 0.0)), state
 
 
-def half_a_gang(view: View, plan: Plan, state: State) -> object:
+def half_a_gang(view: View, plan: Decision, state: State) -> object:
     job = int(view.jobs.index[-1])
-    plan.draft.put(job, [Share(1, (0, 1), 1.0, 1.0, 0.0)])
-    return plan, state
+    return with_more(view, plan, job, Share(1, (0, 1), 1.0, 1.0, 0.0)), state
 
 
-def no_plan(view: View, plan: Plan, state: State) -> object:
+def no_plan(view: View, plan: Decision, state: State) -> object:
     return None
 
 
-def memory_that_nobody_can_keep(view: View, plan: Plan, state: State) -> object:
+def memory_that_nobody_can_keep(view: View, plan: Decision, state: State) -> object:
     return plan, lambda: None
 
 
@@ -224,7 +230,7 @@ def test_what_happened_meanwhile_is_told_to_it_once_it_is_well(world: World) -> 
     """A trigger is not lost with the decision that failed."""
     seen: list[int] = []
 
-    def notes(view: View, plan: Plan, state: State) -> object:
+    def notes(view: View, plan: Decision, state: State) -> object:
         seen.append(view.triggers)
         if len(seen) < 3:
             raise ValueError("not yet")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 
 import pytest
 
-from muster.schedulers.contract import Plan, Trigger, View
+from muster.schedulers.contract import Decision, Trigger, View
 from muster.schedulers.contract import State as SchedulerState
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
@@ -94,10 +93,10 @@ def test_who_was_placed_without_a_lease_has_none_left_under_a_scheduler_that_lea
 def test_the_scheduler_learns_of_a_lease_end_at_that_moment(tmp_path: Path) -> None:
     asked: list[tuple[float, int]] = []
 
-    def gives_a_lease(view: View, plan: Plan, state: SchedulerState) -> object:
+    def gives_a_lease(view: View, plan: Decision, state: SchedulerState) -> object:
         asked.append((view.now, view.triggers))
         ends = {int(job): 10.0 if view.now < 10.0 else inf for job in view.jobs.index}
-        return replace(plan, lease_ends=ends, wake_on=Trigger.ALL), state
+        return plan._replace(lease_ends=ends, wake_on=Trigger.ALL), state
 
     world = World(tmp_path, Twisted(gives_a_lease))
     submit(world, 1)

@@ -57,7 +57,9 @@ def test_seconds_follow_from_the_speed_of_the_gpu() -> None:
 
 
 def test_an_unknown_model_is_told_what_is_known() -> None:
-    with pytest.raises(BadInput, match=r"found 'resnet51'; did you mean resnet50.*known are alexnet, .*--layers"):
+    with pytest.raises(
+        BadInput, match=r"found 'resnet51'; did you mean resnet50.*known are alexnet, .*--layers"
+    ):
         estimated_layers("resnet51", 1.0)
     with pytest.raises(BadInput, match=r"gpu_tflops: found 0\.0"):
         estimated_layers("resnet50", 0.0)

@@ -1,0 +1,96 @@
+"""A scheduler's decision as a value: what every job holds from now on, and when to ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf, nan
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.cluster.books import Floats, Ints
+from muster.cluster.ledger import Changes, Transaction
+
+_UNKNOWN: Ints = np.zeros(0, np.int64)
+
+
+class Trigger:
+    """Why a scheduler is asked; a decision's `wake_on` is a sum of these."""
+
+    ROUND = 1
+    ARRIVAL = 2
+    COMPLETION = 4
+    LEASE_END = 8
+    TIMER = 16
+    CAPACITY = 32
+    """Nodes failed or came back, or what was releasing is free."""
+
+    ALL = 63
+
+
+class Decision(NamedTuple):
+    """What every job holds from now on, why the others wait, and when the scheduler is to be asked again."""
+
+    changes: Changes
+    """Of the jobs whose allocation is another one afterwards; all others keep what they hold."""
+    reasons: Ints
+    """A code of `reasons` for each job of the snapshot, `PLACED` for those that hold an allocation."""
+    reason_a: Floats
+    reason_b: Floats
+    next_wake: float = inf
+    """The next moment at which the scheduler is to be asked, whatever happens."""
+    stable_until: float = -inf
+    """Rounds before then may be skipped if none of `wake_on` happens."""
+    wake_on: int = Trigger.ALL
+    lease_ends: Mapping[int, float] = MappingProxyType({})
+    """Job number to the end of its lease; a job that is not named keeps its own."""
+    bound: float = nan
+    """The most that any decision could reach, in the scheduler's own measure; NaN: not known."""
+    value: float = nan
+    """What this decision reaches in the same measure; NaN: not known."""
+    ranked: Ints = _UNKNOWN
+    """Positions of the jobs that could be served, best first; empty: the scheduler has no such order."""
+    notes: tuple[str, ...] = ()
+    """What did not go as it should while deciding; each is reported once, with how often it happened."""
+
+
+@dataclass(slots=True)
+class Proposal:
+    """A decision in the making: a transaction, and beside it what the decision will say."""
+
+    transaction: Transaction
+    reasons: Ints
+    reason_a: Floats
+    reason_b: Floats
+    next_wake: float = inf
+    stable_until: float = -inf
+    wake_on: int = Trigger.ALL
+    lease_ends: dict[int, float] = field(default_factory=dict)
+    bound: float = nan
+    value: float = nan
+    ranked: Ints = field(default_factory=lambda: _UNKNOWN)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def blank(cls, transaction: Transaction, jobs: int) -> Proposal:
+        """Everything stays, and each of so many jobs counts as placed until a reason is written."""
+        return cls(transaction, np.zeros(jobs, np.int64), np.zeros(jobs), np.zeros(jobs))
+
+    def decision(self) -> Decision:
+        """The decision, as the last step of the transaction: all that was tried is undone."""
+        return Decision(
+            self.transaction.take_changes(),
+            self.reasons,
+            self.reason_a,
+            self.reason_b,
+            self.next_wake,
+            self.stable_until,
+            self.wake_on,
+            self.lease_ends,
+            self.bound,
+            self.value,
+            self.ranked,
+            self.notes,
+        )

@@ -1,0 +1,168 @@
+"""Every scheduler is pure: it decides twice alike, leaves the ledger's bytes, and uses no clock, chance or files."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muster.cluster.books import ROWS_USED
+from muster.cluster.ledger import Ledger
+from muster.schedulers.actions import actions_of
+from muster.schedulers.contract import Decision, Scheduler, State, View
+from muster.schedulers.pending import pending_jobs
+from tests.building import cluster_of, job, jobs_of, run
+from tests.schedulers.test_toys import Toy
+from tests.simulation.fixed_runs import RUNS, FixedRun
+
+_FORBIDDEN = [
+    *((time, name) for name in ("time", "time_ns", "monotonic", "perf_counter", "process_time", "sleep")),
+    *((random, name) for name in ("random", "randint", "choice", "shuffle", "Random")),
+    *((np.random, name) for name in ("default_rng", "random", "rand", "randn", "randint", "choice", "seed")),
+    *((np.random, name) for name in ("permutation", "shuffle", "Generator", "RandomState")),
+    *((os, name) for name in ("open", "urandom", "getenv", "system")),
+    (builtins, "open"),
+    (io, "open"),
+    (socket, "socket"),
+]
+"""What no decision may call."""
+
+
+class NotPure(AssertionError):
+    """A scheduler called something that a pure function cannot."""
+
+
+@contextmanager
+def nothing_outside() -> Iterator[None]:
+    """Make everything that is not a function of its arguments raise."""
+
+    def forbidden(name: str) -> Callable[..., Any]:
+        def call(*_: object, **__: object) -> Any:
+            raise NotPure(f"a scheduler calls {name}")
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in _FORBIDDEN:
+            patch.setattr(module, name, forbidden(f"{module.__name__}.{name}"))
+        yield
+
+
+def raw_bytes(ledger: Ledger) -> list[bytes]:
+    """All bytes of a ledger that say something."""
+    books = ledger.books
+    used = books.rows[: books.totals[ROWS_USED]]
+    return [array.tobytes() for array in (books.nodes, books.devices, books.heads, books.totals, used)]
+
+
+def as_text(value: object) -> str:
+    """A decision or a state with every number in it."""
+    if isinstance(value, np.ndarray):
+        return repr(value.tolist())
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{as_text(key)}: {as_text(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, Decision):
+        return ", ".join(as_text(getattr(value, name)) for name in value._fields)
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(map(as_text, value)) + ")"
+    return repr(value)
+
+
+def conforming(scheduler: Scheduler) -> Scheduler:
+    """The same scheduler; its first 30 decisions are checked, and then one in 50."""
+    decide = scheduler.decide
+    asked = 0
+
+    def checked(view: View, state: State) -> tuple[Decision, State]:
+        nonlocal asked
+        asked += 1
+        if asked > 30 and asked % 50:
+            return decide(view, state)
+        first = decide(view, state)  # Outside the checks: a first call may compile, which reads files.
+        before, facts = raw_bytes(view.ledger), view.table.facts.tobytes()
+        with nothing_outside():
+            second = decide(view, state)
+        assert raw_bytes(view.ledger) == before
+        assert view.table.facts.tobytes() == facts
+        assert as_text(first) == as_text(second)
+        decision = first[0]
+        holders = set(view.jobs.index[decision.reasons == 0].tolist())
+        check_actions(view, decision)
+        for pending in pending_jobs(view, decision):
+            assert pending.job not in holders
+            assert set(pending.blocked_by) <= set(view.jobs.index.tolist()) - {pending.job}
+        return first
+
+    object.__setattr__(scheduler, "decide", checked)
+    return scheduler
+
+
+def check_actions(view: View, decision: Decision) -> None:
+    """The typed actions say the same as the arrays."""
+    ledger = view.ledger
+    for action in actions_of(decision, ledger):
+        held = ledger.holding(action.job)
+        after = getattr(action, "allocations", ())
+        kind = type(action).__name__
+        assert (kind == "Start") == (not held)
+        assert (kind == "Preempt") == (not after)
+        assert action.job not in getattr(action, "makes_room_for", ())
+
+
+@pytest.mark.parametrize("fixed", RUNS, ids=lambda one: one.name)
+def test_every_decision_of_a_run_is_pure(fixed: FixedRun) -> None:
+    fixed.simulated(conforming)
+
+
+class Impure(Toy):
+    """Breaks one promise each."""
+
+    def __init__(self, sin: Callable[[View], object]) -> None:
+        super().__init__()
+        self.sin = sin
+
+    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        self.sin(view)
+        with view.transaction() as transaction:
+            return self.plan(view, transaction, 2), state
+
+
+@pytest.mark.parametrize(
+    "sin",
+    [
+        lambda view: time.time(),
+        lambda view: random.random(),
+        lambda view: np.random.default_rng(),
+        lambda view: np.random.rand(),
+        lambda view: Path("/dev/null").read_bytes(),
+        lambda view: view.ledger.books.nodes["free"].__iadd__(1),
+        lambda view: view.table.facts["done"].__iadd__(1),
+    ],
+    ids=["clock", "random", "default_rng", "numpy.random", "file", "ledger", "job status"],
+)
+def test_a_scheduler_that_is_not_pure_is_caught(sin: Callable[[View], object]) -> None:
+    with pytest.raises(AssertionError):
+        run(jobs_of(job(0, 10)), cluster_of(1), conforming(Impure(sin)))
+
+
+def test_a_scheduler_that_changes_its_mind_is_caught() -> None:
+    asked: list[int] = []
+
+    class Fickle(Toy):
+        def decide(self, view: View, state: State) -> tuple[Decision, State]:
+            asked.append(1)
+            with view.transaction() as transaction:
+                return self.plan(view, transaction, 2, next_wake=1000.0 + len(asked)), state
+
+    with pytest.raises(AssertionError):
+        run(jobs_of(job(0, 10)), cluster_of(1), conforming(Fickle()))
