@@ -1,25 +1,58 @@
-"""`muster why`: why a job waits."""
+"""`muster why`: why a job waits, or waited in a recorded run."""
 
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from muster.cli import flags
-from muster.cli.service_view import JobId
 
 
-def why(job: JobId, as_json: flags.Json = False) -> None:
-    """Say why a job waits, who is ahead, when it may start.
+def why(
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="The job's number; with --record its id in the trace.")
+    ],
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Answer from a run that simulate, compare or export wrote (default: ask the daemon).",
+        ),
+    ] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Explain why a job waits, which jobs are ahead, and when it may start; or why it waited in a recorded run.
 
-    Example: muster why 17
+    Examples: muster why 17; muster why 17 --record muster-run
     """
     from muster.cli.runs import as_json_text
+
+    answer, sentences = _live(job) if record is None else _recorded(record, job)
+    if as_json:
+        print(as_json_text(answer), end="")
+    else:
+        for sentence in sentences:
+            print(textwrap.fill(sentence, 79))
+
+
+def _live(job: str) -> tuple[dict[str, object], list[str]]:
+    from muster.problems import BadInput, Problem
     from muster.service.client import Client
 
+    if not job.isascii() or not job.isdecimal() or int(job) < 1:
+        hint = "a whole number from 1 on is needed; jobs of a recorded run need --record DIR"
+        raise BadInput(Problem("JOB", hint, found=job))
     with Client.of_environment() as client:
-        told = client.get(f"/v1/jobs/{job}/why")
-    if as_json:
-        print(as_json_text(told), end="")
-    else:
-        for sentence in told["sentences"]:
-            print(textwrap.fill(sentence, 79))
+        answer = client.get(f"/v1/jobs/{int(job)}/why")
+    return answer, answer["sentences"]
+
+
+def _recorded(folder: Path, job: str) -> tuple[dict[str, object], list[str]]:
+    from muster.report.record import read_record
+    from muster.world.waits import waits_of
+
+    answer = waits_of(read_record(folder), job)
+    return answer.to_dict(), list(answer.sentences())
