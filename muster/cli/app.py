@@ -7,9 +7,12 @@ named as the command holds it: a function, or a `typer.Typer` with commands of i
 from __future__ import annotations
 
 import importlib
+import logging
 import os
+import sys
 import traceback
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -93,6 +96,15 @@ def run(arguments: Sequence[str]) -> int:
     return status or OK
 
 
+class LogLevel(StrEnum):
+    """How severe a log message is."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 def _app(asked: str | None) -> typer.Typer:
     """All commands, the one asked for with its parameters, the others with their sentence alone."""
     app = typer.Typer(
@@ -123,12 +135,21 @@ def _print_version(wanted: bool) -> None:
 
 
 def _root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool,
         typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True),
     ] = False,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error."),
+    ] = LogLevel.WARNING,
 ) -> None:
     """Stands before every command."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("muster: %(message)s"))
+    logger = logging.getLogger("muster")  # Of this package alone: Numba says much when debugging.
+    logger.handlers = [handler]
+    logger.setLevel(log_level.upper())
 
 
 def _not_asked() -> None:

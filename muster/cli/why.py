@@ -26,7 +26,7 @@ def why(
 ) -> None:
     """Explain why a job waits, which jobs are ahead, and when it may start; or why it waited in a recorded run.
 
-    Examples: muster why 17; muster why 17 --record muster-run
+    Example: muster why 17 --record muster-run
     """
     from muster.cli.runs import as_json_text
 

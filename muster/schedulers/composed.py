@@ -27,6 +27,7 @@ from muster.schedulers.parts import (
     described,
     named,
 )
+from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.kernels import count_walk, fit_walk, serve
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
@@ -218,21 +219,25 @@ class Composed:
             ranked = ranking.ranked
             codes[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
+            log_phase(view, f"excluded by {selection.name}", ranking.excluded)
             for job in jobs.index[ranking.excluded].tolist():
                 plan.transaction.release(job)
         chosen = np.ones(len(jobs), np.bool_)
         plan.ranked = ranked
+        log_phase(view, "ranked", ranked)
         if self.preemptive or not self.allotment.rests:
             asked, facts = view.table.asked, view.table.facts
             free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
             if view.table.some_request:
                 self._leave_out_too_large(view, pinned, ranked, chosen)
+        log_phase(view, "served while GPUs last", ranked[chosen[ranked]])
         mark = plan.transaction.mark()
         notes = self.allotment.allot(
             view, plan.transaction, ranked, chosen, codes, plan.reason_a, plan.reason_b
         )
         plan.notes = notes or ()
+        log_phase(view, "placed", codes == PLACED)
         unplaced = ranked[urgent[ranked] & (codes[ranked] != PLACED)]
         if len(unplaced) and not view.ledger.books.totals[DELAYED]:
             self._make_room(view, plan, mark, ranked, chosen, pinned, urgent)

@@ -42,6 +42,7 @@ from muster.schedulers.parts import (
     described,
     named,
 )
+from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.arranging import share_of_best
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.kernels import need_on, put_back
@@ -122,6 +123,8 @@ class Leased:
             keys = checked_keys(self.order, keys, jobs)
             longest = np.where(urgent, since, inf)
             ranked = bidders[np.lexsort((keys[bidders], longest[bidders], ~urgent[bidders]))]
+        log_phase(view, "lease ended", ended)
+        log_phase(view, "ranked", ranked)
         books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)
         if self.furnishing is not None:
             _lower_to(books, jobs.index, self.allocation.ladder(view, jobs))
@@ -138,6 +141,7 @@ class Leased:
         stopped = stopped[jobs.at(stopped).interruption_cost > 0]
         _go_on_if_unused(books, jobs.index, stopped, released, plan.reasons)
         held = ranked[plan.reasons[ranked] == PLACED]
+        log_phase(view, "placed", held)
         plan.lease_ends |= dict.fromkeys(jobs.index[held].tolist(), now + lease)
         if isfinite(self.promote_after_seconds):
             later = overdue_from[overdue_from > now].min(initial=inf)

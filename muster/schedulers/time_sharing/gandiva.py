@@ -16,6 +16,7 @@ from muster.schedulers.ageing import next_overdue
 from muster.schedulers.contract import Decision, Proposal, State, View
 from muster.schedulers.honours import SIZES
 from muster.schedulers.parts import setting, settings_of
+from muster.schedulers.phases import log_phase
 from muster.schedulers.reasons import PLACED
 from muster.schedulers.time_sharing import packing
 from muster.schedulers.time_sharing.moves import Moves
@@ -77,6 +78,7 @@ class Gandiva:
         with view.transaction() as transaction:
             plan = Proposal.blank(transaction, len(view.jobs))
             moves.write(plan, packed)
+            log_phase(view, "placed, alone or in turns", plan.reasons == PLACED)
             waiting = view.jobs.index[plan.reasons != PLACED]
             due = next_overdue(view.table.facts, waiting, view.now, self.promote_after_seconds)
             plan.next_wake = plan.stable_until = min(wake, moves.next_release(), due)

@@ -19,6 +19,7 @@ from muster.schedulers.contract import Decision, Proposal, State, Trigger, View
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
 from muster.schedulers.parts import DURATIONS, setting, settings_of
+from muster.schedulers.phases import log_phase
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
 from muster.schedulers.workers_and_servers.question import Question, held_sizes, question_of
 from muster.schedulers.workers_and_servers.seating import seat
@@ -160,7 +161,10 @@ class AtIntervals:
         if not self._may_change(view, state):
             question = replace(question, pinned=jobs.running)
         answer, question = self.sizes(question, state["memory"])
+        log_phase(view, "keep their size", question.pinned)
+        log_phase(view, "get workers", answer.workers > 0)
         self._place(view, plan, question, answer)
+        log_phase(view, "placed", plan.reasons == PLACED)
         if answer.value_of is not None:
             free = ~question.pinned
             held = held_sizes(view.ledger.books, view.table.asked, jobs.index[free])

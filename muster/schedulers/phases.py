@@ -1,0 +1,16 @@
+"""Debug log of a decision's phases, with the jobs of each: `muster --log-level debug simulate ...`."""
+
+from __future__ import annotations
+
+import logging
+
+from muster.cluster.books import Bools, Ints
+from muster.schedulers.contract import View
+
+_LOG = logging.getLogger("muster.schedulers")
+
+
+def log_phase(view: View, phase: str, positions: Ints | Bools) -> None:
+    """Log the numbers of the jobs at these positions of the view; free where nobody listens."""
+    if _LOG.isEnabledFor(logging.DEBUG):
+        _LOG.debug("at %.6g s: %s: %s", view.now, phase, view.jobs.index[positions].tolist())
