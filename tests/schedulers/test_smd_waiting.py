@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from dataclasses import replace
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from muster.report import summarise
 from muster.schedulers.workers_and_servers.one_to_one import DensityFirstFit, Tetris
 from muster.schedulers.workers_and_servers.question import Question, demands_of
 from muster.schedulers.workers_and_servers.smd import Smd
+from muster.schedulers.workers_and_servers.waiting import _capacity
 from muster.simulation import Run
 from muster.simulation.sizes import with_sizes
 from muster.workload.jobs import job_table
@@ -45,6 +47,22 @@ def test_the_published_objective_takes_the_most_utility_now() -> None:
     trace = jobs_of(rated(51, 10), rated(50, 1))
     done = run(trace, cluster_of(1), "smd", {"objective": "published"})
     assert column(done, "start_seconds") == [0.0, 3000.0]
+
+
+def test_a_slot_has_what_is_free_in_its_mean_second() -> None:
+    """Jobs that may not change leave inside of slots, on a boundary, and after the last one."""
+    question = random_question(2, 3, most=2)
+    until = np.array([5, 40, 70, 400])
+    usage = np.arange(4.0 * question.capacity.size).reshape(4, -1)
+    question = replace(question, fixed_until=until.astype(float), fixed_usage=usage)
+    boundaries = np.array([0, 10, 40, 100])
+    expected = [
+        np.mean(
+            [question.capacity + usage[until <= second].sum(axis=0) for second in range(begin, end)], axis=0
+        )
+        for begin, end in pairwise(boundaries)
+    ]
+    assert _capacity(question, boundaries.astype(float)) == pytest.approx(np.array(expected))
 
 
 @pytest.mark.parametrize("name", ["smd", "smd-reservation"])

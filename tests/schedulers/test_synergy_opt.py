@@ -214,6 +214,17 @@ def test_stage_1_without_a_solution_is_told() -> None:
     assert notes_of(result) == [f"{NO_SOLUTION} (in 1 of 4 decisions)"]
 
 
+@pytest.mark.parametrize(("served", "bound"), [([], 0.0), ([0, 1], np.nan)])
+def test_stage_1_without_a_solution_has_no_points(served: list[int], bound: float) -> None:
+    """No job is served, or two gangs of two GPUs by two GPUs in all: every column of points is empty."""
+    case = round_of(cluster_of(2), [("resnet18", 2), ("resnet18", 2)])
+    gangs, opened = gangs_of(case.view), open_seats(case.view, case.view.draft(), case.ranked, case.chosen)
+    stage1 = pooled(gangs, np.array(served, np.int64), pool_of(opened, gangs))
+    assert stage1.bound == pytest.approx(bound, nan_ok=True)
+    columns = (stage1.group, stage1.kind, stage1.points, stage1.gpus)
+    assert [len(column) for column in columns] == [0, 0, 0, 0]
+
+
 def test_an_exact_placement_cut_short_is_told() -> None:
     """Without a node to branch on it is tune-plus; with enough of them nothing is said."""
     trace = generate(30, load_per_hour=60.0, split=(33, 33, 33), multi_gpu=True, seed=5)

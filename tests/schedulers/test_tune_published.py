@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
+from muster.schedulers.allocation.greedy import Greedy
+from muster.schedulers.allocation.tune_published import TunePublished
 from muster.simulation import Options
 from tests.building import cluster_of, finishes, job
 from tests.simulation.cases import AskedEveryRound, Case, simulated
 
 
-@pytest.mark.parametrize("allocation", ["tune-published", "greedy"])
-def test_no_round_is_skipped_while_order_decides_places(allocation: str) -> None:
-    """Attained service changes the order of running jobs in every round, and with it their CPUs."""
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize(
+    ("part", "models", "seeds"),
+    [
+        (TunePublished, ["alexnet"], (0, 1, 2, 3)),
+        (TunePublished, ["alexnet", "resnet18", "gnmt"], (4, 8)),
+        (Greedy, ["alexnet", "resnet18", "gnmt"], (1, 10)),
+    ],
+)
+def test_no_round_is_skipped_while_order_decides_places(
+    monkeypatch: pytest.MonkeyPatch,
+    part: type[TunePublished | Greedy],
+    models: Sequence[str],
+    seeds: Sequence[int],
+) -> None:
+    """Remaining times change the order of running jobs in every round, and with it their CPUs."""
+    cases = [_crowd(seed, models, f"srtf+{part.name}") for seed in seeds]
+    every_round = [finishes(simulated(case, AskedEveryRound)) for case in cases]
+    assert [finishes(simulated(case)) for case in cases] == every_round
+    monkeypatch.setattr(part, "by_order", False)
+    assert [finishes(simulated(case)) for case in cases] != every_round, "in these cases no round matters"
+
+
+def _crowd(seed: int, models: Sequence[str], scheduler: str) -> Case:
+    rng = np.random.default_rng(seed)
     rows = []
-    for number in range(8):
-        submit, duration = float(rng.integers(0, 100)), float(rng.integers(20, 120))
-        gpus, model = int(rng.choice([1, 1, 2])), str(rng.choice(["gnmt", "resnet18", "m5"]))
+    for number in range(12):
+        submit, duration = float(rng.integers(0, 60)), float(rng.integers(60, 200))
+        gpus, model = int(rng.choice([1, 1, 2])), str(rng.choice(models))
         rows.append({"job_id": str(number)} | job(submit, duration, gpus, model=model))
-    options = Options(round_seconds=10.0)
-    case = Case(cluster_of(2, 2), rows, f"las+{allocation}", {"quantum_seconds": "10"}, options)
-    assert finishes(simulated(case)) == finishes(simulated(case, AskedEveryRound))
+    return Case(cluster_of(4, 4), rows, scheduler, {}, Options(round_seconds=10.0, restart_cost_seconds=0.0))

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from muster.cluster import Link, Links
+from muster.problems import BadInput
 from muster.schedulers import catalogue
 from muster.schedulers.parts import Part
 from muster.simulation import Failures, Options, Progress, rules_named, simulate
 from muster.simulation.engine import Engine
+from muster.workload.models import shipped_models
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.test_toys import TakesCpusBack, linear_model
 from tests.simulation.cases import shipped
@@ -100,6 +102,15 @@ def test_no_result_is_remembered() -> None:
     ends = [finishes(result) for result in runs]
     assert ends[0] != ends[1]
     assert ends[0] == ends[2]
+
+
+def test_models_without_a_cpu_are_named_in_trace_order() -> None:
+    """Not in the order of a hash, which may be another one in another process."""
+    names = list(shipped_models())[::-1]
+    with pytest.raises(BadInput) as bad:
+        run(jobs_of(*(job(0, 10, model=name) for name in names)), cluster_of(2, cpus_per_gpu=0.0), "fifo")
+    assert [problem.found for problem in bad.value.problems] == names
+    assert {problem.where for problem in bad.value.problems} == {"--cluster"}
 
 
 def test_a_seed_is_all_that_chance_depends_on() -> None:

@@ -174,6 +174,8 @@ def _check(world: FailingWorld, api: Serving, record: Record) -> Counter[str]:
     assert 0.0 <= (summary["utilization"]["gpu"] or 0.0) <= 1.0
     assert 0.0 <= (summary["fragmentation"] or 0.0) <= 1.0
 
+    # What ran here used no seed; a page of the record says 0, as for every run without one.
+    assert (record.run["rules"]["name"], record.run["seed"]) == ("real", 0)
     newest = record.run["history"][-1]
     assert newest["scheduler"]["name"] == record.scheduler == world.policy.name
     assert [node["name"] for node in newest["cluster"]["nodes"]] == [node["name"] for node in nodes]

@@ -135,6 +135,22 @@ def test_an_expression_that_would_search_for_ever_is_given_up(tmp_path: Path) ->
     assert read_report(job, begun, tmp_path) is None, "it is not new"
 
 
+def test_an_event_keeps_500_characters_of_a_problem(tmp_path: Path) -> None:
+    world = World(tmp_path, "fifo")
+    progress = rf"^(a+)+(?P<step>\d+)$|{900 * 'x'}"
+    request = a_job(400).model_copy(update={"progress": progress})
+    (job,) = world.store.submit([Submission("ann", request)])
+    world.turn(1.0)
+    output_of(tmp_path, job).write_text("a" * 5000 + "!\n")
+    with pytest.raises(BadInput) as problem:
+        read_report(row(progress), a_start(), tmp_path)
+    world.turn(2.0)
+    (event,) = (event for event in world.store.events(job) if event.kind == "report not understood")
+    assert event.detail == str(problem.value)[:500]
+    assert len(event.detail) == 500
+    world.store.close()
+
+
 def test_output_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(output_of(tmp_path))
     with pytest.raises(BadInput, match="an ordinary file is needed"):
