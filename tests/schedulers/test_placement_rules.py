@@ -1,0 +1,173 @@
+"""The compiled placement rules against a plain reading of their description, on random clusters in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.cluster import Cluster, Node
+from muster.cluster.books import MICRO
+from muster.cluster.ledger import Draft, Ledger, Share
+from muster.schedulers.placement import kernels
+
+RULES = (kernels.PACK, kernels.FIRST_FIT, kernels.CONSOLIDATE, kernels.SPREAD, kernels.YARN)
+NAMES = dict(zip(RULES, ("pack", "first-fit", "consolidate", "spread", "yarn"), strict=True))
+
+
+@dataclass(frozen=True)
+class Place:
+    """One node as the rules see it, for one need."""
+
+    number: int
+    gpus: int
+    free_gpus: int
+    free_cpus: int
+    fit: int
+    """GPUs that it has room for now, each with what it needs."""
+    fit_empty: int
+    """The same while nothing runs on it."""
+    allowed: bool
+
+    @property
+    def fullness(self) -> tuple[int, int, int]:
+        """Least for the fullest node."""
+        return self.free_gpus, self.free_cpus, self.number
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A cluster in use and the need of one GPU."""
+
+    ledger: Ledger
+    need: np.ndarray
+    places: list[Place]
+
+    @property
+    def allowed(self) -> np.ndarray:
+        return np.array([place.allowed for place in self.places])
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> Situation:
+    nodes = []
+    for at in range(draw(st.integers(1, 5))):
+        gpus = draw(st.integers(int(at == 0), 4))
+        cpus, memory = draw(st.integers(1, 12)), draw(st.sampled_from([40.0, 200.0]))
+        nodes.append(Node(f"n{at}", "t", 0, gpus, "v100", max(gpus, 1), float(cpus), memory, 1.0, 1.25))
+    ledger = Ledger(Cluster("random", tuple(nodes), ("rack",)), len(nodes))
+    for at, node in enumerate(nodes):
+        held = draw(st.sets(st.integers(0, node.gpus - 1))) if node.gpus else set()
+        if held:
+            cpus = draw(st.integers(0, int(node.cpus)))
+            Draft(ledger).put(at, [Share(at, tuple(sorted(held)), cpus=float(cpus))])
+    amounts = [draw(st.sampled_from(one)) for one in ((0, 1, 2, 5), (0, 30, 50), (0, 1))]
+    kind = draw(st.sampled_from(["amounts", "share", "share, at least the amounts"]))
+    need = np.array([0, *amounts], np.int64) * MICRO
+    if kind != "amounts":
+        need = kernels.PROPORTIONAL - (need if kind != "share" else 0 * need)
+    allowed = [draw(st.sampled_from([True, True, True, False])) for _ in nodes]
+    return Situation(ledger, need, _places(ledger, need, allowed))
+
+
+def _places(ledger: Ledger, need: np.ndarray, allowed: list[bool]) -> list[Place]:
+    places = []
+    for at, node in enumerate(ledger.cluster.nodes):
+        capacity = [round(amount * MICRO) for amount in (node.cpus, node.memory_gb, node.storage_gb_per_s)]
+        held = ledger.holding(at)
+        free_gpus = node.gpus - sum(len(share.gpu_ids) for share in held)
+        free = [capacity[0] - sum(round(share.cpus * MICRO) for share in held), *capacity[1:]]
+        wanted = []
+        for resource in (1, 2, 3):
+            amount, share = int(need[resource]), capacity[resource - 1] // max(node.gpus, 1)
+            wanted.append(amount if amount >= 0 else max(share, kernels.PROPORTIONAL - amount))
+        fit, fit_empty = (
+            min([gpus, *(here // one for here, one in zip(room, wanted, strict=True) if one)])
+            for gpus, room in ((free_gpus, free), (node.gpus, capacity))
+        )
+        places.append(Place(at, node.gpus, free_gpus, free[0], fit, fit_empty, allowed[at]))
+    return places
+
+
+def by_description(rule: int, places: list[Place], gpus: int) -> list[int] | None:
+    """GPUs on each node, as the description of the rule says; None where the gang waits."""
+    here = [place for place in places if place.allowed]
+    whole = [place for place in here if place.fit >= gpus]
+    take = [0] * len(places)
+    if rule == kernels.YARN:
+        return _by_whole_nodes(here, take, gpus)
+    if rule in (kernels.PACK, kernels.CONSOLIDATE) and whole:
+        take[min(whole, key=lambda place: place.fullness).number] = gpus
+        return take
+    if sum(place.fit for place in here) < gpus:
+        return None
+    while gpus:
+        open_places = [place for place in here if place.fit > take[place.number]]
+        if rule == kernels.FIRST_FIT:
+            place = open_places[0]
+            part = min(place.fit, gpus)
+        elif rule == kernels.SPREAD:
+            place = max(open_places, key=lambda place: (place.fit - take[place.number], -place.number))
+            part = 1
+        else:
+            unused = [place for place in open_places if not take[place.number]]
+            last = [place for place in unused if place.fit >= gpus]
+            place = (
+                min(last, key=lambda place: place.fullness)
+                if last
+                else max(unused, key=lambda place: (place.fit, -place.number))
+            )
+            part = min(place.fit, gpus)
+        take[place.number] += part
+        gpus -= part
+    if rule == kernels.CONSOLIDATE and sum(map(bool, take)) > _fewest(here, sum(take)):
+        return None
+    return take
+
+
+def _fewest(here: list[Place], gpus: int) -> int:
+    """Nodes that the gang needs while nothing runs."""
+    sizes = sorted((place.fit_empty for place in here), reverse=True)
+    return next(count for count in range(len(sizes) + 1) if sum(sizes[:count]) >= gpus)
+
+
+def _by_whole_nodes(here: list[Place], take: list[int], gpus: int) -> list[int] | None:
+    largest = max((place.gpus for place in here), default=0)
+    if gpus > largest:
+        for place in here:
+            if 0 < place.gpus <= gpus and place.fit == place.gpus:
+                take[place.number] = place.gpus
+                gpus -= place.gpus
+    rest = [place for place in here if not take[place.number] and place.fit >= gpus]
+    if gpus > largest or (gpus and not rest):
+        return None
+    if gpus:
+        take[rest[0].number] = gpus
+    return take
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: NAMES[rule])
+@given(situation=situations(), gpus=st.integers(1, 12))
+@settings(max_examples=300, deadline=None)
+def test_a_gang_gets_the_nodes_that_its_rule_describes(rule: int, situation: Situation, gpus: int) -> None:
+    books, nodes = situation.ledger.books, len(situation.places)
+    fit, take = np.full(nodes, 7), np.full(nodes, 7)
+    found = kernels.find_nodes(books, situation.allowed, gpus, situation.need, rule, fit, take)
+    expected = by_description(rule, situation.places, gpus)
+    assert (take.tolist() if found else None) == expected
+
+
+@given(situation=situations())
+@settings(max_examples=200, deadline=None)
+def test_a_job_without_gpus_takes_the_fullest_node(situation: Situation) -> None:
+    need = np.maximum(situation.need, 0)
+    fits = [
+        place
+        for place, record in zip(situation.places, situation.ledger.books.nodes, strict=True)
+        if place.allowed and (need[1:] <= record["free"][1:]).all()
+    ]
+    expected = min(fits, key=lambda place: place.fullness).number if fits else -1
+    assert kernels.find_node_without_gpus(situation.ledger.books, situation.allowed, need) == expected
