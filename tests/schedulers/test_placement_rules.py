@@ -30,6 +30,8 @@ class Place:
     """GPUs that it has room for now, each with what it needs."""
     fit_empty: int
     """The same while nothing runs on it."""
+    wanted: list[int]
+    """Millionths of CPUs, memory and storage that it gives with each GPU."""
     allowed: bool
 
     @property
@@ -58,7 +60,7 @@ def situations(draw: st.DrawFn) -> Situation:
         gpus = draw(st.integers(int(at == 0), 4))
         cpus, memory = draw(st.integers(1, 12)), draw(st.sampled_from([40.0, 200.0]))
         nodes.append(Node(f"n{at}", "t", 0, gpus, "v100", max(gpus, 1), float(cpus), memory, 1.0, 1.25))
-    ledger = Ledger(Cluster("random", tuple(nodes), ("rack",)), len(nodes))
+    ledger = Ledger(Cluster("random", tuple(nodes), ("rack",)), len(nodes) + 1)
     for at, node in enumerate(nodes):
         held = draw(st.sets(st.integers(0, node.gpus - 1))) if node.gpus else set()
         if held:
@@ -88,7 +90,7 @@ def _places(ledger: Ledger, need: np.ndarray, allowed: list[bool]) -> list[Place
             min([gpus, *(here // one for here, one in zip(room, wanted, strict=True) if one)])
             for gpus, room in ((free_gpus, free), (node.gpus, capacity))
         )
-        places.append(Place(at, node.gpus, free_gpus, free[0], fit, fit_empty, allowed[at]))
+        places.append(Place(at, node.gpus, free_gpus, free[0], fit, fit_empty, wanted, allowed[at]))
     return places
 
 
@@ -158,6 +160,70 @@ def test_a_gang_gets_the_nodes_that_its_rule_describes(rule: int, situation: Sit
     found = kernels.find_nodes(books, situation.allowed, gpus, situation.need, rule, fit, take)
     expected = by_description(rule, situation.places, gpus)
     assert (take.tolist() if found else None) == expected
+    job = nodes  # The one that holds nothing yet.
+    books = situation.ledger.reserve(nodes, nodes)
+    placed = kernels.place_job(books, job, gpus, 1000, situation.allowed, situation.need, rule, fit, take)
+    assert placed == (expected is not None)
+    held = situation.ledger.holding(job)
+    assert {share.node: len(share.gpu_ids) for share in held} == {
+        node: count for node, count in enumerate(expected or []) if count
+    }
+    for share in held:
+        given = (share.cpus, share.memory_gb, share.storage_gb_per_s)
+        wanted = [amount * len(share.gpu_ids) for amount in situation.places[share.node].wanted]
+        assert [round(amount * MICRO) for amount in given] == wanted
+    assert not situation.ledger.balance().any()
+
+
+@pytest.mark.parametrize("rule", [kernels.PACK, kernels.SPREAD], ids=lambda rule: NAMES[rule])
+@given(situation=situations(), shares=st.lists(st.sampled_from([250, 400, 600, 999]), min_size=1, max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_a_share_takes_the_fullest_gpu_with_room(rule: int, situation: Situation, shares: list[int]) -> None:
+    """A GPU in use; else a free one of the node with the fewest. Spread: first a free one of the node with the most."""
+    ledger = situation.ledger
+    job = len(situation.places)
+    ledger.admit(job + len(shares))
+    books = ledger.reserve(len(shares), len(shares))
+    room = {
+        (at, gpu): 1000 if gpu in ledger.free_ids(at) else 0
+        for at, node in enumerate(ledger.cluster.nodes)
+        for gpu in range(node.gpus)
+    }
+    for number, milli in enumerate(shares):
+        best = None
+        for place in situation.places:
+            amounts = np.array(place.wanted) * milli // 1000
+            if not place.allowed or (amounts > books.nodes[place.number]["free"][1:]).any():
+                continue
+            here = {gpu: free for (at, gpu), free in room.items() if at == place.number and free >= milli}
+            whole = sum(free == 1000 for (at, _), free in room.items() if at == place.number)
+            for gpu, free in here.items():
+                empty = (-whole if rule == kernels.SPREAD else 1000 + whole) if free == 1000 else free
+                best = min(best or (np.inf, 0, 0), (empty, place.number, gpu))
+        placed = kernels.place_job(
+            books,
+            job + number,
+            1,
+            milli,
+            situation.allowed,
+            situation.need,
+            rule,
+            room_for(job),
+            room_for(job),
+        )
+        assert placed == (best is not None)
+        if best is None:
+            assert not ledger.holds(job + number)
+            continue
+        (share,) = ledger.holding(job + number)
+        assert (share.node, share.gpu_ids, share.milli) == (best[1], (best[2],), milli)
+        room[best[1], best[2]] -= milli
+    assert not ledger.balance().any()
+
+
+def room_for(nodes: int) -> np.ndarray:
+    """Scratch of the kernels."""
+    return np.zeros(nodes, np.int64)
 
 
 @given(situation=situations())

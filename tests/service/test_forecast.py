@@ -46,6 +46,18 @@ def test_shares_of_a_gpu_and_owners_minima_are_heeded(tmp_path: Path) -> None:
     assert told.ends == {1: 100.0, 2: 200.0, 3: 250.0}
 
 
+def test_a_forecast_ends_a_job_at_its_time_limit(tmp_path: Path) -> None:
+    """Its limit, less what it has run; a job that has used it up is about to be stopped."""
+    board = replace(a_board(tmp_path, "1x4gpu"), policy=live_scheduler("fifo", {}, 60.0))
+    limited = [
+        replace(row(1, State.RUNNING, steps=1000, time_limit_seconds=300.0), run_seconds=100.0),
+        row(2, steps=200, time_limit_seconds=300.0),
+        row(3, time_limit_seconds=50.0),
+        replace(row(4, State.RUNNING, steps=1000, time_limit_seconds=300.0), run_seconds=400.0),
+    ]
+    assert forecast(limited, board).ends == {1: 200.0, 2: 200.0, 3: 50.0, 4: 1.0}
+
+
 def test_a_queue_that_is_too_long_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoForecast, match="too long"):
         forecast([row(job, steps=1) for job in range(1, 2002)], a_board(tmp_path))

@@ -101,6 +101,19 @@ def test_what_is_not_a_jobs_folder_stays(api: Serving, muster: Muster) -> None:
     assert (api.home / "jobs" / "2" / "output" / "0.log").exists()
 
 
+def test_links_of_a_job_are_neither_counted_nor_followed(api: Serving, muster: Muster) -> None:
+    fill(api.store, api.home)
+    elsewhere = api.home / "data"
+    elsewhere.mkdir()
+    (elsewhere / "set").write_bytes(b"x" * 5000)
+    output = job_folder(api.home, 1) / "output"
+    (output / "data").symlink_to(elsewhere)
+    (output / "set").symlink_to(elsewhere / "set")
+    assert muster("prune", "--before", "30d").out.endswith(", with 2.00 kB in their folders.\n")
+    assert not output.exists()
+    assert (elsewhere / "set").stat().st_size == 5000
+
+
 def test_the_daemon_dies_between_folder_and_row(api: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     now = fill(api.store, api.home)
 
