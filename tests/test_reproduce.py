@@ -6,7 +6,7 @@ import csv
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from muster.reproduce.synergy.random_mixes import (
 )
 from muster.reproduce.synergy.same_input import SAME_INPUT
 from muster.schedulers.certify import bound_of_plan
+from muster.simulation import Options
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.sweep.page import Table
 from muster.workload.models import shipped_models
@@ -149,6 +150,27 @@ def test_every_paper_has_experiments_with_names_of_their_own(name: str) -> None:
     assert len(set(names)) == len(names) > 0
     for experiment in paper.experiments:
         assert experiment.claim.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "measured"),
+    [
+        ("static", None),
+        ("four-servers", (100, 299)),
+        *[
+            (name, (400, 799))
+            for name in ("single-gpu", "splits", "multi-gpu", "fairness", "servers", "big-data")
+        ],
+    ],
+)
+def test_synergys_runs_have_the_papers_options(name: str, measured: tuple[int, int] | None) -> None:
+    """Rounds of five minutes, free restarts as in the authors' simulator, and jobs of the steady state."""
+    (experiment,) = paper_named("synergy", [name]).experiments
+    expected = asdict(Options(round_seconds=300.0, restart_cost_seconds=0.0, measure=measured))
+    for piece in experiment.pieces(Effort(quick=True, reference=None)):
+        options = piece.inputs()["options"]
+        varied = {"rules": "exact", "seed": options["seed"]}
+        assert options == {key: expected[key] for key in options} | varied
 
 
 def test_what_cannot_be_run_here_is_said() -> None:
