@@ -23,6 +23,8 @@ ROOT = Path(__file__).parent.parent.parent
 NOTICED = ("killed", "timeout")
 NOT_NOTICED = ("survived", "stalled", "no test")
 NEEDED = 0.95
+_IDLE_SECONDS = 300.0
+"""Of a mutation's tests together: those of the service wait for processes and timers, never this long."""
 Result = dict[str, Any]
 
 
@@ -85,7 +87,7 @@ def _kept(path: Path) -> dict[str, Result]:
 def _try_all(mutations: Iterable[Mutation], results: dict[str, Result], options: argparse.Namespace) -> None:
     """Try mutations in temporary copies; write each result to the file of results as soon as it is known."""
     nearest = Nearest(ROOT)
-    limits = Limits(options.test_seconds, options.run_seconds, 20 * options.run_seconds)
+    limits = Limits(options.test_seconds, options.run_seconds, _IDLE_SECONDS)
     with tempfile.TemporaryDirectory(prefix="mutate-", ignore_cleanup_errors=True) as folder:
         free: SimpleQueue[Copy] = SimpleQueue()
         for number in range(options.workers):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,18 +12,21 @@ from pathlib import Path
 from tests.mutation import bounded
 from tests.mutation.mutations import Mutation
 from tests.mutation.nearest import Nearest
+from tests.mutation.waiting import OVERTIME, wait_while_busy
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "build", "dist", "demo", "out")
+_MOST_RUNS = 4.0
+"""Of the limit of a run: processor time of all its processes together, some of which the run itself does not count."""
 _DESELECTED = "not (long or needs_torch or needs_postgres or needs_prometheus)"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds of processor time for one test and for all tests of a mutation, and wall-clock seconds for all."""
+    """Seconds of processor time for one test and for all tests of a mutation, and idle seconds of all of them."""
 
     test: float
     run: float
-    wall: float
+    idle: float
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,16 @@ class Copy:
             return Tried("survived", bounded.STOPPED_EARLY)
         if status == 0:
             return Tried("survived")
-        if status == 128 + signal.SIGPROF:
+        if status == OVERTIME:
             return Tried("timeout")
-        if status is None:  # Endless waiting, or a machine that is too busy.
+        if status is None:
             return Tried("stalled")
         if status == 5:  # pytest: no test was collected
             return Tried("no test")
         return Tried("killed", f"exit status {status}")
 
     def _output(self, arguments: list[str], run_seconds: float) -> tuple[int | None, str]:
-        """Exit status, None if the wall clock ran out, and output of pytest in its own process space."""
+        """Exit status, None after too long a wait for nothing, and output of pytest in its own process space."""
         pytest = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "-rfE", "--color=no"]
         pytest += ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "tests.mutation.bounded"]
         pytest += ["-m", _DESELECTED, *arguments]
@@ -110,13 +112,10 @@ class Copy:
                 stderr=subprocess.STDOUT,
             )
             try:
-                status: int | None = process.wait(self._limits.wall)
-            except BaseException as stop:
+                status = wait_while_busy(process, self._limits.idle, _MOST_RUNS * run_seconds)
+            finally:
                 process.kill()  # and with it, as --kill-child says, all that it has started
                 process.wait()
-                if not isinstance(stop, subprocess.TimeoutExpired):
-                    raise
-                status = None
         return status, report.read_text(encoding="utf-8", errors="replace")
 
     def _restore_kernels(self, dependents: set[str]) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.__main__ import ROOT, _report
-from tests.mutation.copies import Copy, Limits, can_isolate
+from tests.mutation.copies import Copy, Limits, can_isolate, isolation
 from tests.mutation.mutations import Mutation, mutations_of, mutations_under
 from tests.mutation.nearest import Nearest
 from tests.mutation.sampling import listed_equivalents, sample, without_equivalents
+from tests.mutation.waiting import OVERTIME, wait_while_busy
 
 
 def changes(line: str) -> set[str]:
@@ -179,7 +182,7 @@ def mutation_to(project: Path, path: str, after: str) -> Mutation:
 def test_a_copy_reports_killed_survived_and_endless(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
-    copy = Copy(project, folder, Nearest(project), Limits(test=1.0, run=60.0, wall=3000.0))
+    copy = Copy(project, folder, Nearest(project), Limits(test=1.0, run=60.0, idle=300.0))
     tests = ["tests/test_limits.py", "tests/test_loop.py"]
     killed = copy.try_out(mutation_to(project, "muster/limits.py", "return max(value, most)"), tests)
     assert (killed.result, killed.by) == ("killed", "tests/test_limits.py::test_clamp")
@@ -191,6 +194,41 @@ def test_a_copy_reports_killed_survived_and_endless(project: Path, tmp_path: Pat
     always = "tests/test_broken.py::test_alone"
     assert copy.failing_without_mutation([always, "tests/test_limits.py::test_clamp"]) == {always}
     assert {name: (project / name).read_text() for name in SOURCES} == SOURCES
+
+
+def python(code: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+BUSY = "import time\nwhile time.process_time() < 2.0: pass\n"
+"""Two seconds of processor time, however long they take."""
+WAITS = "import signal; signal.pause()"
+
+
+@pytest.mark.parametrize(
+    "busy", [BUSY, f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"]
+)
+def test_a_busy_process_is_waited_for(busy: str) -> None:
+    """Also where it only waits for a busy child; the idle seconds allowed are fewer than it takes."""
+    process = python(busy)
+    assert wait_while_busy(process, idle_seconds=1.0, processor_seconds=60.0, look_seconds=0.05) == 0
+
+
+@pytest.mark.parametrize(
+    "code", [WAITS, f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WAITS!r}])"]
+)
+def test_a_process_that_waits_for_nothing_is_given_up(code: str) -> None:
+    process = subprocess.Popen([*isolation(), sys.executable, "-c", code])
+    assert wait_while_busy(process, idle_seconds=0.5, processor_seconds=60.0, look_seconds=0.05) is None
+    process.kill()
+    process.wait()
+
+
+def test_processor_time_of_all_processes_is_limited() -> None:
+    process = subprocess.Popen([*isolation(), sys.executable, "-c", "while True: pass"])
+    assert wait_while_busy(process, idle_seconds=60.0, processor_seconds=0.3, look_seconds=0.05) == OVERTIME
+    process.kill()
+    process.wait()
 
 
 def test_the_exit_status_is_1_below_95_percent(capsys: pytest.CaptureFixture[str]) -> None:
