@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from muster import training
 from muster.problems import BadInput
 from muster.training import CachedDataset
-from muster.training.cache import cache_report, caches_in, grant
+from muster.training.cache import _error_of_mean, cache_report, caches_in, grant
 from muster.training.run_folder import begin_start, give_notice, read_progress
 from tests.training.stores import CountedStore
 
@@ -364,6 +364,12 @@ def test_samples_of_very_different_sizes_fill_what_is_granted(seed: int) -> None
         data[int(index)]
     assert data.share == share
     assert data.reads == (hits + round(share * 1000), misses + round((1 - share) * 1000)), "it has settled"
+
+
+def test_the_error_of_a_mean_size_is_that_of_a_sample() -> None:
+    """Deviations of 1 from a mean of 2: their squares, 2, are divided by one size fewer, and the error by sqrt(2)."""
+    assert _error_of_mean([1, 3]) == pytest.approx(np.sqrt(2 / 1) / np.sqrt(2) / 2)
+    assert _error_of_mean([4, 4, 4]) == 0.0
 
 
 def test_small_samples_lie_close_together() -> None:
