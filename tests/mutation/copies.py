@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -150,9 +151,8 @@ def can_isolate() -> bool:
 
 
 def _failed(output: str) -> list[str]:
-    """The tests, or files, that pytest lists as failed."""
-    lines = (line.split(maxsplit=2) for line in output.splitlines())
-    return [words[1] for words in lines if len(words) > 1 and words[0] in ("FAILED", "ERROR")]
+    """The tests, or files, that pytest lists as failed; the parameters of a test may contain spaces."""
+    return re.findall(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - .*)?$", output, re.MULTILINE)
 
 
 def _source_of(cache: Path, tree: Path) -> str:

@@ -144,7 +144,9 @@ SOURCES = {
     ),
     "tests/test_loop.py": "from muster.loop import count\n\n\ndef test_count():\n    assert count(3) == 3\n",
     "tests/test_broken.py": (
-        "from muster.lonely import alone\n\n\ndef test_alone():\n    assert not alone(0)\n"
+        "import pytest\nfrom muster.lonely import alone\n\n\n"
+        "@pytest.mark.parametrize('name', ['a name', 'b'])\n"
+        "def test_alone(name):\n    assert [name] == ['b - [c]'] or not alone(0)\n"
     ),
 }
 
@@ -191,8 +193,8 @@ def test_a_copy_reports_killed_survived_and_endless(project: Path, tmp_path: Pat
     lonely = mutation_to(project, "muster/lonely.py", "return a <= 1")
     assert copy.try_out(lonely, []).result == "no test"
     assert copy.try_out(lonely, ["tests/test_broken.py"]).result == "killed"
-    always = "tests/test_broken.py::test_alone"
-    assert copy.failing_without_mutation([always, "tests/test_limits.py::test_clamp"]) == {always}
+    always = {f"tests/test_broken.py::test_alone[{name}]" for name in ("a name", "b")}
+    assert copy.failing_without_mutation([*always, "tests/test_limits.py::test_clamp"]) == always
     assert {name: (project / name).read_text() for name in SOURCES} == SOURCES
 
 
