@@ -238,6 +238,7 @@ def test_metrics_are_what_store_and_board_say(api: Serving) -> None:
         ("muster_free_storage_bytes_per_second", None): pytest.approx(0.15e9),
         ("muster_decisions_total", None): 3,
         ("muster_decision_seconds_total", None): 0.5,
+        ("muster_last_decision_seconds", None): 0,  # No decision has set it yet.
         ("muster_decision_failures_total", None): 0,
         ("muster_ready", None): 1,
         ("muster_trouble", None): 0,
