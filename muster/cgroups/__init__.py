@@ -1,4 +1,4 @@
-"""Muster's own control groups: CPU, memory and an end for all processes of a job at once.
+"""Muster's own control groups: CPU, memory, devices and an end for all processes of a job at once.
 
     cgroups, how = find_cgroups()
     if cgroups is not None:
@@ -11,7 +11,8 @@ the controllers; else with v1. Only what a caller puts into a group is in it. A 
 that made it and is found again by its name.
 """
 
+from muster.cgroups.device_filter import DeviceNumber
 from muster.cgroups.finding import Cgroups, find_cgroups
 from muster.cgroups.group import LEAST_QUOTA_CORES, Ability, CgroupError, Group
 
-__all__ = ["LEAST_QUOTA_CORES", "Ability", "CgroupError", "Cgroups", "Group", "find_cgroups"]
+__all__ = ["LEAST_QUOTA_CORES", "Ability", "CgroupError", "Cgroups", "DeviceNumber", "Group", "find_cgroups"]

@@ -15,7 +15,7 @@ PARENT = "muster"
 _SUFFIX = ".group"
 """Of a group's folder, so that no name collides with the kernel's own files."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-_V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "freezer")
+_V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "freezer", "devices")
 _V2_CONTROLLERS = ("cpu", "cpuset", "memory")
 
 

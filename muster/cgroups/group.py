@@ -7,10 +7,13 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
+
+from muster.cgroups.device_filter import DeviceNumber, attach_device_program, deny_program
 
 _PERIOD_SECONDS = 0.1
 """In which a quota is counted."""
@@ -140,6 +143,13 @@ class Group(ABC):
         """
 
     @abstractmethod
+    def deny_devices(self, devices: Collection[DeviceNumber]) -> None:
+        """Character devices that its processes, and those of groups below it, cannot open or make.
+
+        What is denied once stays denied, and so does what the group above denies. CgroupError if the kernel refuses.
+        """
+
+    @abstractmethod
     def cpu_seconds(self) -> float:
         """CPU time used by all that ever was in the group."""
 
@@ -189,6 +199,17 @@ class _GroupV1(Group):
         refusal = f"group {self.name} cannot have a memory limit of {gigabytes} GB"
         self._set("memory", "memory.limit_in_bytes", limit, refusal)
 
+    def deny_devices(self, devices: Collection[DeviceNumber]) -> None:
+        for major, minor in sorted(devices):
+            refusal = f"group {self.name} cannot deny device {major}:{minor}"
+            self._set("devices", "devices.deny", f"c {major}:{minor} rwm", refusal)
+        # A group below one that allows only some devices keeps, without an error, a rule that covers several.
+        for rule in self._get("devices", "devices.list").splitlines():
+            kind, covered = rule.split()[:2]
+            for device in devices:
+                if kind == "c" and fnmatchcase("{}:{}".format(*device), covered):
+                    raise CgroupError(f"group {self.name} cannot deny {covered}: the group above allows it")
+
     def cpu_seconds(self) -> float:
         return int(self._get("cpuacct", "cpuacct.usage")) / 1e9
 
@@ -227,6 +248,13 @@ class _GroupV2(Group):
         limit = "max" if gigabytes is None else str(_bytes(gigabytes))
         refusal = f"group {self.name} cannot have a memory limit of {gigabytes} GB"
         self._set("memory", "memory.max", limit, refusal)
+
+    def deny_devices(self, devices: Collection[DeviceNumber]) -> None:
+        try:
+            attach_device_program(deny_program(devices), self.folders[0])
+        except OSError as error:
+            what = f"group {self.name} cannot have a device filter: {error.strerror} (bpf)"
+            raise CgroupError(what) from None
 
     def cpu_seconds(self) -> float:
         # Counted in every group of v2, with or without the controller.
