@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -31,6 +31,8 @@ class Gpus:
     """By their numbers in the order of nvidia-smi; instances of a divided one (MIG), which have none, by UUID."""
     type_name: str
     """Of the first one."""
+    uuid_of: Mapping[str, str]
+    """The UUID of the whole GPU that each name is, or is an instance of; empty where it is not known."""
     free_number: int
     """From here on no GPU has this number."""
     missing: str
@@ -69,13 +71,14 @@ def find_gpus() -> Gpus:
     allowed = _allowed()
     if allowed == ():
         hidden = f"{_ALLOWED} hides all of them from the daemon"
-        return Gpus((), "GPU", _free_number(_listed()[0]), hidden, ())
+        return Gpus((), "GPU", {}, _free_number(_listed()[0]), hidden, ())
     gpus, trouble = _listed()
     if not gpus:
         # It may be its listing alone that fails: what is allowed by name is taken at its word.
         free = 1 + max((int(name) for name in allowed or () if name.isdecimal()), default=-1)
         is_there = shutil.which(_SMI) is not None
-        return Gpus(allowed or (), "GPU", free, trouble, (trouble,) if is_there else ())
+        uuid_of = dict.fromkeys(allowed or (), "")
+        return Gpus(allowed or (), "GPU", uuid_of, free, trouble, (trouble,) if is_there else ())
     devices = [device for gpu in gpus for device in gpu.devices()]
     if allowed is not None:
         devices = _chosen(allowed, gpus)
@@ -88,7 +91,9 @@ def find_gpus() -> Gpus:
     names = tuple(name for name, _ in devices)
     warnings += _in_use(gpus, names)
     type_name = devices[0][1] if devices else "GPU"
-    return Gpus(names, type_name, _free_number(gpus), "no GPU of it can be used", tuple(warnings))
+    uuids = {name: gpu.uuid for gpu in gpus for name, _ in gpu.devices()}
+    uuid_of = {name: uuids[name] for name in names}
+    return Gpus(names, type_name, uuid_of, _free_number(gpus), "no GPU of it can be used", tuple(warnings))
 
 
 def gpus_in_use() -> frozenset[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from muster.cgroups.own_limits import own_limits
 from muster.cluster import MAX_GPUS_PER_NODE, Cluster, Links, Node
 from muster.cluster.cluster_file import STORAGE_GB_PER_S_PER_GPU
+from muster.gpu_devices import GpuDevices, find_gpu_devices
 from muster.gpus import Gpus, find_gpus
 from muster.problems import BadInput, Problem
 
@@ -27,6 +28,7 @@ class Machine:
     """The real memory."""
     gpu_names: tuple[str, ...]
     """What CUDA_VISIBLE_DEVICES calls the node's GPUs 0, 1, ..."""
+    gpu_devices: GpuDevices = GpuDevices()
     warnings: tuple[str, ...] = ()
     """In words: what is wrong with its GPUs."""
 
@@ -91,7 +93,8 @@ def find_machine(
         nic_gb_per_s=links.rack.gb_per_s,
     )
     cluster = Cluster(node.name, (node,), ("rack-0",), links)
-    return Machine(cluster, real_cpus, cores, real_memory_gb, names, warnings)
+    devices = find_gpu_devices(found.uuid_of)
+    return Machine(cluster, real_cpus, cores, real_memory_gb, names, devices, warnings)
 
 
 def _with_pretended(found: Gpus, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

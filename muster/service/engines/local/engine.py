@@ -46,6 +46,7 @@ from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
 from muster.service.engines.local.endings import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
 from muster.service.engines.local.given import environment_of, identity_of, spawn_shepherd
+from muster.service.engines.local.gpu_isolation import probe_gpu_isolation
 from muster.service.engines.local.grants import Grants, refusals_as_os_errors
 from muster.service.engines.local.job_folder import make_job_folder
 from muster.service.machine import Machine
@@ -122,9 +123,10 @@ class LocalEngine:
         for warning in machine.warnings:
             log.warning(warning)
         self._cgroups, _ = find_cgroups()
-        self._grants = Grants(machine, self._cgroups)
-        self.enforces = self._grants.in_words()
         self._group_prefix = hashlib.sha256(os.fsencode(self._folder)).hexdigest()[:12]
+        isolation = probe_gpu_isolation(machine.gpu_devices, self._cgroups, f"{self._group_prefix}-probe")
+        self._grants = Grants(machine, self._cgroups, isolation)
+        self.enforces = self._grants.in_words()
         self._children: set[int] = set()
         """Shepherds that are to be waited for, lest they stay as zombies."""
         self._starts: dict[tuple[int, int], _Start] = {}
@@ -158,14 +160,22 @@ class LocalEngine:
             end = {"ended": time.time(), "vanished": words, "lost": True}
         make_job_folder(launch, identity)
         path = self._folder / f"{launch.job}.{launch.epoch}"
-        wanted = {"signals": {}, "kill": False, "cpus": seat.cpus, "memory_gb": seat.memory_gb, "alone": []}
+        gpu_names = [self._machine.gpu_names[gpu] for gpu in seat.gpus if gpu < len(self._machine.gpu_names)]
+        wanted = {
+            "signals": {},
+            "kill": False,
+            "cpus": seat.cpus,
+            "memory_gb": seat.memory_gb,
+            "alone": [],
+            "denied_devices": self._grants.gpus.denied_beside(gpu_names),
+        }
         record = {
             "epoch": launch.epoch,
             "run_dir": str(launch.run_dir),
             "output_dir": str(launch.output_dir),
             "command": launch.command,
             "directory": str(launch.directory),
-            "environment": environment_of(launch, self._machine, path, identity),
+            "environment": environment_of(launch, self._grants.gpus.visible_names(gpu_names), path, identity),
             "ranks": seat.ranks,
             "identity": identity,
             "output_limit_gb": launch.output_limit_gb,
@@ -269,6 +279,7 @@ class LocalEngine:
             if self._cgroups is not None and start.group is None:
                 with refusals_as_os_errors():
                     start.group = self._cgroups.group(self._group_name(start.folder))
+            self._grants.deny_devices(start.group, start.folder.wanted["denied_devices"])
             start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
             doors = [] if start.group is None else [str(door) for door in start.group.doors]
             watched = self._grants.memory_bytes_to_watch(start.memory_gb)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import muster
 from muster.processes import MARK
 from muster.service.engines.interface import Launch
-from muster.service.machine import Machine
 
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN_SHEPHERD = """
@@ -46,23 +45,21 @@ def spawn_shepherd(folder: Path) -> int:
 
 
 def environment_of(
-    launch: Launch, machine: Machine, folder: Path, identity: Mapping[str, Any] | None
+    launch: Launch, gpu_names: Sequence[str], folder: Path, identity: Mapping[str, Any] | None
 ) -> dict[str, str]:
-    """What each rank has; its shepherd adds the variables of torchrun."""
+    """What each rank has, with these GPUs for CUDA to use; its shepherd adds the variables of torchrun."""
     try:
         owner = pwd.getpwuid(os.geteuid() if identity is None else identity["uid"])
         person = {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
     except KeyError:  # as in containers
         person = {}
-    (seat,) = launch.seats
-    gpus = ",".join(machine.gpu_names[gpu] for gpu in seat.gpus if gpu < len(machine.gpu_names))
     return {
         "PATH": _SEARCH_PATH,
         **person,
         "PYTHONUNBUFFERED": "1",  # so that what a job says can be followed
         **launch.environment,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order of nvidia-smi
-        "CUDA_VISIBLE_DEVICES": gpus,
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu_names),
         "MUSTER_RUN_DIR": str(launch.run_dir),
         "MUSTER_EPOCH": str(launch.epoch),
         MARK: str(folder),

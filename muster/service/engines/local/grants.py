@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from muster.cgroups import LEAST_QUOTA_CORES, Ability, CgroupError, Cgroups, Group
 from muster.service.engines.local.cpus import CpuSeat
+from muster.service.engines.local.gpu_isolation import GpuIsolation
 from muster.service.machine import Machine
-
-_GPUS = "GPUs: environment only, which a job can undo"
-"""No device control group or BPF filter keeps a start from the GPUs of others."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +18,7 @@ class Grants:
 
     machine: Machine
     cgroups: Cgroups | None
+    gpus: GpuIsolation
 
     @property
     def seated(self) -> bool:
@@ -55,6 +54,14 @@ class Grants:
             return False
         return True
 
+    def deny_devices(self, group: Group | None, denied: Sequence[Sequence[int]]) -> None:
+        """Keeps a start from opening the GPUs of others, as decided when it was launched. OSError if that fails."""
+        if denied:
+            if group is None:
+                raise OSError("its device filter cannot be set: it has no control group")
+            with refusals_as_os_errors():
+                group.deny_devices([(major, minor) for major, minor in denied])
+
     def memory_kills(self, group: Group | None) -> int:
         """How many processes of a start the kernel has killed at its limit, as far as is known."""
         if group is None or not self._can(Ability.MEMORY_LIMIT):
@@ -70,7 +77,7 @@ class Grants:
 
     def in_words(self) -> str:
         """As `CPU set, CPU quota and memory limit of cgroup v1`, with what is pretended."""
-        return "; ".join((self._cpus_in_words(), self._memory_in_words(), _GPUS))
+        return "; ".join((self._cpus_in_words(), self._memory_in_words(), self.gpus.describe()))
 
     def _cpus_in_words(self) -> str:
         declared, real = self.machine.node.cpus, self.machine.cores
