@@ -61,7 +61,10 @@ def serve(
     ] = False,
     limits: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Limits of users and tenants; else limits.toml in MUSTER_HOME."),
+        typer.Option(
+            metavar="FILE",
+            help="Limits of users and tenants, reloaded on SIGHUP; else limits.toml in MUSTER_HOME.",
+        ),
     ] = None,
     settings: flags.Settings = None,
 ) -> None:
@@ -72,7 +75,7 @@ def serve(
     from muster.service.daemon import Serving
     from muster.service.daemon import serve as serve_until_interrupted
     from muster.service.home import home_folder
-    from muster.service.limits import read_limits
+    from muster.service.live_limits import LiveLimits
     from muster.service.live_scheduler import live_scheduler
 
     told = flags.Gathering()
@@ -81,7 +84,7 @@ def serve(
     cost = told.of(_restart_cost, restart_cost)
     address = told.of(_address, listen)
     chosen = told.of(flags.parse_settings, settings or [])
-    allowed = told.of(read_limits, limits, home)
+    allowed = told.of(LiveLimits, limits, home)
     if pretend is None:
         made = told.of(_machine, home, gpus, cpus, memory)
     else:
@@ -91,7 +94,7 @@ def serve(
     told.settle()
     host, port = address
     serve_until_interrupted(
-        Serving(home, *made, policy, turn, cost, host, port, store, allowed, needs_tokens=tokens),
+        Serving(home, *made, policy, turn, allowed, cost, host, port, store, needs_tokens=tokens),
         lambda line: print(line, flush=True),
     )
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,7 +38,7 @@ from muster.service.home import (
     write_endpoint,
 )
 from muster.service.known_models import KnownModels
-from muster.service.limits import Limits
+from muster.service.live_limits import LiveLimits
 from muster.service.rehearsal import rehearse
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
@@ -69,13 +69,13 @@ class Serving:
     """Makes the one of that name, once home and store are this daemon's alone."""
     scheduler: Scheduler
     round_seconds: float
+    limits: LiveLimits
     restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS
     host: str = "127.0.0.1"
     port: int = 0
     """0: any that is free."""
     store: str | None = None
     """URL; None: SQLite in the home."""
-    limits: Limits = field(default_factory=Limits)
     needs_tokens: bool = False
     """Nobody is let in without one, though none was ever made."""
 
@@ -160,7 +160,8 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     warnings = list(_warnings(serving, store))
     thread = threading.Thread(target=conduct, name="conductor")
     write_endpoint(serving.home, url)
-    _stop_on_signals(web)
+    threading.Thread(target=serving.limits.reload_on_request, name="limits", daemon=True).start()
+    _handle_signals(web, serving.limits)
     thread.start()
     cluster = serving.cluster
     log.info("serving", url=url, scheduler=board.scheduler, cluster=cluster.name, enforces=board.enforces)
@@ -191,18 +192,35 @@ def _warnings(serving: Serving, store: Store) -> Iterator[str]:
         yield "nobody gets in without a token, and there is none: muster token create NAME --role operator --store URL"
 
 
-def _stop_on_signals(web: uvicorn.Server) -> None:
-    """SIGTERM and SIGINT mean: stop in good order, and so does the end of the terminal unless that is ignored (nohup).
+def _handle_signals(web: uvicorn.Server, limits: LiveLimits) -> None:
+    """SIGTERM and SIGINT stop the daemon in good order; SIGHUP reloads the limits.
 
-    uvicorn raises the first two once more when it has ended.
+    SIGHUP at the end of its terminal stops it, unless it was started with nohup. uvicorn raises the first two once
+    more when it has ended.
     """
+    ends_with_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
     def stop(*_: object) -> None:
         web.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, stop)
+    def reload_or_stop(*_: object) -> None:
+        if ends_with_terminal and not _has_terminal():
+            stop()
+        else:
+            limits.request_reload()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    signal.signal(signal.SIGHUP, reload_or_stop)
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a controlling terminal now."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""What users and tenants may ask of a daemon: a TOML file, read when the daemon starts.
+"""What users and tenants may ask of a daemon: a TOML file (`live_limits.py`: when it is read).
 
     [default]                  # users without a table of their own
     max_priority = 0

@@ -21,6 +21,7 @@ from muster.service.board import Board
 from muster.service.home import make_home, store_url
 from muster.service.known_models import KnownModels
 from muster.service.limits import Limits
+from muster.service.live_limits import LiveLimits
 from muster.service.request import JobRequest
 from muster.service.store import Store
 
@@ -117,7 +118,10 @@ def serving_on(
     store: Store, board: Board, home: Path, host: str = "127.0.0.1", limits: Limits | None = None
 ) -> Iterator[Serving]:
     """The same on a store and a board that are there."""
-    api = server(create_app(store, board, home, limits))
+    live = LiveLimits(None, home)
+    if limits is not None:
+        live.current = limits
+    api = server(create_app(store, board, home, live))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # What the daemon logs must not come between what a command prints.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener, capture_logs():

@@ -13,6 +13,7 @@ from muster.service import daemon
 from muster.service.board import Board
 from muster.service.engines.pretend import PretendEngine
 from muster.service.home import Endpoint, make_home, read_endpoint, store_url
+from muster.service.live_limits import LiveLimits
 from muster.service.store import Store
 
 from .serving import CLUSTER
@@ -39,6 +40,7 @@ def test_clients_find_a_daemon_that_still_compiles(tmp_path: Path, monkeypatch: 
         engine=lambda _: PretendEngine(tmp_path / "pretend", cluster, lambda *_: None),  # type: ignore[arg-type, return-value]
         scheduler=build("fifo", {}),
         round_seconds=60.0,
+        limits=LiveLimits(None, tmp_path),
     )
     store = Store.open(store_url(tmp_path))
     try:

@@ -223,6 +223,8 @@ class Health(BaseModel):
     scheduler: str
     engine: str
     enforces: str
+    limits_error: str
+    """Why the limits are those of an earlier file; empty if the file was read."""
 
 
 def jobs_of(

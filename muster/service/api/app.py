@@ -13,13 +13,13 @@ from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
 from muster.service.api.service import Service
 from muster.service.board import Board
-from muster.service.limits import Limits
+from muster.service.live_limits import LiveLimits
 from muster.service.outlook import Outlooks
 from muster.service.store import Store
 from muster.service.tokens import LivingTokens
 
 
-def create_app(store: Store, board: Board, home: Path, limits: Limits | None = None) -> FastAPI:
+def create_app(store: Store, board: Board, home: Path, limits: LiveLimits) -> FastAPI:
     """The API of one daemon."""
     app = FastAPI(
         title="Muster",
@@ -37,7 +37,7 @@ def create_app(store: Store, board: Board, home: Path, limits: Limits | None = N
         home,
         GroupCommit(store.submit),
         Outlooks(store, board),
-        limits or Limits(),
+        limits,
     )
     tell_failures(app)
     app.add_middleware(BodyLimit)

@@ -40,7 +40,8 @@ def health(service: ServiceHere) -> dict[str, Any]:
         raise Refused(503, f"the conductor hangs: its last turn was {silent:.0f} s ago")
     if board.trouble:
         raise Refused(503, board.trouble)
-    return {name: getattr(board, name) for name in answers.Health.model_fields}
+    of_board = answers.Health.model_fields.keys() - {"limits_error"}
+    return {name: getattr(board, name) for name in of_board} | {"limits_error": service.limits.error}
 
 
 @router.get(

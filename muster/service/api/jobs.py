@@ -209,7 +209,7 @@ def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None
 
 
 async def _submit(service: Service, caller: Caller, requests: list[JobRequest]) -> list[int]:
-    if caller.operator or service.limits == Limits():
+    if caller.operator or service.limits.current == Limits():
         return await _submit_now(service, caller, requests)
     async with service.one_at_a_time:
         await run_in_threadpool(_check_limits, service, caller, requests)
@@ -217,7 +217,7 @@ async def _submit(service: Service, caller: Caller, requests: list[JobRequest]) 
 
 
 def _check_limits(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
-    if problems := list(exceeded(service.limits, caller.user, requests, service.store)):
+    if problems := list(exceeded(service.limits.current, caller.user, requests, service.store)):
         raise Refused(403, "\n".join(map(str, problems)), problems)
 
 

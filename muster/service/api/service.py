@@ -16,7 +16,7 @@ from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
 from muster.service.board import Board
 from muster.service.callers import Call, Unknown, caller
-from muster.service.limits import Limits
+from muster.service.live_limits import LiveLimits
 from muster.service.outlook import Outlooks
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, Submission
@@ -35,7 +35,7 @@ class Service:
     home: Path
     submissions: GroupCommit[Submission, int]
     outlooks: Outlooks
-    limits: Limits
+    limits: LiveLimits
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from counting a user's jobs until the new ones are in the store."""
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
+import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -14,6 +20,7 @@ from muster.service.home import job_folder, make_home, read_endpoint, store_url
 from muster.service.store import Store
 from muster.service.store.rows import Submission
 
+from ..engines.bench import until
 from ..serving import a_request
 from .conftest import Muster
 from .daemons import NOBODY, Person, a_nobody, only_root_can, open_folder
@@ -38,14 +45,77 @@ def no_nohup() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.long)]
-)
-def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals, no_nohup: None) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals) -> None:
     with ME.serves(home, *PRETEND, number=number) as told:
         assert ME.types(home, "submit", "--", "true").returncode == 0
     assert read_endpoint(home) is None
     assert (json.loads(told[-2])["event"], told[-1]) == ("stopped", "0")
+
+
+def health(home: Path) -> dict[str, Any]:
+    endpoint = read_endpoint(home)
+    assert endpoint is not None
+    with urlopen(f"{endpoint.url}/healthz") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def hang_up(home: Path) -> None:
+    endpoint = read_endpoint(home)
+    assert endpoint is not None
+    os.kill(endpoint.pid, signal.SIGHUP)
+
+
+def test_a_hangup_reloads_the_limits(home: Path, tmp_path: Path, no_nohup: None) -> None:
+    """A file with an error changes nothing and is reported; the next good one counts."""
+    limits = tmp_path / "limits.toml"
+    limits.write_text("[default]\nmax_priority = 3\n")
+    flags = ("--scheduler", "priority", "--pretend", "1x2gpu", "--limits", str(limits))
+    with ME.serves(home, *flags) as told:
+        ME.types(home, "token", "create", "root", "--role", "operator", "--store", store_url(home))
+        made = ME.types(home, "token", "create", "bob", "--store", store_url(home))
+        token = made.stdout.strip()
+
+        def refusal(priority: int) -> str:
+            line = ("submit", "--priority", str(priority), "--", "true")
+            return ME.types(home, *line, MUSTER_TOKEN=token).stderr
+
+        assert "bob may ask for 3 at most" in refusal(4)
+        limits.write_text("[default]\nmax_priority = 5\nmax_job = 1\n")
+        hang_up(home)
+        until(lambda: health(home)["limits_error"], "the report of an error")
+        assert "bob may ask for 3 at most" in refusal(4)
+        limits.write_text("[default]\nmax_priority = 5\n")
+        hang_up(home)
+        until(lambda: not health(home)["limits_error"], "the reload")
+        assert refusal(5) == ""
+        assert "bob may ask for 5 at most" in refusal(6)
+    events = [json.loads(line) for line in told if line.startswith("{")]
+    (error,) = (event["error"] for event in events if event["level"] == "error")
+    assert error.startswith(f"{limits}, line 3, column default.max_job: there is no such field")
+    assert told[-1] == "0"
+
+
+def test_the_end_of_its_terminal_stops_it(home: Path, no_nohup: None) -> None:
+    ours, its = os.openpty()
+    line, given = ME._line(home, ("serve", *PRETEND))
+    with subprocess.Popen(
+        line,
+        stdin=its,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        **given,
+    ) as process:
+        os.close(its)
+        assert process.stdout is not None
+        assert b"serves " in process.stdout.readline()
+        os.close(ours)
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert [json.loads(line)["event"] for line in log.splitlines()][-1] == "stopped"
 
 
 def test_real_and_pretended_jobs_never_share_a_store(home: Path) -> None:
