@@ -48,6 +48,18 @@ def errors_of_policies() -> Iterator[None]:
         raise BadInput(Problem(_files[last.filename], what, row=last.lineno)) from error
 
 
+def plan_problem(scheduler: object, message: str) -> Problem | None:
+    """The problem of a plan that no scheduler may make, with the user's file; None if no part is a user's."""
+    for policy in (scheduler, *getattr(scheduler, "parts", ())):
+        methods = vars(type(policy))
+        codes = {name: method.__code__ for name, method in methods.items() if inspect.isfunction(method)}
+        for code in codes.values():
+            if code.co_filename in _files:
+                row = codes["decide"].co_firstlineno if "decide" in codes else None
+                return Problem(_files[code.co_filename], message, row=row)
+    return None
+
+
 def method_problem(policy: object, method: str, what: str, found: object = None) -> BadInput:
     """What is wrong with the answer of a policy's method, with its file and line where it is a user's."""
     name = getattr(policy, "name", "") or type(policy).__name__

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +21,12 @@ from muster.problems import BadInput, Problem
 from muster.schedulers.certify import Certified
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
-from muster.schedulers.user_code import errors_of_policies
+from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.schedulers.workers_and_servers.interval import AtIntervals
 from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
 from muster.simulation.blocks import blocks_of
 from muster.simulation.compile_clock import CompileClock
-from muster.simulation.engine import Engine, Progress
+from muster.simulation.engine import Engine, PlanRefused, Progress
 from muster.simulation.impossible import set_impossible_aside, told_left_out
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import Options
@@ -102,7 +103,7 @@ def simulate(
     measured = _measured(table, options)
     compiling = CompileClock()
     began, began_cpu = time.perf_counter(), time.process_time()
-    with install_listener("numba:compile", compiling), errors_of_policies():
+    with install_listener("numba:compile", compiling), errors_of_policies(), _refused_plans_of(scheduler):
         asked = Certified(scheduler) if options.certify else scheduler
         engine = Engine(table, cluster, truth, asked, options, measured, network=network, blocks=blocks)
         engine.run(progress)
@@ -134,6 +135,18 @@ def simulate(
         peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     )
     return Run(record, cost, engine.unfinished(), refused)
+
+
+@contextmanager
+def _refused_plans_of(scheduler: Scheduler) -> Iterator[None]:
+    """Turn a refused plan of a user's policy into the user's problem."""
+    try:
+        yield
+    except PlanRefused as refused:
+        problem = plan_problem(scheduler, str(refused))
+        if problem is None:
+            raise
+        raise BadInput(problem) from refused
 
 
 def _prepared(

@@ -115,3 +115,57 @@ def test_a_failing_sweep_names_file_and_line(tmp_path: Path, trace: Path) -> Non
     failed = muster_process("sweep", "sweep.toml", "--out", "out", folder=tmp_path)
     assert failed.status == 2
     assert "mine.py, line 8: in key: ZeroDivisionError" in failed.err
+
+
+ALWAYS_NOW = """\
+import numpy as np
+from muster.schedulers import reasons
+from muster.schedulers.contract import Plan
+
+class Mine:
+    name = "mine"
+
+    def describe(self):
+        return {"name": self.name, "parts": {}, "settings": {}, "needs": []}
+
+    def initial(self, cluster):
+        return None
+
+    def decide(self, view, state):
+        nothing = np.zeros(len(view.jobs))
+        codes = np.full(len(view.jobs), reasons.NO_GPUS)
+        return Plan(view.draft(), codes, nothing, nothing, next_wake=view.now), state
+"""
+A_PART_THAT_ASKS_AT_ONCE = """\
+from muster.schedulers.parts import Order
+
+class Mine(Order):
+    name = "mine"
+
+    def key(self, jobs):
+        return jobs.gpus * 1.0
+
+    def quantum(self):
+        return 1e-300
+
+    def overtaken_at(self, view, keys, running, waiting):
+        return view.now
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (ALWAYS_NOW, "mine.py, line 14: mine: 1001 decisions in a row at 0 s change nothing"),
+        (A_PART_THAT_ASKS_AT_ONCE, "mine.py: mine+proportional+pack: 1001 decisions in a row at "),
+    ],
+)
+def test_a_policy_that_stops_the_clock_is_named(
+    tmp_path: Path, trace: Path, command: str, text: str, said: str
+) -> None:
+    failed = with_policy(tmp_path, trace, command, text)
+    assert (failed.status, failed.out) == (2, "")
+    assert said in failed.err
+    assert "Traceback" not in failed.err
+    assert not (tmp_path / "out").exists()
