@@ -14,7 +14,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.books import CPU, MEMORY, WHOLE, Bools, Floats, Ints, Rows
-from muster.cluster.ledger import Ledger, Transaction
+from muster.cluster.ledger import DoesNotFit, Ledger, Transaction
 from muster.schedulers.decision import Decision, Proposal, Trigger
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.speed.demands import DemandBook

@@ -185,7 +185,7 @@ class Leased:
         for_machine, for_rack = np.zeros((2, len(jobs)))
         done = 0
         while done < len(ranked):
-            left = ranked[done:]
+            left, first = ranked[done:], done
             for_machine[left], for_rack[left] = timers.limits_for(view, left, known)
             done, wake = bid(
                 view.ledger.books,
@@ -210,6 +210,8 @@ class Leased:
                 plan.reason_a,
                 plan.reason_b,
             )
+            served = ranked[first:done]
+            view.check_placed(served[plan.reasons[served] == PLACED])
             if timers.bids == "always":
                 plan.next_wake = min(plan.next_wake, wake)
             at = ranked[done - 1]

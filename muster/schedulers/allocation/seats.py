@@ -328,6 +328,8 @@ def write_seats(
 ) -> None:
     """Write the plan into the transaction, with a reason for every ranked job; then serve the shares of a GPU.
 
+    DoesNotFit if the plan has more on a machine than is free there.
+
     Those get their node's proportional share, at least their request, by best fit, the chosen first, from what the
     plan leaves.
     """
@@ -340,6 +342,7 @@ def write_seats(
     requested = jobs.requested_per_gpu
     for at in np.flatnonzero(seats.reserved >= 0).tolist():
         put_chain(books, jobs.index[at], amounts_on(books, seats.reserved[at], requested[at]))
+    view.check_placed(np.flatnonzero((seats.first >= 0) | (seats.reserved >= 0)))
     if len(shared):
         _serve_shares(
             books,

@@ -96,10 +96,16 @@ def holds_gang(books: Books, node: int, gpus: int, need: Ints) -> bool:
     return True
 
 
+NOT_FREE = -1
+"""A mask in place of GPUs that are not free: the ledger refuses it on every node, as it has more GPUs than any."""
+
+
 @njit(cache=True)
 def pick_from(free: int, gpus: int, island: int, count: int) -> int:
     """Of a node's free GPUs (a mask): inside one NVLink island if possible (the fullest that does), else the
-    emptiest first. `island` is the size of one, at least 1."""
+    emptiest first. `island` is the size of one, at least 1. NOT_FREE if fewer are free than `count`."""
+    if count_bits(free) < count:
+        return NOT_FREE
     best = -1
     best_free = 1 << 30
     for first in range(0, gpus, island):
@@ -124,7 +130,7 @@ def pick_from(free: int, gpus: int, island: int, count: int) -> int:
 
 @njit(cache=True)
 def pick_gpus(books: Books, node: int, count: int) -> int:
-    """A mask of so many GPUs that nobody holds, as close together as they can be."""
+    """A mask of so many GPUs that no job holds, as close together as they can be; NOT_FREE if there are fewer."""
     record = books.nodes[node]
     chosen: int = pick_from(record["free_mask"], record["gpus"], max(record["island"], 1), count)
     return chosen

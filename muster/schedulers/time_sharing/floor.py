@@ -11,8 +11,9 @@ from math import inf
 import numpy as np
 
 from muster.cluster.books import ROWS_USED, WHOLE, Bools, Floats, Ints
+from muster.cluster.ledger import DoesNotFit
 from muster.schedulers.contract import View
-from muster.schedulers.placement.kernels import pick_from
+from muster.schedulers.placement.kernels import NOT_FREE, pick_from
 from muster.schedulers.time_sharing.seats import most_holders, read_seats
 
 Place = tuple[tuple[int, int], ...]
@@ -160,7 +161,12 @@ class Floor:
 
     def among(self, node: int, mask: int, count: int) -> int:
         """So many of these GPUs of a node, as close together as they can be."""
-        return int(pick_from(mask, int(self.gpus[node]), int(self._islands[node]), count))
+        picked = int(pick_from(mask, int(self.gpus[node]), int(self._islands[node]), count))
+        if picked == NOT_FREE:
+            raise DoesNotFit(
+                f"node {node}: {mask.bit_count()} GPUs to choose {count} from; a scheduler's defect"
+            )
+        return picked
 
     def pick(self, node: int, gpus: int) -> int:
         """So many free GPUs of a node, as close together as they can be."""
