@@ -16,6 +16,7 @@ from muster.schedulers.allocation.seats import Seats, open_seats, write_seats
 from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.catalogue import build
 from muster.schedulers.placement.kernels import NOT_FREE, pick_from, put_share
+from muster.schedulers.reasons import PLACED
 from muster.schedulers.time_sharing.floor import Floor
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import Round, allot, round_of, servers
@@ -89,7 +90,7 @@ def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.Mo
         ranked, codes = arguments[4], arguments[18]
         assert isinstance(ranked, np.ndarray)
         assert isinstance(codes, np.ndarray)
-        codes[ranked] = leased.PLACED
+        codes[ranked] = PLACED
         return len(ranked), np.inf
 
     monkeypatch.setattr(leased, "bid", place_none)
