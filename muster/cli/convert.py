@@ -39,10 +39,13 @@ def convert(
         return
     trace = read_trace(source, kind, parse_mapping(columns) if columns else None)
     write_trace(trace, output)
+    notes = list(trace.notes)
+    if trace.other_columns:
+        notes.append(f"kept columns that are not Muster's own: {', '.join(trace.other_columns)}")
     if as_json:
-        print(as_json_text({"output": str(output), "jobs": len(trace.jobs), "notes": trace.notes}), end="")
+        print(as_json_text({"output": str(output), "jobs": len(trace.jobs), "notes": notes}), end="")
         return
-    for note in trace.notes:
+    for note in notes:
         print(f"{source}: {note}", file=sys.stderr)
     print(f"{counted(len(trace.jobs), 'job')} in {output}")
 

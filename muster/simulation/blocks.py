@@ -160,6 +160,11 @@ def blocks_of(
     return None, (f"no column {SAMPLE_SECONDS}: work and leases do not end in blocks of samples",)
 
 
+def used_columns(trace: Trace) -> tuple[str, ...]:
+    """The columns beside the native ones that decide a run in blocks; none without the seconds of a sample."""
+    return (SAMPLE_SECONDS, SAMPLES, JOB_GROUP) if SAMPLE_SECONDS in trace.jobs.columns else ()
+
+
 def _sample_seconds(trace: Trace, work: pl.DataFrame) -> Floats:
     """Seconds of a sample by job, in order of arrival."""
     _refuse_unless_positive(trace, SAMPLE_SECONDS, "a number of seconds above 0 is needed")

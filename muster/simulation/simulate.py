@@ -24,7 +24,7 @@ from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.schedulers.workers_and_servers.interval import AtIntervals
 from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
-from muster.simulation.blocks import blocks_of
+from muster.simulation.blocks import blocks_of, used_columns
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, PlanRefused, Progress
 from muster.simulation.impossible import set_impossible_aside, told_left_out
@@ -289,6 +289,9 @@ def _described(
     assumed = assumptions(table, cluster, honoured(scheduler))
     left_out = told_left_out(refused, cluster)
     untyped = untyped_cluster_note(trace, cluster)
+    used = used_columns(trace) if rules.blocks else ()
+    others = ", ".join(name for name in trace.other_columns if name not in used)
+    unused = [f"columns of the trace that this run does not use: {others}"] if others else []
     unheard = network.notes if network else untold_network(table, cluster, options.network_flavour)
     return {
         "muster_version": muster.__version__,
@@ -296,7 +299,7 @@ def _described(
             "source": trace.source,
             "jobs": len(trace.jobs),
             "sha256": hashlib.sha256(trace.jobs.select(NAMES).write_csv().encode()).hexdigest(),
-            "notes": [*trace.notes, *left_out, *untyped, *unheard, *assumed, *of_decisions],
+            "notes": [*trace.notes, *unused, *left_out, *untyped, *unheard, *assumed, *of_decisions],
         },
         "cluster": cluster.to_dict(),
         "scheduler": described,

@@ -45,6 +45,11 @@ class Trace:
     names: Mapping[str, str] = field(default_factory=dict)
     """For a native column the name it has in the file, where another."""
 
+    @property
+    def other_columns(self) -> list[str]:
+        """The names of the columns that are not native; few rules use some of them."""
+        return self.jobs.columns[len(NAMES) :]
+
 
 def read_trace(
     path: Path | str,
@@ -63,10 +68,7 @@ def read_trace(
         cleaned = "; ".join(reading.notes)
         raise BadInput(Problem(content.where, f"there is no job in it{cleaned and ': '}{cleaned}"))
     jobs = _checked(reading, content.where, shipped_models() if models is None else models)
-    others = jobs.columns[len(NAMES) :]
-    kept = (f"kept columns that Muster does not use: {', '.join(others)}",) if others else ()
-    notes = (*reading.notes, *kept)
-    return Trace(jobs, content.where, notes, reading.frame[LINE], reading.names)
+    return Trace(jobs, content.where, tuple(reading.notes), reading.frame[LINE], reading.names)
 
 
 def trace_of(columns: Mapping[str, object], source: str, models: Mapping[str, Model] | None = None) -> Trace:

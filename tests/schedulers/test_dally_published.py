@@ -82,6 +82,33 @@ def test_a_trace_without_sample_seconds_has_no_blocks_and_says_so() -> None:
     assert any("no column time_per_iteration_s" in note for note in result.record.run["trace"]["notes"])
 
 
+BESIDE = ("job_group_id", "note", "time_per_iteration_s", "total_iterations")
+
+
+@pytest.mark.parametrize(
+    ("rules", "present", "unused"),
+    [
+        ("dally-published", BESIDE, "note"),
+        ("dally-published", BESIDE[:2], "job_group_id, note"),
+        ("exact", BESIDE, ", ".join(BESIDE)),
+        ("dally-published", BESIDE[2:], None),
+    ],
+)
+def test_columns_without_an_effect_are_named(
+    rules: str, present: tuple[str, ...], unused: str | None
+) -> None:
+    """Not those that decide the run; without the seconds of a sample none of them does."""
+    values = {"job_group_id": None, "note": "x", "time_per_iteration_s": 0.03, "total_iterations": 8500}
+    trace = jobs_of(gang(2, 2 * 255))
+    columns = [pl.Series(name, [values[name]]) for name in present]
+    trace = replace(trace, jobs=trace.jobs.with_columns(columns))
+    chosen = rules_named(rules)
+    settings = {**chosen.settings_for("dally-nowait"), **LEASE}
+    result = run(trace, racked((2,)), "dally-nowait", settings, rules=chosen)
+    notes = [note for note in result.record.run["trace"]["notes"] if "does not use" in note]
+    assert notes == ([] if unused is None else [f"columns of the trace that this run does not use: {unused}"])
+
+
 @pytest.mark.parametrize("told", ["fast", "0", "-1", None, "inf", "nan"])
 def test_sample_seconds_that_are_none_are_refused(told: str | None) -> None:
     with pytest.raises(

@@ -226,7 +226,8 @@ def test_unknown_columns_are_kept_and_named(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, text))
     assert trace.jobs.columns[-2:] == ["queue", "note"]
     assert trace.jobs["queue"].to_list() == ["q1"]
-    assert trace.notes == ("kept columns that Muster does not use: queue, note",)
+    assert trace.other_columns == ["queue", "note"]
+    assert trace.notes == ()
 
 
 def test_models_of_ones_own_may_count_iterations(tmp_path: Path) -> None:
