@@ -18,7 +18,7 @@ from muster.cluster import Cluster
 from muster.cluster.books import MICRO, NONE, ROWS_USED, WHOLE, Rows
 from muster.cluster.ledger import Changes, Ledger, Share
 from muster.problems import BadInput
-from muster.service.conductor.interruptions import RestartCosts
+from muster.service.conductor.interruptions import LONGEST_START_UP, RestartCosts
 from muster.service.fitting import misfits
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
 from muster.service.store.rows import JobRow, State
@@ -299,7 +299,8 @@ class LiveColumns:
     def price(self, row: JobRow, since: float) -> None:
         """What schedulers know of an interruption of a start that began at `since`, as its job shows more of it.
 
-        A job that has reported before works from its first step on; any other one, once the expected cost has passed.
+        A job that has reported before works from its first step on, at the latest after `LONGEST_START_UP` times the
+        expected cost; any other one, once the expected cost has passed.
         """
         ask, fact = self._asked[row.id], self._facts[row.id]
         ask["preemptible"] = row.preemptible
@@ -309,7 +310,7 @@ class LiveColumns:
             fact["resumes"] = row.first_step
         else:
             has_reported = row.joined or row.start_up_seconds is not None
-            fact["resumes"] = inf if has_reported else since + fact["restart_cost"]
+            fact["resumes"] = since + fact["restart_cost"] * (LONGEST_START_UP if has_reported else 1.0)
 
     def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
         """A running job has told how far it is and how fast: its own word counts for more than the model's.

@@ -8,6 +8,9 @@ from muster.service.conductor.starts import Start
 from muster.service.store.rows import JobRow
 from muster.workload.models import Model
 
+LONGEST_START_UP = 10.0
+"""Times the expected cost of an interruption that a start-up is waited for; a longer one counts as work after that."""
+
 
 class RestartCosts:
     """Seconds of stop and start-up that one interruption of a job is expected to cost, apart from lost work."""

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from muster.schedulers.contract import Jobs
-from muster.service.conductor.interruptions import RestartCosts, lost_seconds, measured_stop
+from muster.schedulers.interruption import WORK_PER_INTERRUPTION
+from muster.service.conductor.interruptions import LONGEST_START_UP, RestartCosts, lost_seconds, measured_stop
 from muster.service.conductor.starts import Report, Start
 from muster.service.engines import Seat
 from muster.service.engines.pretend import Pace
@@ -174,11 +175,42 @@ def test_start_up_and_stop_are_measured_and_kept(tmp_path: Path) -> None:
     world.store.wish(job, Wish.RELEASE)
     world.turns(10)
     assert world.row(job).first_step is None
-    assert world.facts(job)["resumes"] == inf, "it reports, and has not yet"
+    expected = 30 + held.stop_seconds
+    assert world.facts(job)["resumes"] == world.facts(job)["last_start"] + LONGEST_START_UP * expected
     assert world.facts(job)["restart_cost"] == 30 + held.stop_seconds
     (similar,) = world.submit("trained")
     world.turn(1.0)
     assert world.facts(similar)["restart_cost"] == 30 + held.stop_seconds, "as the other of its name"
+    world.store.close()
+
+
+class HangsLater(Kinds):
+    """Jobs that work at their first start, and hang in the start-up of every later one."""
+
+    def pace(self, job: int, seats: list[Seat]) -> Pace:
+        pace = super().pace(job, seats)
+        hangs = self.row(job).epoch > 1 and self.row(job).request.name == "trained"
+        return replace(pace, start_up_seconds=inf) if hangs else pace
+
+
+def test_a_hanging_start_up_is_protected_for_a_while_only(tmp_path: Path) -> None:
+    """Jobs that reported before and hang now make room for others, without any event but the passing of time."""
+    world = HangsLater(tmp_path, "las")
+    jobs = world.submit("trained", 4)
+    world.turns(60)
+    for wish in (Wish.HOLD, Wish.RELEASE):
+        for job in jobs:
+            world.store.wish(job, wish)
+        world.turns(5)
+    cost = world.facts(jobs[0])["restart_cost"]
+    assert 30 <= cost < 35
+    shorts = world.submit("short", 4)
+    protected = (LONGEST_START_UP + WORK_PER_INTERRUPTION) * cost
+    world.turns(protected - 20, apart=5.0)
+    assert [world.row(job).state for job in shorts] == [State.QUEUED] * 4
+    assert all(world.row(job).first_step is None for job in jobs)
+    world.turns(40, apart=5.0)
+    assert [world.row(job).state for job in shorts] == [State.RUNNING] * 4
     world.store.close()
 
 
