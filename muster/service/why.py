@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from muster.service.board import Board
+from muster.service.conductor.endings import is_over_time
 from muster.service.fitting import misfits
 from muster.service.forecast import GUESSED_SECONDS, Forecast
 from muster.service.outlook import Outlook
@@ -100,12 +101,19 @@ def why_waiting(row: JobRow, outlook: Outlook, board: Board, asker: Caller, now:
 def _not_waiting(row: JobRow, store: Store) -> list[str]:
     name = f"Job {row.id} ({row.request.name})"
     if row.state in ENDED:
-        wrote = [f"What it wrote: `muster logs {row.id}`."] if row.state is State.FAILED else []
+        wrote = []
+        if row.state in (State.FAILED, State.TIMED_OUT):
+            wrote = [f"What it wrote: `muster logs {row.id}`."]
         return [f"{name} does not wait: it has {_ended_how(row)}.", *wrote]
     if row.wish is Wish.CANCEL:
         return [f"{name} is being cancelled: it has been asked to end."]
     if row.state is State.HELD or row.wish is Wish.HOLD:
         return [f"{name} is held; it competes again after `muster release {row.id}`."]
+    limit, now = duration(row.request.time_limit_seconds), store.now()
+    if row.phase is Phase.STOPPING and row.last_start is not None and is_over_time(row, row.last_start, now):
+        return [
+            f"{name} has been asked to stop: it has run for its time limit of {limit}. It does not start again."
+        ]
     if row.phase is Phase.STOPPING:
         return [
             f"{name} has been asked to stop and saves its work; it goes on where the scheduler puts it next."
@@ -114,7 +122,7 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
         f"{holding.node} ({_gpus_of(holding)}; {holding.cpus:g} CPU, {holding.memory_gb:.3g} GB)"
         for holding in store.holdings(row.id, open_only=True)
     )
-    since = duration(store.now() - (row.last_start or row.submitted))
+    since = duration(now - (row.last_start or row.submitted))
     return [f"{name} does not wait: it has run for {since} on {where or 'its machine'}.", *_restart_loss(row)]
 
 
@@ -135,7 +143,7 @@ def _ended_how(row: JobRow) -> str:
     if row.state is State.CANCELLED:
         return "been cancelled"
     if row.state is State.TIMED_OUT:
-        return f"been ended: {row.message}"
+        return f"been stopped: {row.message}; it does not start again"
     return f"failed: {row.message}" if row.message else "failed"
 
 

@@ -64,7 +64,7 @@ class Actor:
         row = self._jobs.rows[start.job]
         start.notice_at = now
         counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
-        if row.wish is not None or is_over_time(row, start, now):
+        if row.wish is not None or is_over_time(row, start.since, now):
             counts = {}
         self._jobs.set(row.id, phase=Phase.STOPPING, **counts)
         self._jobs.changes.event(row.id, now, "asked to stop")

@@ -61,7 +61,7 @@ class Owners:
         """Jobs whose time limit is over have to stop and do not start again."""
         for start in self._jobs.starts.values():
             row = self._jobs.rows[start.job]
-            if row.id in self._jobs.active and is_over_time(row, start, now):
+            if row.id in self._jobs.active and is_over_time(row, start.since, now):
                 self._jobs.active.discard(row.id)
                 self._jobs.planned.pop(row.id, None)
                 self._jobs.columns.leave(row.id, State.HELD, now)

@@ -173,6 +173,24 @@ def test_a_protected_wait_counts_down_to_nothing(api: Serving) -> None:
         assert seconds > left - 60
 
 
+def test_why_names_a_time_limit_that_is_over(api: Serving) -> None:
+    """While the job stops, and after that; another job that stops goes on later."""
+    submitted(api, time_limit_seconds=3600.0)
+    running = {"state": State.RUNNING, "phase": Phase.STOPPING, "run_seconds": 3000.0}
+
+    def why(**changes: object) -> str:
+        api.store.commit(Changes(jobs={1: changes}))
+        return " ".join(api.ask("GET", "/v1/jobs/1/why").json["sentences"])
+
+    assert "it goes on where the scheduler puts it next" in why(**running, last_start=api.store.now() - 500)
+    over = why(last_start=api.store.now() - 601)
+    assert "it has run for its time limit of 1.00 h. It does not start again." in over
+    ended = {"state": State.TIMED_OUT, "message": "its time limit of 1.00 h is over", "finished": 1.0}
+    said = why(**ended)
+    assert "it has been stopped: its time limit of 1.00 h is over; it does not start again." in said
+    assert "muster logs 1" in said
+
+
 def test_why_is_answered_in_sentences(api: Serving) -> None:
     submitted(api, held=True)
     told = api.ask("GET", "/v1/jobs/1/why").json
