@@ -85,6 +85,14 @@ def gb_of(flag: str, text: str) -> float:
         raise BadInput(Problem(flag, str(error), found=text)) from None
 
 
+def positive_seconds_of(flag: str, text: str) -> float:
+    """A flag's time in seconds; 0 and infinity are refused."""
+    seconds = seconds_of(flag, text)
+    if not 0 < seconds < float("inf"):
+        raise BadInput(Problem(flag, "a time above 0 is needed", found=text))
+    return seconds
+
+
 def seconds_of(flag: str, text: str) -> float:
     """A flag's time in seconds."""
     from muster.units import parse_seconds

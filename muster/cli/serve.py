@@ -80,7 +80,7 @@ def serve(
 
     told = flags.Gathering()
     home = home_folder()
-    turn = told.of(_turn, round_seconds)
+    turn = told.of(flags.positive_seconds_of, "--round", round_seconds)
     cost = told.of(_restart_cost, restart_cost)
     address = told.of(_address, listen)
     chosen = told.of(flags.parse_settings, settings or [])
@@ -97,13 +97,6 @@ def serve(
         Serving(home, *made, policy, turn, allowed, cost, host, port, store, needs_tokens=tokens),
         lambda line: print(line, flush=True),
     )
-
-
-def _turn(text: str) -> float:
-    seconds = flags.seconds_of("--round", text)
-    if not 0 < seconds < float("inf"):
-        raise BadInput(Problem("--round", "a time above 0 is needed", found=text))
-    return seconds
 
 
 def _restart_cost(text: str) -> float:

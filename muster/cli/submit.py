@@ -147,7 +147,9 @@ def submit(
         "compute_threads": threads,
         "steps": steps,
         "model": model,
-        "time_limit_seconds": None if time_limit is None else told.of(_positive, "--time-limit", time_limit),
+        "time_limit_seconds": None
+        if time_limit is None
+        else told.of(flags.positive_seconds_of, "--time-limit", time_limit),
         "deadline_seconds": None if deadline is None else told.of(_deadline, deadline),
         "priority": priority,
         "tenant": tenant,
@@ -274,19 +276,12 @@ def _named(given: Sequence[str]) -> dict[str, str]:
     return environment
 
 
-def _positive(flag: str, text: str) -> float:
-    seconds = flags.seconds_of(flag, text)
-    if not 0 < seconds < float("inf"):
-        raise BadInput(Problem(flag, "a time above 0 is needed", found=text))
-    return seconds
-
-
 def _deadline(text: str) -> float:
     """Seconds from now: a time as 6h, or a date and time of this machine's zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return _positive("--deadline", text)
+        return flags.positive_seconds_of("--deadline", text)
     seconds = moment.astimezone().timestamp() - time.time()
     if seconds <= 0:
         raise BadInput(Problem("--deadline", "it lies in the past; a time to come is needed", found=text))

@@ -159,6 +159,14 @@ def setting(default: Any, sentence: str) -> Any:
     return field(default=default, metadata=metadata)
 
 
+def check_seconds(part: object, *names: str, finite: bool = False) -> None:
+    """ValueError for one of these settings that is no number of seconds above 0; `finite` also refuses infinity."""
+    for name in names:
+        value = getattr(part, name)
+        if not value > 0 or (finite and value == inf):
+            raise ValueError(f"{name}: a number of seconds above 0 is needed")
+
+
 def settings_of(part: Part) -> dict[str, Any]:
     """A part's settings by name, as the record keeps them: JSON knows no infinity, so that is None."""
     return {name: None if value == inf else value for name, value in vars(part).items()}

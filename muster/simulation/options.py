@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, did_you_mean
 from muster.simulation.failures import Failures
 from muster.simulation.network import AUTO, NONE
 from muster.simulation.rules import EXACT, Rules
@@ -94,12 +94,17 @@ class Options:
             problems.append(Problem("--round-origin", not_negative, found=self.round_origin))
         if self.network not in (AUTO, NONE, *FLAVOURS):
             what = f"{AUTO}, {NONE}, {' or '.join(FLAVOURS)} is needed"
+            if hint := did_you_mean(self.network, (AUTO, NONE, *FLAVOURS)):
+                what += f"; {hint}"
             problems.append(Problem("--network", what, found=self.network))
         if not 0 <= self.congestion < 1:
             what = "a fraction from 0 to below 1 is needed"
             problems.append(Problem("--congestion", what, found=self.congestion))
         if self.noise is None:
             what = "oracle, none or noisy:SIGMA with a SIGMA from 0 on is needed, for example noisy:0.5"
+            kind, known = self.knowledge.partition(":")[0], ("oracle", "none", "noisy")
+            if kind not in known and (hint := did_you_mean(kind, known)):
+                what += f"; {hint}"
             problems.append(Problem("--knowledge", what, found=self.knowledge))
         problems += self._against_the_rules()
         if self.measure and self.measure[0] > self.measure[1]:

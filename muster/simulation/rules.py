@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.problems import BadInput, Problem
+from muster.problems import BadInput, Problem, did_you_mean
 from muster.schedulers.catalogue import takes
 from muster.schedulers.presets import PRESETS
 
@@ -77,5 +77,7 @@ RULES = {rules.name: rules for rules in (EXACT, SYNERGY_PUBLISHED, DALLY_PUBLISH
 def rules_named(name: str) -> Rules:
     """The rules of that name."""
     if name not in RULES:
-        raise BadInput(Problem("--rules", f"known rules: {', '.join(RULES)}", found=name))
+        hint = did_you_mean(name, RULES, cutoff=0.4)
+        what = f"known rules: {', '.join(RULES)}" + (f"; {hint}" if hint else "")
+        raise BadInput(Problem("--rules", what, found=name))
     return RULES[name]

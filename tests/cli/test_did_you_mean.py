@@ -30,6 +30,12 @@ SIMULATE = ("simulate", "{trace}", "--cluster", "1x8gpu", "--out", "{out}")
         (("size", "resnet5", "--limit", "gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s"), "did you mean resnet50"),
         ((*SIMULATE, "--scheduler", "las", "--set", "quantum_second=5"), "did you mean quantum_seconds?"),
         (("reproduce", "synergi"), "synergy"),
+        ((*SIMULATE, "--rules", "synergy-publishd"), "did you mean synergy-published"),
+        ((*SIMULATE, "--rules", "dally"), "did you mean dally-published?"),
+        ((*SIMULATE, "--network", "fysical"), "did you mean physical?"),
+        ((*SIMULATE, "--network", "AUTO"), "did you mean auto?"),
+        ((*SIMULATE, "--knowledge", "oracel"), "did you mean oracle?"),
+        ((*SIMULATE, "--knowledge", "noisi:0.5"), "did you mean noisy?"),
     ],
 )
 def test_a_misspelt_name_is_answered_with_the_nearest(
@@ -70,6 +76,18 @@ def test_a_misspelt_model_of_a_trace_is_noted(muster: Muster, tmp_path: Path) ->
             "--set nodes: found '-1'; exact_variables and nodes are whole numbers from 0 on",
         ),
         ("2d-las", "thresholds=3,1", "--set thresholds: found '3,1'; thresholds: ascending numbers above 0"),
+        (
+            "oasis",
+            "slot_seconds=0",
+            "--set slot_seconds: found '0'; slot_seconds: a number of seconds above 0",
+        ),
+        ("oasis", "slot_seconds=inf", "--set slot_seconds: found 'inf'; slot_seconds: a number of seconds"),
+        (
+            "oasis",
+            "horizon_slots=0",
+            "--set horizon_slots: found '0'; horizon_slots: a whole number from 1 on",
+        ),
+        ("smd", "interval_seconds=inf", "--set interval_seconds: found 'inf'; interval_seconds: a number of"),
         ("las", "quantum_seconds=-5", "--set quantum_seconds: found '-5'; quantum_seconds"),
         ("fifo", "promote_after_seconds=-1", "--set promote_after_seconds: found '-1'; "),
     ],

@@ -21,7 +21,7 @@ from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.allocation.worth import worth_of
 from muster.schedulers.contract import View
 from muster.schedulers.honours import CPUS_AND_MEMORY
-from muster.schedulers.parts import Allotment, setting
+from muster.schedulers.parts import Allotment, check_seconds, setting
 
 _REACHED = 1e-9
 """A plan so close to the bound leaves nothing to look for."""
@@ -54,8 +54,7 @@ class Opt(Allotment):
     def __post_init__(self) -> None:
         if self.exact_variables < 0 or self.nodes < 0:
             raise ValueError("exact_variables and nodes are whole numbers from 0 on")
-        if not self.solver_seconds > 0:
-            raise ValueError("solver_seconds is a number of seconds above 0")
+        check_seconds(self, "solver_seconds")
 
     def allot(
         self,

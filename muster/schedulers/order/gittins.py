@@ -14,7 +14,7 @@ from muster.cluster import Cluster
 from muster.cluster.books import Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.contract import State, View
-from muster.schedulers.parts import Order, setting
+from muster.schedulers.parts import Order, check_seconds, setting
 from muster.workload.jobs import COMPLETED
 
 _EDGES = 60.0 * 2.0 ** np.arange(20)
@@ -38,8 +38,7 @@ class Gittins(Order):
     def __post_init__(self) -> None:
         if self.learn_from < 1:
             raise ValueError("learn_from: a whole number above 0 is needed")
-        if not self.quantum_seconds > 0:
-            raise ValueError("quantum_seconds: a number above 0 is needed")
+        check_seconds(self, "quantum_seconds")
 
     def initial(self, cluster: Cluster) -> State:
         """The jobs of the last decision, and how many jobs ended in each class of length."""

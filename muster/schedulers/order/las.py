@@ -9,7 +9,7 @@ import numpy as np
 from muster.cluster.books import WHOLE, Floats, Ints, Rows
 from muster.compiling import njit
 from muster.schedulers.contract import Jobs, View
-from muster.schedulers.parts import GPU_SECONDS, Order, setting
+from muster.schedulers.parts import GPU_SECONDS, Order, check_seconds, setting
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ class Las(Order):
     quantum_seconds: float = setting(300.0, "seconds between decisions while jobs overtake each other")
 
     def __post_init__(self) -> None:
-        if not self.quantum_seconds > 0:
-            raise ValueError("quantum_seconds: a number of seconds above 0 is needed")
+        check_seconds(self, "quantum_seconds")
 
     @property
     def key_unit(self) -> str:

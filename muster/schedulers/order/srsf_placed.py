@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, State, View
-from muster.schedulers.parts import DURATIONS, GPU_SECONDS, Order, setting
+from muster.schedulers.parts import DURATIONS, GPU_SECONDS, Order, check_seconds, setting
 from muster.speed.network.forms import FormBook
 
 
@@ -22,8 +22,7 @@ class SrsfPlaced(Order):
     quantum_seconds: float = setting(3600.0, "seconds between decisions while nothing happens")
 
     def __post_init__(self) -> None:
-        if not self.quantum_seconds > 0:
-            raise ValueError("quantum_seconds: a number of seconds above 0 is needed")
+        check_seconds(self, "quantum_seconds")
 
     @property
     def key_unit(self) -> str:

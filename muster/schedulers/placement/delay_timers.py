@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, State, View
-from muster.schedulers.parts import Placement, setting
+from muster.schedulers.parts import Placement, check_seconds, setting
 from muster.schedulers.placement.offers import MACHINE, RACK
 
 Waits = tuple[tuple[float, float], ...]
@@ -39,8 +39,7 @@ class Timers(Placement):
     """Whether the timers go by waits that succeeded."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.lease_seconds < inf:
-            raise ValueError("lease_seconds: a number of seconds above 0 is needed")
+        check_seconds(self, "lease_seconds", finite=True)
         for name, value in vars(self).items():
             if name.endswith("_leases") and not value >= 0:
                 raise ValueError(f"{name}: a number of leases from 0 on is needed")

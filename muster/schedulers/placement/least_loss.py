@@ -13,7 +13,7 @@ from muster.cluster.ledger import Transaction
 from muster.schedulers.contract import View
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
-from muster.schedulers.parts import Allotment, setting
+from muster.schedulers.parts import Allotment, check_seconds, setting
 from muster.schedulers.placement.arranging import arrange
 from muster.schedulers.placement.kernels import proportional_needs
 from muster.speed.network.forms import FormBook
@@ -39,8 +39,7 @@ class LeastLoss(Allotment):
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.enough <= 1:
             raise ValueError("least and enough: 0 <= least <= enough <= 1 is needed")
-        if not 0 < self.horizon_seconds < inf:
-            raise ValueError("horizon_seconds: a number of seconds above 0 is needed")
+        check_seconds(self, "horizon_seconds", finite=True)
 
     def allot(
         self,

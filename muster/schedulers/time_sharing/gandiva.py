@@ -15,7 +15,7 @@ from muster.cluster import Cluster
 from muster.schedulers.ageing import next_overdue
 from muster.schedulers.contract import Decision, Proposal, State, View
 from muster.schedulers.honours import SIZES
-from muster.schedulers.parts import setting, settings_of
+from muster.schedulers.parts import check_seconds, setting, settings_of
 from muster.schedulers.phases import log_phase
 from muster.schedulers.reasons import PLACED
 from muster.schedulers.time_sharing import packing
@@ -49,8 +49,7 @@ class Gandiva:
             raise ValueError("promote_after_seconds: a number of seconds from 0 on is needed")
         if not self.most_turns >= 1:
             raise ValueError("most_turns: a number from 1 on is needed")
-        if not 0 < self.trial_seconds < inf:
-            raise ValueError("trial_seconds: a number of seconds above 0 is needed")
+        check_seconds(self, "trial_seconds", finite=True)
         if not -inf < self.least_gain < inf:
             raise ValueError("least_gain: a number is needed, 0.05 for a twentieth")
         if not self.defragment_from > 0:

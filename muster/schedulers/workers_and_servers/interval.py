@@ -18,7 +18,7 @@ from muster.cluster.books import MICRO, WHOLE, Bools, Floats, Ints
 from muster.schedulers.contract import Decision, Proposal, State, Trigger, View
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
-from muster.schedulers.parts import DURATIONS, setting, settings_of
+from muster.schedulers.parts import DURATIONS, check_seconds, setting, settings_of
 from muster.schedulers.phases import log_phase
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
 from muster.schedulers.workers_and_servers.question import Question, held_sizes, question_of
@@ -106,8 +106,7 @@ class AtIntervals:
     accounting: Accounting = setting("usage", "a job is charged what it holds, or its owner's limit")
 
     def __post_init__(self) -> None:
-        if not 0 < self.interval_seconds < inf:
-            raise ValueError("interval_seconds is a number of seconds above 0")
+        check_seconds(self, "interval_seconds", finite=True)
 
     def answer(self, question: Question, memory: State) -> Answer:
         """The sizes from now on; `memory` is what the last answer left."""

@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from muster.cluster.books import Floats
 from muster.schedulers.contract import State
-from muster.schedulers.parts import setting
+from muster.schedulers.parts import check_seconds, setting
 from muster.schedulers.workers_and_servers.interval import Answer, AtIntervals
 from muster.schedulers.workers_and_servers.question import Question
 
@@ -48,6 +48,12 @@ class Oasis(AtIntervals):
 
     slot_seconds: float = setting(3600.0, "length of a slot of its plans")
     horizon_slots: int = setting(240, "slots that plans may reach ahead")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_seconds(self, "slot_seconds", finite=True)
+        if self.horizon_slots < 1:
+            raise ValueError("horizon_slots: a whole number from 1 on is needed")
 
     def answer(self, question: Question, memory: State) -> Answer:
         """Admit or refuse the new jobs, by arrival; then whoever is booked for this slot, or late, holds its size."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, State
-from muster.schedulers.parts import setting
+from muster.schedulers.parts import check_seconds, setting
 from muster.schedulers.selection.knapsack import NOTHING, Columns, Effort, choose
 from muster.schedulers.workers_and_servers.interval import Accounting, Answer, AtIntervals
 from muster.schedulers.workers_and_servers.question import Question
@@ -48,8 +48,7 @@ class Smd(AtIntervals):
             raise ValueError("hysteresis is a number from 0 on")
         if self.nodes < AUTOMATIC:
             raise ValueError("nodes is a whole number from 0 on, or -1")
-        if not self.solver_seconds > 0:
-            raise ValueError("solver_seconds is a number of seconds above 0")
+        check_seconds(self, "solver_seconds")
 
     def layers_known(self) -> bool:
         """By its setting."""
