@@ -88,6 +88,7 @@ def test_a_misspelt_model_of_a_trace_is_noted(muster: Muster, tmp_path: Path) ->
             "--set horizon_slots: found '0'; horizon_slots: a whole number from 1 on",
         ),
         ("smd", "interval_seconds=inf", "--set interval_seconds: found 'inf'; interval_seconds: a number of"),
+        ("smd", "hysteresis=inf", "--set hysteresis: found 'inf'; hysteresis is a finite number from 0 on"),
         ("las", "quantum_seconds=-5", "--set quantum_seconds: found '-5'; quantum_seconds"),
         ("fifo", "promote_after_seconds=-1", "--set promote_after_seconds: found '-1'; "),
     ],

@@ -44,8 +44,8 @@ class Smd(AtIntervals):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.hysteresis >= 0:
-            raise ValueError("hysteresis is a number from 0 on")
+        if not 0 <= self.hysteresis < inf:
+            raise ValueError("hysteresis is a finite number from 0 on")
         if self.nodes < AUTOMATIC:
             raise ValueError("nodes is a whole number from 0 on, or -1")
         check_seconds(self, "solver_seconds")
