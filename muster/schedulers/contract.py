@@ -284,6 +284,15 @@ class View:
         """The machines."""
         return self.ledger.cluster
 
+    def check_placed(self, positions: Ints) -> None:
+        """Raise DoesNotFit if one of these jobs, which a plan places, holds nothing: the plan is wrong."""
+        unplaced = positions[self.ledger.books.heads[self.jobs.index[positions]] < 0]
+        if len(unplaced):
+            job = self.table.ids[int(self.jobs.index[unplaced[0]])]
+            raise DoesNotFit(
+                f"job {job} does not fit where the plan places it; this is a defect of the scheduler"
+            )
+
     def transaction(self) -> Transaction:
         """Where a decision is tried out: a block that starts from what is held now, and undoes all at its end."""
         return Transaction(self.ledger)

@@ -120,7 +120,8 @@ def test_a_failing_sweep_names_file_and_line(tmp_path: Path, trace: Path) -> Non
 ALWAYS_NOW = """\
 import numpy as np
 from muster.schedulers import reasons
-from muster.schedulers.contract import Plan
+from muster.cluster.ledger import NO_CHANGES
+from muster.schedulers.contract import Decision
 
 class Mine:
     name = "mine"
@@ -134,7 +135,7 @@ class Mine:
     def decide(self, view, state):
         nothing = np.zeros(len(view.jobs))
         codes = np.full(len(view.jobs), reasons.NO_GPUS)
-        return Plan(view.draft(), codes, nothing, nothing, next_wake=view.now), state
+        return Decision(NO_CHANGES, codes, nothing, nothing, next_wake=view.now), state
 """
 A_PART_THAT_ASKS_AT_ONCE = """\
 from muster.schedulers.parts import Order
@@ -157,7 +158,7 @@ class Mine(Order):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (ALWAYS_NOW, "mine.py, line 14: mine: 1001 decisions in a row at 0 s change nothing"),
+        (ALWAYS_NOW, "mine.py, line 15: mine: 1001 decisions in a row at 0 s change nothing"),
         (A_PART_THAT_ASKS_AT_ONCE, "mine.py: mine+proportional+pack: 1001 decisions in a row at "),
     ],
 )

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
 from muster.cluster.books import MICRO
-from muster.cluster.ledger import Draft, Ledger, Share
+from muster.cluster.ledger import Ledger, Share
 from muster.schedulers.placement import kernels
+from tests.building import hold
 
 RULES = (kernels.PACK, kernels.FIRST_FIT, kernels.CONSOLIDATE, kernels.SPREAD, kernels.YARN)
 NAMES = dict(zip(RULES, ("pack", "first-fit", "consolidate", "spread", "yarn"), strict=True))
@@ -65,7 +66,7 @@ def situations(draw: st.DrawFn) -> Situation:
         held = draw(st.sets(st.integers(0, node.gpus - 1))) if node.gpus else set()
         if held:
             cpus = draw(st.integers(0, int(node.cpus)))
-            Draft(ledger).put(at, [Share(at, tuple(sorted(held)), cpus=float(cpus))])
+            hold(ledger, at, [Share(at, tuple(sorted(held)), cpus=float(cpus))])
     amounts = [draw(st.sampled_from(one)) for one in ((0, 1, 2, 5), (0, 30, 50), (0, 1))]
     kind = draw(st.sampled_from(["amounts", "share", "share, at least the amounts"]))
     need = np.array([0, *amounts], np.int64) * MICRO

@@ -218,7 +218,9 @@ def test_stage_1_without_a_solution_is_told() -> None:
 def test_stage_1_without_a_solution_has_no_points(served: list[int], bound: float) -> None:
     """No job is served, or two gangs of two GPUs by two GPUs in all: every column of points is empty."""
     case = round_of(cluster_of(2), [("resnet18", 2), ("resnet18", 2)])
-    gangs, opened = gangs_of(case.view), open_seats(case.view, case.view.draft(), case.ranked, case.chosen)
+    gangs = gangs_of(case.view)
+    with case.view.transaction() as transaction:
+        opened = open_seats(case.view, transaction, case.ranked, case.chosen)
     stage1 = pooled(gangs, np.array(served, np.int64), pool_of(opened, gangs))
     assert stage1.bound == pytest.approx(bound, nan_ok=True)
     columns = (stage1.group, stage1.kind, stage1.points, stage1.gpus)

@@ -62,9 +62,9 @@ def test_a_plan_above_what_is_free_names_the_job(
 ) -> None:
     case = round_of(servers(2), [("alexnet", 8), ("alexnet", 8)])
 
-    def write(view: object, draft: object, seats: Seats, *rest: object) -> None:
+    def write(view: object, transaction: object, seats: Seats, *rest: object) -> None:
         wrong(case, seats)
-        write_seats(view, draft, seats, *rest)  # type: ignore[arg-type]
+        write_seats(view, transaction, seats, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("muster.schedulers.allocation.tune.write_seats", write)
     with pytest.raises(DoesNotFit, match=r"job [01] does not fit where the plan places it"):
@@ -73,14 +73,12 @@ def test_a_plan_above_what_is_free_names_the_job(
 
 def test_a_machine_reserved_without_room_names_the_job() -> None:
     case = round_of(servers(1), [("alexnet", 1)])
-    draft = case.view.draft()
-    seats = open_seats(case.view, draft, case.ranked, case.chosen)
-    seats.reserved[0] = 7
-    nothing = np.zeros(1)
-    with pytest.raises(DoesNotFit, match=r"job 0 does not fit"):
-        write_seats(
-            case.view, draft, seats, case.ranked, case.chosen, np.zeros(1, np.int64), nothing, nothing
-        )
+    codes, nothing = np.zeros(1, np.int64), np.zeros(1)
+    with case.view.transaction() as transaction:
+        seats = open_seats(case.view, transaction, case.ranked, case.chosen)
+        seats.reserved[0] = 7
+        with pytest.raises(DoesNotFit, match=r"job 0 does not fit"):
+            write_seats(case.view, transaction, seats, case.ranked, case.chosen, codes, nothing, nothing)
 
 
 def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
