@@ -225,3 +225,16 @@ def test_groups_that_cannot_be_served_are_refused() -> None:
     )
     with pytest.raises(InfeasibleError, match="no choice that serves"):
         choose(parity, np.ones(2))
+
+
+@pytest.mark.parametrize("work", [500.0, 2000.0])
+def test_a_limit_of_work_ends_the_search_the_same_each_time(work: float) -> None:
+    columns, capacity = smd_columns(*smd_jobs(100, most=12))
+    fast = choose(columns, capacity, FAST)
+    limited, again = (choose(columns, capacity, Effort(gap=0.0, nodes=10**6, work=work)) for _ in range(2))
+    best = choose(columns, capacity, Effort(gap=0.0, nodes=10**6))
+    assert best.gap <= 1e-9 < limited.gap
+    assert_sound(limited, columns, capacity)
+    assert fast.value <= limited.value <= best.value * (1 + 1e-9) <= limited.bound * (1 + 1e-8)
+    assert limited.chosen.tobytes() == again.chosen.tobytes()
+    assert not limited.out_of_time

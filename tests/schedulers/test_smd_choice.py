@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.reproduce.smd.cells import cluster_for, first_question
 from muster.schedulers.contract import State
 from muster.schedulers.workers_and_servers.interval import ROUNDS, Answer, AtIntervals
 from muster.schedulers.workers_and_servers.one_to_one import Drf, Equal, FirstFit, Tetris, largest_pairs
 from muster.schedulers.workers_and_servers.optimus import Optimus
 from muster.schedulers.workers_and_servers.question import PROGRESS, Question
-from muster.schedulers.workers_and_servers.smd import Smd
+from muster.schedulers.workers_and_servers.smd import Smd, SmdReservation, rounded_up
+from muster.workload.generators.smd import generate
 from tests.schedulers.smd_cases import random_question
 
 EXACT = Smd(nodes=10_000, objective="published")
@@ -248,3 +250,50 @@ def test_changes_that_never_repay_end_after_bounded_rounds(jobs: int) -> None:
     assert after.pinned.all()
     assert (answer.workers == 1).all()
     assert (answer.servers == 1).all()
+
+
+# Branch and bound by default.
+
+
+def of_generator(scheduler: Smd, jobs: int, seed: int) -> Question:
+    """The first decision about generated jobs that all come at once, at 0.3 of their limits."""
+    trace = generate(jobs, seed=seed)
+    question: Question = first_question(
+        trace, cluster_for(trace.jobs, 0.3), scheduler, layers_known=scheduler.layers
+    )
+    return question
+
+
+@pytest.mark.parametrize(
+    "scheduler", [PUBLISHED, SmdReservation(objective="published")], ids=["usage", "reserved"]
+)
+def test_a_decision_of_100_jobs_is_exact_by_default(scheduler: Smd) -> None:
+    question = of_generator(scheduler, 100, seed=6)
+    rounded, answer = replace(scheduler, nodes=0).answer(question, None), scheduler.answer(question, None)
+    value = question.value(answer.workers, answer.servers, scheduler.hysteresis)
+    assert question.value(rounded.workers, rounded.servers, scheduler.hysteresis) < value * (1 - 1e-4)
+    assert value >= answer.bound * (1 - 1e-4)
+    assert answer.notes == ()
+
+
+def test_a_decision_that_is_not_proven_says_its_gap() -> None:
+    scheduler = SmdReservation(objective="published")
+    question = of_generator(scheduler, 500, seed=1)
+    answer = scheduler.answer(question, None)
+    left_out = 1 - question.value(answer.workers, answer.servers, scheduler.hysteresis) / answer.bound
+    assert 0.001 < left_out < 0.002
+    assert answer.notes == (
+        "smd-reservation: branch and bound ended at its limit of work; the best plan found by then stands, "
+        "at most 0.2% below the best there is",
+    )
+    assert replace(scheduler, nodes=0).answer(question, None).notes == ()
+    again = scheduler.answer(question, None)
+    assert again.workers.tobytes() == answer.workers.tobytes()
+
+
+@given(gap=st.floats(1e-9, 10))
+def test_a_noted_gap_is_rounded_up_to_1_2_or_5(gap: float) -> None:
+    shown = rounded_up(gap)
+    assert 100 * gap <= shown * (1 + 1e-12)
+    assert shown <= 2.5 * 100 * gap * (1 + 1e-12)
+    assert f"{shown:.0e}"[0] in "125"

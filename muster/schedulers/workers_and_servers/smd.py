@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import floor, inf, log10
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, State
 from muster.schedulers.parts import check_seconds, setting
-from muster.schedulers.selection.knapsack import NOTHING, Columns, Effort, choose
+from muster.schedulers.selection.knapsack import NOTHING, Columns, Effort, Selection, choose
 from muster.schedulers.workers_and_servers.interval import Accounting, Answer, AtIntervals
 from muster.schedulers.workers_and_servers.question import Question
 from muster.schedulers.workers_and_servers.waiting import Waiting, waiting
 
 Objective = Literal["waiting", "published"]
 AUTOMATIC = -1
-EXACT_UP_TO: dict[Objective, tuple[int, int]] = {"waiting": (60, 700), "published": (30, 300)}
-"""Up to so many jobs and sizes of all jobs together, branch and bound runs by default: nearly always below 50 ms."""
-EXACT_NODES = 200
+EXACT = Effort(nodes=200, work=10_000.0)
+"""Of branch and bound by default, at every size: it adds at most about 50 ms (`python -m benchmarks.smd`)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Smd(AtIntervals):
     hysteresis: float = setting(0.05, "part of its time left by which a new size must be faster")
     nodes: int = setting(
         AUTOMATIC,
-        "nodes of branch and bound at most; 0: none; -1: 200 for small decisions, none for large ones",
+        "nodes of branch and bound at most; 0: none; -1: 200, and at most about 50 ms of counted work",
     )
     solver_seconds: float = setting(
         inf, "live only: branch and bound ends after so long with the best plan so far"
@@ -71,7 +70,10 @@ class Smd(AtIntervals):
         profit = self._profit(question, ahead, job, workers, servers, pairs.seconds)
         usage = question.usage(job, workers, servers)
         columns = Columns(job, profit, usage, np.zeros(len(question), bool))
-        selection = choose(columns, question.capacity, self._effort(len(question), len(job)))
+        effort = replace(
+            EXACT if self.nodes == AUTOMATIC else Effort(nodes=self.nodes), seconds=self.solver_seconds
+        )
+        selection = choose(columns, question.capacity, effort)
         taken = selection.chosen
         last = np.zeros(len(question), bool)
         if ahead is not None:
@@ -80,7 +82,7 @@ class Smd(AtIntervals):
         def value_of(workers: Ints, servers: Ints) -> float:
             return question.value(workers, servers, self.hysteresis)
 
-        notes = (self._out_of_time(selection.gap),) if selection.out_of_time else ()
+        notes = self._notes(selection, effort)
         answer = Answer(_at(workers, taken), _at(servers, taken), last=last, notes=notes)
         if ahead is None:
             answer.bound, answer.value_of = selection.bound, value_of
@@ -104,16 +106,16 @@ class Smd(AtIntervals):
             return ahead.profit(job, workers, servers, seconds)
         return question.profit(job, workers, servers, seconds, self.hysteresis)
 
-    def _effort(self, jobs: int, columns: int) -> Effort:
-        """Exact where that is quick, by the size of the problem alone."""
-        most_jobs, most_columns = EXACT_UP_TO[self.objective]
-        automatic = EXACT_NODES if jobs <= most_jobs and columns <= most_columns else 0
-        return Effort(nodes=automatic if self.nodes == AUTOMATIC else self.nodes, seconds=self.solver_seconds)
-
-    def _out_of_time(self, gap: float) -> str:
+    def _notes(self, selection: Selection, effort: Effort) -> tuple[str, ...]:
+        """What is said about a search that ended at a limit; a gap is rounded up, so that few notes differ."""
+        if selection.out_of_time:
+            why, gap = f"out of time after {self.solver_seconds:g} s", f"{selection.gap:.2%}"
+        elif effort.nodes > 0 and selection.gap > effort.gap:
+            why, gap = "branch and bound ended at its limit of work", f"{rounded_up(selection.gap):.2g}%"
+        else:
+            return ()
         return (
-            f"{self.name}: out of time after {self.solver_seconds:g} s; the best plan found by then stands, at most "
-            f"{gap:.2%} below the best there is"
+            f"{self.name}: {why}; the best plan found by then stands, at most {gap} below the best there is",
         )
 
 
@@ -129,3 +131,9 @@ class SmdReservation(Smd):
 def _at(counts: Ints, taken: Ints) -> Ints:
     """The counts of the columns taken, 0 where none was."""
     return np.where(taken == NOTHING, 0, counts[taken])
+
+
+def rounded_up(gap: float) -> float:
+    """In per cent, the next of 1, 2 and 5 times a power of ten."""
+    power = 10.0 ** floor(log10(100 * gap))
+    return next(step * power for step in (1, 2, 5, 10) if 100 * gap <= step * power)
