@@ -130,7 +130,8 @@ def exact_decisions(scheduler: Smd, jobs: int) -> tuple[list[float], int]:
 
 def decided(scheduler: Smd, question: Question) -> tuple[float, tuple[str, ...]]:
     """CPU seconds of a decision, the least of three times, and its notes."""
-    seconds, notes = [], ()
+    seconds: list[float] = []
+    notes: tuple[str, ...] = ()
     for _ in range(3):
         began = time.process_time()
         notes = scheduler.answer(question, None).notes

@@ -11,6 +11,7 @@ import numpy as np
 
 FIELD = ("optimus", "equal-1to1", "first-fit-sized", "density-first-fit", "drf-1to1", "tetris-1to1", "oasis")
 OBLIVIOUS = "smd without layers"
+PUBLISHED = "smd with the published objective"
 SECONDS_AN_HOUR = 3600.0
 NODE = {"gpus": 8, "cpus": 64.0, "memory_gb": 256.0, "nic_gb_per_s": 1.25}
 
@@ -62,8 +63,8 @@ def scheduler_named(name: str, accounting: str) -> Any:
     """The scheduler under an accounting; `OBLIVIOUS` is smd that plans with M0."""
     from muster.schedulers.catalogue import build
 
-    settings = {"accounting": accounting}
-    return build("smd", settings | {"layers": "false"}) if name == OBLIVIOUS else build(name, settings)
+    variants = {OBLIVIOUS: {"layers": "false"}, PUBLISHED: {"objective": "published"}}
+    return build("smd" if name in variants else name, {"accounting": accounting} | variants.get(name, {}))
 
 
 def cluster_for(jobs: Any, capacity: float) -> Any:
