@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
+from muster.cluster.books import ENTRIES
 from muster.cluster.ledger import Ledger
 from muster.reproduce.smd.cells import cluster_for, first_question
 from muster.schedulers.allocation.worker_server import epsilon_grid, exact
@@ -57,9 +58,10 @@ def decisions(name: str, trace: Trace, cluster: Cluster) -> tuple[list[float], i
         jobs = Jobs(table, index, now)
         view = View(now, Trigger.TIMER, jobs, table, ledger, DemandBook(models, ledger.books.nodes))
         began = time.process_time()
-        _, state = scheduler.decide(view, state)
+        decision, state = scheduler.decide(view, state)
         seconds.append(time.process_time() - began)
-        ledger.books.totals[6] = 0
+        ledger.carry_out(decision.changes)
+        ledger.books.totals[ENTRIES] = 0
         facts["state"] = np.where(ledger.books.heads >= 0, RUNNING, WAITING)
         tasks.append(
             sum(

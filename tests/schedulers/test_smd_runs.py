@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks.smd import decisions, large_trace
 from muster.cluster.ledger import Share
 from muster.cluster.shipped import parse_cluster
 from muster.problems import BadInput
@@ -179,3 +180,10 @@ def test_settings_are_checked() -> None:
         run(jobs_of(sized_job()), machines(1), "smd", {"interval_seconds": "0"})
     with pytest.raises(BadInput, match="usage, reservation"):
         run(jobs_of(sized_job()), machines(1), "smd", {"accounting": "guess"})
+
+
+def test_the_benchmark_counts_what_a_decision_places() -> None:
+    """With room for all, every job has at least a worker and a server."""
+    seconds, tasks = decisions("smd", large_trace(5, 1), machines(20, gpus=8, cpus=64.0))
+    assert len(seconds) == 2
+    assert tasks >= 2 * 5
