@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from muster.cluster import Cluster, Node
 from muster.cluster.books import MICRO
 from muster.cluster.ledger import Ledger, Share
 from muster.schedulers.placement import kernels
-from tests.building import hold
+from tests.building import cluster_of, hold
 
 RULES = (kernels.PACK, kernels.FIRST_FIT, kernels.CONSOLIDATE, kernels.SPREAD, kernels.YARN)
 NAMES = dict(zip(RULES, ("pack", "first-fit", "consolidate", "spread", "yarn"), strict=True))
@@ -174,6 +175,34 @@ def test_a_gang_gets_the_nodes_that_its_rule_describes(rule: int, situation: Sit
         wanted = [amount * len(share.gpu_ids) for amount in situation.places[share.node].wanted]
         assert [round(amount * MICRO) for amount in given] == wanted
     assert not situation.ledger.balance().any()
+
+
+@pytest.mark.parametrize(
+    ("held", "allowed", "gpus", "expected"),
+    [
+        ((2, 2, 0), (True, True, True), 4, None),  # One node of four GPUs could hold it.
+        ((2, 2, 0), (False, True, True), 4, None),
+        ((4, 4, 0), (False, False, True), 3, None),
+        ((1, 1, 1), (True, True, True), 5, [3, 2, 0]),
+        ((2, 2, 0), (True, True, True), 5, None),  # Two nodes could, and these are three.
+        ((2, 1, 0), (True, False, True), 5, None),
+        ((0, 1, 0), (True, False, True), 5, [4, 0, 1]),
+    ],
+)
+def test_consolidate_waits_for_the_fewest_nodes(
+    held: Sequence[int], allowed: Sequence[bool], gpus: int, expected: list[int] | None
+) -> None:
+    """Of nodes with four, four and two GPUs, counting only those that are allowed."""
+    ledger = Ledger(cluster_of(4, 4, 2), 3)
+    for node, count in enumerate(held):
+        if count:
+            hold(ledger, node, [Share(node, tuple(range(count)))])
+    take = np.zeros(3, np.int64)
+    need = np.zeros(4, np.int64)
+    found = kernels.find_nodes(
+        ledger.books, np.array(allowed), gpus, need, kernels.CONSOLIDATE, 0 * take, take
+    )
+    assert (take.tolist() if found else None) == expected
 
 
 @pytest.mark.parametrize("rule", [kernels.PACK, kernels.SPREAD], ids=lambda rule: NAMES[rule])
