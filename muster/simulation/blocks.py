@@ -47,7 +47,6 @@ class Stretch:
     """Samples, after it."""
     ran: float
     """Seconds that the job has run, after it."""
-    blocks: int
 
 
 class Blocks:
@@ -132,23 +131,21 @@ def run_blocks(
     gpus: int,
     left: int,
     ran: float,
-) -> tuple[float, int, int, float, int]:
+) -> tuple[float, int, int, float]:
     """Run blocks until no work is left or the lease ends, adding block by block; the fields of a `Stretch`."""
     block = sample_seconds / efficiency * 1000
     another = sample_seconds * 1000 / efficiency / gpus
     clock = begins
-    blocks = 0
     while True:
         clock += block
         ran += block
         left = max(left - SAMPLES_PER_GPU * gpus, 0)
-        blocks += 1
         if left == 0:
-            return clock, DONE, left, ran, blocks
+            return clock, DONE, left, ran
         if clock >= lease_end:
-            return clock, EXPIRED, left, ran, blocks
+            return clock, EXPIRED, left, ran
         if clock + another > lease_end:
-            return clock, EARLY, left, ran, blocks
+            return clock, EARLY, left, ran
 
 
 def blocks_of(
