@@ -261,10 +261,31 @@ def _content(view: View, bidders: Ints, ended: Bools, released: Ints, lease: flo
         jobs = view.jobs.at(again)
         book = view.forms or FormBook(None, view.cluster)
         line, forms = book.of(jobs.model, jobs.gpus)
-        for at, of in zip(again.tolist(), line.tolist(), strict=True):
-            best = share_of_best(view.ledger.books, released[at], forms.kinds[of], forms.speeds[of])
-            content[at] = not repays(1.0 - best, costs[at], lease)
+        _mark_content(
+            view.ledger.books, again, released, forms.kinds[line], forms.speeds[line], costs, lease, content
+        )
     return content
+
+
+@njit(cache=True)
+def _mark_content(
+    books: Books,
+    again: Ints,
+    released: Ints,
+    kinds: Ints,
+    speeds: Floats,
+    costs: Floats,
+    lease: float,
+    content: Bools,
+) -> None:
+    """Mark the jobs that cannot gain the cost of an interruption within a lease.
+
+    `kinds` and `speeds` are the forms of each of them.
+    """
+    for i in range(len(again)):
+        at = again[i]
+        best = share_of_best(books, released[at], kinds[i], speeds[i])
+        content[at] = not repays(1.0 - best, costs[at], lease)
 
 
 @njit(cache=True)
