@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.report.charts import charts_of
-from muster.report.curves import distribution_chart, queue_chart
+from muster.report.curves import LOG_TICKS, distribution_chart, queue_chart
 from muster.report.drawing import PHONE, time_unit
 from muster.report.gantt import bars, stretches
 from muster.report.series import GANTT_ROWS, chart_series, size_name
@@ -179,3 +179,11 @@ def test_lines_and_texts_stand_out_from_the_page(theme: dict[str, str]) -> None:
             assert contrast >= 3
         elif role in ("ink", "quiet"):
             assert contrast >= 4.5
+
+
+def test_names_on_a_logarithmic_axis_are_their_durations() -> None:
+    units = {"s": 1, "min": 60, "h": 3600, "day": 86_400, "days": 86_400}
+    names = {name: name.split() for name in LOG_TICKS.values()}
+    assert {name: int(count) * units[unit] for name, (count, unit) in names.items()} == {
+        name: seconds for seconds, name in LOG_TICKS.items()
+    }

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.problems import BadInput
 from muster.reproduce.smd.cells import cluster_for, first_question
+from muster.schedulers.catalogue import build
 from muster.schedulers.contract import State
 from muster.schedulers.workers_and_servers.interval import ROUNDS, Answer, AtIntervals
 from muster.schedulers.workers_and_servers.one_to_one import Drf, Equal, FirstFit, Tetris, largest_pairs
@@ -19,7 +21,7 @@ from muster.schedulers.workers_and_servers.optimus import Optimus
 from muster.schedulers.workers_and_servers.question import PROGRESS, Question
 from muster.schedulers.workers_and_servers.smd import Smd, SmdReservation, rounded_up
 from muster.workload.generators.smd import generate
-from tests.schedulers.smd_cases import random_question
+from tests.schedulers.smd_cases import FIELD, random_question
 
 EXACT = Smd(nodes=10_000, objective="published")
 PUBLISHED = Smd(objective="published")
@@ -297,3 +299,10 @@ def test_a_noted_gap_is_rounded_up_to_1_2_or_5(gap: float) -> None:
     assert 100 * gap <= shown * (1 + 1e-12)
     assert shown <= 2.5 * 100 * gap * (1 + 1e-12)
     assert f"{shown:.0e}"[0] in "125"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan"])
+@pytest.mark.parametrize("name", FIELD)
+def test_an_interval_is_a_number_of_seconds_above_0(name: str, seconds: str) -> None:
+    with pytest.raises(BadInput, match=rf"--set interval_seconds: found '{seconds}'; interval_seconds"):
+        build(name, {"interval_seconds": seconds})

@@ -41,6 +41,16 @@ def test_a_profiled_model_runs_at_the_pace_of_its_recurrence(profile: Path) -> N
     assert finishes(result) == pytest.approx([1000 * best])
 
 
+def test_a_model_without_a_profile_runs_at_6_tflops() -> None:
+    """The step time of the scheduler merges layers, so it is near the recurrence and not equal to it."""
+    layers = estimated_layers("vgg11", 6.0)
+    result = run(jobs_of(sized_job(model="vgg11")), machines(3), "smd")
+    best = min(
+        iteration_ends(layers, 256, 0.5, w, p)[0] for w, p in itertools.product(range(1, 5), range(1, 5))
+    )
+    assert finishes(result) == pytest.approx([1000 * best], rel=0.02)
+
+
 def test_a_profile_without_its_batch_and_an_unknown_model_are_refused(profile: Path, tmp_path: Path) -> None:
     (tmp_path / "bare.csv").write_text(MINE.replace(",batch", "").replace(",64\n", "\n"))
     trace = jobs_of(sized_job(model="mine"), sized_job(model="yours"))

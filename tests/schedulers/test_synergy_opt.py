@@ -181,6 +181,8 @@ def test_certified_keeps_the_plan_and_says_the_bound() -> None:
     certified = run(pair, servers(1), Certified(build("fifo+proportional")))
     assert certified.record.jobs.equals(plain.record.jobs)
     assert certified.record.decisions["bound"].to_list()[0] == pytest.approx(2 * 2.94)
+    described = plain.record.run["scheduler"]
+    assert certified.record.run["scheduler"] == described | {"certified": True}
 
 
 @pytest.mark.parametrize("allocation", ["opt", "tune-plus", "tune", "tune-published", "greedy"])
