@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from muster.cluster import Cluster, Node
 from muster.cluster.books import MICRO
 from muster.cluster.ledger import Ledger, Share
 from muster.schedulers.placement import kernels
+from muster.schedulers.placement.offers import ISLAND, MACHINE, NETWORK, NOWHERE, RACK, level_of
 from tests.building import cluster_of, hold
 
 RULES = (kernels.PACK, kernels.FIRST_FIT, kernels.CONSOLIDATE, kernels.SPREAD, kernels.YARN)
@@ -267,3 +268,24 @@ def test_a_job_without_gpus_takes_the_fullest_node(situation: Situation) -> None
     ]
     expected = min(fits, key=lambda place: place.fullness).number if fits else -1
     assert kernels.find_node_without_gpus(situation.ledger.books, situation.allowed, need) == expected
+
+
+@pytest.mark.parametrize(
+    ("shares", "level"),
+    [
+        ([], NOWHERE),
+        ([Share(0, (0, 1))], ISLAND),
+        ([Share(0, (1, 2))], MACHINE),
+        ([Share(0, (0,)), Share(2, (0,))], RACK),
+        ([Share(0, (0,)), Share(2, (0,)), Share(1, (0,))], NETWORK),
+    ],
+)
+def test_a_level_is_how_far_apart_the_gpus_are(shares: list[Share], level: int) -> None:
+    """Islands of two GPUs; the first and the third node are in one rack. The first row of the books counts too."""
+    cluster = cluster_of(4, 4, 4, racks=2)
+    nodes = tuple(replace(node, gpus_per_island=2) for node in cluster.nodes)
+    ledger = Ledger(replace(cluster, nodes=nodes), 1)
+    if shares:
+        hold(ledger, 0, shares)
+        assert len(shares) > 1 or ledger.books.heads[0] == 0
+    assert level_of(ledger.books, ledger.books.heads[0]) == level
