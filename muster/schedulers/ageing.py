@@ -56,6 +56,15 @@ def turn_ends(facts: Rows, jobs: Ints) -> Floats:
     return ends
 
 
+def among(jobs: Ints, ascending: Ints) -> Bools:
+    """Which of the jobs are in a list of jobs that ascends."""
+    if not len(ascending):
+        return np.zeros(len(jobs), np.bool_)
+    place = np.minimum(np.searchsorted(ascending, jobs), len(ascending) - 1)
+    found: Bools = ascending[place] == jobs
+    return found
+
+
 def promoted_first(ranked: Ints, promoted: Bools, since: Floats) -> Ints:
     """Ranked positions, the promoted ones before the others; among them whichever has waited longest, first.
 

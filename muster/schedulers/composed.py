@@ -11,7 +11,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.books import DELAYED, GPU, MICRO, WHOLE
 from muster.cluster.ledger import Transaction
-from muster.schedulers.ageing import next_overdue, overdue, promoted_first, turn_ends
+from muster.schedulers.ageing import among, next_overdue, overdue, promoted_first, turn_ends
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, State, Trigger, View
 from muster.schedulers.honours import CPUS_AND_MEMORY, honoured, honoured_by_all
 from muster.schedulers.parts import (
@@ -57,8 +57,7 @@ class RungsAndRule(Allotment):
         """Running jobs keep their place, or are stopped if they are not chosen; then the others in order."""
         jobs = view.jobs
         ladder = self.allocation.ladder(view, jobs)
-        without_gpus = jobs.gpus == 0
-        if without_gpus.any():
+        if view.table.some_request and (without_gpus := jobs.gpus == 0).any():
             ladder = np.repeat(ladder, len(jobs), axis=0) if len(ladder) == 1 else ladder.copy()
             ladder[without_gpus] = jobs.requested_per_gpu[without_gpus][:, None]
         books = transaction.ledger.reserve(view.cluster.total_gpus + len(jobs), 3 * len(jobs))
@@ -146,7 +145,7 @@ class Composed:
             ranked = candidates[ranked]
         urgent = np.zeros(count, np.bool_)
         if len(promoted) > len(newly):
-            first = np.isin(view.jobs.index, sorted(set(promoted).difference(newly)))
+            first = among(view.jobs.index, np.array(sorted(set(promoted).difference(newly))))
             if self.promote_for_good:
                 ranked = np.concatenate([ranked[first[ranked]], ranked[~first[ranked]]])
             else:
@@ -162,10 +161,9 @@ class Composed:
             turn_over = float(ends[ends > view.now].min(initial=inf))
             plan.next_wake = min(plan.next_wake, turn_over)
             plan.stable_until = min(plan.stable_until, turn_over)
-        begins = bool((codes[urgent & view.jobs.waiting] == PLACED).any())
-        if (
-            newly or begins
-        ):  # They go first, and others are served beside those that begin, from the next decision on.
+        begins = bool(promoted) and (codes[urgent & view.jobs.waiting] == PLACED).any()
+        if newly or begins:
+            # They go first, and others are served beside those that begin, from the next decision on.
             plan.stable_until, plan.next_wake = -inf, view.now
         return {"order": memory, "promoted": promoted}
 
@@ -189,18 +187,22 @@ class Composed:
         if not isfinite(self.promote_after_seconds):
             return before, set()
         facts, kept = view.table.facts, np.array(before, np.int64)
-        kept = kept[np.isin(kept, view.jobs.index)]
         if not self.promote_for_good:
+            kept = kept[among(kept, np.sort(view.jobs.index))]
             kept = kept[turn_ends(facts, kept) > view.now]
         late = overdue(facts, view.jobs.index, view.now, self.promote_after_seconds)
         newly = set(late.tolist()).difference(kept.tolist())
+        if self.promote_for_good:
+            if not newly:
+                return before, newly
+            kept = kept[among(kept, np.sort(view.jobs.index))]
         return tuple(sorted(newly.union(kept.tolist()))), newly
 
     def _protected_until(self, view: View) -> Floats:
         """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
         jobs = view.jobs
         until = jobs.protected_until
-        if not (self._takes_turns(view) and view.table.some_pinned):
+        if not (view.table.some_pinned and self._takes_turns(view)):
             return until
         own_turn = view.table.facts["resumes"][jobs.index] + self.order.quantum()
         return np.maximum(until, np.where(jobs.running & (jobs.interruption_cost > 0), own_turn, -inf))
@@ -219,27 +221,27 @@ class Composed:
             ranked = ranking.ranked
             codes[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
-            log_phase(view, f"excluded by {selection.name}", ranking.excluded)
+            log_phase(view, f"excluded by {selection.name}", lambda: ranking.excluded)
             for job in jobs.index[ranking.excluded].tolist():
                 plan.transaction.release(job)
         chosen = np.ones(len(jobs), np.bool_)
         plan.ranked = ranked
-        log_phase(view, "ranked", ranked)
+        log_phase(view, "ranked", lambda: ranked)
         if self.preemptive or not self.allotment.rests:
             asked, facts = view.table.asked, view.table.facts
             free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
             if view.table.some_request:
                 self._leave_out_too_large(view, pinned, ranked, chosen)
-        log_phase(view, "served while GPUs last", ranked[chosen[ranked]])
+        log_phase(view, "served while GPUs last", lambda: ranked[chosen[ranked]])
         mark = plan.transaction.mark()
         notes = self.allotment.allot(
             view, plan.transaction, ranked, chosen, codes, plan.reason_a, plan.reason_b
         )
         plan.notes = notes or ()
-        log_phase(view, "placed", codes == PLACED)
-        unplaced = ranked[urgent[ranked] & (codes[ranked] != PLACED)]
-        if len(unplaced) and not view.ledger.books.totals[DELAYED]:
+        log_phase(view, "placed", lambda: codes == PLACED)
+        unplaced = urgent.any() and (urgent[ranked] & (codes[ranked] != PLACED)).any()
+        if unplaced and not view.ledger.books.totals[DELAYED]:
             self._make_room(view, plan, mark, ranked, chosen, pinned, urgent)
         elif self.preemptive and view.table.some_pinned:
             self._name_protection(view, plan, ranked, until)
@@ -335,7 +337,7 @@ class Composed:
             running = np.flatnonzero(plan.reasons == PLACED)
             quantum = self.order.quantum()
             overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
-            stopped_in_vain = bool(np.isin(plan.reasons, (NO_PLACE, NO_CPUS)).any())
+            stopped_in_vain = ((plan.reasons == NO_PLACE) | (plan.reasons == NO_CPUS)).any()
             if stopped_in_vain or (self.allotment.by_order and not self.order.steady):
                 overtaken = -inf
             if view.table.some_pinned:

@@ -116,6 +116,8 @@ class Jobs:
         For a job without GPUs it is all that the job asks for.
         """
         requested = np.zeros((len(self.index), 4), np.int64)
+        if not self._table.some_request:
+            return requested
         gpu_milli = np.where(self.gpus > 0, self.gpus * self.gpu_milli, WHOLE)
         for resource, amount in ((CPU, self.cpus_micro), (MEMORY, self.memory_micro)):
             requested[:, resource] = np.maximum(amount, 0) * WHOLE // gpu_milli
@@ -209,8 +211,9 @@ class Jobs:
         For a waiting job: what the next interruption after its start will cost.
         """
         facts = self._table.facts
-        unsaved = np.where(self.running, self._now - facts["unsaved_since"][self.index], 0.0)
-        cost: Floats = facts["restart_cost"][self.index] + np.nan_to_num(unsaved, nan=0.0)
+        since = facts["unsaved_since"][self.index]
+        unsaved = np.where(self.running & ~np.isnan(since), self._now - since, 0.0)
+        cost: Floats = facts["restart_cost"][self.index] + unsaved
         return cost
 
     @property

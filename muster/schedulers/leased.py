@@ -123,8 +123,8 @@ class Leased:
             keys = checked_keys(self.order, keys, jobs)
             longest = np.where(urgent, since, inf)
             ranked = bidders[np.lexsort((keys[bidders], longest[bidders], ~urgent[bidders]))]
-        log_phase(view, "lease ended", ended)
-        log_phase(view, "ranked", ranked)
+        log_phase(view, "lease ended", lambda: ended)
+        log_phase(view, "ranked", lambda: ranked)
         books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)
         if self.furnishing is not None:
             _lower_to(books, jobs.index, self.allocation.ladder(view, jobs))
@@ -141,7 +141,7 @@ class Leased:
         stopped = stopped[jobs.at(stopped).interruption_cost > 0]
         _go_on_if_unused(books, jobs.index, stopped, released, plan.reasons)
         held = ranked[plan.reasons[ranked] == PLACED]
-        log_phase(view, "placed", held)
+        log_phase(view, "placed", lambda: held)
         plan.lease_ends |= dict.fromkeys(jobs.index[held].tolist(), now + lease)
         if isfinite(self.promote_after_seconds):
             later = overdue_from[overdue_from > now].min(initial=inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from muster.cluster.books import Bools, Ints
 from muster.schedulers.contract import View
@@ -10,7 +11,7 @@ from muster.schedulers.contract import View
 _LOG = logging.getLogger("muster.schedulers")
 
 
-def log_phase(view: View, phase: str, positions: Ints | Bools) -> None:
+def log_phase(view: View, phase: str, positions: Callable[[], Ints | Bools]) -> None:
     """Log the numbers of the jobs at these positions of the view; free where nobody listens."""
     if _LOG.isEnabledFor(logging.DEBUG):
-        _LOG.debug("at %.6g s: %s: %s", view.now, phase, view.jobs.index[positions].tolist())
+        _LOG.debug("at %.6g s: %s: %s", view.now, phase, view.jobs.index[positions()].tolist())

@@ -142,7 +142,8 @@ class JobTable:
     @cached_property
     def some_request(self) -> bool:
         """Whether there are jobs that state CPUs or memory, or have no GPU."""
-        return bool((self.asked["cpu"] > 0).any() or (self.asked["memory"] > 0).any())
+        asked = self.asked
+        return bool((asked["cpu"] > 0).any() or (asked["memory"] > 0).any() or (asked["gpus"] == 0).any())
 
 
 def job_table(

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from muster.schedulers.contract import Ints, Jobs, View
 from muster.schedulers.parts import Allocation
-from muster.schedulers.placement.kernels import proportional_needs
+from muster.schedulers.placement.kernels import PROPORTIONAL, proportional_needs
+
+_SHARE_OF_THE_NODE = np.full((1, 1, 4), PROPORTIONAL)
 
 
 @dataclass(frozen=True)
@@ -16,4 +20,6 @@ class Proportional(Allocation):
 
     def ladder(self, view: View, jobs: Jobs) -> Ints:
         """One rung, the same for all unless somebody asks for more than a share."""
+        if not view.table.some_request:
+            return _SHARE_OF_THE_NODE
         return proportional_needs(view.ledger.books.nodes, jobs.requested_per_gpu)

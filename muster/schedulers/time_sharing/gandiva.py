@@ -77,7 +77,7 @@ class Gandiva:
         with view.transaction() as transaction:
             plan = Proposal.blank(transaction, len(view.jobs))
             moves.write(plan, packed)
-            log_phase(view, "placed, alone or in turns", plan.reasons == PLACED)
+            log_phase(view, "placed, alone or in turns", lambda: plan.reasons == PLACED)
             waiting = view.jobs.index[plan.reasons != PLACED]
             due = next_overdue(view.table.facts, waiting, view.now, self.promote_after_seconds)
             plan.next_wake = plan.stable_until = min(wake, moves.next_release(), due)

@@ -160,10 +160,10 @@ class AtIntervals:
         if not self._may_change(view, state):
             question = replace(question, pinned=jobs.running)
         answer, question = self.sizes(question, state["memory"])
-        log_phase(view, "keep their size", question.pinned)
-        log_phase(view, "get workers", answer.workers > 0)
+        log_phase(view, "keep their size", lambda: question.pinned)
+        log_phase(view, "get workers", lambda: answer.workers > 0)
         self._place(view, plan, question, answer)
-        log_phase(view, "placed", plan.reasons == PLACED)
+        log_phase(view, "placed", lambda: plan.reasons == PLACED)
         if answer.value_of is not None:
             free = ~question.pinned
             held = held_sizes(view.ledger.books, view.table.asked, jobs.index[free])
