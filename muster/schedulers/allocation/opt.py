@@ -18,7 +18,7 @@ from muster.schedulers.allocation.pooled import Pooled, points_of_jobs, pool_of,
 from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
 from muster.schedulers.allocation.tune import hungriest_first, keep_stopped
 from muster.schedulers.allocation.tune_plus import TunePlus
-from muster.schedulers.allocation.worth import worth_of
+from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import View
 from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import Allotment, check_seconds, setting
@@ -70,14 +70,16 @@ class Opt(Allotment):
         gangs, opened = gangs_of(view), open_seats(view, transaction, ranked, chosen)
         served = hungriest_first(opened, gangs, chosen)
         plans = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
-        worth = [worth_of(view, gangs, plans[0])]
+        worth_of = Worth(view, gangs).of
+        worth = [worth_of(plans[0])]
         notes = []
         if len(served):
             stage1 = pooled_that_fit(gangs, served, pool_of(opened, gangs))
             if isnan(stage1.bound):
                 notes.append(NO_SOLUTION)
             plans.append(_dealt(gangs, opened, served, ranked, stage1))
-            worth.append(_filled(view, gangs, plans[1]))
+            furnish_all(plans[1], gangs)
+            worth.append(worth_of(plans[1]))
             if not max(worth) >= stage1.bound * (1 - _REACHED):
                 effort = Effort(self.exact_variables, self.nodes, self.solver_seconds)
                 exact = exact_plan(gangs, opened, served, effort)
@@ -85,7 +87,8 @@ class Opt(Allotment):
                     notes.append(CUT_SHORT)
                 if exact.plan is not None:
                     plans.append(exact.plan)
-                    worth.append(_filled(view, gangs, exact.plan))
+                    furnish_all(exact.plan, gangs)
+                    worth.append(worth_of(exact.plan))
         best = plans[int(np.argmax(np.round(worth, 9)))]
         keep_stopped(view, gangs, best, ranked, chosen)
         write_seats(view, transaction, best, ranked, chosen, codes, a, b)
@@ -94,12 +97,6 @@ class Opt(Allotment):
     def least_per_gpu(self, view: View) -> Ints:
         """The fair demand."""
         return fair_per_gpu(view)
-
-
-def _filled(view: View, gangs: Gangs, plan: Seats) -> float:
-    """Give out what is left of each machine; return what the plan is worth then."""
-    furnish_all(plan, gangs)
-    return worth_of(view, gangs, plan)
 
 
 def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints, stage1: Pooled) -> Seats:

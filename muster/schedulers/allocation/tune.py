@@ -35,7 +35,7 @@ from muster.schedulers.allocation.seats import (
     sit_at_home,
     write_seats,
 )
-from muster.schedulers.allocation.worth import worth_of
+from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import View
 from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import Allotment
@@ -66,7 +66,8 @@ class Tune(Allotment):
         moving = view.jobs.running & (opened.condition == MOVABLE)
         if view.jobs.interruption_cost[moving].any():
             stays = _tuned(view, gangs, _settle_running(view, opened, chosen), ranked, chosen)
-            if worth_of(view, gangs, stays) >= worth_of(view, gangs, plan):
+            worth = Worth(view, gangs)
+            if worth.of(stays) >= worth.of(plan):
                 plan = stays
         keep_stopped(view, gangs, plan, ranked, chosen)
         write_seats(view, transaction, plan, ranked, chosen, codes, a, b)

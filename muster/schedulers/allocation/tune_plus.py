@@ -24,7 +24,7 @@ from muster.schedulers.allocation.seats import (
 )
 from muster.schedulers.allocation.swapping import swap_jobs
 from muster.schedulers.allocation.tune import hungriest_first, keep_stopped, place_by_best_fit, tune
-from muster.schedulers.allocation.worth import worth_of
+from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import View
 from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import Allotment
@@ -32,6 +32,8 @@ from muster.schedulers.parts import Allotment
 _SWAPS_TRIED = 60
 _SHORT_AT_MOST = 0.03
 """Part of the best by which the priced points may be short."""
+_REACHED = 1e-9
+"""A plan so close to the best speed of every job leaves nothing to look for: worths are compared to this."""
 
 
 @dataclass(frozen=True)
@@ -65,28 +67,31 @@ class TunePlus(Allotment):
 
     def best_plan(self, view: View, gangs: Gangs, opened: Seats, ranked: Ints, chosen: Bools) -> Seats:
         """The plan that is worth most: the speed of all, less what its restarts cost; of equals the one that stays."""
+        worth = Worth(view, gangs)
         served = hungriest_first(opened, gangs, chosen)
-        wanted, of_kind = _wanted(gangs, opened, served)
         books, index = view.ledger.books, view.jobs.index
         stays, tuned, dealt = (empty_copy(opened) for _ in range(3))
         sit_at_home(books, index, stays, chosen)
-        keep_amounts(books, index, tuned)
-        tune(tuned, gangs, served, ranked)
         keep_amounts(books, index, stays)
-        plans = [stays, dealt]
-        if view.resize_restarts:
-            plans.insert(0, _as_they_are(gangs, stays, served))
+        plans = [_as_they_are(gangs, stays, served)] if view.resize_restarts else []
         place_newcomers(stays, gangs, served, ranked)
+        plans.append(stays)
+        worths = [worth.of(plan) for plan in plans]
+        if worths[0] >= worth.at_most(served) - _REACHED:
+            return plans[0]
+        wanted, of_kind = _wanted(gangs, opened, served)
         deal_all(dealt, gangs, of_kind, served, ranked, wanted)
         furnish_all(dealt, gangs)
         swap_jobs(dealt, gangs, served, wanted, of_kind, _SWAPS_TRIED)
-        worth = [worth_of(view, gangs, plan) for plan in plans]
-        best = plans[int(np.argmax(np.round(worth, 9)))]
-        if worth_of(view, gangs, tuned) <= max(worth):
-            return best
+        plans.append(dealt)
+        worths.append(worth.of(dealt))
+        keep_amounts(books, index, tuned)
+        tune(tuned, gangs, served, ranked)
+        if worth.of(tuned) <= max(worths):
+            return plans[int(np.argmax(np.round(worths, 9)))]
         if not view.resize_restarts:
             furnish_all(tuned, gangs)
-            worth_of(view, gangs, tuned)
+            worth.of(tuned)
         return tuned
 
 

@@ -13,15 +13,33 @@ from muster.schedulers.contract import View
 from muster.schedulers.interruption import HORIZON_SECONDS
 
 
-def worth_of(view: View, gangs: Gangs, plan: Seats) -> float:
-    """Return GPUs times speed of all jobs of a plan, less the part of it that its restarts lose within the horizon.
+class Worth:
+    """What the plans of one decision are worth.
 
     A plan that is worth more than another repays its changes: the rule of `interruption.repays`, over all jobs.
-    Where a resize restarts nothing, gangs on several machines first get what is left there.
     """
-    jobs = view.jobs
-    lost = np.where(jobs.running, jobs.interruption_cost, 0.0) / HORIZON_SECONDS
-    return float(_worth(view.ledger.books, jobs.index, gangs, plan, lost, view.resize_restarts))
+
+    def __init__(self, view: View, gangs: Gangs) -> None:
+        self._view = view
+        self._gangs = gangs
+        jobs = view.jobs
+        self._lost = np.where(jobs.running, jobs.interruption_cost, 0.0) / HORIZON_SECONDS
+
+    def of(self, plan: Seats) -> float:
+        """Return GPUs times speed of all jobs of a plan, less the part of it that its restarts lose in the horizon.
+
+        Where a resize restarts nothing, gangs on several machines first get what is left there.
+        """
+        view = self._view
+        return float(
+            _worth(view.ledger.books, view.jobs.index, self._gangs, plan, self._lost, view.resize_restarts)
+        )
+
+    def at_most(self, served: Ints) -> float:
+        """Return GPUs times speed of these jobs if each has the best speed that any machine gives it."""
+        gangs = self._gangs
+        fastest = gangs.demands.best_speed[:, gangs.kinds["gpus"] > 0].max(axis=1)
+        return float(gangs.gpus[served] @ fastest[gangs.classes[served]])
 
 
 @njit(cache=True)
