@@ -221,7 +221,7 @@ class Composed:
             ranked = ranking.ranked
             codes[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
-            log_phase(view, f"excluded by {selection.name}", lambda: ranking.excluded)
+            log_phase(view, f"excluded by {selection.name}", ranking.excluded)
             for job in jobs.index[ranking.excluded].tolist():
                 plan.transaction.release(job)
         chosen = np.ones(len(jobs), np.bool_)

@@ -11,7 +11,8 @@ from muster.schedulers.contract import View
 _LOG = logging.getLogger("muster.schedulers")
 
 
-def log_phase(view: View, phase: str, positions: Callable[[], Ints | Bools]) -> None:
-    """Log the numbers of the jobs at these positions of the view; free where nobody listens."""
+def log_phase(view: View, phase: str, positions: Ints | Bools | Callable[[], Ints | Bools]) -> None:
+    """Log the numbers of the jobs at these positions of the view; a function is only called where they are logged."""
     if _LOG.isEnabledFor(logging.DEBUG):
-        _LOG.debug("at %.6g s: %s: %s", view.now, phase, view.jobs.index[positions()].tolist())
+        at = positions() if callable(positions) else positions
+        _LOG.debug("at %.6g s: %s: %s", view.now, phase, view.jobs.index[at].tolist())
