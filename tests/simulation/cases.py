@@ -48,7 +48,7 @@ class Case:
 class WatchedEngine(Engine):
     """Looks at the books after everything that happens, and gives up a run that does not end."""
 
-    DECISIONS_AT_MOST = 3_000
+    DECISIONS_AT_MOST = 20_000
     REPEATS_AT_MOST = 2
     """Decisions in a row at one moment that change nothing and that no event calls for."""
 
