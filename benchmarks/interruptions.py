@@ -26,7 +26,7 @@ from muster.schedulers.presets import DEFAULT_SCHEDULER
 from muster.service.board import Board
 from muster.service.conductor import Conductor
 from muster.service.engines import Seat
-from muster.service.engines.pretend import Pace, PretendEngine
+from muster.service.engines.fake import FakeEngine, Pace
 from muster.service.home import make_home, store_url
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
@@ -82,9 +82,7 @@ class Simulated:
         self.store = Store.open(store_url(home))
         self.store.now = lambda: self.now  # type: ignore[method-assign]
         cluster = parse_cluster(f"1x{GPUS}gpu,{GPUS}cpu,{2 * GPUS}gb")
-        self.engine = PretendEngine(
-            home / "engine", cluster, self._pace, lambda: self.store.origin + self.now
-        )
+        self.engine = FakeEngine(home / "engine", cluster, self._pace, lambda: self.store.origin + self.now)
         board = Board(
             policy=live_scheduler(scheduler, {}, round_seconds),
             engine=self.engine.name,

@@ -1,6 +1,6 @@
 """How much a daemon takes in, and how soon its queue is told: `python -m benchmarks.service [NAME ...]`.
 
-A real `muster serve` on a pretended cluster and SQLite on this disk, its clients in this process, over loopback.
+A real `muster serve` on fake nodes and SQLite on this disk, its clients in this process, over loopback.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def daemon(scheduler: str = "fifo", *flags: str) -> Iterator[dict[str, str]]:
     """One that serves until the end of the body; the environment in which its clients find it."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "MUSTER_HOME": folder}
-        command = [*MUSTER, "serve", "--scheduler", scheduler, "--pretend", CLUSTER, *flags]
+        command = [*MUSTER, "serve", "--scheduler", scheduler, "--fake-nodes", CLUSTER, *flags]
         log = Path(folder) / "daemon.log"
         with log.open("wb") as output:
             process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)

@@ -72,7 +72,7 @@ def _rehearse() -> None:
     rehearse(
         Board(
             policy=live_scheduler(_FIRST[0], {}, _ROUND_SECONDS),
-            engine="pretend",
+            engine="fake",
             enforces="",
             cluster=parse_cluster(_CLUSTERS[0]),
             models=shipped_models,

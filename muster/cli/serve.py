@@ -46,9 +46,13 @@ def serve(
     memory: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Memory to give away, as 500GB.")
     ] = None,
-    pretend: Annotated[
+    fake_nodes: Annotated[
         str | None,
-        typer.Option(metavar="CLUSTER", help="Nodes without processes, to try a scheduler live."),
+        typer.Option(
+            metavar="CLUSTER",
+            help="Serve the nodes of this cluster without running any process, to try a scheduler live "
+            "(default: run jobs on this machine).",
+        ),
     ] = None,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Elsewhere than on loopback needs tokens.")
@@ -85,11 +89,11 @@ def serve(
     address = told.of(_address, listen)
     chosen = told.of(flags.parse_settings, settings or [])
     allowed = told.of(LiveLimits, limits, home)
-    if pretend is None:
+    if fake_nodes is None:
         made = told.of(_machine, home, gpus, cpus, memory)
     else:
-        told.of(_refuse_beside_pretend, {"--gpus": gpus, "--cpus": cpus, "--memory": memory})
-        made = told.of(_pretended, home, pretend)
+        told.of(_refuse_beside_fake_nodes, {"--gpus": gpus, "--cpus": cpus, "--memory": memory})
+        made = told.of(_fake, home, fake_nodes)
     policy = told.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
     told.settle()
     host, port = address
@@ -119,17 +123,17 @@ def _machine(home: Path, gpus: int | None, cpus: float | None, memory: str | Non
     return machine.cluster, name, lambda _: LocalEngine(engine_folder(home, name), machine)
 
 
-def _refuse_beside_pretend(flags_given: Mapping[str, object]) -> None:
-    what = "is of this machine; with --pretend it is CLUSTER that says how much there is"
+def _refuse_beside_fake_nodes(flags_given: Mapping[str, object]) -> None:
+    what = "describes this machine; with --fake-nodes the cluster states the resources"
     problems = [Problem(flag, what, found=value) for flag, value in flags_given.items() if value is not None]
     if problems:
         raise BadInput(*problems)
 
 
-def _pretended(home: Path, text: str) -> Served:
-    """Nodes that are not there, and the engine that runs nothing on them."""
+def _fake(home: Path, text: str) -> Served:
+    """Fake nodes, and the engine that runs no process on them."""
     from muster.cluster.shipped import parse_cluster
-    from muster.service.engines.pretend import Pace, PretendEngine, pace_of
+    from muster.service.engines.fake import FakeEngine, Pace, pace_of
     from muster.service.home import engine_folder
     from muster.service.known_models import KnownModels
 
@@ -140,9 +144,9 @@ def _pretended(home: Path, text: str) -> Served:
         def pace(job: int, seats: Sequence[Seat]) -> Pace:
             return pace_of(job_row(job), seats, models.all())
 
-        return PretendEngine(engine_folder(home, PretendEngine.name), cluster, pace)
+        return FakeEngine(engine_folder(home, FakeEngine.name), cluster, pace)
 
-    return cluster, PretendEngine.name, engine
+    return cluster, FakeEngine.name, engine
 
 
 def _address(text: str) -> tuple[str, int]:

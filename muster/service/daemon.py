@@ -112,10 +112,10 @@ def _bind(serving: Serving, store: Store) -> None:
         store.skip_to(newest)
     bound = store.engine() or engine_seen(serving.home) or serving.engine_name
     if bound != serving.engine_name:
-        what = "real jobs are in this store" if bound == LOCAL else "this store's jobs are pretended ones"
+        what = "real jobs are in this store" if bound == LOCAL else "the jobs of this store run on fake nodes"
         apart = "MUSTER_HOME=FOLDER" + ("" if serving.store is None else " and another --store")
         what += f", and the two kinds never share one; {apart} names a place for this try of yours"
-        raise BadInput(Problem("--pretend", what))
+        raise BadInput(Problem("--fake-nodes", what))
     store.bind_engine(bound)
     if serving.needs_tokens:
         store.require_tokens()

@@ -4,7 +4,7 @@ muster.db                    the store, unless another one was named
 store.json                   {"made"} of the store whose jobs the folders here are of
 endpoint.json                {"url", "pid", "starting"} of the daemon that serves now, or soon
 lock                         held by that daemon
-engine/, pretend/            what an engine remembers of its starts
+engine/, fake/               what an engine remembers of its starts
 models/NAME.toml             sensitivities that `muster profile` has measured
 jobs/17/whose                which job 17 that is: numbers come again with another store
 jobs/17/run/                 what job 17 and the daemon tell each other (docs/training.md)
@@ -31,7 +31,7 @@ MACHINES_HOME = Path("/var/lib/muster")
 
 WHOSE = "whose"
 _ENDPOINT, _LOCK, _STORE = "endpoint.json", "lock", "store.json"
-_ENGINES = {"local": "engine", "pretend": "pretend"}
+_ENGINES = {"local": "engine", "fake": "fake"}
 """An engine's name to its folder."""
 
 

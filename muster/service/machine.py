@@ -73,7 +73,7 @@ def find_machine(
     if problems:
         raise BadInput(*problems)
     count = len(found.names) if gpus is None else gpus
-    names, warnings = _with_pretended(found, count)
+    names, warnings = _with_absent(found, count)
     gpu_type = found.type_name if count <= len(found.names) else "GPU"
     real_cpus = tuple(sorted(os.sched_getaffinity(0)))
     quota, memory_limit_gb = own_limits()
@@ -97,14 +97,14 @@ def find_machine(
     return Machine(cluster, real_cpus, cores, real_memory_gb, names, devices, warnings)
 
 
-def _with_pretended(found: Gpus, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _with_absent(found: Gpus, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names for so many GPUs, and what to say about them."""
-    pretended = max(count - len(found.names), 0)
-    numbers = range(found.free_number, found.free_number + pretended)
+    absent = max(count - len(found.names), 0)
+    numbers = range(found.free_number, found.free_number + absent)
     names = (*found.names, *map(str, numbers))[:count]
-    if not (pretended and found.names):
+    if not (absent and found.names):
         return names, found.warnings
-    warning = f"{pretended} of the {count} GPUs that are declared are not there: jobs see none in their place"
+    warning = f"{absent} of the {count} GPUs that are declared are not there: jobs see none in their place"
     return names, (*found.warnings, warning)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from muster.service.board import Board
 from muster.service.conductor import Conductor
 from muster.service.engines import Seat
-from muster.service.engines.pretend import Pace, PretendEngine, pace_of
+from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.forecast import NoForecast, forecast
 from muster.service.home import make_home, store_url
 from muster.service.request import JobRequest
@@ -66,7 +66,7 @@ def _conductor(store: Store, board: Board, home: Path) -> Conductor:
     def pace(job: int, seats: Sequence[Seat]) -> Pace:
         return pace_of(conductor.jobs.rows[job], seats, board.models())
 
-    engine = PretendEngine(home / "pretend", board.cluster, pace)
+    engine = FakeEngine(home / "fake", board.cluster, pace)
     stage = Board(
         policy=board.policy,
         engine=engine.name,

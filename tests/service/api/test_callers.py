@@ -247,7 +247,7 @@ def until_let_in(api: Serving, token: str) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize("engine", ["local", "pretend"])
+@pytest.mark.parametrize("engine", ["local", "fake"])
 def test_where_all_jobs_run_as_one_account_a_token_says_so(
     api: Serving, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,7 +260,7 @@ def test_where_all_jobs_run_as_one_account_a_token_says_so(
     assert ("all jobs run as nobody here" in ann["warning"]) == (engine == "local")
 
 
-@pytest.mark.parametrize("engine", ["local", "pretend"])
+@pytest.mark.parametrize("engine", ["local", "fake"])
 def test_a_token_is_for_whom_this_machine_knows(
     api: Serving, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from ..serving import a_request
 from .conftest import Muster
 from .daemons import NOBODY, Person, a_nobody, only_root_can, open_folder
 
-PRETEND = ("--scheduler", "fifo", "--pretend", "1x2gpu")
+FAKE = ("--scheduler", "fifo", "--fake-nodes", "1x2gpu")
 REAL = ("--scheduler", "fifo", "--gpus", "1")
 ME = Person()
 
@@ -47,7 +47,7 @@ def no_nohup() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals) -> None:
-    with ME.serves(home, *PRETEND, number=number) as told:
+    with ME.serves(home, *FAKE, number=number) as told:
         assert ME.types(home, "submit", "--", "true").returncode == 0
     assert read_endpoint(home) is None
     assert (json.loads(told[-2])["event"], told[-1]) == ("stopped", "0")
@@ -71,7 +71,7 @@ def test_a_hangup_reloads_the_limits(home: Path, tmp_path: Path, no_nohup: None)
     """A file with an error changes nothing and is reported; the next good one counts."""
     limits = tmp_path / "limits.toml"
     limits.write_text("[default]\nmax_priority = 3\n")
-    flags = ("--scheduler", "priority", "--pretend", "1x2gpu", "--limits", str(limits))
+    flags = ("--scheduler", "priority", "--fake-nodes", "1x2gpu", "--limits", str(limits))
     with ME.serves(home, *flags) as told:
         ME.types(home, "token", "create", "root", "--role", "operator", "--store", store_url(home))
         made = ME.types(home, "token", "create", "bob", "--store", store_url(home))
@@ -99,7 +99,7 @@ def test_a_hangup_reloads_the_limits(home: Path, tmp_path: Path, no_nohup: None)
 
 def test_the_end_of_its_terminal_stops_it(home: Path, no_nohup: None) -> None:
     ours, its = os.openpty()
-    line, given = ME._line(home, ("serve", *PRETEND))
+    line, given = ME._line(home, ("serve", *FAKE))
     with subprocess.Popen(
         line,
         stdin=its,
@@ -124,9 +124,9 @@ def test_real_and_pretended_jobs_never_share_a_store(home: Path) -> None:
     store.submit([Submission("ann", a_request())])
     store.bind_engine("local")
     before = store.living()
-    said = ME.is_refused(home, *PRETEND)
+    said = ME.is_refused(home, *FAKE)
     assert said == (
-        "--pretend: real jobs are in this store, and the two kinds never share one; "
+        "--fake-nodes: real jobs are in this store, and the two kinds never share one; "
         "MUSTER_HOME=FOLDER names a place for this try of yours\n"
     )
     assert store.living() == before
@@ -138,27 +138,27 @@ def test_an_older_store_is_known_by_what_its_home_has(home: Path) -> None:
     make_home(home)
     Store.open(store_url(home)).close()
     (home / "engine").mkdir()
-    assert "real jobs are in this store" in ME.is_refused(home, *PRETEND)
+    assert "real jobs are in this store" in ME.is_refused(home, *FAKE)
     (home / "engine").rmdir()
-    with ME.serves(home, *PRETEND):
+    with ME.serves(home, *FAKE):
         pass
     store = Store.open(store_url(home))
-    assert store.engine() == "pretend"
+    assert store.engine() == "fake"
     store.close()
-    assert "this store's jobs are pretended ones" in ME.is_refused(home, *REAL)
+    assert "the jobs of this store run on fake nodes" in ME.is_refused(home, *REAL)
 
 
 @pytest.mark.long
 def test_a_home_has_the_jobs_of_one_store(home: Path, tmp_path: Path) -> None:
-    with ME.serves(home, *PRETEND):
+    with ME.serves(home, *FAKE):
         pass
     job_folder(home, 41).mkdir()
     other = f"sqlite:///{tmp_path}/other.db"
     assert "the jobs' folders here are of the store that was made on " in ME.is_refused(
-        home, *PRETEND, "--store", other
+        home, *FAKE, "--store", other
     )
     # As after a backup was put back: the store does not know of the newest jobs.
-    with ME.serves(home, *PRETEND):
+    with ME.serves(home, *FAKE):
         assert json.loads(ME.types(home, "submit", "--json", "--", "true").stdout) == {"job_id": 42}
 
 
@@ -178,19 +178,19 @@ def test_root_serves_itself_alone_where_others_cannot_pass(home: Path) -> None:
 
 
 def test_a_store_that_is_not_there_is_told_in_words(home: Path) -> None:
-    said = ME.is_refused(home, *PRETEND, "--store", "sqlite:////none/x.db")
+    said = ME.is_refused(home, *FAKE, "--store", "sqlite:////none/x.db")
     assert said == "/none/x.db: no store can be opened here: No such file or directory\n"
 
 
 @pytest.mark.long
 def test_a_server_that_does_not_answer_is_told_in_words(home: Path) -> None:
-    done = ME.types(home, "serve", *PRETEND, "--store", "postgresql://127.0.0.1:1/x")
+    done = ME.types(home, "serve", *FAKE, "--store", "postgresql://127.0.0.1:1/x")
     assert done.returncode == 1
     assert done.stderr.startswith("the store cannot be used: connection")
 
 
 def test_wrong_flags_are_told_together(nobody_serves: Path, muster: Muster) -> None:
-    wrong = "--round 0 --restart-cost -1 --pretend typo --gpus 8 --listen here"
+    wrong = "--round 0 --restart-cost -1 --fake-nodes typo --gpus 8 --listen here"
     done = muster("serve", *wrong.split())
     assert [line.partition(":")[0] for line in done.err.splitlines()] == [
         "--round",
@@ -201,13 +201,13 @@ def test_wrong_flags_are_told_together(nobody_serves: Path, muster: Muster) -> N
     ]
     assert done.status == 2
     assert "--round: found '0'; a time above 0 is needed" in done.err
-    assert "--gpus: found 8; is of this machine" in done.err
+    assert "--gpus: found 8; describes this machine" in done.err
     assert not nobody_serves.exists()
 
 
 @pytest.mark.long
 def test_tokens_may_be_needed_before_the_first_one(home: Path) -> None:
-    with ME.serves(home, *PRETEND, "--tokens") as told:
+    with ME.serves(home, *FAKE, "--tokens") as told:
         assert (
             "a token is needed, and there is none; whoever can write the store"
             in ME.types(home, "queue").stderr
@@ -217,7 +217,7 @@ def test_tokens_may_be_needed_before_the_first_one(home: Path) -> None:
         assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
     assert any("nobody gets in without a token, and there is none: muster token" in line for line in told)
     # Once needed they are for ever.
-    with ME.serves(home, *PRETEND):
+    with ME.serves(home, *FAKE):
         assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
 
 

@@ -20,7 +20,7 @@ from muster.service.board import SCHEDULER
 from muster.service.store.rows import State as JobState
 from muster.service.store.rows import Submission, Wish
 
-from .test_pretended import World, a_job
+from .test_fake_nodes import World, a_job
 
 Twist = Callable[[View, Decision, State], object]
 

@@ -15,7 +15,7 @@ from muster.service.request import JobRequest
 from muster.service.store.rows import State, Submission
 
 from .test_failing_scheduler import Twisted
-from .test_pretended import CLUSTER, World
+from .test_fake_nodes import CLUSTER, World
 
 LEASE = 3600.0
 GPUS = CLUSTER.total_gpus

@@ -14,7 +14,7 @@ from muster.service.engines import Seat
 from muster.service.home import job_folder
 from muster.service.store.rows import Changes, JobRow, Phase, State, Submission, Wish
 
-from .test_pretended import World, a_job
+from .test_fake_nodes import World, a_job
 
 
 @pytest.fixture

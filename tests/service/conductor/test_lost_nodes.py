@@ -10,12 +10,12 @@ import pytest
 
 from muster.cluster import Node
 from muster.service.engines import Exit, Observed, Seat
-from muster.service.engines.pretend import PretendEngine
+from muster.service.engines.fake import FakeEngine
 from muster.service.store.rows import State, Submission, Wish
-from tests.service.conductor.test_pretended import World, a_job
+from tests.service.conductor.test_fake_nodes import World, a_job
 
 
-class LosingEngine(PretendEngine):
+class LosingEngine(FakeEngine):
     """Some of its nodes are away; of starts there it tells what it knew last, until it gives them up."""
 
     away: frozenset[str] = frozenset()
@@ -46,8 +46,8 @@ class LosingWorld(World):
     engine: LosingEngine
     places: dict[tuple[int, int], str]
 
-    def an_engine(self) -> PretendEngine:
-        engine = LosingEngine(self.folder / "pretend", self.cluster, self.pace, self.clock)
+    def an_engine(self) -> FakeEngine:
+        engine = LosingEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
         engine.places = self.places = getattr(self, "places", {})
         return engine
 
@@ -95,7 +95,7 @@ def test_a_lost_node_is_off_the_books_until_it_is_back(tmp_path: Path, daemon_di
     world.store.close()
 
 
-class StiffEngine(PretendEngine):
+class StiffEngine(FakeEngine):
     resizes = False
 
     def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
@@ -103,8 +103,8 @@ class StiffEngine(PretendEngine):
 
 
 class StiffWorld(World):
-    def an_engine(self) -> PretendEngine:
-        return StiffEngine(self.folder / "pretend", self.cluster, self.pace, self.clock)
+    def an_engine(self) -> FakeEngine:
+        return StiffEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
 
 
 def test_where_a_running_job_cannot_get_other_cpus_it_is_started_anew(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_where_a_running_job_cannot_get_other_cpus_it_is_started_anew(tmp_path: 
     world.store.close()
 
 
-class ForgetfulEngine(PretendEngine):
+class ForgetfulEngine(FakeEngine):
     """Loses the starts that a test names."""
 
     lost: frozenset[tuple[int, int]] = frozenset()
@@ -138,8 +138,8 @@ class ForgetfulEngine(PretendEngine):
 class ForgetfulWorld(World):
     engine: ForgetfulEngine
 
-    def an_engine(self) -> PretendEngine:
-        return ForgetfulEngine(self.folder / "pretend", self.cluster, self.pace, self.clock)
+    def an_engine(self) -> FakeEngine:
+        return ForgetfulEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
 
     def pause_after_a_loss(self, job: int) -> float:
         """Lose the start that runs, and return the seconds until the next one."""

@@ -13,16 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.service.engines import Launch, Observed, Seat
-from muster.service.engines.pretend import PretendEngine
+from muster.service.engines.fake import FakeEngine
 
-from .test_pretended import ACT, CLUSTER, World, live_through
+from .test_fake_nodes import ACT, CLUSTER, World, live_through
 
 
 class Killed(BaseException):
     """The daemon is no more."""
 
 
-class MoodyEngine(PretendEngine):
+class MoodyEngine(FakeEngine):
     """What it has agreed to is what starts really have."""
 
     world: MoodyWorld
@@ -78,8 +78,8 @@ class MoodyWorld(World):
         self.moody = True
         super().__init__(folder, scheduler)
 
-    def an_engine(self) -> PretendEngine:
-        engine = MoodyEngine(self.folder / "pretend", self.cluster, self.pace, self.clock)
+    def an_engine(self) -> FakeEngine:
+        engine = MoodyEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
         engine.world = self
         return engine
 

@@ -12,7 +12,7 @@ from muster.service.home import job_folder
 from muster.service.request import JobRequest
 from muster.service.store.rows import Submission
 from muster.training.run_folder import RunFolder, begin_start
-from tests.service.conductor.test_pretended import World
+from tests.service.conductor.test_fake_nodes import World
 
 
 def test_a_start_that_has_not_reported_yet_is_told_its_new_size(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, JobRow, State, Submission
 from muster.service.why import why_waiting
 
-from .test_pretended import World
+from .test_fake_nodes import World
 
 OLD = "2x2gpu,6cpu,100gb+1x4a100,12cpu,200gb"
 WAITS = (State.QUEUED, "fits_nowhere")

@@ -22,14 +22,14 @@ from muster.report.record import read_record
 from muster.report.series import chart_series
 from muster.report.timeline import capacity
 from muster.service.engines import Exit, Observed
-from muster.service.engines.pretend import PretendEngine
+from muster.service.engines.fake import FakeEngine
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store.rows import ENDED, State, Submission, Wish
 from muster.world.records import Record
 
 from ..serving import Serving, serving_on
-from .test_pretended import World
+from .test_fake_nodes import World
 
 MOMENTS = 100
 LIVES = [
@@ -48,7 +48,7 @@ class FailingWorld(World):
     gone: AbstractSet[str] = frozenset()
     """Nodes that the cluster before had and this one has not."""
 
-    def an_engine(self) -> PretendEngine:
+    def an_engine(self) -> FakeEngine:
         engine = super().an_engine()
         observe = engine.observe
 

@@ -15,7 +15,7 @@ from muster.service.home import job_folder
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State, Submission, Wish
 
-from .test_pretended import World, a_job
+from .test_fake_nodes import World, a_job
 
 
 def run_dir_of(home: Path, job: int) -> Path:

@@ -15,12 +15,12 @@ from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.service.conductor.interruptions import LONGEST_START_UP, RestartCosts, lost_seconds, measured_stop
 from muster.service.conductor.starts import Report, Start
 from muster.service.engines import Seat
-from muster.service.engines.pretend import Pace
+from muster.service.engines.fake import Pace
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State, Submission, Wish
 from muster.workload.models import shipped_models
 
-from .test_pretended import World
+from .test_fake_nodes import World
 
 BEGAN, FIRST_STEP, ASKED, END = 100.0, 130.0, 190.0, 200.0
 RESNET = next(iter(shipped_models().values()))

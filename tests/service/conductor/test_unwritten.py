@@ -18,7 +18,7 @@ from muster.service.store.rows import State, Submission, Wish
 
 from ..store.conftest import Server, new_database
 from ..store.cutting import cutting
-from .test_pretended import World, a_job
+from .test_fake_nodes import World, a_job
 
 
 @contextmanager

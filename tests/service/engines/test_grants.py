@@ -96,7 +96,7 @@ def quota_cores(bench: Bench, job: int) -> float:
     return float(quota) / float(period)
 
 
-def test_pretended_cpus_are_a_share_of_the_real_ones(tmp_path: Path) -> None:
+def test_declared_cpus_are_a_share_of_the_real_ones(tmp_path: Path) -> None:
     cgroups, how = find_cgroups()
     if cgroups is None or Ability.CPU_QUOTA not in cgroups.abilities:
         pytest.skip(how)

@@ -126,7 +126,7 @@ def test_hidden_gpus_are_neither_found_nor_handed_out(
     assert find_machine(gpus=2).gpu_names == ("3", "4")
 
 
-def test_more_than_are_allowed_are_pretended_ones(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_declared_gpus_beyond_the_found_ones_are_absent(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia_smi(tools, H100S)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
     machine = find_machine(gpus=4)

@@ -76,7 +76,7 @@ class Grants:
         return None if self._can(Ability.MEMORY_LIMIT) else int(memory_gb * 1e9)
 
     def in_words(self) -> str:
-        """As `CPU set, CPU quota and memory limit of cgroup v1`, with what is pretended."""
+        """As `CPU set, CPU quota and memory limit of cgroup v1`, with what is declared beyond the machine."""
         return "; ".join((self._cpus_in_words(), self._memory_in_words(), self.gpus.describe()))
 
     def _cpus_in_words(self) -> str:
@@ -89,12 +89,10 @@ class Grants:
                 else "affinity, which a job can undo"
             )
             return f"CPUs: {by}, and {quota} for parts of one" if quota else f"CPUs: {by}, in whole ones"
-        pretended = f"{declared:g} are declared of {real:g}"
+        beyond = f"{declared:g} are declared of {real:g}"
         if quota:
-            return (
-                f"CPUs: {quota}, where {pretended}: one is {self.machine.real_cpus_per_cpu:.3g} of a real one"
-            )
-        return f"CPUs: not enforced, as {pretended} and this machine has no quota"
+            return f"CPUs: {quota}, where {beyond}: one is {self.machine.real_cpus_per_cpu:.3g} of a real one"
+        return f"CPUs: not enforced, as {beyond} and this machine has no quota"
 
     def _memory_in_words(self) -> str:
         by = f"limit of {self._group_name}" if self._can(Ability.MEMORY_LIMIT) else "a look every second"

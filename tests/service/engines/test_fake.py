@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from muster.cluster.shipped import parse_cluster
 from muster.service.engines import Exit, Launch, Seat
-from muster.service.engines import pretend as pretend_module
-from muster.service.engines.pretend import Pace, PretendEngine, pace_of
+from muster.service.engines import fake as fake_module
+from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
 from muster.training.run_folder import read_progress
@@ -35,7 +35,7 @@ class World:
         self.anew()
 
     def anew(self) -> None:
-        self.engine = PretendEngine(self.folder / "pretend", CLUSTER, self.pace, lambda: self.now)
+        self.engine = FakeEngine(self.folder / "fake", CLUSTER, self.pace, lambda: self.now)
 
     def pace(self, job: int, seats: Sequence[Seat]) -> Pace:
         return Pace(self.done.get(job, 0.0), 100.0, sum(seat.cpus for seat in seats))
@@ -127,7 +127,7 @@ def test_an_engine_made_anew_at_any_moment_makes_no_difference(
 ) -> None:
     steady, restarted = (World(tmp_path_factory.mktemp(name)) for name in ("steady", "restarted"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretend_module, "_LINES_BEFORE_REWRITE", lines)
+        patch.setattr(fake_module, "_LINES_BEFORE_REWRITE", lines)
         for act, job, epoch, seconds in acts:
             for world in (steady, restarted):
                 world.now += seconds
@@ -150,7 +150,7 @@ def test_an_engine_made_anew_at_any_moment_makes_no_difference(
 def test_a_line_that_was_cut_off_is_none(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.launch(1, 1)
-    with (tmp_path / "pretend" / "starts.jsonl").open("a") as file:
+    with (tmp_path / "fake" / "starts.jsonl").open("a") as file:
         file.write('{"job": 2, "ep')
     world.anew()
     world.launch(3, 1)

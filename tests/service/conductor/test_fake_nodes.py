@@ -16,7 +16,7 @@ from muster.schedulers.contract import Scheduler
 from muster.service.board import Board
 from muster.service.conductor import Conductor
 from muster.service.engines import Seat
-from muster.service.engines.pretend import Pace, PretendEngine, pace_of
+from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.home import make_home, store_url
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
@@ -56,8 +56,8 @@ class World:
         self.conductor.recover()
         self.board = board
 
-    def an_engine(self) -> PretendEngine:
-        return PretendEngine(self.folder / "pretend", self.cluster, self.pace, self.clock)
+    def an_engine(self) -> FakeEngine:
+        return FakeEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
 
     def clock(self) -> float:
         return self.store.origin + self.seconds

@@ -1,4 +1,4 @@
-"""Nodes without processes, for trying a scheduler live and for load tests: a start only takes its time.
+"""Fake nodes, to try a scheduler live and for load tests: a start runs no process and only takes time.
 
 What runs is kept in one file of lines, so a daemon made anew finds its starts where they would be by then. It
 survives the daemon, not the machine: nothing is flushed. A start that ends, or is made to, tells its step in the
@@ -113,12 +113,12 @@ class _Run:
         return replace(self, at=now, step=step)
 
 
-class PretendEngine:
+class FakeEngine:
     """Starts that are only kept account of. To be used by one thread."""
 
-    name = "pretend"
+    name = "fake"
     resizes = True
-    enforces = "nothing: the nodes are pretended, no process runs"
+    enforces = "nothing: the nodes are fake, no process runs"
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class PretendEngine:
         self._rewrite()
 
     def nodes(self) -> Sequence[Node]:
-        """The nodes that are pretended."""
+        """The fake nodes."""
         return self._cluster.nodes
 
     def launch(self, launch: Launch) -> None:
