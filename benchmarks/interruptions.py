@@ -85,7 +85,8 @@ class Simulated:
         self.engine = FakeEngine(home / "engine", cluster, self._pace, lambda: self.store.origin + self.now)
         board = Board(
             policy=live_scheduler(scheduler, {}, round_seconds),
-            engine=self.engine.name,
+            engine="fake",
+            engine_facts=self.engine.facts,
             enforces=self.engine.enforces,
             cluster=cluster,
             models=dict,

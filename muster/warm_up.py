@@ -20,6 +20,7 @@ from muster.parallel import run_all
 from muster.problems import BadInput
 from muster.schedulers.catalogue import build, presets
 from muster.service.board import Board
+from muster.service.engines.fake import FakeEngine
 from muster.service.live_scheduler import live_scheduler
 from muster.service.rehearsal import rehearse
 from muster.simulation import Options, simulate
@@ -73,6 +74,7 @@ def _rehearse() -> None:
         Board(
             policy=live_scheduler(_FIRST[0], {}, _ROUND_SECONDS),
             engine="fake",
+            engine_facts=FakeEngine.facts,
             enforces="",
             cluster=parse_cluster(_CLUSTERS[0]),
             models=shipped_models,

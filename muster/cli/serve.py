@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,16 +11,11 @@ from muster.cli import flags
 from muster.problems import BadInput, Problem
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
+if TYPE_CHECKING:
+    from muster.service.engines.factory import ConfiguredEngine
+
 _ROUND = "60"
 _RESTART_COST = "60"
-
-if TYPE_CHECKING:
-    from muster.cluster import Cluster
-    from muster.service.daemon import EngineMaker, Lookup
-    from muster.service.engines import Engine, Seat
-
-    Served = tuple[Cluster, str, EngineMaker]
-    """A cluster, and its engine's name and maker."""
 
 
 def serve(
@@ -39,6 +33,14 @@ def serve(
             show_default=False,
         ),
     ] = _RESTART_COST,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Engine that runs the jobs (default: local, processes on this machine; fake with --fake-nodes).",
+            show_default=False,
+        ),
+    ] = None,
     gpus: Annotated[
         int | None, typer.Option(metavar="N", help="So many, there or not; else those that are found.")
     ] = None,
@@ -89,16 +91,13 @@ def serve(
     address = told.of(_address, listen)
     chosen = told.of(flags.parse_settings, settings or [])
     allowed = told.of(LiveLimits, limits, home)
-    if fake_nodes is None:
-        made = told.of(_machine, home, gpus, cpus, memory)
-    else:
-        told.of(_refuse_beside_fake_nodes, {"--gpus": gpus, "--cpus": cpus, "--memory": memory})
-        made = told.of(_fake, home, fake_nodes)
+    memory_gb = None if memory is None else told.of(flags.gb_of, "--memory", memory)
+    served = told.of(_served, engine, fake_nodes, gpus, cpus, memory_gb)
     policy = told.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
     told.settle()
     host, port = address
     serve_until_interrupted(
-        Serving(home, *made, policy, turn, allowed, cost, host, port, store, needs_tokens=tokens),
+        Serving(home, *served, policy, turn, allowed, cost, host, port, store, needs_tokens=tokens),
         lambda line: print(line, flush=True),
     )
 
@@ -110,43 +109,19 @@ def _restart_cost(text: str) -> float:
     return seconds
 
 
-def _machine(home: Path, gpus: int | None, cpus: float | None, memory: str | None) -> Served:
-    """This machine, and the engine that runs processes on it."""
-    from muster.service.engines.local.engine import LocalEngine
-    from muster.service.home import engine_folder
-    from muster.service.machine import find_machine
+def _served(
+    engine: str | None,
+    fake_nodes: str | None,
+    gpus: int | None,
+    cpus: float | None,
+    memory_gb: float | None,
+) -> tuple[str, ConfiguredEngine]:
+    """The engine's name and the engine; fake nodes imply theirs."""
+    from muster.service.engines.factory import EngineOptions
+    from muster.service.engines.registry import FAKE, LOCAL, configured_engine
 
-    machine = find_machine(
-        gpus=gpus, cpus=cpus, memory_gb=None if memory is None else flags.gb_of("--memory", memory)
-    )
-    name = LocalEngine.name
-    return machine.cluster, name, lambda _: LocalEngine(engine_folder(home, name), machine)
-
-
-def _refuse_beside_fake_nodes(flags_given: Mapping[str, object]) -> None:
-    what = "describes this machine; with --fake-nodes the cluster states the resources"
-    problems = [Problem(flag, what, found=value) for flag, value in flags_given.items() if value is not None]
-    if problems:
-        raise BadInput(*problems)
-
-
-def _fake(home: Path, text: str) -> Served:
-    """Fake nodes, and the engine that runs no process on them."""
-    from muster.cluster.shipped import parse_cluster
-    from muster.service.engines.fake import FakeEngine, Pace, pace_of
-    from muster.service.home import engine_folder
-    from muster.service.known_models import KnownModels
-
-    cluster = parse_cluster(text)
-    models = KnownModels(home)
-
-    def engine(job_row: Lookup) -> Engine:
-        def pace(job: int, seats: Sequence[Seat]) -> Pace:
-            return pace_of(job_row(job), seats, models.all())
-
-        return FakeEngine(engine_folder(home, FakeEngine.name), cluster, pace)
-
-    return cluster, FakeEngine.name, engine
+    name = engine if engine is not None else LOCAL if fake_nodes is None else FAKE
+    return name, configured_engine(name, EngineOptions(gpus, cpus, memory_gb, fake_nodes))
 
 
 def _address(text: str) -> tuple[str, int]:

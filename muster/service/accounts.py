@@ -6,10 +6,8 @@ import os
 import pwd
 from pathlib import Path
 
+from muster.service.engines import EngineFacts
 from muster.service.home import shut_to_others
-
-LOCAL = "local"
-"""The engine whose jobs are processes of this machine's accounts."""
 
 
 def name_of(uid: int) -> str:
@@ -20,9 +18,9 @@ def name_of(uid: int) -> str:
         return f"uid-{uid}"
 
 
-def together(engine: str | None) -> str:
+def together(engine: EngineFacts | None) -> str:
     """Why tokens do not keep the owners of jobs apart here, in a sentence without its full stop; empty if they do."""
-    if engine != LOCAL or os.geteuid() == 0:
+    if engine is None or not engine.runs_as_users or os.geteuid() == 0:
         return ""
     return (
         f"all jobs run as {name_of(os.geteuid())} here, whoever submits them, so a job can read what others' jobs "
@@ -30,9 +28,9 @@ def together(engine: str | None) -> str:
     )
 
 
-def cannot_run(user: str, engine: str | None, home: Path | None = None) -> str:
+def cannot_run(user: str, engine: EngineFacts | None, home: Path | None = None) -> str:
     """Why this user's jobs could not run here, or from this home; a sentence without its full stop, or empty."""
-    if engine != LOCAL or os.geteuid() != 0:
+    if engine is None or not engine.runs_as_users or os.geteuid() != 0:
         return ""
     try:
         account = pwd.getpwnam(user)

@@ -10,6 +10,7 @@ from typing import Any
 
 from muster.cluster import Cluster
 from muster.schedulers.contract import Scheduler
+from muster.service.engines import EngineFacts
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.workload.models import Model
 
@@ -35,6 +36,8 @@ class Board:
 
     policy: Scheduler
     engine: str
+    """The engine's name, for people; `engine_facts` says what depends on it."""
+    engine_facts: EngineFacts
     enforces: str
     """How CPU and memory grants are kept to, in words."""
     cluster: Cluster

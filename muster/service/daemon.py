@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import structlog
 import uvicorn
 
-from muster.cluster import Cluster
 from muster.compiling import announce_with
 from muster.problems import BadInput, Problem
 from muster.schedulers.contract import Scheduler
-from muster.service.accounts import LOCAL, together
+from muster.service.accounts import together
 from muster.service.api import create_app, server
 from muster.service.board import Board
 from muster.service.callers import check_bind
 from muster.service.conductor import Conductor
-from muster.service.engines import Engine
+from muster.service.engines.factory import ConfiguredEngine, EngineContext
+from muster.service.engines.interface import EngineFacts
+from muster.service.engines.registry import check_bound_engine
 from muster.service.home import (
     bind_store,
     claimed,
-    engine_seen,
+    engine_folder,
     make_home,
     newest_job_folder,
     remove_endpoint,
@@ -42,11 +42,6 @@ from muster.service.live_limits import LiveLimits
 from muster.service.rehearsal import rehearse
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
-from muster.service.store.rows import JobRow
-
-Lookup: TypeAlias = Callable[[int], JobRow]
-"""What the conductor knows of a living job."""
-EngineMaker: TypeAlias = Callable[[Lookup], Engine]
 
 _SWITCH_SECONDS = 0.0005
 """For which one thread may keep the others from running Python. A request changes threads some times; with the usual
@@ -63,10 +58,9 @@ class Serving:
     """What a daemon is started with."""
 
     home: Path
-    cluster: Cluster
     engine_name: str
-    engine: EngineMaker
-    """Makes the one of that name, once home and store are this daemon's alone."""
+    """By which the registry knows it, the store is bound to it, and its folder is called."""
+    engine: ConfiguredEngine
     scheduler: Scheduler
     round_seconds: float
     limits: LiveLimits
@@ -110,29 +104,34 @@ def _bind(serving: Serving, store: Store) -> None:
     if newest > store.newest():  # as after a backup was put back
         log.warning("numbers of jobs go on after those of the folders that are there", newest=newest)
         store.skip_to(newest)
-    bound = store.engine() or engine_seen(serving.home) or serving.engine_name
-    if bound != serving.engine_name:
-        what = "real jobs are in this store" if bound == LOCAL else "the jobs of this store run on fake nodes"
-        apart = "MUSTER_HOME=FOLDER" + ("" if serving.store is None else " and another --store")
-        what += f", and the two kinds never share one; {apart} names a place for this try of yours"
-        raise BadInput(Problem("--fake-nodes", what))
-    store.bind_engine(bound)
+    other_store = "" if serving.store is None else " and another --store"
+    hint = f"MUSTER_HOME=FOLDER{other_store} keeps the jobs of the two engines apart"
+    check_bound_engine(store.engine(), serving.engine_name, hint)
+    store.bind_engine(serving.engine_name)
     if serving.needs_tokens:
         store.require_tokens()
 
 
 def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callable[[str], None]) -> None:
+    known_models = KnownModels(serving.home)
     try:
-        engine = serving.engine(lambda job: conductor.jobs.rows[job])
+        engine = serving.engine.open(
+            EngineContext(
+                engine_folder(serving.home, serving.engine_name),
+                lambda job: conductor.jobs.rows[job],
+                known_models.all,
+            )
+        )
     except OSError as error:  # something may live that cannot be looked at
-        where = str(error.filename or "this machine's engine")
+        where = str(error.filename or f"engine {serving.engine_name}")
         raise BadInput(Problem(where, f"cannot be used: {error.strerror or error}")) from None
     board = Board(
         policy=serving.scheduler,
-        engine=engine.name,
+        engine=serving.engine_name,
+        engine_facts=engine.facts,
         enforces=engine.enforces,
-        cluster=serving.cluster,
-        models=KnownModels(serving.home).all,
+        cluster=serving.engine.cluster,
+        models=known_models.all,
         round_seconds=serving.round_seconds,
         restart_cost_seconds=serving.restart_cost_seconds,
     )
@@ -157,13 +156,13 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         finally:
             web.should_exit = True
 
-    warnings = list(_warnings(serving, store))
+    warnings = list(_warnings(serving, engine.facts, store))
     thread = threading.Thread(target=conduct, name="conductor")
     write_endpoint(serving.home, url)
     threading.Thread(target=serving.limits.reload_on_request, name="limits", daemon=True).start()
     _handle_signals(web, serving.limits)
     thread.start()
-    cluster = serving.cluster
+    cluster = serving.engine.cluster
     log.info("serving", url=url, scheduler=board.scheduler, cluster=cluster.name, enforces=board.enforces)
     say(f"{url} serves {cluster.total_gpus} GPUs of {cluster.name} by {board.scheduler}; {board.enforces}")
     for warning in warnings:
@@ -180,13 +179,13 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         raise failure[0]
 
 
-def _warnings(serving: Serving, store: Store) -> Iterator[str]:
+def _warnings(serving: Serving, engine: EngineFacts, store: Store) -> Iterator[str]:
     """What whoever starts it may not know, as sentences without their full stops."""
-    if serving.engine_name == LOCAL and (shut := shut_to_others(serving.home)):
+    if engine.runs_as_users and (shut := shut_to_others(serving.home)):
         yield shut
     if not store.needs_tokens():
         return
-    if alike := together(serving.engine_name):
+    if alike := together(engine):
         yield f"tokens do not keep jobs apart: {alike}"
     if all(row.revoked is not None for row in store.tokens()):
         yield "nobody gets in without a token, and there is none: muster token create NAME --role operator --store URL"

@@ -4,7 +4,7 @@ muster.db                    the store, unless another one was named
 store.json                   {"made"} of the store whose jobs the folders here are of
 endpoint.json                {"url", "pid", "starting"} of the daemon that serves now, or soon
 lock                         held by that daemon
-engine/, fake/               what an engine remembers of its starts
+engines/local/               what the engine of that name remembers of its starts
 models/NAME.toml             sensitivities that `muster profile` has measured
 jobs/17/whose                which job 17 that is: numbers come again with another store
 jobs/17/run/                 what job 17 and the daemon tell each other (docs/training.md)
@@ -31,8 +31,6 @@ MACHINES_HOME = Path("/var/lib/muster")
 
 WHOSE = "whose"
 _ENDPOINT, _LOCK, _STORE = "endpoint.json", "lock", "store.json"
-_ENGINES = {"local": "engine", "fake": "fake"}
-"""An engine's name to its folder."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +158,7 @@ def newest_job_folder(home: Path) -> int:
 
 def engine_folder(home: Path, engine: str) -> Path:
     """Where an engine of this name remembers its starts."""
-    return home / _ENGINES[engine]
-
-
-def engine_seen(home: Path) -> str | None:
-    """The engine that has served here, for a store that does not tell: one that the first Muster made."""
-    return next((name for name in _ENGINES if engine_folder(home, name).is_dir()), None)
+    return home / "engines" / engine
 
 
 def models_folder(home: Path) -> Path:

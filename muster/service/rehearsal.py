@@ -66,10 +66,11 @@ def _conductor(store: Store, board: Board, home: Path) -> Conductor:
     def pace(job: int, seats: Sequence[Seat]) -> Pace:
         return pace_of(conductor.jobs.rows[job], seats, board.models())
 
-    engine = FakeEngine(home / "fake", board.cluster, pace)
+    engine = FakeEngine(home / "engine", board.cluster, pace)
     stage = Board(
         policy=board.policy,
-        engine=engine.name,
+        engine=board.engine,
+        engine_facts=engine.facts,
         enforces=engine.enforces,
         cluster=board.cluster,
         models=board.models,

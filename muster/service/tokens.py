@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from muster.problems import BadInput, Problem
 from muster.service.accounts import cannot_run, together
+from muster.service.engines import EngineFacts
 from muster.service.store import Store
 from muster.service.store.rows import TokenRow
 
@@ -86,10 +87,10 @@ class LivingTokens:
         self._found = None
 
 
-def create_token(store: Store, user: str, *, operator: bool, engine: str | None) -> MadeToken:
+def create_token(store: Store, user: str, *, operator: bool, engine: EngineFacts | None) -> MadeToken:
     """A new token; from now on nobody is let in without one. The first one of a store is an operator's.
 
-    `engine` is what runs the jobs; None: not known yet.
+    `engine` runs the jobs; None: not known yet.
     """
     problems = _problems_of(user)
     if not operator and not any(row.operator and row.revoked is None for row in store.tokens()):

@@ -18,6 +18,7 @@ from muster.cluster.shipped import parse_cluster
 from muster.schedulers.catalogue import build
 from muster.service.api import create_app, server
 from muster.service.board import Board
+from muster.service.engines import EngineFacts
 from muster.service.home import make_home, store_url
 from muster.service.known_models import KnownModels
 from muster.service.limits import Limits
@@ -93,6 +94,7 @@ def a_board(home: Path, cluster: str = CLUSTER) -> Board:
     return Board(
         policy=build("fifo", {}),
         engine="none",
+        engine_facts=EngineFacts(can_resize=True, runs_as_users=False),
         enforces="nothing",
         cluster=parse_cluster(cluster),
         models=KnownModels(home).all,

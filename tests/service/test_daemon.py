@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.cluster.shipped import parse_cluster
 from muster.schedulers.catalogue import build
 from muster.service import daemon
 from muster.service.board import Board
-from muster.service.engines.fake import FakeEngine
+from muster.service.engines.factory import EngineOptions
+from muster.service.engines.registry import FAKE, configured_engine
 from muster.service.home import Endpoint, make_home, read_endpoint, store_url
 from muster.service.live_limits import LiveLimits
 from muster.service.store import Store
@@ -32,12 +32,10 @@ def test_clients_find_a_daemon_that_still_compiles(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(daemon, "rehearse", rehearse)
     make_home(tmp_path)
-    cluster = parse_cluster(CLUSTER)
     serving = daemon.Serving(
         home=tmp_path,
-        cluster=cluster,
-        engine_name=FakeEngine.name,
-        engine=lambda _: FakeEngine(tmp_path / "fake", cluster, lambda *_: None),  # type: ignore[arg-type, return-value]
+        engine_name=FAKE,
+        engine=configured_engine(FAKE, EngineOptions(fake_nodes=CLUSTER)),
         scheduler=build("fifo", {}),
         round_seconds=60.0,
         limits=LiveLimits(None, tmp_path),

@@ -195,7 +195,7 @@ def models(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
 def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
     """BadInput if a job could never run here."""
     problems: list[Problem] = []
-    if why := cannot_run(caller.user, service.board.engine, service.home):
+    if why := cannot_run(caller.user, service.board.engine_facts, service.home):
         problems.append(Problem("request", why, found=caller.user))
     # Whether there are new files of models is only looked up where a job names one.
     known = service.board.models() if any(request.model for request in requests) else {}

@@ -19,8 +19,8 @@ from muster.words import gpus
 class Actor:
     """Finds out what has to be done; it is done once it is on the disk."""
 
-    def __init__(self, jobs: LivingJobs, orders: Orders, home: Path, *, resizes: bool) -> None:
-        self._jobs, self._orders, self._home, self._resizes = jobs, orders, home, resizes
+    def __init__(self, jobs: LivingJobs, orders: Orders, home: Path, *, can_resize: bool) -> None:
+        self._jobs, self._orders, self._home, self._can_resize = jobs, orders, home, can_resize
 
     def carry_out(self, now: float) -> None:
         """Stops, then other sizes, smaller ones first, then starts wherever the seats are empty by now."""
@@ -28,7 +28,7 @@ class Actor:
         for start in self._jobs.starts.values():
             wanted = self._jobs.planned.get(start.job, ())
             if start.notice_at is None and wanted != start.seats:
-                if not (self._resizes and same_place(wanted, start.seats)):
+                if not (self._can_resize and same_place(wanted, start.seats)):
                     self._ask_to_stop(start, now, moves=bool(wanted))
                 else:
                     more = sum(seat.cpus for seat in wanted) - sum(seat.cpus for seat in start.seats)

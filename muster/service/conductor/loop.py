@@ -41,7 +41,7 @@ class Conductor:
         self._observer = Observer(self.jobs, store, engine, orders, home)
         self._owners = Owners(self.jobs, store, engine)
         self._decider = Decider(self.jobs, store, board)
-        self._actor = Actor(self.jobs, orders, home, resizes=engine.resizes)
+        self._actor = Actor(self.jobs, orders, home, can_resize=engine.facts.can_resize)
         self._of_store, self._of_machine = Troubles(board, STORE), Troubles(board, MACHINE)
         self._looked_at = -inf
         self._stopping = False

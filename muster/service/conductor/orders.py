@@ -43,7 +43,7 @@ class Orders:
                 stops.append(partial(self._kill, start))
             elif self._untold(start):
                 stops.append(partial(self._tell, start, now))
-            if self._engine.resizes and start.told_seats != start.seats:
+            if self._engine.facts.can_resize and start.told_seats != start.seats:
                 self._other_sizes[start.job] = start
         sizes = [partial(self._resize, start) for start in sorted(self._other_sizes.values(), key=_growth)]
         return [*stops, *sizes, *launches]

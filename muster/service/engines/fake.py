@@ -21,7 +21,10 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster, Node
-from muster.service.engines.interface import Exit, Launch, Observed, Seat
+from muster.cluster.shipped import FLAG, parse_cluster
+from muster.problems import BadInput, Problem
+from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
+from muster.service.engines.interface import EngineFacts, Exit, Launch, Observed, Seat
 from muster.service.store.rows import JobRow
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
@@ -29,6 +32,7 @@ from muster.training.run_folder import EXIT_STOPPED
 from muster.workload.models import Model
 
 _LINES_BEFORE_REWRITE = 20_000
+_OPTION = "--fake-nodes"
 
 
 @dataclass(frozen=True)
@@ -116,8 +120,7 @@ class _Run:
 class FakeEngine:
     """Starts that are only kept account of. To be used by one thread."""
 
-    name = "fake"
-    resizes = True
+    facts = EngineFacts(can_resize=True, runs_as_users=False)
     enforces = "nothing: the nodes are fake, no process runs"
 
     def __init__(
@@ -274,3 +277,28 @@ def _tell(run: _Run, state: str) -> None:
 
 def _gpus(seat: Seat) -> float:
     return len(seat.gpus) * seat.gpu_milli / 1000
+
+
+def _configure(options: EngineOptions) -> ConfiguredEngine:
+    if options.fake_nodes is None:
+        raise BadInput(Problem(_OPTION, "a cluster is needed, for example 16x8gpu,24cpu,500gb"))
+    try:
+        cluster = parse_cluster(options.fake_nodes)
+    except BadInput as bad:
+        raise BadInput(*(replace(problem, where=_where(problem.where)) for problem in bad.problems)) from None
+
+    def open_engine(context: EngineContext) -> FakeEngine:
+        def pace(job: int, seats: Sequence[Seat]) -> Pace:
+            return pace_of(context.job_row(job), seats, context.models())
+
+        return FakeEngine(context.folder, cluster, pace)
+
+    return ConfiguredEngine(cluster, open_engine)
+
+
+def _where(where: str) -> str:
+    """The option that was typed, where a problem names the one that usually takes a cluster."""
+    return _OPTION if where == FLAG else where
+
+
+FACTORY = EngineFactory(FakeEngine.facts, frozenset({_OPTION}), _configure)

@@ -19,7 +19,7 @@ Checked on paper against the engines to come, whose details docs/engines.md tell
 
 | | launch | signal | resize | observe | nodes |
 |---|---|---|---|---|---|
-| Slurm | release a held job, rewritten to its seats | scancel --signal | never (`resizes`) | squeue, sacct | sinfo |
+| Slurm | release a held job, rewritten to its seats | scancel --signal | never (`can_resize`) | squeue, sacct | sinfo |
 | Ray | call of the node's agent | call of the agent | affinity by the agent | call of the agents | list of nodes |
 | Kubernetes | unsuspend a Job, rewritten | delete with grace: SIGTERM only | pods/resize | watch of pods | watch |
 
@@ -119,15 +119,30 @@ class Observed:
     signal. None: not made yet, or the job itself reports it."""
 
 
+@dataclass(frozen=True)
+class EngineFacts:
+    """What is true of an engine on every machine. Code that depends on the engine asks these, never its name."""
+
+    can_resize: bool
+    """CPU and memory of a running start can change. If not, `resize` is never called: a job that gets other amounts
+    is stopped and started again."""
+    runs_as_users: bool
+    """Jobs are processes of this machine's accounts: of their owner's where the daemon is root, else of the daemon's.
+    If not, owners need no account here, and their jobs do not use this machine's files."""
+
+
 class Engine(Protocol):
     """Processes on nodes."""
 
-    name: str
-    resizes: bool
-    """Whether CPUs and memory of a running start can change; if not, `resize` is never called, and a job that is to
-    have others is stopped and started anew."""
-    enforces: str
-    """In words: how CPU and memory grants are kept to, as `cgroup v1: CPU quota, memory limit`."""
+    @property
+    def facts(self) -> EngineFacts:
+        """The same as those of its factory."""
+        ...
+
+    @property
+    def enforces(self) -> str:
+        """How CPU and memory limits are enforced here, for people: `cgroup v1: CPU quota, memory limit`."""
+        ...
 
     def nodes(self) -> Sequence[Node]:
         """The machines that can be used now: asked at every turn, so it must cost little."""

@@ -16,6 +16,7 @@ import pytest
 from muster.problems import BadInput
 from muster.service import accounts, callers, sockets, tokens
 from muster.service.callers import check_bind
+from muster.service.engines import EngineFacts
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
 from muster.service.store.rows import TokenRow
@@ -247,31 +248,31 @@ def until_let_in(api: Serving, token: str) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize("engine", ["local", "fake"])
+@pytest.mark.parametrize("runs_as_users", [True, False])
 def test_where_all_jobs_run_as_one_account_a_token_says_so(
-    api: Serving, engine: str, monkeypatch: pytest.MonkeyPatch
+    api: Serving, runs_as_users: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job could read the output of others, and write into the store."""
     monkeypatch.setattr(accounts.os, "geteuid", lambda: pwd.getpwnam(NOBODY).pw_uid)
-    api.board.engine = engine
+    api.board.engine_facts = EngineFacts(can_resize=True, runs_as_users=runs_as_users)
     chief = make(api, "chief", "operator").json
     assert chief["warning"] == ""
     ann = make(api, "ann", "user", chief["token"]).json
-    assert ("all jobs run as nobody here" in ann["warning"]) == (engine == "local")
+    assert ("all jobs run as nobody here" in ann["warning"]) is runs_as_users
 
 
-@pytest.mark.parametrize("engine", ["local", "fake"])
+@pytest.mark.parametrize("runs_as_users", [True, False])
 def test_a_token_is_for_whom_this_machine_knows(
-    api: Serving, engine: str, monkeypatch: pytest.MonkeyPatch
+    api: Serving, runs_as_users: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a job runs as its owner, an owner who has no account here could run none."""
     monkeypatch.setattr(accounts.os, "geteuid", lambda: 0)
-    api.board.engine = engine
+    api.board.engine_facts = EngineFacts(can_resize=True, runs_as_users=runs_as_users)
     chief = make(api, "no-such-chief", "operator").json  # He may look, and steer.
-    assert ("no account no-such-chief" in chief["warning"]) == (engine == "local")
+    assert ("no account no-such-chief" in chief["warning"]) is runs_as_users
     refused = make(api, "no-such-user", "user", chief["token"])
-    assert refused.status == (422 if engine == "local" else 201)
-    if engine == "local":
+    assert refused.status == (422 if runs_as_users else 201)
+    if runs_as_users:
         assert refused.json["error"]["problems"][0]["column"] is None
         assert "this machine has no account no-such-user, so no job of that name could run" in refused.message
     assert make(api, NOBODY, "user", chief["token"]).json["warning"] == ""

@@ -118,7 +118,7 @@ def test_the_end_of_its_terminal_stops_it(home: Path, no_nohup: None) -> None:
     assert [json.loads(line)["event"] for line in log.splitlines()][-1] == "stopped"
 
 
-def test_real_and_pretended_jobs_never_share_a_store(home: Path) -> None:
+def test_two_engines_never_share_a_store(home: Path) -> None:
     make_home(home)
     store = Store.open(store_url(home))
     store.submit([Submission("ann", a_request())])
@@ -126,26 +126,21 @@ def test_real_and_pretended_jobs_never_share_a_store(home: Path) -> None:
     before = store.living()
     said = ME.is_refused(home, *FAKE)
     assert said == (
-        "--fake-nodes: real jobs are in this store, and the two kinds never share one; "
-        "MUSTER_HOME=FOLDER names a place for this try of yours\n"
+        "--engine: found 'fake'; the jobs of this store run on engine local, and two engines never share a store. "
+        "Hint: MUSTER_HOME=FOLDER keeps the jobs of the two engines apart\n"
     )
-    assert store.living() == before
+    assert (store.living(), store.engine()) == (before, "local")
     store.close()
 
 
 @pytest.mark.long
-def test_an_older_store_is_known_by_what_its_home_has(home: Path) -> None:
-    make_home(home)
-    Store.open(store_url(home)).close()
-    (home / "engine").mkdir()
-    assert "real jobs are in this store" in ME.is_refused(home, *FAKE)
-    (home / "engine").rmdir()
+def test_a_new_store_is_bound_to_the_engine_that_serves_it(home: Path) -> None:
     with ME.serves(home, *FAKE):
         pass
     store = Store.open(store_url(home))
     assert store.engine() == "fake"
     store.close()
-    assert "the jobs of this store run on fake nodes" in ME.is_refused(home, *REAL)
+    assert "the jobs of this store run on engine fake" in ME.is_refused(home, *REAL)
 
 
 @pytest.mark.long
@@ -197,11 +192,34 @@ def test_wrong_flags_are_told_together(nobody_serves: Path, muster: Muster) -> N
         "--restart-cost",
         "--listen",
         "--gpus",
-        "--cluster",
     ]
     assert done.status == 2
     assert "--round: found '0'; a time above 0 is needed" in done.err
-    assert "--gpus: found 8; describes this machine" in done.err
+    assert "--gpus: found 8; engine fake does not take this option; allowed: --fake-nodes\n" in done.err
+    assert not nobody_serves.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "--engine locl",
+            "--engine: found 'locl'; no such engine; allowed: fake, local. Hint: did you mean local?",
+        ),
+        ("--engine fake", "--fake-nodes: a cluster is needed, for example 16x8gpu,24cpu,500gb"),
+        ("--fake-nodes typo", "--fake-nodes: found 'typo'; a file, a line such as 16x8gpu,24cpu,500gb"),
+        (
+            "--engine local --fake-nodes 1x2gpu",
+            "--fake-nodes: found '1x2gpu'; engine local does not take this option; allowed: --cpus, --gpus, --memory",
+        ),
+    ],
+)
+def test_a_wrong_engine_or_option_is_refused(
+    nobody_serves: Path, muster: Muster, flags: str, message: str
+) -> None:
+    done = muster("serve", *flags.split())
+    assert (done.status, done.err.count("\n")) == (2, 1), done.err
+    assert message in done.err
     assert not nobody_serves.exists()
 
 

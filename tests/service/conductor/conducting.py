@@ -37,7 +37,8 @@ def main(home: Path, scheduler: str, gpus: int, turn: float, restart_cost: float
         store = Store.open(store_url(home))
         board = Speaking(
             policy=restless(turn) if scheduler == RESTLESS else live_scheduler(scheduler, {}, turn),
-            engine=engine.name,
+            engine="local",
+            engine_facts=engine.facts,
             enforces=engine.enforces,
             cluster=machine.cluster,
             models=KnownModels(home).all,

@@ -148,7 +148,8 @@ def test_a_script_that_saves_and_ends_with_0_is_not_taken_for_done(tmp_path: Pat
     engine = LocalEngine(tmp_path / "engine", machine)
     board = Board(
         policy=live_scheduler("fifo", {}, 60.0),
-        engine=engine.name,
+        engine="local",
+        engine_facts=engine.facts,
         enforces=engine.enforces,
         cluster=machine.cluster,
         models=dict,

@@ -46,7 +46,8 @@ class World:
         self.engine = self.an_engine()
         board = Board(
             policy=self.policy,
-            engine=self.engine.name,
+            engine="fake",
+            engine_facts=self.engine.facts,
             enforces=self.engine.enforces,
             cluster=self.cluster,
             models=lambda: MODELS,

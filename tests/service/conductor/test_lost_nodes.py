@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.cluster import Node
-from muster.service.engines import Exit, Observed, Seat
+from muster.service.engines import EngineFacts, Exit, Observed, Seat
 from muster.service.engines.fake import FakeEngine
 from muster.service.store.rows import State, Submission, Wish
 from tests.service.conductor.test_fake_nodes import World, a_job
@@ -96,7 +96,7 @@ def test_a_lost_node_is_off_the_books_until_it_is_back(tmp_path: Path, daemon_di
 
 
 class StiffEngine(FakeEngine):
-    resizes = False
+    facts = EngineFacts(can_resize=False, runs_as_users=False)
 
     def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
         raise AssertionError

@@ -41,7 +41,8 @@ import structlog
 from muster import processes
 from muster.cgroups import CgroupError, Group, find_cgroups
 from muster.cluster import Node
-from muster.service.engines.interface import Launch, Observed, Seat
+from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
+from muster.service.engines.interface import EngineFacts, Launch, Observed, Seat
 from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
 from muster.service.engines.local.endings import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
@@ -49,7 +50,7 @@ from muster.service.engines.local.given import environment_of, identity_of, spaw
 from muster.service.engines.local.gpu_isolation import probe_gpu_isolation
 from muster.service.engines.local.grants import Grants, refusals_as_os_errors
 from muster.service.engines.local.job_folder import make_job_folder
-from muster.service.machine import Machine
+from muster.service.machine import Machine, find_machine
 
 SHEPHERD_SECONDS = 10.0
 """Within which a shepherd writes its first record; another one is started then."""
@@ -110,8 +111,7 @@ class _Leftover:
 class LocalEngine:
     """Starts on this machine, remembered in a folder that is the engine's alone. To be used by one thread."""
 
-    name = "local"
-    resizes = True
+    facts = EngineFacts(can_resize=True, runs_as_users=True)
     gang_grace_seconds = 10.0
     """For the other ranks, from SIGTERM to SIGKILL, after one has died."""
 
@@ -370,3 +370,15 @@ class LocalEngine:
                 gone = pid
             if gone:
                 self._children.discard(pid)
+
+
+def _configure(options: EngineOptions) -> ConfiguredEngine:
+    machine = find_machine(gpus=options.gpus, cpus=options.cpus, memory_gb=options.memory_gb)
+
+    def open_engine(context: EngineContext) -> LocalEngine:
+        return LocalEngine(context.folder, machine)
+
+    return ConfiguredEngine(machine.cluster, open_engine)
+
+
+FACTORY = EngineFactory(LocalEngine.facts, frozenset({"--gpus", "--cpus", "--memory"}), _configure)
