@@ -7,6 +7,7 @@ job's run folder, as a job would (docs/training.md).
 
 from __future__ import annotations
 
+import errno
 import heapq
 import json
 import os
@@ -137,6 +138,10 @@ class FakeEngine:
         self._pace = pace
         self._clock = clock
         self._runs = {run.key: run for run in _read(self._path)}
+        self._newest: dict[int, int] = {}
+        """The newest epoch of each job; every older start has ended."""
+        for job, epoch in self._runs:
+            self._newest[job] = max(epoch, self._newest.get(job, 0))
         self._observed = {key: run.living(clock()) for key, run in self._runs.items()}
         self._due = [moment for run in self._runs.values() for moment in _moments(run)]
         """When a start has come up or ends, and which: a heap."""
@@ -148,9 +153,12 @@ class FakeEngine:
         return self._cluster.nodes
 
     def launch(self, launch: Launch) -> None:
-        """Begin a start."""
+        """Begin a start. OSError while an older one of the job lives; a stale one ends at once."""
         if (launch.job, launch.epoch) in self._runs:
             return
+        newest = self._newest.get(launch.job, launch.epoch)
+        self._refuse_if_living(launch.job, newest)
+        stale = launch.epoch < newest
         now = self._clock()
         pace = self._pace(launch.job, launch.seats)
         self._keep(
@@ -164,7 +172,8 @@ class FakeEngine:
                 steps=pace.steps,
                 steps_per_second=pace.steps_per_second,
                 works_from=now + pace.start_up_seconds,
-                saves=pace.saves,
+                saves=pace.saves and not stale,
+                stopped=EXIT_STOPPED if stale else None,
             )
         )
 
@@ -202,14 +211,21 @@ class FakeEngine:
         return list(self._observed.values())
 
     def forget(self, job: int, epoch: int) -> None:
-        """A start that has ended."""
+        """Remove a start that has ended; OSError while it lives."""
+        self._refuse_if_living(job, epoch)
         if self._runs.pop((job, epoch), None) is not None:
             del self._observed[job, epoch]
+            if self._newest[job] == epoch:
+                del self._newest[job]
             self._append({"forget": [job, epoch]})
 
     def _living(self, job: int, epoch: int) -> _Run | None:
         run = self._runs.get((job, epoch))
         return None if run is None or run.end <= self._clock() else run
+
+    def _refuse_if_living(self, job: int, epoch: int) -> None:
+        if self._living(job, epoch) is not None:
+            raise OSError(errno.EBUSY, f"start {epoch} of job {job} is still there")
 
     def _stop(self, job: int, epoch: int, status: int) -> None:
         run = self._living(job, epoch)
@@ -219,6 +235,7 @@ class FakeEngine:
     def _keep(self, run: _Run) -> None:
         self._append(asdict(run))
         self._runs[run.key] = run
+        self._newest[run.job] = max(run.epoch, self._newest.get(run.job, 0))
         self._observed[run.key] = run.living(self._clock())
         for moment in _moments(run):
             heapq.heappush(self._due, moment)

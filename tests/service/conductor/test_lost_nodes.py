@@ -134,6 +134,11 @@ class ForgetfulEngine(FakeEngine):
             for one in super().observe()
         ]
 
+    def forget(self, job: int, epoch: int) -> None:
+        if (job, epoch) in self.lost:
+            self.kill(job, epoch)
+        super().forget(job, epoch)
+
 
 class ForgetfulWorld(World):
     engine: ForgetfulEngine

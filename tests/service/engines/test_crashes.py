@@ -151,25 +151,6 @@ def test_shepherds_that_never_come_up_are_given_up(bench: Bench, monkeypatch: py
     assert ran(bench) == []
 
 
-def test_a_start_that_was_launched_is_not_launched_again(bench: Bench) -> None:
-    for _ in range(3):
-        bench.launch(1, 1, ONCE)
-        bench.anew().launch(bench.described(1, 1, ONCE))
-    bench.end(1, 1)
-    bench.launch(1, 1, ONCE)
-    assert ran(bench) == ["1"]
-
-
-def test_no_start_while_an_older_one_is_there(bench: Bench) -> None:
-    bench.launch(1, 1, ["sleep", "600"])
-    with pytest.raises(OSError, match="start 1 of job 1 is still there"):
-        bench.launch(1, 2, ONCE)
-    bench.engine.kill(1, 1)
-    bench.end(1, 1)
-    bench.launch(1, 2, ONCE)
-    assert bench.end(1, 2).ended is Exit.COMPLETED
-
-
 def test_an_older_start_than_the_newest_never_runs(bench: Bench) -> None:
     bench.launch(1, 5, ONCE)
     bench.end(1, 5)

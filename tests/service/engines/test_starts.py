@@ -101,13 +101,6 @@ else:
     assert "here is rank 1" in bench.output(1, 0)
 
 
-def test_output_of_later_starts_is_appended(bench: Bench) -> None:
-    for epoch in (1, 2):
-        bench.launch(1, epoch, shell('echo start $MUSTER_EPOCH; echo "to stderr" >&2'))
-        bench.end(1, epoch)
-    assert bench.output(1) == "start 1\nto stderr\nstart 2\nto stderr\n"
-
-
 @pytest.mark.parametrize(
     ("command", "ended", "status", "message"),
     [
@@ -223,23 +216,6 @@ def test_a_signal_reaches_all_ranks(bench: Bench, name: str, source: str, ended:
     assert bench.anew().observe() == [end]
 
 
-def test_each_signal_is_given_once_however_often_it_is_asked_for(bench: Bench) -> None:
-    """A daemon that does not know whether the one before it asked a job to stop does not disturb its saving."""
-    source = (
-        "import signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: print('heard', flush=True))\n"
-        + WAITING
-    )
-    bench.launch(1, 1, python(source))
-    bench.says("up", 1)
-    for _ in range(3):
-        bench.anew().signal(1, 1, "SIGUSR1")
-        until(lambda: "heard" in bench.output(1), "a signal")
-    bench.engine.resize(1, 1, [bench.seat(cpus=1.0, memory_gb=1.5)])
-    bench.engine.signal(1, 1, "SIGTERM")
-    bench.end(1, 1)
-    assert bench.output(1).count("heard") == 1
-
-
 def test_a_signal_of_no_name_is_refused_before_anybody_gets_it(bench: Bench) -> None:
     bench.launch(1, 1, ["sleep", "600"])
     with pytest.raises(KeyError):
@@ -272,33 +248,6 @@ def test_kill_ends_those_who_ran_away_too(bench: Bench) -> None:
     end = bench.end(1, 1)
     assert (end.ended, end.status) == (Exit.STOPPED, -9)
     until(lambda: bench.left(1, 1) == [], "the end of the shepherd")
-
-
-def test_what_a_start_leaves_behind_is_gone_when_its_end_is_told(bench: Bench) -> None:
-    bench.launch(
-        1, 1, shell("(setsid sh -c 'echo $$ > left; exec sleep 600' &); while [ ! -s left ]; do :; done")
-    )
-    assert bench.end(1, 1).ended is Exit.COMPLETED
-    assert not Path(f"/proc/{(bench.folder / 'left').read_text().strip()}").exists()
-
-
-def test_starts_that_nobody_knows_are_not_minded(bench: Bench) -> None:
-    bench.engine.resize(5, 1, [bench.seat()])
-    bench.engine.signal(5, 1, "SIGTERM")
-    bench.engine.kill(5, 1)
-    bench.engine.forget(5, 1)
-    assert bench.engine.observe() == []
-
-
-def test_a_start_is_forgotten_only_after_its_end(bench: Bench) -> None:
-    bench.launch(1, 1, ["sleep", "600"])
-    with pytest.raises(OSError, match="still there"):
-        bench.engine.forget(1, 1)
-    bench.engine.kill(1, 1)
-    bench.end(1, 1)
-    bench.engine.forget(1, 1)
-    bench.engine.forget(1, 1)
-    assert bench.anew().observe() == []
 
 
 def test_a_shepherd_imports_the_standard_library_only() -> None:
