@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from muster.service.board import Board
-from muster.service.conductor.endings import is_over_time
 from muster.service.fitting import misfits
 from muster.service.forecast import GUESSED_SECONDS, Forecast
 from muster.service.outlook import Outlook
@@ -110,7 +109,7 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
     if row.state is State.HELD or row.wish is Wish.HOLD:
         return [f"{name} is held; it competes again after `muster release {row.id}`."]
     limit, now = duration(row.request.time_limit_seconds), store.now()
-    if row.phase is Phase.STOPPING and row.last_start is not None and is_over_time(row, row.last_start, now):
+    if row.phase is Phase.STOPPING and row.last_start is not None and row.is_over_time(row.last_start, now):
         return [
             f"{name} has been asked to stop: it has run for its time limit of {limit}. It does not start again."
         ]

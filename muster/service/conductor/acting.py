@@ -6,7 +6,6 @@ from math import inf
 from pathlib import Path
 
 from muster.cluster.books import WHOLE
-from muster.service.conductor.endings import is_over_time
 from muster.service.conductor.living import LivingJobs
 from muster.service.conductor.orders import Orders
 from muster.service.conductor.reports import output_so_far
@@ -64,7 +63,7 @@ class Actor:
         row = self._jobs.rows[start.job]
         start.notice_at = now
         counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
-        if row.wish is not None or is_over_time(row, start.since, now):
+        if row.wish is not None or row.is_over_time(start.since, now):
             counts = {}
         self._jobs.set(row.id, phase=Phase.STOPPING, **counts)
         self._jobs.changes.event(row.id, now, "asked to stop")

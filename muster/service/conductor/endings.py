@@ -38,7 +38,7 @@ def outcome(row: JobRow, start: Start, one: Observed, until: float) -> Outcome:
     what = one.message or ("it ended" if one.status is None else f"it ended with status {one.status}")
     if one.ended is Exit.FAILED and not asked_to:
         return Outcome(State.FAILED, what)
-    if is_over_time(row, start.since, until):
+    if row.is_over_time(start.since, until):
         return Outcome(
             State.TIMED_OUT, f"its time limit of {duration(row.request.time_limit_seconds)} is over"
         )
@@ -54,12 +54,6 @@ def outcome(row: JobRow, start: Start, one: Observed, until: float) -> Outcome:
         in_all = f"it has died {deaths} times without progress in between; " if deaths > 1 else ""
         return Outcome(State.FAILED, f"{what}; {in_all}max_restarts is {most}", deaths)
     return Outcome(State.QUEUED, deaths=deaths, failed_to_run=True)
-
-
-def is_over_time(row: JobRow, since: float, now: float) -> bool:
-    """Whether a job that runs since then has run, in all its starts, for as long as its owner allows."""
-    limit = row.request.time_limit_seconds
-    return limit is not None and row.run_seconds + (now - since) >= limit
 
 
 def was_asked_to(start: Start, one: Observed, until: float) -> bool:

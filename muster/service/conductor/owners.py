@@ -8,7 +8,6 @@ import structlog
 
 from muster.cluster import books as b
 from muster.schedulers.contract import Trigger
-from muster.service.conductor.endings import is_over_time
 from muster.service.conductor.living import LivingJobs
 from muster.service.engines import Engine
 from muster.service.store import Store
@@ -61,7 +60,7 @@ class Owners:
         """Jobs whose time limit is over have to stop and do not start again."""
         for start in self._jobs.starts.values():
             row = self._jobs.rows[start.job]
-            if row.id in self._jobs.active and is_over_time(row, start.since, now):
+            if row.id in self._jobs.active and row.is_over_time(start.since, now):
                 self._jobs.active.discard(row.id)
                 self._jobs.planned.pop(row.id, None)
                 self._jobs.columns.leave(row.id, State.HELD, now)

@@ -94,6 +94,11 @@ class JobRow:
     stop_seconds: float | None = None
     """From a request to stop until its GPUs were free, as last measured; None: never."""
 
+    def is_over_time(self, since: float, now: float) -> bool:
+        """Whether all starts together, the one that runs since then included, have used up the time limit."""
+        limit = self.request.time_limit_seconds
+        return limit is not None and self.run_seconds + (now - since) >= limit
+
     @property
     def saves_when_stopped(self) -> bool:
         """Whether a stop costs no work: it uses `muster.training`, or its owner has declared a stop signal."""
