@@ -48,35 +48,65 @@ def test_rooms_use_only_the_rooms_under_them_and_schedulers_are_pure() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_each_import_rule_finds_a_planted_violation(tmp_path: Path) -> None:
+def contracts() -> dict[str, configparser.SectionProxy]:
+    """The import rules, by the last part of their section's name."""
     rules = configparser.ConfigParser()
     rules.read(ROOT / ".importlinter")
-    pure, reads_records = (
-        rules[f"importlinter:contract:{name}"]["forbidden_modules"].split()
-        for name in ("schedulers-are-pure", "report-reads-records")
-    )
-    planted = {
+    prefix = "importlinter:contract:"
+    return {name.removeprefix(prefix): rules[name] for name in rules.sections() if name.startswith(prefix)}
+
+
+def forbidden_by(contract: str) -> list[str]:
+    return contracts()[contract]["forbidden_modules"].split()
+
+
+PLANTED = {
+    "rooms": {
         "muster.cluster.ledger": ["muster.world.records"],
         "muster.sizing.ring": ["muster.profiling.grid"],
-        "muster.schedulers.parts": pure,
-        "muster.report.page": reads_records,
-    }
+    },
+    "schedulers-are-pure": {"muster.schedulers.parts": forbidden_by("schedulers-are-pure")},
+    "report-reads-records": {"muster.report.page": forbidden_by("report-reads-records")},
+    "schedulers": {
+        "muster.schedulers.order.fifo": ["muster.schedulers.placement.kernels"],
+        "muster.schedulers.parts": ["muster.schedulers.composed"],
+    },
+    "speed": {
+        "muster.speed.network.tree": ["muster.speed.rates"],
+        "muster.speed.demands": ["muster.speed.fitting"],
+    },
+    "speed-is-pure": {"muster.speed.rates": forbidden_by("speed-is-pure")},
+    "service": {
+        "muster.service.store.rows": ["muster.service.engines.interface"],
+        "muster.service.conductor.acting": ["muster.service.forecast"],
+    },
+    "api-and-controller": {"muster.service.api.jobs": forbidden_by("api-and-controller")},
+    "engines": {"muster.service.engines.local.engine": ["muster.service.engines.fake"]},
+    "engines-by-registry": {
+        "muster.service.daemon": ["muster.service.engines.local.engine"],
+        "muster.cli.serve": ["muster.service.engines.fake"],
+    },
+}
+"""For each rule the imports that it must find: importer, imported."""
+
+
+def test_each_import_rule_finds_a_planted_violation(tmp_path: Path) -> None:
+    rules = contracts()
+    assert PLANTED.keys() == rules.keys()
     shutil.copytree(ROOT / "muster", tmp_path / "muster", ignore=shutil.ignore_patterns("__pycache__"))
-    for module, imported in planted.items():
-        with (tmp_path / f"{module.replace('.', '/')}.py").open("a") as file:
-            file.writelines(f"import {name}\n" for name in imported)
+    for violations in PLANTED.values():
+        for importer, imported in violations.items():
+            with (tmp_path / f"{importer.replace('.', '/')}.py").open("a") as file:
+                file.writelines(f"import {name}\n" for name in imported)
     done = import_rules(tmp_path)
     assert done.returncode == 1
-    assert "Contracts: 0 kept, 3 broken." in done.stdout
-    names = [rules[section]["name"] for section in rules.sections() if ":contract:" in section]
+    assert f"Contracts: 0 kept, {len(rules)} broken." in done.stdout
     broken = done.stdout.partition("Broken contracts")[2]
-    _, layers, purity, records = re.split("|".join(map(re.escape, names)), broken)
-    assert "muster.cluster.ledger -> muster.world.records" in layers
-    assert "muster.sizing.ring -> muster.profiling.grid" in layers
-    for name in pure:
-        assert f"muster.schedulers.parts -> {name} (" in purity, name
-    for name in reads_records:
-        assert f"muster.report.page -> {name} (" in records, name
+    reports = re.split("|".join(re.escape(rule["name"]) for rule in rules.values()), broken)[1:]
+    for report, rule in zip(reports, rules, strict=True):
+        for importer, imported in PLANTED[rule].items():
+            for name in imported:
+                assert f"{importer} -> {name} (" in report, (rule, importer, name)
 
 
 def test_every_package_can_be_seen_by_the_import_rules() -> None:
