@@ -115,6 +115,17 @@ def test_a_shell_completes_commands_and_flags(line: str, offered: str) -> None:
     assert done.stdout.split() == [offered]
 
 
+def test_the_package_runs_as_the_command() -> None:
+    as_module = [sys.executable, "-m", "muster"]
+    for words in (["--version"], ["serve", "--help"], ["simulat"]):
+        done, same = (
+            subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+            for command in (as_module, MUSTER)
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (same.returncode, same.stdout, same.stderr)
+    assert (done.returncode, "No such command 'simulat'" in done.stderr) == (2, True)
+
+
 def test_the_completion_script_is_shown() -> None:
     # It goes by the shell that it runs under, so one must be there.
     under_bash = ["bash", "-c", '"$@"; exit $?', "bash", *MUSTER, "--show-completion"]
