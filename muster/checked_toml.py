@@ -35,6 +35,28 @@ _KINDS = {
     "dict": "a table is needed",
     "model": "a table is needed",
 }
+"""The sentence for an error type of Pydantic that starts with this word and that `_WHAT` does not have."""
+
+_WHAT = {
+    "missing": "this field is needed and is missing",
+    "value_error": "{error}",
+    "greater_than_equal": "{ge:g} or more is needed",
+    "greater_than": "more than {gt:g} is needed",
+    "less_than_equal": "{le:g} or less is needed",
+    "finite_number": "a finite number is needed",
+    "string_too_short": "it must not be empty",
+    "string_too_long": "at most {max_length:,} characters are allowed",
+    "string_pattern_mismatch": "text that matches {pattern} is needed",
+    "string_unicode": "text without lone surrogates is needed",
+    "too_short": "at least one entry is needed",
+    "too_long": "at most {max_length:,} entries are allowed",
+    "enum": "{expected} is needed",
+    "literal_error": "{expected} is needed",
+}
+"""The sentence for each of Pydantic's error types, to be filled from the error's context."""
+
+_NOT_SHOWN = {"missing", "extra_forbidden", "string_too_long", "string_unicode", "too_long"}
+"""Error types whose input says nothing, or is too long or too odd to print."""
 
 
 def parse_toml(text: str, where: str, model: type[Model]) -> Model:
@@ -58,43 +80,21 @@ def field_problem(text: str, where: str, way: Way, what: str, found: object = No
 
 def in_words(details: ErrorDetails, model: type[BaseModel] | None, way: Way) -> tuple[str, object]:
     """What is wrong with the field at `way` of a `model`, and what was found there, if that can be shown."""
-    kind, context = details["type"], details.get("ctx", {})
-    found: object = details["input"]
-    match kind:
-        case "missing":
-            what, found = "this field is needed and is missing", None
-        case "extra_forbidden":
-            allowed = sorted(_fields_at(model, way[:-1])) if model else []
-            close = get_close_matches(str(way[-1]), allowed, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            what, found = f"there is no such field{hint}; allowed: {', '.join(allowed)}", None
-        case "value_error":
-            what = str(context["error"])
-        case "greater_than_equal":
-            what = f"{context['ge']:g} or more is needed"
-        case "greater_than":
-            what = f"more than {context['gt']:g} is needed"
-        case "less_than_equal":
-            what = f"{context['le']:g} or less is needed"
-        case "finite_number":
-            what = "a finite number is needed"
-        case "string_too_short":
-            what = "it must not be empty"
-        case "string_too_long":
-            what, found = f"at most {context['max_length']:,} characters are allowed", None
-        case "string_pattern_mismatch":
-            what = f"text that matches {context['pattern']} is needed"
-        case "string_unicode":
-            what, found = "text without lone surrogates is needed", None
-        case "too_short":
-            what = "at least one entry is needed"
-        case "too_long":
-            what, found = f"at most {context['max_length']:,} entries are allowed", None
-        case "enum" | "literal_error":
-            what = f"{context['expected']} is needed"
-        case _:
-            what = _KINDS.get(kind.split("_")[0], str(details["msg"]))
-    return what, found if isinstance(found, str | int | float) else None
+    kind, found = details["type"], details["input"]
+    shown = found if isinstance(found, str | int | float) and kind not in _NOT_SHOWN else None
+    if kind == "extra_forbidden":
+        return _unknown_field(model, way), shown
+    if template := _WHAT.get(kind):
+        return template.format_map(details.get("ctx", {})), shown
+    return _KINDS.get(kind.split("_")[0], str(details["msg"])), shown
+
+
+def _unknown_field(model: type[BaseModel] | None, way: Way) -> str:
+    """The sentence about a field that the table at `way` does not have."""
+    allowed = sorted(_fields_at(model, way[:-1])) if model else []
+    close = get_close_matches(str(way[-1]), allowed, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"there is no such field{hint}; allowed: {', '.join(allowed)}"
 
 
 def _syntax_problem(text: str, where: str, message: str) -> Problem:

@@ -27,11 +27,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from itertools import chain, count, groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from muster.checked_toml import field_problem, parse_toml
+from muster.checked_toml import Way, field_problem, parse_toml
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
 from muster.files import read_text, write_aside
 from muster.problems import BadInput, Problem
@@ -41,6 +41,9 @@ CPUS_PER_GPU = 3.0
 MEMORY_GB_PER_GPU = 62.5
 STORAGE_GB_PER_S_PER_GPU = 0.0625
 """What a GPU comes with where a type says nothing: Synergy's servers (8 GPUs, 24 CPUs, 500 GB, 500 MB/s)."""
+
+Contradiction: TypeAlias = tuple[Way, str, object]
+"""A field that is right alone and wrong beside others: its way through the file, what is wrong, what was found."""
 
 MAX_MACHINES = 100_000
 """Machines of one group: far above any cluster, low enough to stop a slip of the finger."""
@@ -163,31 +166,44 @@ def assumed(kinds: Iterable[NodeType]) -> str:
 
 def _between_fields(file: ClusterFile, text: str, where: str) -> Iterator[Problem]:
     """What is wrong although each field alone is right."""
+    for way, what, found in chain(_in_types(file), _in_groups(file), _in_names(file)):
+        yield field_problem(text, where, way, what, found)
+
+
+def _in_types(file: ClusterFile) -> Iterator[Contradiction]:
+    """Types whose own fields contradict each other."""
     for name, kind in file.types.items():
         way = ("types", name)
         if kind.gpus_per_island and kind.gpus_per_island > max(kind.gpus, 1):
             what = f"an island lies within a machine, and this type has {kind.gpus} GPUs"
-            yield field_problem(text, where, (*way, "gpus_per_island"), what, kind.gpus_per_island)
+            yield (*way, "gpus_per_island"), what, kind.gpus_per_island
         if kind.gpus == 0:
             for field in ("cpus", "memory_gb"):
                 if getattr(kind, field) is None:
-                    yield field_problem(text, where, (*way, field), "a type without GPUs must state it")
+                    yield (*way, field), "a type without GPUs must state it", None
+
+
+def _in_groups(file: ClusterFile) -> Iterator[Contradiction]:
+    """Groups of machines that contradict themselves or the types, and a cluster without any GPU."""
     for at, group in enumerate(file.nodes):
         if group.type not in file.types:
             what = f"there is no such type; the file has {', '.join(file.types)}"
-            yield field_problem(text, where, ("nodes", at, "type"), what, group.type)
+            yield ("nodes", at, "type"), what, group.type
         if group.names and group.count is not None:
-            what = "the names tell how many there are; leave the count out"
-            yield field_problem(text, where, ("nodes", at, "count"), what, group.count)
+            what = "the names already give the number of machines; leave the count out"
+            yield ("nodes", at, "count"), what, group.count
     if not any(file.types[group.type].gpus for group in file.nodes if group.type in file.types):
-        yield field_problem(text, where, ("nodes",), "no machine has a GPU; at least one is needed")
+        yield ("nodes",), "no machine has a GPU; at least one is needed", None
+
+
+def _in_names(file: ClusterFile) -> Iterator[Contradiction]:
+    """Names that several machines have, each once."""
     seen: Counter[str] = Counter()
     for at, group in enumerate(file.nodes):
-        for name in _names(group, sum(seen.values())):
+        for name in _names(group, seen.total()):
             seen[name] += 1
             if seen[name] == 2:
-                what = "two machines have this name; each needs its own"
-                yield field_problem(text, where, ("nodes", at, "names"), what, name)
+                yield ("nodes", at, "names"), "two machines have this name; each needs its own", name
 
 
 def _names(group: Group, before: int) -> tuple[str, ...]:

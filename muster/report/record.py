@@ -111,12 +111,15 @@ def _problems_of_run(run: Any, path: Path) -> Iterator[Problem]:
     cluster = run.get("cluster")
     nodes = cluster.get("nodes") if isinstance(cluster, dict) else None
     for index, node in enumerate(nodes if isinstance(nodes, list) else []):
-        place = f"cluster.nodes[{index}]"
-        if not isinstance(node, dict) or not isinstance(node.get("name"), str):
-            yield Problem(str(path), "a node with a name is needed", column=place, found=node)
-            continue
-        for quantity in NODE_QUANTITIES:
-            amount = node.get(quantity) or 0
-            if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < 1e18:
-                column = f"{place}.{quantity}"
-                yield Problem(str(path), "a number from 0 on is needed", column=column, found=amount)
+        yield from _problems_of_node(node, f"cluster.nodes[{index}]", path)
+
+
+def _problems_of_node(node: Any, place: str, path: Path) -> Iterator[Problem]:
+    if not isinstance(node, dict) or not isinstance(node.get("name"), str):
+        yield Problem(str(path), "a node with a name is needed", column=place, found=node)
+        return
+    for quantity in NODE_QUANTITIES:
+        amount = node.get(quantity) or 0
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < 1e18:
+            column = f"{place}.{quantity}"
+            yield Problem(str(path), "a number from 0 on is needed", column=column, found=amount)

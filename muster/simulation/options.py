@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
@@ -68,48 +69,41 @@ class Options:
         if problems:
             raise BadInput(*problems)
 
-    def _problems(self) -> list[Problem]:
+    def _problems(self) -> Iterator[Problem]:
+        for flag, value, allowed, what in self._checks():
+            if not allowed:
+                yield Problem(flag, what, found=value)
+        yield from self._against_the_rules()
+        if self.measure and self.measure[0] > self.measure[1]:
+            yield Problem("--measure", "FIRST:LAST needs FIRST <= LAST", found=self.measure)
+
+    def _checks(self) -> Iterator[tuple[str, object, bool, str]]:
+        """For each setting its flag, its value, whether that is allowed, and what is."""
         positive = "a number of seconds above 0 is needed"
         not_negative = "a number of seconds from 0 on is needed"
-        problems = []
-        if self.round_seconds is not None and not 0 < self.round_seconds < inf:
-            problems.append(Problem("--round", positive, found=self.round_seconds))
-        for flag, value in (
-            ("--restart-cost", self.restart_cost_seconds),
-            ("--release-seconds-per-gpu", self.release_seconds_per_gpu),
-        ):
-            if value is not None and not 0 <= value < inf:
-                problems.append(Problem(flag, not_negative, found=value))
-        if not self.checkpoint_seconds > 0:
-            problems.append(Problem("--checkpoint", positive, found=self.checkpoint_seconds))
-        if self.failures and not 0 < self.failures.mean_seconds_between < inf:
-            problems.append(Problem("--failures", positive, found=self.failures.mean_seconds_between))
-        if self.failures and not 0 < self.failures.repair_seconds < inf:
-            problems.append(Problem("--failures", positive, found=self.failures.repair_seconds))
-        if isinstance(self.round_origin, str):
-            if self.round_origin != FIRST_ARRIVAL:
-                what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
-                problems.append(Problem("--round-origin", what, found=self.round_origin))
-        elif not isfinite(self.round_origin):
-            problems.append(Problem("--round-origin", not_negative, found=self.round_origin))
-        if self.network not in (AUTO, NONE, *FLAVOURS):
-            what = f"{AUTO}, {NONE}, {' or '.join(FLAVOURS)} is needed"
-            if hint := did_you_mean(self.network, (AUTO, NONE, *FLAVOURS)):
-                what += f"; {hint}"
-            problems.append(Problem("--network", what, found=self.network))
-        if not 0 <= self.congestion < 1:
-            what = "a fraction from 0 to below 1 is needed"
-            problems.append(Problem("--congestion", what, found=self.congestion))
-        if self.noise is None:
-            what = "oracle, none or noisy:SIGMA with a SIGMA from 0 on is needed, for example noisy:0.5"
-            kind, known = self.knowledge.partition(":")[0], ("oracle", "none", "noisy")
-            if kind not in known and (hint := did_you_mean(kind, known)):
-                what += f"; {hint}"
-            problems.append(Problem("--knowledge", what, found=self.knowledge))
-        problems += self._against_the_rules()
-        if self.measure and self.measure[0] > self.measure[1]:
-            problems.append(Problem("--measure", "FIRST:LAST needs FIRST <= LAST", found=self.measure))
-        return problems
+        rounds, cost = self.round_seconds, self.restart_cost_seconds
+        yield "--round", rounds, rounds is None or 0 < rounds < inf, positive
+        yield "--restart-cost", cost, cost is None or 0 <= cost < inf, not_negative
+        release = self.release_seconds_per_gpu
+        yield "--release-seconds-per-gpu", release, 0 <= release < inf, not_negative
+        yield "--checkpoint", self.checkpoint_seconds, self.checkpoint_seconds > 0, positive
+        if self.failures:
+            for seconds in (self.failures.mean_seconds_between, self.failures.repair_seconds):
+                yield "--failures", seconds, 0 < seconds < inf, positive
+        origin = self.round_origin
+        if isinstance(origin, str):
+            what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
+            yield "--round-origin", origin, origin == FIRST_ARRIVAL, what
+        else:
+            yield "--round-origin", origin, isfinite(origin), not_negative
+        networks = (AUTO, NONE, *FLAVOURS)
+        what = f"{AUTO}, {NONE}, {' or '.join(FLAVOURS)} is needed{_hint(self.network, networks)}"
+        yield "--network", self.network, self.network in networks, what
+        what = "a fraction from 0 to below 1 is needed"
+        yield "--congestion", self.congestion, 0 <= self.congestion < 1, what
+        what = "oracle, none or noisy:SIGMA with a SIGMA from 0 on is needed, for example noisy:0.5"
+        what += _hint(self.knowledge.partition(":")[0], ("oracle", "none", "noisy"))
+        yield "--knowledge", self.knowledge, self.noise is not None, what
 
     def _against_the_rules(self) -> list[Problem]:
         """The options that the rules cannot honour."""
@@ -145,3 +139,9 @@ class Options:
         except ValueError:
             return None
         return value if kind == "noisy" and 0 <= value < inf else None
+
+
+def _hint(word: str, known: Sequence[str]) -> str:
+    """The end of a sentence that names the known word that an unknown one is close to."""
+    hint = did_you_mean(word, known) if word not in known else ""
+    return f"; {hint}" if hint else ""

@@ -122,22 +122,30 @@ def fit_analytic(
     )
 
 
+@dataclass(frozen=True)
+class MatrixAxes:
+    """The points of a model's matrix, each of one GPU's share."""
+
+    cpus_per_gpu: Sequence[float]
+    memory_gb_per_gpu: Sequence[float]
+    reference: tuple[float, float]
+    """CPUs and GB of the point whose speed is 1; one of the points."""
+
+
 def analytic_model(
     form: AnalyticInput,
+    axes: MatrixAxes,
     *,
+    storage_gb_per_s: float,
     name: str,
     family: str,
-    cpus_per_gpu: Sequence[float],
-    memory_gb_per_gpu: Sequence[float],
-    storage_gb_per_s: float,
-    reference: tuple[float, float],
     source: str,
     licence: str,
 ) -> Model:
-    """The form as a `Model` with its matrix on these axes; `reference` (CPUs, GB) is one of the points."""
-    cpus, memory = np.array(cpus_per_gpu, dtype=float), np.array(memory_gb_per_gpu, dtype=float)
+    """The form as a `Model` with its matrix on these axes."""
+    cpus, memory = np.array(axes.cpus_per_gpu, dtype=float), np.array(axes.memory_gb_per_gpu, dtype=float)
     seconds = form.iteration_seconds(cpus[:, None], memory[None, :], storage_gb_per_s)
-    at_reference = float(form.iteration_seconds(*reference, storage_gb_per_s))
+    at_reference = float(form.iteration_seconds(*axes.reference, storage_gb_per_s))
     dataset = form.dataset
     if dataset is not None:
         dataset = Dataset(dataset.size_gb, dataset.sample_gb, storage_gb_per_s, dataset.memory_gb_per_s)
@@ -146,8 +154,8 @@ def analytic_model(
         family=family,
         batch=form.batch,
         seconds_per_iteration=at_reference,
-        reference_cpus_per_gpu=reference[0],
-        reference_memory_gb_per_gpu=reference[1],
+        reference_cpus_per_gpu=axes.reference[0],
+        reference_memory_gb_per_gpu=axes.reference[1],
         cpus_per_gpu=tuple(map(float, cpus)),
         memory_gb_per_gpu=tuple(map(float, memory)),
         speed=tuple(tuple(float(at_reference / value) for value in row) for row in seconds),

@@ -14,6 +14,7 @@ Every list is an axis; the sweep is all combinations (`docs/sweep.md`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -233,44 +234,55 @@ def _problems(file: SweepFile, text: str, where: str) -> Iterator[Problem]:
     if not (file.traces or file.synergy or file.philly_like or file.mixed):
         what = "a workload is missing: traces, [[synergy]], [[philly_like]] or [[mixed]]"
         yield Problem(where, what)
-    labels = [scheduler.called() for scheduler in file.schedulers]
-    names = [table.name for table in file.options]
-    for kind, called in (("schedulers", labels), ("options", names)):
-        for at, label in enumerate(called):
-            if label in called[:at]:
-                what = (
-                    "another one is called the same; give each a label"
-                    if kind == "schedulers"
-                    else ("another one is called the same or has no name either; give each a name")
-                )
-                yield field_problem(text, where, (kind, at), what, label)
-
-    def told(way: Way, call: Callable[..., object], *arguments: object) -> Iterator[Problem]:
+    for way, what, found in _repeated_names(file):
+        yield field_problem(text, where, way, what, found)
+    for way, check in _checks(file):
         try:
-            call(*arguments)
+            check()
         except BadInput as bad:
             for problem in bad.problems:
-                field = _FIELD_OF_FLAG.get(problem.where.partition(" ")[0])
-                if field is None:
-                    yield problem
-                else:
-                    yield field_problem(
-                        text, where, (*way, field) if field else way, problem.what, problem.found
-                    )
+                yield _at_its_field(problem, way, text, where)
 
+
+def _repeated_names(file: SweepFile) -> Iterator[tuple[Way, str, str | None]]:
+    """Entries that are called as one before them."""
+    labels = [scheduler.called() for scheduler in file.schedulers]
+    names = [table.name for table in file.options]
+    for kind, called, what in (
+        ("schedulers", labels, "another one is called the same; give each a label"),
+        ("options", names, "another one is called the same or has no name either; give each a name"),
+    ):
+        for at, label in enumerate(called):
+            if label in called[:at]:
+                yield (kind, at), what, label
+
+
+def _checks(file: SweepFile) -> Iterator[tuple[Way, Callable[[], object]]]:
+    """What a run would do with each entry before it simulates; a check raises BadInput."""
     for at, trace in enumerate(file.traces):
-        yield from told(("traces", at), _read, trace, file.map)
+        yield ("traces", at), partial(_read, trace, file.map)
     for at, cluster in enumerate(file.clusters):
-        yield from told(("clusters", at), parse_cluster, cluster)
+        yield ("clusters", at), partial(parse_cluster, cluster)
     for at, table in enumerate(file.options):
-        origin = table.round_origin
-        if isinstance(origin, str) and origin != FIRST_ARRIVAL:
-            what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
-            yield field_problem(text, where, ("options", at, "round_origin"), what, origin)
-        else:
-            yield from told(("options", at), table.options, 0)
+        yield ("options", at), partial(_check_options, table)
     for at, scheduler in enumerate(file.schedulers):
-        yield from told(("schedulers", at), _build, scheduler)
+        yield ("schedulers", at), partial(_build, scheduler)
+
+
+def _at_its_field(problem: Problem, way: Way, text: str, where: str) -> Problem:
+    """A problem with a flag as one of the field that stands for it in the table at `way`."""
+    field = _FIELD_OF_FLAG.get(problem.where.partition(" ")[0])
+    if field is None:
+        return problem
+    return field_problem(text, where, (*way, field) if field else way, problem.what, problem.found)
+
+
+def _check_options(table: OptionsTable) -> None:
+    origin = table.round_origin
+    if isinstance(origin, str) and origin != FIRST_ARRIVAL:
+        what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
+        raise BadInput(Problem("--round-origin", what, found=origin))
+    table.options(seed=0)
 
 
 def _read(trace: str, columns: str | None) -> None:

@@ -11,7 +11,7 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -28,6 +28,8 @@ _REFERENCE_TOLERANCE = 1e-6
 _Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Word: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"\S")]
+Contradiction: TypeAlias = tuple[str, object, str]
+"""A field that is right alone and wrong beside others: its name, what was found, what is allowed."""
 
 
 class DatasetFile(BaseModel):
@@ -216,51 +218,67 @@ def _is_header(line: str, way: Sequence[str]) -> bool:
     return re.match(rf"\s*\[\s*{names}\s*\]", line) is not None
 
 
-def _contradictions(fields: ModelFile) -> list[tuple[str, object, str]]:
-    """Fields that are right alone and wrong together: (field, found, what is allowed)."""
-    cpus, memory, speed = fields.cpus_per_gpu, fields.memory_gb_per_gpu, fields.speed
-    wrong: list[tuple[str, object, str]] = []
-    for column, axis in (("cpus_per_gpu", cpus), ("memory_gb_per_gpu", memory)):
+def _contradictions(fields: ModelFile) -> list[Contradiction]:
+    """Fields that are right alone and wrong together."""
+    wrong = [
+        *_falling_axes(fields),
+        *_matrices_off_the_axes(fields),
+        *_unclear_gpu_types(fields),
+        *_references_off_the_axes(fields),
+    ]
+    return wrong or _not_one_at_reference(fields) or _too_fast_for_storage(fields)
+
+
+def _falling_axes(fields: ModelFile) -> Iterator[Contradiction]:
+    for column, axis in (
+        ("cpus_per_gpu", fields.cpus_per_gpu),
+        ("memory_gb_per_gpu", fields.memory_gb_per_gpu),
+    ):
         falls = [later for earlier, later in itertools.pairwise(axis) if later <= earlier]
         if falls:
-            wrong.append((column, falls[0], "each point must be larger than the one before it"))
+            yield column, falls[0], "each point must be larger than the one before it"
+
+
+def _matrices_off_the_axes(fields: ModelFile) -> Iterator[Contradiction]:
+    """Matrices that do not have a value for each point of the two axes."""
+    cpus, memory = len(fields.cpus_per_gpu), len(fields.memory_gb_per_gpu)
     for column, matrix in _matrices(fields):
-        if len(matrix) != len(cpus):
-            what = f"cpus_per_gpu has {len(cpus)} points, so speed needs {len(cpus)} rows"
-            wrong.append((column, f"{len(matrix)} rows", what))
+        if len(matrix) != cpus:
+            yield column, f"{len(matrix)} rows", f"cpus_per_gpu has {cpus} points, so speed needs {cpus} rows"
         for number, row in enumerate(matrix, start=1):
-            if len(row) != len(memory):
-                what = (
-                    f"memory_gb_per_gpu has {len(memory)} points, so every row of speed needs {len(memory)}"
-                )
-                wrong.append((column, f"{len(row)} values in row {number}", what))
+            if len(row) != memory:
+                what = f"memory_gb_per_gpu has {memory} points, so every row of speed needs {memory}"
+                yield column, f"{len(row)} values in row {number}", what
+
+
+def _unclear_gpu_types(fields: ModelFile) -> Iterator[Contradiction]:
+    """GPU types that state their speed twice or not at all, or that are named twice."""
     for name, kind in fields.gpu_types.items():
         if (kind.speed is None) == (kind.compute_scale is None):
-            what = "either speed or compute_scale is needed, one of them"
-            wrong.append((f"gpu_types.{name}", None, what))
+            yield f"gpu_types.{name}", None, "either speed or compute_scale is needed, one of them"
     named = Counter(name.casefold() for name in (*fields.gpu_types, fields.gpu_type or ""))
-    wrong += [
-        (f"gpu_types.{name}", None, "this GPU type is named twice (gpu_type is that of the main table)")
-        for name in fields.gpu_types
-        if named[name.casefold()] > 1
-    ]
-    for column, axis, point in (
-        ("reference_cpus_per_gpu", cpus, fields.reference_cpus_per_gpu),
-        ("reference_memory_gb_per_gpu", memory, fields.reference_memory_gb_per_gpu),
-    ):
+    for name in fields.gpu_types:
+        if named[name.casefold()] > 1:
+            what = "this GPU type is named twice (gpu_type is that of the main table)"
+            yield f"gpu_types.{name}", None, what
+
+
+def _references_off_the_axes(fields: ModelFile) -> Iterator[Contradiction]:
+    for column in ("cpus_per_gpu", "memory_gb_per_gpu"):
+        axis, point = getattr(fields, column), getattr(fields, f"reference_{column}")
         if point not in axis:
-            axis_name = column.removeprefix("reference_")
-            wrong.append((column, point, f"it must be one of {axis_name}: {_listed(axis)}"))
-    if wrong:
-        return wrong
-    at_reference = speed[cpus.index(fields.reference_cpus_per_gpu)][
-        memory.index(fields.reference_memory_gb_per_gpu)
-    ]
-    if not math.isclose(at_reference, 1, abs_tol=_REFERENCE_TOLERANCE):
-        where = f"{fields.reference_cpus_per_gpu:g} CPUs and {fields.reference_memory_gb_per_gpu:g} GB"
-        what = f"speed is relative to the reference, so it must be 1 at {where}; divide all of it by this"
-        wrong.append(("speed", at_reference, what))
-    return wrong or _too_fast_for_storage(fields)
+            yield f"reference_{column}", point, f"it must be one of {column}: {_listed(axis)}"
+
+
+def _not_one_at_reference(fields: ModelFile) -> list[Contradiction]:
+    """A speed at the reference that is not 1; the reference is a point of the axes."""
+    cpus, memory = fields.reference_cpus_per_gpu, fields.reference_memory_gb_per_gpu
+    at_reference = fields.speed[fields.cpus_per_gpu.index(cpus)][fields.memory_gb_per_gpu.index(memory)]
+    if math.isclose(at_reference, 1, abs_tol=_REFERENCE_TOLERANCE):
+        return []
+    where = f"{cpus:g} CPUs and {memory:g} GB"
+    what = f"speed is relative to the reference, so it must be 1 at {where}; divide all of it by this"
+    return [("speed", at_reference, what)]
 
 
 def _matrices(fields: ModelFile) -> Iterable[tuple[str, Sequence[Sequence[float]]]]:
@@ -271,7 +289,7 @@ def _matrices(fields: ModelFile) -> Iterable[tuple[str, Sequence[Sequence[float]
             yield f"gpu_types.{name}.speed", kind.speed
 
 
-def _too_fast_for_storage(fields: ModelFile) -> list[tuple[str, object, str]]:
+def _too_fast_for_storage(fields: ModelFile) -> list[Contradiction]:
     """Points that were measured faster than their samples could be read (Synergy, optimistic profiling)."""
     data = fields.dataset
     if data is None:

@@ -15,6 +15,7 @@ from muster.problems import BadInput
 from muster.speed.input_analytic import (
     AnalyticFit,
     AnalyticInput,
+    MatrixAxes,
     analytic_model,
     fit_analytic,
     measured_points,
@@ -108,12 +109,10 @@ def test_compiled_stage_is_the_form_at_any_storage(
     assert form.dataset is not None
     model = analytic_model(
         form,
+        MatrixAxes(sorted({*CPUS, kink}), sorted({*MEMORY, form.dataset.size_gb}), reference=(3.0, 60.0)),
+        storage_gb_per_s=STORAGE,
         name="made",
         family="image",
-        cpus_per_gpu=sorted({*CPUS, kink}),
-        memory_gb_per_gpu=sorted({*MEMORY, form.dataset.size_gb}),
-        storage_gb_per_s=STORAGE,
-        reference=(3.0, 60.0),
         source="a test",
         licence="none",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,21 +26,46 @@ OPTIONAL = (UPDATE, BATCH, SCALE)
 SECONDS_PER_NS = 1e-9
 GB_PER_BYTE = 1e-9
 
+_OF_A_MODEL: Sequence[tuple[str, Callable[[float], bool], str]] = (
+    (
+        BATCH,
+        lambda samples: samples >= 1,
+        "the samples of the iteration that was profiled are needed, from 1 on and the same in all its rows",
+    ),
+    (SCALE, lambda factor: factor > 0, "a factor above 0 is needed, the same in all rows of a model"),
+)
+"""Columns that have one value a model: which values are allowed, and what is said of others."""
+
 
 def read_layers(path: Path) -> Mapping[str, LayeredModel]:
     """The models of a layer file, by name, in the order in which they appear."""
     where = str(path)
-    rows = _rows(path)
-    header = rows[0]
-    missing = [
-        Problem(where, "this column is missing from the header", 1, c) for c in NEEDED if c not in header
-    ]
-    if missing:
-        raise BadInput(*missing)
+    header, *rows = _rows(path)
+    _refuse(
+        [Problem(where, "this column is missing from the header", 1, c) for c in NEEDED if c not in header]
+    )
     numeric = [column for column in (*NEEDED[1:], *OPTIONAL) if column in header]
+    layers = _layers_by_model(rows, header, numeric, where)
+    for column, allowed, what in _OF_A_MODEL:
+        if column in numeric:
+            at = numeric.index(column)
+            found = {name: {row[at] for row in rows} for name, rows in layers.items()}
+            odd = [name for name, values in found.items() if len(values) > 1 or not allowed(min(values))]
+            _refuse([Problem(where, what, None, column, name) for name in odd])
+    models = {name: _model(name, numeric, values) for name, values in layers.items()}
+    what = "takes no compute time at all; some layer needs more than 0"
+    idle = [name for name, model in models.items() if not model.messages().compute_seconds > 0.0]
+    _refuse([Problem(where, what, None, "fwd_ns", name) for name in idle])
+    return models
+
+
+def _layers_by_model(
+    rows: Sequence[Sequence[str]], header: Sequence[str], numeric: Sequence[str], where: str
+) -> Mapping[str, list[list[float]]]:
+    """The numeric columns of every row, by model."""
     layers: dict[str, list[list[float]]] = {}
     problems = []
-    for line, row in enumerate(rows[1:], start=2):
+    for line, row in enumerate(rows, start=2):
         if not row:
             continue
         if len(row) != len(header):
@@ -49,42 +74,23 @@ def read_layers(path: Path) -> Mapping[str, LayeredModel]:
         fields = dict(zip(header, row, strict=True))
         if not fields["model"]:
             problems.append(Problem(where, "a name is needed", line, "model", fields["model"]))
-        values = []
-        for column in numeric:
-            value = _number(fields[column])
-            if value is None:
-                found = fields[column]
-                problems.append(Problem(where, "a number of 0 or more is needed", line, column, found))
-            else:
-                values.append(value)
-        layers.setdefault(fields["model"], []).append(values)
+        values = {column: _number(fields[column]) for column in numeric}
+        problems += [
+            Problem(where, "a number of 0 or more is needed", line, column, fields[column])
+            for column, value in values.items()
+            if value is None
+        ]
+        layers.setdefault(fields["model"], []).append([v for v in values.values() if v is not None])
     if not problems and not layers:
         problems.append(Problem(where, "has no layer; a row each is needed"))
+    _refuse(problems)
+    return layers
+
+
+def _refuse(problems: Sequence[Problem]) -> None:
+    """Raises the problems, if there are any."""
     if problems:
         raise BadInput(*problems)
-    if BATCH in numeric:
-        at = numeric.index(BATCH)
-        what = "the samples of the iteration that was profiled are needed, from 1 on and the same in all its rows"
-        batches = {name: {row[at] for row in rows} for name, rows in layers.items()}
-        odd = [name for name, found in batches.items() if len(found) > 1 or min(found) < 1]
-        if odd:
-            raise BadInput(*(Problem(where, what, None, BATCH, name) for name in odd))
-    if SCALE in numeric:
-        at = numeric.index(SCALE)
-        what = "a factor above 0 is needed, the same in all rows of a model"
-        scales = {name: {row[at] for row in rows} for name, rows in layers.items()}
-        odd = [name for name, found in scales.items() if len(found) > 1 or min(found) <= 0]
-        if odd:
-            raise BadInput(*(Problem(where, what, None, SCALE, name) for name in odd))
-    models = {name: _model(name, numeric, values) for name, values in layers.items()}
-    idle = [
-        Problem(where, "takes no compute time at all; some layer needs more than 0", None, "fwd_ns", name)
-        for name, model in models.items()
-        if not model.messages().compute_seconds > 0.0
-    ]
-    if idle:
-        raise BadInput(*idle)
-    return models
 
 
 def _rows(path: Path) -> list[list[str]]:
