@@ -13,14 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from muster.cli import flags
-from muster.cli.simulation_flags import Inputs, SimulationFlags, takes_simulation_flags
+from muster.cli.flag_groups import takes_flag_groups
+from muster.cli.simulation_flags import MORE_HELP, Inputs, SimulationFlags
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 COMPARED_BY_DEFAULT = ("slurm-like", "fifo", "las", DEFAULT_SCHEDULER)
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
-@takes_simulation_flags
+@takes_flag_groups(more_help=MORE_HELP)
 def compare(
     trace: flags.TraceFile,
     cluster: flags.Clusters,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 import typer.core
@@ -72,6 +72,3 @@ def _show_all(ctx: typer.Context, wanted: bool) -> None:
 def help_all(sentence: str) -> Any:
     """The option that shows the rarely needed flags too, with its sentence."""
     return typer.Option("--help-all", help=sentence, callback=_show_all, is_eager=True)
-
-
-HelpAll = Annotated[bool, help_all("Also: network, failures, restarts, own models.")]

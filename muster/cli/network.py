@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.flags import ClusterName, Json
 from muster.problems import BadInput, Problem, did_you_mean
 
@@ -23,6 +24,15 @@ PACKED = "fewest machines"
 CHART_SUFFIXES = (".svg", ".png")
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The forms in which the command shows what it found, besides its table."""
+
+    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw into this .svg or .png.")] = None
+    as_json: Json = False
+
+
+@takes_flag_groups()
 def network(
     model: Annotated[
         str,
@@ -46,8 +56,8 @@ def network(
         str,
         typer.Option(metavar="NAME", help="physical, or astra: links as Dally's simulator counts them."),
     ] = "physical",
-    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw into this .svg or .png.")] = None,
-    as_json: Json = False,
+    *,
+    answer: Answer,
 ) -> None:
     """Show how fast a model runs on each kind of placement.
 
@@ -61,6 +71,7 @@ def network(
     problems = []
     if flavour not in FLAVOURS:
         problems.append(Problem("--flavour", f"{' or '.join(FLAVOURS)} is needed", found=flavour))
+    chart = answer.chart
     if chart is not None and chart.suffix.lower() not in CHART_SUFFIXES:
         allowed = f"a file that ends in {' or '.join(CHART_SUFFIXES)} is needed"
         problems.append(Problem("--chart", allowed, found=str(chart)))
@@ -79,7 +90,7 @@ def network(
 
     if chart is not None:
         _draw(rows, f"{model} on {what_there_is.name}", chart)
-    if as_json:
+    if answer.as_json:
         settings = {
             "model": model,
             "cluster": what_there_is.name,

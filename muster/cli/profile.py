@@ -4,43 +4,75 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.flags import Gathering, Json, Overwrite, script_of, seconds_of
 from muster.problems import BadInput, Problem
 
+if TYPE_CHECKING:
+    from muster.profiling import JobToProfile
 
+
+@dataclass(frozen=True)
+class MeasuringFlags:
+    """How the job is run and how precisely it is measured."""
+
+    cpus: Annotated[float | None, typer.Option(metavar="N", help="At most; else all there are.")] = None
+    batch: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Samples an iteration, if it cannot tell.")
+    ] = None
+    progress: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help=r"For a job without muster.training: 'step (?P<step>\d+)'."),
+    ] = None
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="As CUDA_VISIBLE_DEVICES names it; else one that is not in use."),
+    ] = None
+    precision: Annotated[
+        float, typer.Option(metavar="PERCENT", min=0.1, max=50, help="Of a point, to be sure of it.")
+    ] = 2.0
+    patience: Annotated[
+        str, typer.Option(metavar="TIME", help="For its first step, and to fill its cache.")
+    ] = "5min"
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Then run every point and compare; takes long.")
+    ] = False
+
+    def job(self, command: Sequence[str], told: Gathering) -> JobToProfile:
+        """The job as it is run for measuring; `told` collects the errors."""
+        from muster.profiling import JobToProfile
+        from muster.training.unchanged import UnchangedJob
+
+        seconds = told.of(seconds_of, "--patience", self.patience)
+        unchanged = None
+        if self.progress is not None:
+            unchanged = told.of(UnchangedJob, progress=self.progress)
+        gpu = self.gpu
+        if gpu is None:
+            from muster.gpus import free_gpu
+
+            gpu = told.of(free_gpu)
+        job = JobToProfile(command, unchanged, seconds, gpu)
+        told.of(job.check)
+        return job
+
+
+@takes_flag_groups()
 def profile(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What runs the job.")],
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the model; else the script's.")] = None,
     family: Annotated[str, typer.Option(metavar="WORD", help="image, language, speech, ...")] = "measured",
-    cpus: Annotated[float | None, typer.Option(metavar="N", help="At most; else all there are.")] = None,
-    batch: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Samples an iteration, if it cannot tell.")
-    ] = None,
-    progress: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help=r"For a job without muster.training: 'step (?P<step>\d+)'."),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="As CUDA_VISIBLE_DEVICES names it; else one that is not in use."),
-    ] = None,
-    precision: Annotated[
-        float, typer.Option(metavar="PERCENT", min=0.1, max=50, help="Of a point, to be sure of it.")
-    ] = 2.0,
-    patience: Annotated[
-        str, typer.Option(metavar="TIME", help="For its first step, and to fill its cache.")
-    ] = "5min",
-    exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="Then run every point and compare; takes long.")
-    ] = False,
+    *,
+    measuring: MeasuringFlags,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Else into MUSTER_HOME/models.")
     ] = None,
@@ -54,38 +86,23 @@ def profile(
     Example: muster profile -- python train.py
     """
     from muster.cli import profile_view as view
-    from muster.profiling import (
-        JobToProfile,
-        Precision,
-        measure_grid,
-        model_of,
-        model_toml,
-        profile_job,
-    )
+    from muster.profiling import Precision, measure_grid, model_of, model_toml, profile_job
     from muster.profiling.model import memory_points
-    from muster.training.unchanged import UnchangedJob
 
     name = name or script_of(command)
     told = Gathering()
     path = told.of(_place, out, name, overwrite)
-    seconds = told.of(seconds_of, "--patience", patience)
-    unchanged = told.of(UnchangedJob, progress=progress) if progress is not None else None
-    if gpu is None:
-        from muster.gpus import free_gpu
-
-        gpu = told.of(free_gpu)
-    job = JobToProfile(command, unchanged, seconds, gpu)
-    told.of(job.check)
+    job = measuring.job(command, told)
     told.settle()
 
-    exact = Precision(error=precision / 100)
+    exact = Precision(error=measuring.precision / 100)
     with view.doing() as tell, _terminated_as_interrupted():
-        measured = profile_job(job, most_cpus=cpus, precision=exact, tell=tell)
+        measured = profile_job(job, most_cpus=measuring.cpus, precision=exact, tell=tell)
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         source = f"muster profile on {today}, {view.how(measured)}"
-        model = model_of(measured, name=name, family=family, batch=batch, source=source)
+        model = model_of(measured, name=name, family=family, batch=measuring.batch, source=source)
         grid = None
-        if exhaustive:
+        if measuring.exhaustive:
             memory = memory_points(measured.reading)
             grid = measure_grid(job, cpus=measured.points, memory_gb=memory, precision=exact, tell=tell)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from muster.cli import flags
+from muster.cli.flag_groups import takes_flag_groups
 from muster.problems import BadInput, Problem
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
@@ -18,6 +20,68 @@ _ROUND = "60"
 _RESTART_COST = "60"
 
 
+@dataclass(frozen=True)
+class NodeFlags:
+    """What the daemon schedules on: this machine, all of it or a part, or nodes of a simulated engine."""
+
+    gpus: Annotated[
+        int | None, typer.Option(metavar="N", help="So many, there or not; else those that are found.")
+    ] = None
+    cpus: Annotated[float | None, typer.Option(metavar="N", help="CPU cores to give away.")] = None
+    memory: Annotated[str | None, typer.Option(metavar="AMOUNT", help="Memory to give away, as 500GB.")] = (
+        None
+    )
+    fake_nodes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLUSTER",
+            help="Serve the nodes of this cluster without running any process, to try a scheduler live "
+            "(default: run jobs on this machine).",
+        ),
+    ] = None
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Engine that runs the jobs (default: local, processes on this machine; fake with --fake-nodes).",
+            show_default=False,
+        ),
+    ] = None
+
+    def served(self, errors: flags.Gathering) -> tuple[str, ConfiguredEngine]:
+        """The engine's name and the engine; fake nodes imply theirs. `errors` collects what is wrong."""
+        from muster.service.engines.factory import EngineOptions
+        from muster.service.engines.registry import FAKE, LOCAL, configured_engine
+
+        memory_gb = None if self.memory is None else errors.of(flags.gb_of, "--memory", self.memory)
+        name = self.engine if self.engine is not None else LOCAL if self.fake_nodes is None else FAKE
+        options = EngineOptions(self.gpus, self.cpus, memory_gb, self.fake_nodes)
+        return name, errors.of(configured_engine, name, options)
+
+
+@dataclass(frozen=True)
+class ServiceFlags:
+    """Where the daemon listens and keeps its state, and what users may do."""
+
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Elsewhere than on loopback needs tokens.")
+    ] = "127.0.0.1:0"
+    store: Annotated[
+        str | None, typer.Option(metavar="URL", help="postgresql://...; else SQLite in MUSTER_HOME.")
+    ] = None
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Let nobody in without one, though none is made yet.")
+    ] = False
+    limits: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Limits of users and tenants, reloaded on SIGHUP; else limits.toml in MUSTER_HOME.",
+        ),
+    ] = None
+
+
+@takes_flag_groups()
 def serve(
     scheduler: Annotated[
         str, typer.Option(metavar="NAME", help="ORDER+ALLOCATION+PLACEMENT, a preset, file.py:Class.")
@@ -33,45 +97,9 @@ def serve(
             show_default=False,
         ),
     ] = _RESTART_COST,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Engine that runs the jobs (default: local, processes on this machine; fake with --fake-nodes).",
-            show_default=False,
-        ),
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option(metavar="N", help="So many, there or not; else those that are found.")
-    ] = None,
-    cpus: Annotated[float | None, typer.Option(metavar="N", help="CPU cores to give away.")] = None,
-    memory: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="Memory to give away, as 500GB.")
-    ] = None,
-    fake_nodes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CLUSTER",
-            help="Serve the nodes of this cluster without running any process, to try a scheduler live "
-            "(default: run jobs on this machine).",
-        ),
-    ] = None,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Elsewhere than on loopback needs tokens.")
-    ] = "127.0.0.1:0",
-    store: Annotated[
-        str | None, typer.Option(metavar="URL", help="postgresql://...; else SQLite in MUSTER_HOME.")
-    ] = None,
-    tokens: Annotated[
-        bool, typer.Option("--tokens", help="Let nobody in without one, though none is made yet.")
-    ] = False,
-    limits: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Limits of users and tenants, reloaded on SIGHUP; else limits.toml in MUSTER_HOME.",
-        ),
-    ] = None,
+    *,
+    nodes: NodeFlags,
+    service: ServiceFlags,
     settings: flags.Settings = None,
 ) -> None:
     """Schedule and run jobs on this machine until interrupted; jobs run on without it.
@@ -88,16 +116,17 @@ def serve(
     home = home_folder()
     turn = told.of(flags.positive_seconds_of, "--round", round_seconds)
     cost = told.of(_restart_cost, restart_cost)
-    address = told.of(_address, listen)
+    address = told.of(_address, service.listen)
     chosen = told.of(flags.parse_settings, settings or [])
-    allowed = told.of(LiveLimits, limits, home)
-    memory_gb = None if memory is None else told.of(flags.gb_of, "--memory", memory)
-    served = told.of(_served, engine, fake_nodes, gpus, cpus, memory_gb)
+    allowed = told.of(LiveLimits, service.limits, home)
+    served = nodes.served(told)
     policy = told.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
     told.settle()
     host, port = address
     serve_until_interrupted(
-        Serving(home, *served, policy, turn, allowed, cost, host, port, store, needs_tokens=tokens),
+        Serving(
+            home, *served, policy, turn, allowed, cost, host, port, service.store, needs_tokens=service.tokens
+        ),
         lambda line: print(line, flush=True),
     )
 
@@ -107,21 +136,6 @@ def _restart_cost(text: str) -> float:
     if not 0 <= seconds < float("inf"):
         raise BadInput(Problem("--restart-cost", "a time from 0 on is needed", found=text))
     return seconds
-
-
-def _served(
-    engine: str | None,
-    fake_nodes: str | None,
-    gpus: int | None,
-    cpus: float | None,
-    memory_gb: float | None,
-) -> tuple[str, ConfiguredEngine]:
-    """The engine's name and the engine; fake nodes imply theirs."""
-    from muster.service.engines.factory import EngineOptions
-    from muster.service.engines.registry import FAKE, LOCAL, configured_engine
-
-    name = engine if engine is not None else LOCAL if fake_nodes is None else FAKE
-    return name, configured_engine(name, EngineOptions(gpus, cpus, memory_gb, fake_nodes))
 
 
 def _address(text: str) -> tuple[str, int]:

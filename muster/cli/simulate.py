@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from muster.cli import flags
-from muster.cli.simulation_flags import SimulationFlags, takes_simulation_flags
+from muster.cli.flag_groups import takes_flag_groups
+from muster.cli.simulation_flags import MORE_HELP, SimulationFlags
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 
-@takes_simulation_flags
+@takes_flag_groups(more_help=MORE_HELP)
 def simulate(
     trace: flags.TraceFile,
     cluster: flags.ClusterName,

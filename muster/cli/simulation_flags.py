@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from muster.cli import flags
-from muster.cli.help import RARELY_NEEDED, HelpAll
+from muster.cli.help import RARELY_NEEDED
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
@@ -23,6 +21,10 @@ if TYPE_CHECKING:
     from muster.speed.network.models import NetworkModel
     from muster.workload.models import Model
     from muster.workload.trace import Trace
+
+
+MORE_HELP = "Also: network, failures, restarts, own models."
+"""What `--help-all` shows besides, of a command that takes `SimulationFlags`."""
 
 
 def _rare(*names: str, **details: Any) -> Any:
@@ -189,32 +191,6 @@ class Inputs:
         """Says on stderr what was cleaned in the trace."""
         for note in self.trace.notes:
             print(f"{self.trace.source}: {note}", file=sys.stderr)
-
-
-def takes_simulation_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with all `SimulationFlags` as flags of its own, for its parameter `given`, and `--help-all`."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    declared = fields(SimulationFlags)
-    hints = get_type_hints(SimulationFlags, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        if parameter.name != "given":
-            parameters.append(parameter.replace(kind=keyword))
-            continue
-        parameters += [
-            inspect.Parameter(field.name, keyword, default=field.default, annotation=hints[field.name])
-            for field in declared
-        ]
-    parameters.append(inspect.Parameter("help_all", keyword, default=False, annotation=HelpAll))
-
-    @functools.wraps(command)
-    def with_flags(**typed: Any) -> None:
-        del typed["help_all"]
-        given = SimulationFlags(**{field.name: typed.pop(field.name) for field in declared})
-        command(given=given, **typed)
-
-    with_flags.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return with_flags
 
 
 def _origin(text: str) -> float | str:

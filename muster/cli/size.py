@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from muster.cli import size_ring, size_servers
+from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.flags import Gathering, Json
 from muster.cli.size_view import CHART_SUFFIXES
 from muster.problems import BadInput, Problem
@@ -24,38 +26,130 @@ PS, RING = "ps", "ring"
 SERVER = "cpu=4,memory_gb=8"
 
 
+@dataclass(frozen=True)
+class ShapeFlags:
+    """How the job's processes exchange gradients, and what each of them needs."""
+
+    sync: Annotated[
+        str, typer.Option(metavar="KIND", help="ps (parameter servers) or ring (all-reduce).")
+    ] = PS
+    cluster: Annotated[
+        str | None, typer.Option(metavar="CLUSTER", help="Whose links a ring goes by: 4x8gpu or a file.")
+    ] = None
+    worker: Annotated[str, typer.Option(metavar="NEEDS", help="Of one worker.")] = "gpu=1,cpu=4,memory_gb=16"
+    server: Annotated[
+        str | None, typer.Option(metavar="NEEDS", help=f"Of one server; {SERVER} if left out.")
+    ] = None
+
+    def check(self, staleness: int) -> None:
+        """Refuses what the one kind of job has and the other has not."""
+        problems = []
+        ring = self.sync == RING
+        if self.sync not in (PS, RING):
+            what = f"{PS} (parameter servers) or {RING} (all-reduce)"
+            problems.append(Problem("--sync", what, found=self.sync))
+        if ring and self.server is not None:
+            problems.append(Problem("--server", "a ring has no servers", found=self.server))
+        if ring and staleness:
+            what = "the workers of a ring wait for each other"
+            problems.append(Problem("--staleness", what, found=staleness))
+        if self.sync == PS and self.cluster is not None:
+            what = "servers go by the nic of --limit; a cluster belongs to --sync ring"
+            problems.append(Problem("--cluster", what, found=self.cluster))
+        if problems:
+            raise BadInput(*problems)
+
+
+@dataclass(frozen=True)
+class WorkFlags:
+    """How much the job has to do."""
+
+    batch: Annotated[int, typer.Option(metavar="N", help="Samples an iteration, over all workers.")] = 256
+    iterations: Annotated[int, typer.Option(metavar="N", help="Until the job is done.")] = 10_000
+    losses: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV of step, loss so far, in place of --iterations.")
+    ] = None
+    target_loss: Annotated[
+        float | None, typer.Option(metavar="LOSS", help="Until which --losses goes on.")
+    ] = None
+
+    def check(self) -> None:
+        """Refuses a job without any work."""
+        if self.iterations < 1:
+            what = "a whole number from 1 on is needed"
+            raise BadInput(Problem("--iterations", what, found=self.iterations))
+
+    def iterations_left(self) -> int:
+        """Iterations until the target loss by the curve of the losses so far; else those of `--iterations`."""
+        from muster.speed.parameter_server.loss_curve import fit_loss_curve, read_losses
+
+        if self.losses is None and self.target_loss is None:
+            return self.iterations
+        if self.target_loss is None:
+            raise BadInput(Problem("--target-loss", "the loss to reach is needed beside --losses"))
+        if self.losses is None:
+            raise BadInput(Problem("--losses", "the losses so far are needed beside --target-loss"))
+        steps, measured = read_losses(self.losses)
+        return max(fit_loss_curve(steps, measured).remaining_steps(self.target_loss, int(steps[-1])), 1)
+
+
+@dataclass(frozen=True)
+class LayerFlags:
+    """Where the times of the model's layers come from."""
+
+    gpu_tflops: Annotated[float, typer.Option(metavar="T", help="What a GPU sustains on a known model.")] = (
+        6.0
+    )
+    layers: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV of layer profiles.")] = None
+    profile_batch: Annotated[
+        int | None, typer.Option(metavar="N", help="Samples a batch when --layers was measured.")
+    ] = None
+
+    def of_parameter_servers(self, model: str) -> Layers:
+        """The layers of a model known by name, or of one in a file."""
+        from muster.speed.parameter_server.architectures import estimated_layers
+        from muster.speed.parameter_server.profile import profiled_layers
+
+        if self.layers is None:
+            return estimated_layers(model, self.gpu_tflops)
+        return profiled_layers(self.layers, model, self.profile_batch)
+
+    def of_a_ring(self, model: str) -> LayeredModel:
+        """The same layers as the network model takes them."""
+        from muster.speed.parameter_server.architectures import estimated_layers
+        from muster.speed.parameter_server.profile import profiled_model
+        from muster.speed.parameter_server.ring import layered_model
+
+        if self.layers is None:
+            return layered_model(model, estimated_layers(model, self.gpu_tflops))
+        return profiled_model(self.layers, model, self.profile_batch)
+
+
+@dataclass(frozen=True)
+class AnswerFlags:
+    """The forms in which the answer is shown."""
+
+    table: Annotated[bool, typer.Option("--table", help="Show completion times around the best.")] = False
+    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw them into a .svg or .png.")] = None
+    as_json: Json = False
+
+    def check(self) -> None:
+        """Refuses a chart of a kind that cannot be drawn."""
+        if self.chart is not None and self.chart.suffix.lower() not in CHART_SUFFIXES:
+            what = "a file that ends in .svg or .png is needed"
+            raise BadInput(Problem("--chart", what, found=str(self.chart)))
+
+
+@takes_flag_groups()
 def size(
     model: Annotated[str, typer.Argument(help="resnet50, vgg16, bert-large, ..., or a model of --layers.")],
     limit: Annotated[str, typer.Option(metavar="LIMIT", help="What the job may have; nic is of one server.")],
-    sync: Annotated[
-        str, typer.Option(metavar="KIND", help="ps (parameter servers) or ring (all-reduce).")
-    ] = PS,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="CLUSTER", help="Whose links a ring goes by: 4x8gpu or a file.")
-    ] = None,
-    worker: Annotated[str, typer.Option(metavar="NEEDS", help="Of one worker.")] = "gpu=1,cpu=4,memory_gb=16",
-    server: Annotated[
-        str | None, typer.Option(metavar="NEEDS", help=f"Of one server; {SERVER} if left out.")
-    ] = None,
-    batch: Annotated[int, typer.Option(metavar="N", help="Samples an iteration, over all workers.")] = 256,
-    iterations: Annotated[int, typer.Option(metavar="N", help="Until the job is done.")] = 10_000,
-    losses: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CSV of step, loss so far, in place of --iterations.")
-    ] = None,
-    target_loss: Annotated[
-        float | None, typer.Option(metavar="LOSS", help="Until which --losses goes on.")
-    ] = None,
-    gpu_tflops: Annotated[
-        float, typer.Option(metavar="T", help="What a GPU sustains on a known model.")
-    ] = 6.0,
-    layers: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV of layer profiles.")] = None,
-    profile_batch: Annotated[
-        int | None, typer.Option(metavar="N", help="Samples a batch when --layers was measured.")
-    ] = None,
+    *,
+    shape: ShapeFlags,
+    work: WorkFlags,
+    layer_times: LayerFlags,
     staleness: Annotated[int, typer.Option(metavar="N", help="Updates that an iteration may miss.")] = 0,
-    table: Annotated[bool, typer.Option("--table", help="Show completion times around the best.")] = False,
-    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw them into a .svg or .png.")] = None,
-    as_json: Json = False,
+    shown: AnswerFlags,
 ) -> None:
     """Find the best number of workers and parameter servers, or of workers in a ring.
 
@@ -64,100 +158,40 @@ def size(
     from muster.sizing import RESOURCES, sized, sized_ring
     from muster.speed.parameter_server import bounded_staleness
 
-    in_ring = sync == RING
+    in_ring = shape.sync == RING
     told = Gathering()
-    told.of(_check_flags, chart, iterations)
-    told.of(_check_sync, sync, cluster, server, staleness)
-    iterations = told.of(_left, losses, target_loss, iterations)
+    told.of(shown.check)
+    told.of(work.check)
+    told.of(shape.check, staleness)
+    iterations = told.of(work.iterations_left)
     asked = RESOURCES if in_ring else (*RESOURCES, "nic")
     limits = told.of(_quantities, "--limit", limit, asked, ("gpu",) if in_ring else ("gpu", "nic"))
-    of_a_worker = told.of(_quantities, "--worker", worker, RESOURCES)
+    worker = told.of(_quantities, "--worker", shape.worker, RESOURCES)
     if in_ring:
-        trained = told.of(_ring_model, model, gpu_tflops, layers, profile_batch)
-        links = told.of(_links, cluster)
+        trained = told.of(layer_times.of_a_ring, model)
+        links = told.of(_links, shape.cluster)
         told.settle()
-        ring = sized_ring(trained, batch, links, of_a_worker, limits, iterations)
-        if chart is not None:
-            size_ring.draw(ring, model, chart)
-        if as_json:
+        ring = sized_ring(trained, work.batch, links, worker, limits, iterations)
+        if shown.chart is not None:
+            size_ring.draw(ring, model, shown.chart)
+        if shown.as_json:
             answer = size_ring.document(ring, model, links.name, limits, iterations)
         else:
-            size_ring.show(ring, model, links.name, limits, iterations, table)
+            size_ring.show(ring, model, links.name, limits, iterations, shown.table)
     else:
-        of_a_server = told.of(_quantities, "--server", server or SERVER, RESOURCES)
-        known = told.of(_layers, model, gpu_tflops, layers, profile_batch)
+        server = told.of(_quantities, "--server", shape.server or SERVER, RESOURCES)
+        known = told.of(layer_times.of_parameter_servers, model)
         told.settle()
-        step = bounded_staleness(known, batch, limits["nic"], staleness)
-        pair = sized(step, of_a_worker, of_a_server, limits, iterations)
-        if chart is not None:
-            size_servers.draw(pair, model, chart)
-        if as_json:
+        step = bounded_staleness(known, work.batch, limits["nic"], staleness)
+        pair = sized(step, worker, server, limits, iterations)
+        if shown.chart is not None:
+            size_servers.draw(pair, model, shown.chart)
+        if shown.as_json:
             answer = size_servers.document(pair, model, limits, iterations)
         else:
-            size_servers.show(pair, model, limits, iterations, table)
-    if as_json:
+            size_servers.show(pair, model, limits, iterations, shown.table)
+    if shown.as_json:
         print(json.dumps(answer, indent=2))
-
-
-def _check_flags(chart: Path | None, iterations: int) -> None:
-    problems = []
-    if chart is not None and chart.suffix.lower() not in CHART_SUFFIXES:
-        problems.append(Problem("--chart", "a file that ends in .svg or .png is needed", found=str(chart)))
-    if iterations < 1:
-        problems.append(Problem("--iterations", "a whole number from 1 on is needed", found=iterations))
-    if problems:
-        raise BadInput(*problems)
-
-
-def _check_sync(sync: str, cluster: str | None, server: str | None, staleness: int) -> None:
-    """What the one kind of job has and the other has not."""
-    problems = []
-    if sync not in (PS, RING):
-        problems.append(Problem("--sync", f"{PS} (parameter servers) or {RING} (all-reduce)", found=sync))
-    if sync == RING and server is not None:
-        problems.append(Problem("--server", "a ring has no servers", found=server))
-    if sync == RING and staleness:
-        problems.append(Problem("--staleness", "the workers of a ring wait for each other", found=staleness))
-    if sync == PS and cluster is not None:
-        what = "servers go by the nic of --limit; a cluster belongs to --sync ring"
-        problems.append(Problem("--cluster", what, found=cluster))
-    if problems:
-        raise BadInput(*problems)
-
-
-def _left(losses: Path | None, target: float | None, iterations: int) -> int:
-    """Iterations until a loss, where one is to be reached, by the curve of the losses so far."""
-    from muster.speed.parameter_server.loss_curve import fit_loss_curve, read_losses
-
-    if losses is None and target is None:
-        return iterations
-    if target is None:
-        raise BadInput(Problem("--target-loss", "the loss to reach is needed beside --losses"))
-    if losses is None:
-        raise BadInput(Problem("--losses", "the losses so far are needed beside --target-loss"))
-    steps, measured = read_losses(losses)
-    return max(fit_loss_curve(steps, measured).remaining_steps(target, int(steps[-1])), 1)
-
-
-def _layers(model: str, gpu_tflops: float, file: Path | None, profile_batch: int | None) -> Layers:
-    """Of a model known by name, or of one in a file."""
-    from muster.speed.parameter_server.architectures import estimated_layers
-    from muster.speed.parameter_server.profile import profiled_layers
-
-    if file is None:
-        return estimated_layers(model, gpu_tflops)
-    return profiled_layers(file, model, profile_batch)
-
-
-def _ring_model(model: str, gpu_tflops: float, file: Path | None, profile_batch: int | None) -> LayeredModel:
-    """Likewise, as the network model takes them."""
-    from muster.speed.parameter_server.architectures import estimated_layers
-    from muster.speed.parameter_server.profile import profiled_model
-    from muster.speed.parameter_server.ring import layered_model
-
-    if file is None:
-        return layered_model(model, estimated_layers(model, gpu_tflops))
-    return profiled_model(file, model, profile_batch)
 
 
 def _links(name: str | None) -> Cluster:

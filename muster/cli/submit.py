@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli import flags
-from muster.cli.help import RARELY_NEEDED, help_all
+from muster.cli.flag_groups import takes_flag_groups
+from muster.cli.help import RARELY_NEEDED
 from muster.problems import BadInput, Problem
 
 if TYPE_CHECKING:
@@ -40,37 +41,52 @@ _FLAGS = {
 _AUTO = "auto"
 
 
-def submit(
-    context: typer.Context,
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar="COMMAND... | FILE.toml", help="A command, or a job file."),
-    ],
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Else the script's.")] = None,
-    gpus: Annotated[int, typer.Option(metavar="N", help="GPUs; 0 for a job with CPUs and memory only.")] = 1,
+@dataclass(frozen=True)
+class ResourceFlags:
+    """What the job needs of its nodes."""
+
+    gpus: Annotated[int, typer.Option(metavar="N", help="GPUs; 0 for a job with CPUs and memory only.")] = 1
     gpu_share: Annotated[
         float, typer.Option(metavar="SHARE", rich_help_panel=RARELY_NEEDED, help="Of one GPU, as 0.5.")
-    ] = 1.0,
+    ] = 1.0
     ranks: Annotated[
         str,
         typer.Option(metavar="HOW", rich_help_panel=RARELY_NEEDED, help="Processes: one a node, or per-gpu."),
-    ] = "one",
-    cpus: Annotated[str, typer.Option(metavar="N", help="Fewest CPU cores that it gets; or auto.")] = _AUTO,
+    ] = "one"
+    cpus: Annotated[str, typer.Option(metavar="N", help="Fewest CPU cores that it gets; or auto.")] = _AUTO
     memory: Annotated[
         str, typer.Option(metavar="AMOUNT", help="Least memory that it gets in all, as 64GB; or auto.")
-    ] = _AUTO,
+    ] = _AUTO
     own_memory: Annotated[
         str,
         typer.Option(metavar="AMOUNT", rich_help_panel=RARELY_NEEDED, help="Of it, not for cached samples."),
-    ] = _AUTO,
+    ] = _AUTO
     threads: Annotated[
         int,
         typer.Option(
             metavar="N", rich_help_panel=RARELY_NEEDED, help="OMP_NUM_THREADS, the same at each start."
         ),
-    ] = 1,
-    steps: Annotated[int | None, typer.Option(metavar="N", help="Of the whole job, if known.")] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sensitivity to go by.")] = None,
+    ] = 1
+
+    def fields(self, told: flags.Gathering) -> dict[str, Any]:
+        """These flags as fields of a request; `told` collects the errors."""
+        return {
+            "gpus": self.gpus,
+            "gpu_share": self.gpu_share,
+            "ranks": self.ranks,
+            "cpus": told.of(_number, self.cpus),
+            "memory_gb": told.of(_gb_or_auto, "--memory", self.memory),
+            "own_memory_gb": told.of(_gb_or_auto, "--own-memory", self.own_memory),
+            "compute_threads": self.threads,
+        }
+
+
+@dataclass(frozen=True)
+class SpeedFlags:
+    """What is known of the job's length and of its sensitivity to CPU and memory."""
+
+    steps: Annotated[int | None, typer.Option(metavar="N", help="Of the whole job, if known.")] = None
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sensitivity to go by.")] = None
     profile: Annotated[
         str | None,
         typer.Option(
@@ -78,27 +94,58 @@ def submit(
             rich_help_panel=RARELY_NEEDED,
             help="Go by what is known of a model of the job's name.",
         ),
-    ] = None,
-    priority: Annotated[
-        float, typer.Option(metavar="P", help="Larger first, if the scheduler uses it.")
-    ] = 0.0,
+    ] = None
+
+    def check(self) -> None:
+        """Refuses a `--profile` that says nothing or contradicts `--model`."""
+        if self.profile is not None and (self.profile != _AUTO or self.model is not None):
+            what = "--profile auto goes by the job's name; --model NAME names another"
+            raise BadInput(Problem("--profile", what if self.model else "auto is needed", found=self.profile))
+
+
+@dataclass(frozen=True)
+class QueueFlags:
+    """When the job runs, compared with others."""
+
+    priority: Annotated[float, typer.Option(metavar="P", help="Larger first, if the scheduler uses it.")] = (
+        0.0
+    )
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Ends the job after so much running, as 12h.")
-    ] = None,
+    ] = None
     deadline: Annotated[
         str | None, typer.Option(metavar="WHEN", help="In 6h, or 2026-11-23T18:00; for +edf schedulers.")
-    ] = None,
+    ] = None
     tenant: Annotated[
         str | None,
         typer.Option(metavar="NAME", rich_help_panel=RARELY_NEEDED, help="Whose quota it counts for."),
-    ] = None,
-    held: Annotated[bool, typer.Option("--hold", help="Wait for muster release first.")] = False,
+    ] = None
+    held: Annotated[bool, typer.Option("--hold", help="Wait for muster release first.")] = False
+
+    def fields(self, told: flags.Gathering) -> dict[str, Any]:
+        """These flags as fields of a request; `told` collects the errors."""
+        limit = self.time_limit
+        return {
+            "time_limit_seconds": None
+            if limit is None
+            else told.of(flags.positive_seconds_of, "--time-limit", limit),
+            "deadline_seconds": None if self.deadline is None else told.of(_deadline, self.deadline),
+            "priority": self.priority,
+            "tenant": self.tenant,
+            "held": self.held,
+        }
+
+
+@dataclass(frozen=True)
+class RunFlags:
+    """How the job's processes run, and how they are stopped."""
+
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="For its environment; repeatable.")
-    ] = None,
+    ] = None
     directory: Annotated[
         Path | None, typer.Option("--directory", "-C", metavar="DIR", help="Where it runs; else here.")
-    ] = None,
+    ] = None
     stop_signal: Annotated[
         str | None,
         typer.Option(
@@ -106,7 +153,7 @@ def submit(
             rich_help_panel=RARELY_NEEDED,
             help="For a job without muster.training: saves, ends.",
         ),
-    ] = None,
+    ] = None
     preemptible: Annotated[
         bool | None,
         typer.Option(
@@ -115,7 +162,7 @@ def submit(
             help="Allow it to be stopped for other jobs (default: if it saves its work then).",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     progress: Annotated[
         str | None,
         typer.Option(
@@ -123,9 +170,32 @@ def submit(
             rich_help_panel=RARELY_NEEDED,
             help=r"Likewise: 'step (?P<step>\d+)/' in its output.",
         ),
-    ] = None,
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """These flags as fields of a request, apart from the environment."""
+        return {
+            "directory": str((self.directory or Path()).absolute().resolve()),
+            "stop_signal": self.stop_signal,
+            "preemptible": self.preemptible,
+            "progress": self.progress,
+        }
+
+
+@takes_flag_groups(more_help="Also: shares, ranks, own memory, signals, interruptions.")
+def submit(
+    context: typer.Context,
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="COMMAND... | FILE.toml", help="A command, or a job file."),
+    ],
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Else the script's.")] = None,
+    *,
+    resources: ResourceFlags,
+    speed: SpeedFlags,
+    queueing: QueueFlags,
+    running: RunFlags,
     as_json: flags.Json = False,
-    more_help: Annotated[bool, help_all("Also: shares, ranks, own memory, signals, interruptions.")] = False,
 ) -> None:
     """Submit a job; once its number is told it is on the disk.
 
@@ -133,37 +203,17 @@ def submit(
     """
     from muster.service.client import Client
 
-    del more_help  # It is shown while the command line is read.
     told = flags.Gathering()
     file = _read_file(Path(words[0])) if len(words) == 1 and words[0].endswith(".toml") else None
-    by_flags: dict[str, Any] = {
-        "directory": str((directory or Path()).absolute().resolve()),
-        "gpus": gpus,
-        "gpu_share": gpu_share,
-        "ranks": ranks,
-        "cpus": told.of(_number, cpus),
-        "memory_gb": None if memory == _AUTO else told.of(flags.gb_of, "--memory", memory),
-        "own_memory_gb": None if own_memory == _AUTO else told.of(flags.gb_of, "--own-memory", own_memory),
-        "compute_threads": threads,
-        "steps": steps,
-        "model": model,
-        "time_limit_seconds": None
-        if time_limit is None
-        else told.of(flags.positive_seconds_of, "--time-limit", time_limit),
-        "deadline_seconds": None if deadline is None else told.of(_deadline, deadline),
-        "priority": priority,
-        "tenant": tenant,
-        "held": held,
-        "stop_signal": stop_signal,
-        "preemptible": preemptible,
-        "progress": progress,
+    by_flags = {
+        **resources.fields(told),
+        **queueing.fields(told),
+        **running.fields(),
+        "steps": speed.steps,
+        "model": speed.model,
     }
-    environment = told.of(_named, env or [])
-    if profile is not None and (profile != _AUTO or model is not None):
-        what = (
-            "--profile auto goes by the job's name; --model NAME names another" if model else "auto is needed"
-        )
-        told.of(_refuse, Problem("--profile", what, found=profile))
+    environment = told.of(_named, running.env or [])
+    told.of(speed.check)
     told.settle()
     if file is None:
         request = by_flags | {"name": name or flags.script_of(words), "command": words}
@@ -172,7 +222,7 @@ def submit(
         request = file.request | given | ({} if name is None else {"name": name})
     request["environment"] = _inherited() | request.get("environment", {}) | environment
     with Client.of_environment() as client:
-        if profile is not None:
+        if speed.profile is not None:
             request["model"] = _known_model(client, request["name"])
         _post(client, request, lambda problem: _at_its_place(problem, file, context), as_json)
 
@@ -288,12 +338,12 @@ def _deadline(text: str) -> float:
     return seconds
 
 
+def _gb_or_auto(flag: str, text: str) -> float | None:
+    return None if text == _AUTO else flags.gb_of(flag, text)
+
+
 def _number(text: str) -> float | None:
     try:
         return None if text == _AUTO else float(text)
     except ValueError:
         raise BadInput(Problem("--cpus", "a number of CPU cores, or auto, is needed", found=text)) from None
-
-
-def _refuse(problem: Problem) -> None:
-    raise BadInput(problem)
