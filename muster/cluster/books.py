@@ -108,22 +108,34 @@ def count_bits(mask: int) -> int:
 
 
 @njit(cache=True)
-def _take_devices(books: Books, row: int) -> int:
-    """Mark the row's GPUs as held; thousandths newly taken, or UNFIT_GPU with nothing changed."""
+def _devices_fit(books: Books, row: int) -> bool:
+    """Whether the node has the row's GPUs, and each of them has room for the row."""
     node = books.rows[row]["node"]
     mask = books.rows[row]["mask"]
     milli = books.rows[row]["milli"]
     group = books.rows[row]["group"]
     if mask >> books.nodes[node]["gpus"]:
-        return UNFIT_GPU
+        return False
     for gpu in range(books.nodes[node]["gpus"]):
         if mask >> gpu & 1:
             device = books.devices[node, gpu]
             if group >= 0:
                 if device["holders"] > 0 and device["group"] != group:
-                    return UNFIT_GPU
+                    return False
             elif device["group"] >= 0 or device["free_milli"] < milli:
-                return UNFIT_GPU
+                return False
+    return True
+
+
+@njit(cache=True)
+def _take_devices(books: Books, row: int) -> int:
+    """Mark the row's GPUs as held; thousandths newly taken, or UNFIT_GPU with nothing changed."""
+    if not _devices_fit(books, row):
+        return UNFIT_GPU
+    node = books.rows[row]["node"]
+    mask = books.rows[row]["mask"]
+    milli = books.rows[row]["milli"]
+    group = books.rows[row]["group"]
     taken = 0
     for gpu in range(books.nodes[node]["gpus"]):
         if mask >> gpu & 1:

@@ -265,10 +265,9 @@ class Engine:
 
     def _end_lease(self, job: int, now: float) -> float:
         """Stop a job whose lease ends; seconds until what it held is offered."""
-        counts, releases = self._room()
-        books = self.ledger.books
-        keep.end_lease(books, self._facts, job, now, self._laws, self._held, releases, counts)
-        self._filled(counts, releases, now)
+        outcome = self._room()
+        keep.end_lease(self.ledger.books, self._facts, job, now, self._laws, outcome)
+        self._filled(outcome, now)
         if self._blocks is not None and self._blocks.stop(job) == EARLY:
             return 0.0
         return float(self._asked["gpus"][job])
@@ -290,21 +289,11 @@ class Engine:
 
     def _complete(self, now: float) -> None:
         active = self._active[: self._active_count]
-        counts, releases = self._room()
+        outcome = self._room()
         self._active_count = int(
-            keep.complete_due(
-                self.ledger.books,
-                self._asked,
-                self._facts,
-                active,
-                now,
-                self._laws,
-                self._held,
-                releases,
-                counts,
-            )
+            keep.complete_due(self.ledger.books, self._asked, self._facts, active, now, self._laws, outcome)
         )
-        self._filled(counts, releases, now)
+        self._filled(outcome, now)
         if self._turns:
             self._refresh_turns(now)
         self._refresh_neighbours(now)
@@ -314,11 +303,11 @@ class Engine:
         if repaired:
             b.bring_up(books, node)
             return
-        counts, releases = self._room()
+        outcome = self._room()
         active = self._active[: self._active_count]
-        keep.lose_node(books, self._facts, active, node, now, self._laws, self._held, counts)
+        keep.lose_node(books, self._facts, active, node, now, self._laws, outcome)
         b.take_down(books, node)
-        self._filled(counts, releases, now)
+        self._filled(outcome, now)
         self._refresh_neighbours(now)
 
     # Decisions
@@ -369,24 +358,15 @@ class Engine:
                 raise self._refused(plan, broken)
             if self._network is not None:
                 self._network.expose_placed(books, self._asked, self._facts)
-            counts, releases = self._room()
+            outcome = self._room()
             keep.settle_journal(
-                books,
-                self._asked,
-                self._facts,
-                self._models,
-                now,
-                self._laws,
-                self._before,
-                self._held,
-                releases,
-                counts,
+                books, self._asked, self._facts, self._models, now, self._laws, self._before, outcome
             )
-            self._filled(counts, releases, now)
-            if self._turns or counts[keep.IN_TURNS]:
+            self._filled(outcome, now)
+            if self._turns or outcome.counts[keep.IN_TURNS]:
                 self._refresh_turns(now)
             self._refresh_neighbours(now)
-            started, stopped, changed = counts[:3].tolist()
+            started, stopped, changed = outcome.counts[:3].tolist()
         else:
             started = stopped = changed = 0
         if started or stopped or changed or not isnan(plan.bound):
@@ -449,8 +429,8 @@ class Engine:
 
     # Writing down
 
-    def _room(self) -> tuple[Ints, Ints]:
-        """Fresh counts and releases, and room in the record for all that is held now to end."""
+    def _room(self) -> keep.Outcome:
+        """Counts at 0, and room for all that is held now to end."""
         at_most = int(self.ledger.books.totals[b.ROWS_USED])
         if self._held_count + at_most > len(self._held):
             self._held = _grown(self._held, self._held_count + at_most)
@@ -459,9 +439,10 @@ class Engine:
         counts[keep.HELD_ROWS] = self._held_count
         if self._options.release_seconds_per_gpu and len(self._ending) < self._active_count:
             self._ending = np.zeros(2 * self._active_count, np.int64)
-        return counts, self._ending
+        return keep.Outcome(self._held, self._ending, counts)
 
-    def _filled(self, counts: Ints, releases: Ints, now: float) -> None:
+    def _filled(self, outcome: keep.Outcome, now: float) -> None:
+        _, releases, counts = outcome
         self._held_count = int(counts[keep.HELD_ROWS])
         if not counts[keep.RELEASES]:
             return
@@ -477,9 +458,9 @@ class Engine:
         for job in self._active[: self._active_count].tolist():
             if self.ledger.holds(job):
                 keep.settle(self._facts, job, self.now, self._laws)
-                counts, releases = self._room()
-                keep.close_job(self.ledger.books, job, self.now, self._held, releases, counts)
-                self._held_count = int(counts[keep.HELD_ROWS])
+                outcome = self._room()
+                keep.close_job(self.ledger.books, job, self.now, outcome)
+                self._held_count = int(outcome.counts[keep.HELD_ROWS])
         left = self._active[: self._active_count]
         nothing_more = np.zeros(len(left), np.int64)
         self._note_reasons(nothing_more, np.zeros(len(left)), np.zeros(len(left)), left, self.now)

@@ -119,17 +119,11 @@ def corners(
     enough = fair_speed * (1 - ROUNDING)
     above = fair_speed * (1 + ROUNDING)
     kept = speed >= enough
-    for row in range(1, len(cpus)):
-        for column in range(1, len(memory)):
+    # Each cell by its last corner; in a grid of one line the cells are the edges between its points.
+    for row in range(min(1, len(cpus) - 1), len(cpus)):
+        for column in range(min(1, len(memory) - 1), len(memory)):
             if speed[row, column] > above:
-                kept[row - 1 : row + 1, column - 1 : column + 1] = True
-    # A grid of one line has edges for cells.
-    for row in range(1, len(cpus)):
-        if len(memory) == 1 and speed[row, 0] > above:
-            kept[row - 1, 0] = True
-    for column in range(1, len(memory)):
-        if len(cpus) == 1 and speed[0, column] > above:
-            kept[0, column - 1] = True
+                kept[max(row - 1, 0) : row + 1, max(column - 1, 0) : column + 1] = True
     count = kept.sum()
     points = np.zeros((count, 4), np.int64)
     speeds = np.zeros(count)

@@ -48,16 +48,8 @@ def stage_seconds(
         here = record["amount"][0] / 1e6
         if here > 0:
             gpus += here
-            turns = 1.0
-            if record["group"] >= 0:
-                for gpu in range(books.nodes[record["node"]]["gpus"]):
-                    if record["mask"] >> gpu & 1:
-                        device = books.devices[record["node"], gpu]
-                        if record["group"] < PACKED:
-                            turns = max(turns, device["holders"])
-                        else:
-                            crowd = max(crowd, device["busy"])
-                crowd = max(crowd, turns)
+            turns, busy = _sharing(books, row)
+            crowd = max(crowd, turns, busy)
             if rigid:
                 here_model = models[ask["model"]]["on_type"][books.nodes[record["node"]]["gpu_type"]]
                 compute = max(compute, models[here_model]["compute_seconds"])
@@ -83,6 +75,22 @@ def stage_seconds(
     if ask["sync"] == RING:
         communication = compute * exposed
     return 0.0, compute, communication, gpus, 1.0 / crowd
+
+
+@njit(cache=True)
+def _sharing(books: Books, row: int) -> tuple[float, float]:
+    """How many jobs take turns on a row's GPUs, and how many GPUs packed jobs would keep busy there; at least 1."""
+    record = books.rows[row]
+    turns, busy = 1.0, 1.0
+    if record["group"] >= 0:
+        for gpu in range(books.nodes[record["node"]]["gpus"]):
+            if record["mask"] >> gpu & 1:
+                device = books.devices[record["node"], gpu]
+                if record["group"] < PACKED:
+                    turns = max(turns, device["holders"])
+                else:
+                    busy = max(busy, device["busy"])
+    return turns, busy
 
 
 @njit(cache=True)

@@ -6,6 +6,8 @@ they do not depend on how often anybody looked.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from muster.cluster.books import (
@@ -71,7 +73,21 @@ _INSTANT = 1e-6
 _SMALLEST_RATE = 1e-300
 
 STARTED, STOPPED, CHANGED, HELD_ROWS, RELEASES, IN_TURNS = 0, 1, 2, 3, 4, 5
-"""Places in the counts that `settle_journal` and `complete_due` answer with."""
+"""Places in `Outcome.counts`."""
+
+_UNCHANGED = -2
+"""In the place of a chain of rows: the journal says nothing of the job."""
+
+
+class Outcome(NamedTuple):
+    """What the kernels that start and stop jobs report; each has room for all that is held when they begin."""
+
+    held: Rows
+    """The allocation intervals that end, as HELD."""
+    releases: Ints
+    """The chains whose resources stay unavailable for a while."""
+    counts: Ints
+    """Jobs started, stopped and changed, entries used of the two above, and whether jobs take turns on GPUs."""
 
 
 @njit(cache=True)
@@ -132,8 +148,9 @@ def set_rate(
 
 
 @njit(cache=True)
-def _close_rows(books: Books, chain: int, now: float, held: Rows, counts: Ints) -> None:
+def _close_rows(books: Books, chain: int, now: float, outcome: Outcome) -> None:
     """Write what a chain held until now into the record."""
+    held, counts = outcome.held, outcome.counts
     while chain >= 0:
         row = books.rows[chain]
         if now > row["since"]:
@@ -205,69 +222,97 @@ def settle_journal(
     now: float,
     laws: Rows,
     before: Ints,
-    held: Rows,
-    releases: Ints,
-    counts: Ints,
+    outcome: Outcome,
 ) -> None:
     """Make what `carry_out` left in the ledger's journal true: stop, start, move, resize.
 
-    `before` is scratch, a place a job, all -2. `held` gets the stretches that end; `releases` the chains that are
-    still releasing; `counts` how many of each, and whether any job takes turns with others.
+    `before` is scratch, a place a job, all -2.
     """
-    entries = books.totals[ENTRIES]
-    for at in range(entries):
-        entry = books.journal[at]
-        if before[entry["job"]] == -2:
-            before[entry["job"]] = -1 if entry["kind"] == PUT else entry["chain"]
-    for at in range(entries):
+    _note_chains_before(books, before)
+    for at in range(books.totals[ENTRIES]):
         job = books.journal[at]["job"]
-        old = before[job]
-        if old == -2:
+        old, new = before[job], books.heads[job]
+        if old == _UNCHANGED:
             continue
-        before[job] = -2
-        new = books.heads[job]
-        fact = facts[job]
+        before[job] = _UNCHANGED
         if old >= 0:
             settle(facts, job, now, laws)
-            _close_rows(books, old, now, held, counts)
+            _close_rows(books, old, now, outcome)
         if new >= 0:
-            row = new
-            while row >= 0:
-                books.rows[row]["since"] = now
-                if books.rows[row]["group"] >= 0:
-                    counts[IN_TURNS] = 1
-                row = books.rows[row]["next"]
-            fact["settled"] = now
+            _open_rows(books, new, now, outcome)
+            facts[job]["settled"] = now
             if old < 0:
-                counts[STARTED] += 1
-                restarts = not np.isnan(fact["first_start"])
-                if not restarts:
-                    fact["first_start"] = now
-                fact["last_start"] = now
-                fact["state"] = RUNNING
+                _start(facts, job, now, outcome)
             else:
-                counts[CHANGED] += 1
-                restarts = _moved(books, old, new)
-                if restarts:
-                    fact["moves"] += 1
-                restarts = restarts or laws[0]["resize_restarts"] != 0
-            if restarts:
-                fact["resumes"] = now + fact["restart_cost"]
-                fact["saved"] = fact["done"]
-            elif old < 0:
-                fact["resumes"] = now
+                _change(facts, job, now, _moved(books, old, new), laws, outcome)
             set_rate(books, asked, facts, job, models, now, laws)
         elif old >= 0:
-            counts[STOPPED] += 1
-            fact["preemptions"] += 1
+            outcome.counts[STOPPED] += 1
+            facts[job]["preemptions"] += 1
             _stop(facts, job, now, WAITING)
         if old >= 0:
-            if books.totals[DELAYED]:
-                releases[counts[RELEASES]] = old
-                counts[RELEASES] += 1
-            else:
-                drop_rows(books, old)
+            _release_rows(books, old, outcome)
     books.totals[ENTRIES] = 0
+
+
+@njit(cache=True)
+def _note_chains_before(books: Books, before: Ints) -> None:
+    """For each job in the journal the chain that it held before the first entry; -1: none."""
+    for at in range(books.totals[ENTRIES]):
+        entry = books.journal[at]
+        if before[entry["job"]] == _UNCHANGED:
+            before[entry["job"]] = -1 if entry["kind"] == PUT else entry["chain"]
+
+
+@njit(cache=True)
+def _open_rows(books: Books, chain: int, now: float, outcome: Outcome) -> None:
+    """The intervals of a chain begin now."""
+    while chain >= 0:
+        books.rows[chain]["since"] = now
+        if books.rows[chain]["group"] >= 0:
+            outcome.counts[IN_TURNS] = 1
+        chain = books.rows[chain]["next"]
+
+
+@njit(cache=True)
+def _release_rows(books: Books, chain: int, outcome: Outcome) -> None:
+    """Drop the rows of a chain that is not held any more, or report it where its release takes time."""
+    if books.totals[DELAYED]:
+        outcome.releases[outcome.counts[RELEASES]] = chain
+        outcome.counts[RELEASES] += 1
+    else:
+        drop_rows(books, chain)
+
+
+@njit(cache=True)
+def _start(facts: Rows, job: int, now: float, outcome: Outcome) -> None:
+    """A job that held nothing starts; from its second start on it pays for a restart."""
+    fact = facts[job]
+    outcome.counts[STARTED] += 1
+    if np.isnan(fact["first_start"]):
+        fact["first_start"] = now
+        fact["resumes"] = now
+    else:
+        _restart(facts, job, now)
+    fact["last_start"] = now
+    fact["state"] = RUNNING
+
+
+@njit(cache=True)
+def _change(facts: Rows, job: int, now: float, moved: bool, laws: Rows, outcome: Outcome) -> None:
+    """A running job holds something else from now on; it pays for a restart if it moves or the laws say so."""
+    outcome.counts[CHANGED] += 1
+    if moved:
+        facts[job]["moves"] += 1
+    if moved or laws[0]["resize_restarts"] != 0:
+        _restart(facts, job, now)
+
+
+@njit(cache=True)
+def _restart(facts: Rows, job: int, now: float) -> None:
+    """A job saves what it has done and makes no progress until its restart is over."""
+    facts[job]["resumes"] = now + facts[job]["restart_cost"]
+    facts[job]["saved"] = facts[job]["done"]
 
 
 @njit(cache=True)
@@ -317,26 +362,20 @@ def _stop(facts: Rows, job: int, now: float, state: int) -> None:
 
 
 @njit(cache=True)
-def close_job(books: Books, job: int, now: float, held: Rows, releases: Ints, counts: Ints) -> None:
+def close_job(books: Books, job: int, now: float, outcome: Outcome) -> None:
     """Close what a job holds and give it back, outside any decision."""
     chain = books.heads[job]
-    _close_rows(books, chain, now, held, counts)
+    _close_rows(books, chain, now, outcome)
     release_job(books, job)
     books.totals[ENTRIES] = 0
-    if books.totals[DELAYED]:
-        releases[counts[RELEASES]] = chain
-        counts[RELEASES] += 1
-    else:
-        drop_rows(books, chain)
+    _release_rows(books, chain, outcome)
 
 
 @njit(cache=True)
-def end_lease(
-    books: Books, facts: Rows, job: int, now: float, laws: Rows, held: Rows, releases: Ints, counts: Ints
-) -> None:
+def end_lease(books: Books, facts: Rows, job: int, now: float, laws: Rows, outcome: Outcome) -> None:
     """Take what a job holds back at the end of its lease; it waits for the next offer."""
     settle(facts, job, now, laws)
-    close_job(books, job, now, held, releases, counts)
+    close_job(books, job, now, outcome)
     facts[job]["preemptions"] += 1
     _stop(facts, job, now, WAITING)
     facts[job]["reason"] = NOT_CONSIDERED
@@ -345,15 +384,7 @@ def end_lease(
 
 @njit(cache=True)
 def complete_due(
-    books: Books,
-    asked: Rows,
-    facts: Rows,
-    active: Ints,
-    now: float,
-    laws: Rows,
-    held: Rows,
-    releases: Ints,
-    counts: Ints,
+    books: Books, asked: Rows, facts: Rows, active: Ints, now: float, laws: Rows, outcome: Outcome
 ) -> int:
     """End the running jobs whose work is done or whose time limit is over by now, each at its own time.
 
@@ -370,7 +401,7 @@ def complete_due(
             completed = asked[job]["time_limit"] == np.inf or left_seconds <= _INSTANT
             if completed:
                 fact["done"] = asked[job]["iterations"]
-            close_job(books, job, finish, held, releases, counts)
+            close_job(books, job, finish, outcome)
             _stop(facts, job, finish, COMPLETED if completed else TIMED_OUT)
         else:
             active[left] = job
@@ -380,7 +411,7 @@ def complete_due(
 
 @njit(cache=True)
 def lose_node(
-    books: Books, facts: Rows, active: Ints, node: int, now: float, laws: Rows, held: Rows, counts: Ints
+    books: Books, facts: Rows, active: Ints, node: int, now: float, laws: Rows, outcome: Outcome
 ) -> None:
     """Stop every job that holds something on a failed node; each falls back to its last checkpoint."""
     for job in active:
@@ -393,7 +424,7 @@ def lose_node(
             settle(facts, job, now, laws)
             facts[job]["done"] = facts[job]["saved"]
             chain = books.heads[job]
-            _close_rows(books, chain, now, held, counts)
+            _close_rows(books, chain, now, outcome)
             row = chain
             while row >= 0:
                 discharge(books, row)
@@ -401,7 +432,7 @@ def lose_node(
             books.heads[job] = -1
             drop_rows(books, chain)
             facts[job]["preemptions"] += 1
-            counts[STOPPED] += 1
+            outcome.counts[STOPPED] += 1
             _stop(facts, job, now, WAITING)
             facts[job]["reason"] = NODE_FAILED
             facts[job]["reason_since"] = now

@@ -265,13 +265,13 @@ class LiveColumns:
         self._settle(now)
 
     def _settle(self, now: float) -> None:
-        books = self.ledger.books
-        held = np.zeros(int(books.totals[ROWS_USED]) + 1, keep.HELD)
-        counts = np.zeros(6, np.int64)
-        nothing = np.zeros(0, np.int64)
-        keep.settle_journal(
-            books, self.asked, self.facts, self.models, now, self.laws, self._before, held, nothing, counts
-        )
+        books, outcome = self.ledger.books, self._outcome()
+        keep.settle_journal(books, self.asked, self.facts, self.models, now, self.laws, self._before, outcome)
+
+    def _outcome(self) -> keep.Outcome:
+        """Room for what the kernels report, which nothing here reads."""
+        held = np.zeros(int(self.ledger.books.totals[ROWS_USED]) + 1, keep.HELD)
+        return keep.Outcome(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
 
     def planned(self, job: int, now: float) -> None:
         """A job has a new place where nothing of it runs yet: it is charged nothing so far."""
@@ -339,9 +339,8 @@ class LiveColumns:
         """A job that is held or has ended: nothing of it is on the books any more."""
         books = self.ledger.books
         if books.heads[job] >= 0:
-            held = np.zeros(int(books.totals[ROWS_USED]) + 1, keep.HELD)
             keep.settle(self.facts, job, now, self.laws)
-            keep.close_job(books, job, now, held, np.zeros(1, np.int64), np.zeros(6, np.int64))
+            keep.close_job(books, job, now, self._outcome())
         self._facts[job]["held"] = self._facts[job]["rate"] = 0.0
         self._facts[job]["state"] = _FACT_STATES.get(state, COMPLETED)
 

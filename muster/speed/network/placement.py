@@ -139,7 +139,7 @@ def _fill_shapes(
         shape["machine_gb_per_s"] = np.inf
         shape["rack_gb_per_s"] = np.inf
         start, stop = first[job], first[job + 1]
-        even_islands = even_machines = even_racks = True
+        even_islands = even_machines = True
         per_island = per_machine = 0
         for row in range(start, stop):
             node = nodes[row]
@@ -167,10 +167,7 @@ def _fill_shapes(
             shape["machine_gb_per_s"] = min(shape["machine_gb_per_s"], uplink[node])
             shape["rack_gb_per_s"] = min(shape["rack_gb_per_s"], uplink[rack_of.size + rack])
         shape["machines"] = stop - start
-        for row in range(start, stop):
-            rack = rack_of[nodes[row]]
-            even_racks = even_racks and gpus_in[rack] * shape["racks"] == shape["gpus"]
-            even_racks = even_racks and machines_in[rack] * shape["racks"] == shape["machines"]
+        even_racks = _even_over_racks(shape, nodes[start:stop], rack_of, gpus_in, machines_in)
         for row in range(start, stop):
             gpus_in[rack_of[nodes[row]]] = 0
             machines_in[rack_of[nodes[row]]] = 0
@@ -179,6 +176,24 @@ def _fill_shapes(
         if shape["racks"] == 1:
             shape["rack_gb_per_s"] = np.inf
         shape["even"] = even_islands * EVEN_ISLANDS + even_machines * EVEN_MACHINES + even_racks * EVEN_RACKS
+
+
+@njit(cache=True)
+def _even_over_racks(
+    shape: np.void,
+    nodes: npt.NDArray[np.int64],
+    rack_of: npt.NDArray[np.int64],
+    gpus_in: npt.NDArray[np.int64],
+    machines_in: npt.NDArray[np.int64],
+) -> bool:
+    """Whether each rack of these nodes has the same number of the job's GPUs and machines."""
+    for node in nodes:
+        rack = rack_of[node]
+        if gpus_in[rack] * shape["racks"] != shape["gpus"]:
+            return False
+        if machines_in[rack] * shape["racks"] != shape["machines"]:
+            return False
+    return True
 
 
 @njit(cache=True)

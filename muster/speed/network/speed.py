@@ -9,7 +9,7 @@ slower by the part of the demand that max-min fairness does not give it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,28 @@ STAGE_DTYPE = np.dtype(
 )
 
 
+class _ModelArrays(NamedTuple):
+    """What the models of a run send."""
+
+    table: npt.NDArray[np.void]
+    """MODEL_DTYPE, a row a model."""
+    messages: npt.NDArray[np.float64]
+    """Rows ready_seconds, gradient_gb and update_seconds; a column a message."""
+
+
+class _AllReduce(NamedTuple):
+    """How all-reduces run on the links of a cluster."""
+
+    flavour: int
+    """Place in FLAVOURS."""
+    algorithm: int
+    """Place in ALGORITHMS."""
+    hierarchy: int
+    """BASELINE or BANDWIDTH_AWARE."""
+    level_gb_per_s: npt.NDArray[np.float64]
+    hop_seconds: npt.NDArray[np.float64]
+
+
 class NetworkSpeed:
     """Communication seconds for the models and the cluster of one run; a model is its position in `models`.
 
@@ -71,21 +93,27 @@ class NetworkSpeed:
         self.tree = link_tree(cluster, congestion)
         self.models = tuple(models)
         self.flavour = flavour
-        self._flavour = FLAVOURS.index(flavour)
-        self._algorithm = ALGORITHMS.index(algorithm)
-        self._hierarchy = BASELINE if self._flavour == ASTRA else BANDWIDTH_AWARE
-        self._table, self._messages = _model_table(models)
+        number = FLAVOURS.index(flavour)
+        self._all_reduce = _AllReduce(
+            number,
+            ALGORITHMS.index(algorithm),
+            BASELINE if number == ASTRA else BANDWIDTH_AWARE,
+            self.tree.level_gb_per_s,
+            self.tree.hop_seconds,
+        )
+        self._arrays = _model_arrays(models)
         self._stages: dict[tuple[int, bytes], Any] = {}
 
     @property
     def compute_seconds(self) -> Floats:
         """Of an iteration on one GPU, by model; 0 for a model that is insensitive to the network."""
-        return self._table["compute_seconds"]
+        return self._arrays.table["compute_seconds"]
 
     def largest_shares(self) -> Floats:
         """By model the share of the gradients in the largest message (Tiresias' skew); 0 where none are known."""
-        spans = zip(self._table["first"].tolist(), self._table["messages"].tolist(), strict=True)
-        sizes = [self._messages[1, first : first + count] for first, count in spans]
+        table, messages = self._arrays
+        spans = zip(table["first"].tolist(), table["messages"].tolist(), strict=True)
+        sizes = [messages[1, first : first + count] for first, count in spans]
         return np.array([gb.max(initial=0.0) / max(gb.sum(), 1e-300) for gb in sizes])
 
     def stages(self, models: Ints, shapes: Shapes) -> Shapes:
@@ -100,18 +128,8 @@ class NetworkSpeed:
         new = [at for at, key in enumerate(keys) if key not in known]
         if new:
             fresh = np.zeros(len(new), dtype=STAGE_DTYPE)
-            _fill_stages(
-                self._table,
-                self._messages,
-                np.asarray(models, dtype=np.int64)[new],
-                shapes[new],
-                self._flavour,
-                self._algorithm,
-                self._hierarchy,
-                self.tree.level_gb_per_s,
-                self.tree.hop_seconds,
-                fresh,
-            )
+            numbers = np.asarray(models, dtype=np.int64)[new]
+            _fill_stages(self._arrays, self._all_reduce, numbers, shapes[new], fresh)
             known.update(zip((keys[at] for at in new), fresh.tolist(), strict=True))
         return np.array([known[key] for key in keys], dtype=STAGE_DTYPE)
 
@@ -156,8 +174,7 @@ class NetworkSpeed:
         return np.divide(compute, whole, out=np.ones_like(whole), where=whole > 0.0)
 
 
-def _model_table(models: Sequence[NetworkModel | None]) -> tuple[Shapes, Floats]:
-    """Models as MODEL_DTYPE, and all their messages: rows ready_seconds, gradient_gb, update_seconds."""
+def _model_arrays(models: Sequence[NetworkModel | None]) -> _ModelArrays:
     table = np.zeros(len(models), dtype=MODEL_DTYPE)
     rows: list[Floats] = [np.zeros((3, 0))]
     filled = 0
@@ -173,24 +190,20 @@ def _model_table(models: Sequence[NetworkModel | None]) -> tuple[Shapes, Floats]
             record["first"], record["messages"] = filled, messages.ready_seconds.size
             rows.append(np.stack([messages.ready_seconds, messages.gradient_gb, messages.update_seconds]))
             filled += messages.ready_seconds.size
-    return table, np.ascontiguousarray(np.concatenate(rows, axis=1))
+    return _ModelArrays(table, np.ascontiguousarray(np.concatenate(rows, axis=1)))
 
 
 @njit(cache=True)
 def _fill_stages(
-    table: npt.NDArray[np.void],
-    messages: npt.NDArray[np.float64],
+    arrays: _ModelArrays,
+    all_reduce: _AllReduce,
     models: npt.NDArray[np.int64],
     shapes: npt.NDArray[np.void],
-    flavour: int,
-    algorithm: int,
-    hierarchy: int,
-    level_gb_per_s: npt.NDArray[np.float64],
-    hop_seconds: npt.NDArray[np.float64],
     stages: npt.NDArray[np.void],
 ) -> None:
+    messages = arrays.messages
     for at in range(models.size):
-        model, shape, stage = table[models[at]], shapes[at], stages[at]
+        model, shape, stage = arrays.table[models[at]], shapes[at], stages[at]
         if shape["gpus"] <= 1:
             continue
         if model["measured"]:
@@ -202,8 +215,10 @@ def _fill_stages(
             stage["all_reduce_seconds"] = net
             stage["volume_gb"] = volume_gb
             continue
-        sizes, hops, rates = dimensions(flavour, shape, level_gb_per_s, hop_seconds)
-        latency, per_gb = stack(algorithm, hierarchy, sizes, hops, rates)
+        sizes, hops, rates = dimensions(
+            all_reduce.flavour, shape, all_reduce.level_gb_per_s, all_reduce.hop_seconds
+        )
+        latency, per_gb = stack(all_reduce.algorithm, all_reduce.hierarchy, sizes, hops, rates)
         start, stop = model["first"], model["first"] + model["messages"]
         stage["exposed_seconds"] = exposed_seconds(
             model["compute_seconds"],
