@@ -13,6 +13,8 @@ import polars as pl
 from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 
 CPUS_PER_GPU, MEMORY_PER_GPU = 3.0, 60.0
+NODES, GPUS_PER_NODE = 4, 8
+SEED, MEAN_GAP_SECONDS, ROUND_SECONDS = 1, 400.0, 300.0
 Job = dict[str, Any]
 # Less is served first; `None` for "running jobs keep what they have".
 ORDERS: Mapping[str, Callable[[Job], float]] = {
@@ -96,97 +98,108 @@ def tables(
     )
 
 
-def scheduled(
-    order: str,
-    jobs: int = 120,
-    nodes: int = 4,
-    gpus_per_node: int = 8,
-    seed: int = 1,
-    tenants: Sequence[str] = (),
-    round_seconds: float = 300.0,
-    mean_gap_seconds: float = 400.0,
-    name: str | None = None,
-) -> Record:
-    """A run of random jobs in rounds: sort, place each whole gang on the fullest nodes that take it, or skip it."""
-    random = np.random.default_rng(seed)
-    submits = np.cumsum(random.exponential(mean_gap_seconds, jobs))
-    waiting: list[Job] = []
-    for index in range(jobs):
+def random_jobs(count: int, tenants: Sequence[str]) -> list[Job]:
+    random = np.random.default_rng(SEED)
+    submits = np.cumsum(random.exponential(MEAN_GAP_SECONDS, count))
+    jobs = []
+    for index in range(count):
         work = float(np.clip(random.lognormal(8.3, 1.4), 120, 400_000))
         gpus = int(random.choice([1, 1, 1, 1, 2, 4, 8, 16]))
-        waiting.append(
+        jobs.append(
             {"id": f"job-{index}", "submit": float(submits[index]), "gpus": gpus, "work": work, "left": work,
              "attained": 0.0, "model": str(random.choice(["resnet18", "gnmt", "transformer-xl"])),
              "tenant": str(random.choice(list(tenants))) if tenants else None, "pieces": None, "since": 0.0,
              "start": None, "finish": None, "preemptions": 0}
         )  # fmt: skip
-    everybody = list(waiting)
-    free = [set(range(gpus_per_node)) for _ in range(nodes)]
-    allocations: list[dict[str, Any]] = []
-    decisions: list[dict[str, Any]] = []
+    return jobs
 
-    def stop(job: Job, now: float) -> None:
-        for node, ids in job["pieces"]:
-            free[node] |= ids
-            allocations.append(
-                {"job_id": job["id"], "node": f"node-{node}", "gpu_ids": sorted(ids), "gpus": float(len(ids)),
-                 "cpus": len(ids) * CPUS_PER_GPU, "memory_gb": len(ids) * MEMORY_PER_GPU,
-                 "from_seconds": job["since"], "to_seconds": now}
-            )  # fmt: skip
-        job["pieces"] = None
 
-    def place(job: Job) -> list[tuple[int, set[int]]] | None:
-        pieces, missing = [], job["gpus"]
-        for node in sorted(
-            range(nodes), key=lambda n: (len(free[n]) < missing, len(free[n]) % gpus_per_node, n)
-        ):
-            take = min(missing, len(free[node]))
-            if take:
-                pieces.append((node, set(sorted(free[node])[:take])))
-                missing -= take
-            if missing == 0:
-                return pieces
-        return None
+class Rounds:
+    """A scheduler in rounds: sort, place each whole gang on the fullest nodes that take it, or skip it."""
 
-    now = 0.0
-    while waiting:
-        for job in waiting:
-            if job["pieces"] is not None and job["left"] <= round_seconds:
-                job["finish"] = now + job["left"]
-                job["attained"] += job["left"] * job["gpus"]
-                stop(job, job["finish"])
-            elif job["pieces"] is not None:
-                job["left"] -= round_seconds
-                job["attained"] += round_seconds * job["gpus"]
-        waiting = [job for job in waiting if job["finish"] is None]
-        now += round_seconds
-        present = [job for job in waiting if job["submit"] <= now]
+    def __init__(self, order: str) -> None:
+        self.order = order
+        self.free = [set(range(GPUS_PER_NODE)) for _ in range(NODES)]
+        self.allocations: list[dict[str, Any]] = []
+        self.decisions: list[dict[str, Any]] = []
+
+    def work(self, job: Job, now: float) -> None:
+        """A job that holds GPUs works for a round, or until it is done."""
+        if job["pieces"] is None:
+            return
+        seconds = min(job["left"], ROUND_SECONDS)
+        job["left"] -= seconds
+        job["attained"] += seconds * job["gpus"]
+        if job["left"] == 0:
+            job["finish"] = now + seconds
+            self.stop(job, job["finish"])
+
+    def decide(self, present: list[Job], now: float) -> None:
         before = {job["id"]: job["pieces"] for job in present}
-        queue = sorted(present, key=lambda job: (ORDERS[order](job), job["submit"]))
-        if order in PREEMPTIVE:
-            wanted, budget = set(), nodes * gpus_per_node
-            for job in queue:
-                if job["gpus"] <= budget:
-                    budget -= job["gpus"]
-                    wanted.add(job["id"])
-            for job in present:
-                if job["pieces"] is not None and job["id"] not in wanted:
-                    stop(job, now)
-                    job["preemptions"] += 1
+        queue = sorted(present, key=lambda job: (ORDERS[self.order](job), job["submit"]))
+        if self.order in PREEMPTIVE:
+            self.preempt(queue, now)
         for job in queue:
-            if job["pieces"] is None and (pieces := place(job)) is not None:
+            if job["pieces"] is None and (pieces := self.place(job["gpus"])) is not None:
                 for node, ids in pieces:
-                    free[node] -= ids
+                    self.free[node] -= ids
                 job["pieces"], job["since"] = pieces, now
                 job["start"] = now if job["start"] is None else job["start"]
         started = sum(job["pieces"] is not None and before[job["id"]] is None for job in present)
         stopped = sum(job["pieces"] is None and before[job["id"]] is not None for job in present)
         if started or stopped:
             running = sum(job["pieces"] is not None for job in present)
-            decisions.append(
+            self.decisions.append(
                 {"time_seconds": now, "running": running, "waiting": len(present) - running, "started": started,
-                 "stopped": stopped, "changed": 0, "free_gpus": float(sum(map(len, free)))}
+                 "stopped": stopped, "changed": 0, "free_gpus": float(sum(map(len, self.free)))}
             )  # fmt: skip
+
+    def preempt(self, queue: list[Job], now: float) -> None:
+        """Stop the jobs that the cluster's GPUs do not suffice for, in the order of the queue."""
+        budget = NODES * GPUS_PER_NODE
+        for job in queue:
+            if job["gpus"] <= budget:
+                budget -= job["gpus"]
+            elif job["pieces"] is not None:
+                self.stop(job, now)
+                job["preemptions"] += 1
+
+    def place(self, missing: int) -> list[tuple[int, set[int]]] | None:
+        def fullest_first(node: int) -> tuple[bool, int, int]:
+            count = len(self.free[node])
+            return count < missing, count % GPUS_PER_NODE, node
+
+        pieces = []
+        for node in sorted(range(NODES), key=fullest_first):
+            take = min(missing, len(self.free[node]))
+            if take:
+                pieces.append((node, set(sorted(self.free[node])[:take])))
+                missing -= take
+            if missing == 0:
+                return pieces
+        return None
+
+    def stop(self, job: Job, now: float) -> None:
+        for node, ids in job["pieces"]:
+            self.free[node] |= ids
+            self.allocations.append(
+                {"job_id": job["id"], "node": f"node-{node}", "gpu_ids": sorted(ids), "gpus": float(len(ids)),
+                 "cpus": len(ids) * CPUS_PER_GPU, "memory_gb": len(ids) * MEMORY_PER_GPU,
+                 "from_seconds": job["since"], "to_seconds": now}
+            )  # fmt: skip
+        job["pieces"] = None
+
+
+def scheduled(order: str, jobs: int = 120, tenants: Sequence[str] = (), name: str | None = None) -> Record:
+    """A run of random jobs under `Rounds`."""
+    everybody = random_jobs(jobs, tenants)
+    rounds, waiting, now = Rounds(order), everybody, 0.0
+    while waiting:
+        for job in waiting:
+            rounds.work(job, now)
+        waiting = [job for job in waiting if job["finish"] is None]
+        now += ROUND_SECONDS
+        rounds.decide([job for job in waiting if job["submit"] <= now], now)
     rows = [
         {"job_id": job["id"], "model": job["model"], "tenant": job["tenant"], "gpus": float(job["gpus"]),
          "submit_seconds": job["submit"], "start_seconds": job["start"], "finish_seconds": job["finish"],
@@ -201,7 +214,8 @@ def scheduled(
         for row in rows
     ]  # fmt: skip
     full_name = name if name is not None else f"{order}+proportional+pack"
-    return tables(rows, allocations, decisions, reasons, run_record(nodes, gpus_per_node, full_name))
+    run = run_record(NODES, GPUS_PER_NODE, full_name)
+    return tables(rows, rounds.allocations, rounds.decisions, reasons, run)
 
 
 def write(record: Record, folder: Path) -> Path:

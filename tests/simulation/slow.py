@@ -130,17 +130,10 @@ class Slow:
         if all(job.place is not None for job in ranked):
             return
         before = {job.number: job.place for job in ranked if job.place is not None}
-        chosen = {job.number for job in ranked}
-        if self.preemptive:
-            kept = [job for job in self.running() if now < self.protected_until(job)]
-            chosen, budget = {job.number for job in kept}, sum(self.sizes) - sum(job.gpus for job in kept)
-            for job in ranked:
-                if job.number not in chosen and job.gpus <= budget:
-                    chosen.add(job.number)
-                    budget -= job.gpus
-            for job in ranked:
-                if job.place is not None and job.number not in chosen:
-                    self.give_back(job)
+        chosen = self.choose(ranked, now) if self.preemptive else {job.number for job in ranked}
+        for job in ranked:
+            if job.place is not None and job.number not in chosen:
+                self.give_back(job)
         firsts = [job for job in ranked if job.number in chosen and job.place is None]
         others = [job for job in ranked if job.number not in chosen]
         for job in firsts + others:
@@ -155,6 +148,16 @@ class Slow:
             if job.place != before.get(job.number):
                 job.resumes = now + (self.restart if job.ran_before else 0)
                 job.ran_before = True
+
+    def choose(self, ranked: list[SlowJob], now: Fraction) -> set[int]:
+        """The protected jobs, then in their order all that the GPUs of the cluster suffice for."""
+        kept = [job for job in self.running() if now < self.protected_until(job)]
+        chosen, budget = {job.number for job in kept}, sum(self.sizes) - sum(job.gpus for job in kept)
+        for job in ranked:
+            if job.number not in chosen and job.gpus <= budget:
+                chosen.add(job.number)
+                budget -= job.gpus
+        return chosen
 
     def find(self, gpus: int) -> Place | None:
         """The fullest node that holds all; else the emptiest nodes, the rest on the fullest that takes it."""

@@ -7,7 +7,9 @@ import os
 import select
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,34 +30,54 @@ from muster.words import duration
 BEGAN, NOTICE, END = 100.0, 150.0, 160.0
 
 
-def becomes(
-    ended: Exit,
-    *,
-    steps: int | None = None,
-    done: float = 0.0,
-    wish: Wish | None = None,
-    asked: bool = True,
-    joined: bool = False,
-    seen: float = 149.9,
-    until: float = END,
-    deaths: int = 0,
-    max_restarts: int = 3,
-    message: str = "",
-    status: int | None = 0,
-    limit: float | None = None,
-    ran: float = 0.0,
-) -> tuple[State, int, bool, str]:
-    request = JobRequest(
-        name="job",
-        command=("true",),
-        directory="/",
-        steps=steps,
-        max_restarts=max_restarts,
-        time_limit_seconds=limit,
-    )
-    row = JobRow(1, "ann", request, 0.0, wish=wish, steps_done=done, deaths=deaths, run_seconds=ran)
-    start = Start(1, 1, (), BEGAN, 10.0, seen=seen, joined=joined, notice_at=NOTICE if asked else None)
-    after = outcome(row, start, Observed(1, 1, ended, until, status, message), until)
+@dataclass(frozen=True)
+class Ended:
+    """How a start of a job ended, and what had happened to the job before."""
+
+    steps: int | None = None
+    done: float = 0.0
+    wish: Wish | None = None
+    asked: bool = True
+    joined: bool = False
+    seen: float = 149.9
+    until: float = END
+    deaths: int = 0
+    max_restarts: int = 3
+    message: str = ""
+    status: int | None = 0
+    limit: float | None = None
+    ran: float = 0.0
+
+    def job(self) -> JobRow:
+        request = JobRequest(
+            name="job",
+            command=("true",),
+            directory="/",
+            steps=self.steps,
+            max_restarts=self.max_restarts,
+            time_limit_seconds=self.limit,
+        )
+        return JobRow(
+            1,
+            "ann",
+            request,
+            0.0,
+            wish=self.wish,
+            steps_done=self.done,
+            deaths=self.deaths,
+            run_seconds=self.ran,
+        )
+
+    def start(self) -> Start:
+        notice_at = NOTICE if self.asked else None
+        return Start(1, 1, (), BEGAN, 10.0, seen=self.seen, joined=self.joined, notice_at=notice_at)
+
+
+def becomes(ended: Exit, **what: Any) -> tuple[State, int, bool, str]:
+    """What a job becomes after a start that ended so; `what`: fields of `Ended`."""
+    case = Ended(**what)
+    observed = Observed(1, 1, ended, case.until, case.status, case.message)
+    after = outcome(case.job(), case.start(), observed, case.until)
     return after.state, after.deaths, after.failed_to_run, after.message
 
 
@@ -74,7 +96,7 @@ def becomes(
     ],
 )
 def test_a_job_is_ended_at_its_time_limit(ended: Exit, what: dict[str, object], state: State) -> None:
-    after = becomes(ended, **what)  # type: ignore[arg-type]
+    after = becomes(ended, **what)
     assert after[0] is state
     if state is State.TIMED_OUT:
         assert after[3] == f"its time limit of {duration(what['limit'])} is over"  # type: ignore[arg-type]
@@ -100,7 +122,7 @@ def test_a_job_is_ended_at_its_time_limit(ended: Exit, what: dict[str, object], 
 )
 def test_to_end_with_0_after_a_notice_is_not_to_be_done(what: dict[str, object], state: State) -> None:
     """The last three: it ended just before the notice; a clock was set back; it was over at the first look."""
-    assert becomes(Exit.COMPLETED, **what)[0] is state  # type: ignore[arg-type]
+    assert becomes(Exit.COMPLETED, **what)[0] is state
 
 
 def test_a_failure_after_a_notice_is_the_notices() -> None:
@@ -111,7 +133,7 @@ def test_a_failure_after_a_notice_is_the_notices() -> None:
 
 def test_deaths_in_a_row_are_counted_and_the_last_one_is_told() -> None:
     def dies(**what: object) -> tuple[State, int, bool, str]:
-        return becomes(Exit.KILLED, asked=False, status=-9, message="by SIGKILL", **what)  # type: ignore[arg-type]
+        return becomes(Exit.KILLED, asked=False, status=-9, message="by SIGKILL", **what)
 
     assert dies(deaths=2) == (State.QUEUED, 3, True, "")
     words = "by SIGKILL; it has died 4 times without progress in between; max_restarts is 3"

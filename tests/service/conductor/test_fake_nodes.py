@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -176,28 +177,31 @@ def test_every_job_comes_to_the_end_that_its_owner_wants(
         live_through(World(Path(folder), scheduler), acts)
 
 
+def do(world: World, act: str, what: object) -> dict[int, Wish]:
+    """Do one thing to a world; the requests of owners that it accepts, by job."""
+    if act == "submit":
+        assert isinstance(what, list)
+        requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in what]
+        ids = world.store.submit([Submission("ann", request) for request in requests])
+        return {job: Wish.HOLD for job, one in zip(ids, requests, strict=True) if one.held}
+    if act == "pass":
+        assert isinstance(what, float)
+        world.turn(what)
+    elif act in ("drain", "undrain"):
+        world.store.drain(str(what), act == "drain")
+    elif act == "die":
+        world.die()
+    elif isinstance(act, Wish) and isinstance(what, int):
+        with suppress(BadInput):
+            return {what: act} if world.store.wish(what, act) is not None else {}
+    return {}
+
+
 def live_through(world: World, acts: list[tuple[str, object]]) -> None:
     """Do these things to a world, and see that every job ends as it should."""
     wanted: dict[int, Wish] = {}
     for act, what in acts:
-        if act == "submit":
-            assert isinstance(what, list)
-            requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in what]
-            ids = world.store.submit([Submission("ann", request) for request in requests])
-            wanted |= {job: Wish.HOLD for job, one in zip(ids, requests, strict=True) if one.held}
-        elif act == "pass":
-            assert isinstance(what, float)
-            world.turn(what)
-        elif act in ("drain", "undrain"):
-            world.store.drain(str(what), act == "drain")
-        elif act == "die":
-            world.die()
-        elif isinstance(act, Wish) and isinstance(what, int):
-            try:
-                if world.store.wish(what, act) is not None:
-                    wanted[what] = act
-            except BadInput:
-                pass
+        wanted |= do(world, act, what)
         world.turn(0.1)
     for node in CLUSTER.nodes:
         world.store.drain(node.name, False)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from muster import processes
 from muster.service.engines import Launch, Observed, Seat
@@ -44,8 +45,8 @@ class Bench:
         self.engine = LocalEngine(self.folder / "engine", self.machine)
         return self.engine
 
-    def launch(self, job: int, epoch: int, command: Sequence[str], **more: object) -> None:
-        self.engine.launch(self.described(job, epoch, command, **more))  # type: ignore[arg-type]
+    def launch(self, job: int, epoch: int, command: Sequence[str], **more: Any) -> None:
+        self.engine.launch(self.described(job, epoch, command, **more))
 
     def described(
         self,
@@ -53,15 +54,12 @@ class Bench:
         epoch: int,
         command: Sequence[str],
         *,
-        ranks: int = 1,
-        gpus: tuple[int, ...] = (0,),
-        cpus: float = 1.0,
-        memory_gb: float = 2.0,
         user: str | None = None,
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
         whose: str = "",
         output_limit_gb: float = 1.0,
+        **seat: Any,
     ) -> Launch:
         return Launch(
             job=job,
@@ -71,7 +69,7 @@ class Bench:
             command=tuple(command),
             directory=directory or self.folder,
             environment=environment or {},
-            seats=(self.seat(gpus=gpus, cpus=cpus, memory_gb=memory_gb, ranks=ranks),),
+            seats=(self.seat(**seat),),
             user=user,
             whose=whose,
             output_limit_gb=output_limit_gb,
