@@ -101,12 +101,10 @@ class Engine:
         self._active = np.zeros(len(table), np.int64)
         self._active_count = 0
         self._before = np.full(len(table), -2)
-        self._held = np.zeros(1024, HELD)
+        self._outcome = keep.Outcome(np.zeros(1024, HELD), np.zeros(0, np.int64), np.zeros(6, np.int64))
         self._held_count = 0
         self._explained = np.zeros(1024, EXPLAINED)
         self._explained_count = 0
-        self._counts = np.zeros(6, np.int64)
-        self._ending = np.zeros(0, np.int64)
         self._releases: list[tuple[float, int]] = []
         self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed)
         self._laws = np.zeros(1, LAWS)
@@ -432,14 +430,14 @@ class Engine:
     def _room(self) -> keep.Outcome:
         """Counts at 0, and room for all that is held now to end."""
         at_most = int(self.ledger.books.totals[b.ROWS_USED])
-        if self._held_count + at_most > len(self._held):
-            self._held = _grown(self._held, self._held_count + at_most)
-        counts = self._counts
+        held, releases, counts = self._outcome
+        if self._held_count + at_most > len(held):
+            self._outcome = self._outcome._replace(held=_grown(held, self._held_count + at_most))
+        if self._options.release_seconds_per_gpu and len(releases) < self._active_count:
+            self._outcome = self._outcome._replace(releases=np.zeros(2 * self._active_count, np.int64))
         counts[:] = 0
         counts[keep.HELD_ROWS] = self._held_count
-        if self._options.release_seconds_per_gpu and len(self._ending) < self._active_count:
-            self._ending = np.zeros(2 * self._active_count, np.int64)
-        return keep.Outcome(self._held, self._ending, counts)
+        return self._outcome
 
     def _filled(self, outcome: keep.Outcome, now: float) -> None:
         _, releases, counts = outcome
@@ -467,7 +465,7 @@ class Engine:
 
     def held(self) -> Rows:
         """Stretches of holding, in the order in which they ended."""
-        return self._held[: self._held_count]
+        return self._outcome.held[: self._held_count]
 
     def explained(self) -> Rows:
         """Stretches of waiting, in the order in which they ended."""
