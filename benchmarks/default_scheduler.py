@@ -16,8 +16,8 @@ from rich.table import Table
 
 from muster.cluster import Cluster
 from muster.cluster.shipped import parse_cluster
-from muster.schedulers.catalogue import build
 from muster.schedulers.presets import DEFAULT_SCHEDULER
+from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 from muster.workload.generators import mixed, philly_like, synergy
 from muster.workload.trace import Trace, trace_of

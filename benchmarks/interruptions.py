@@ -1,7 +1,7 @@
 """What interruptions cost under the daemon with all defaults: `python -m benchmarks.interruptions`.
 
-The daemon's own conductor, store and scheduler over a fake engine and a simulated clock: twelve jobs on two GPUs, a mix
-of equal and heavy-tailed lengths, half of them unchanged scripts that save nothing, half with `muster.training`.
+The daemon's own controller, store and scheduler over a fake engine and a simulated clock: twelve jobs on two GPUs, a
+mix of equal and heavy-tailed lengths, half of them unchanged scripts that save nothing, half with `muster.training`.
 `--real` runs one cell with real processes and a real daemon, all times divided by one factor.
 """
 
@@ -23,8 +23,8 @@ from rich.table import Table
 from benchmarks.fidelity.scenario import Ask, run_for_real
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.presets import DEFAULT_SCHEDULER
-from muster.service.board import Board
-from muster.service.conductor import Conductor
+from muster.service.controller import Controller
+from muster.service.daemon_status import DaemonStatus
 from muster.service.engines import Seat
 from muster.service.engines.fake import FakeEngine, Pace
 from muster.service.home import make_home, store_url
@@ -83,7 +83,7 @@ class Simulated:
         self.store.now = lambda: self.now  # type: ignore[method-assign]
         cluster = parse_cluster(f"1x{GPUS}gpu,{GPUS}cpu,{2 * GPUS}gb")
         self.engine = FakeEngine(home / "engine", cluster, self._pace, lambda: self.store.origin + self.now)
-        board = Board(
+        board = DaemonStatus(
             policy=live_scheduler(scheduler, {}, round_seconds),
             engine="fake",
             engine_facts=self.engine.facts,
@@ -92,11 +92,11 @@ class Simulated:
             models=dict,
             round_seconds=round_seconds,
         )
-        self.conductor = Conductor(self.store, self.engine, board, home)
-        self.conductor.recover()
+        self.controller = Controller(self.store, self.engine, board, home)
+        self.controller.recover()
 
     def _pace(self, job: int, _: Sequence[Seat]) -> Pace:
-        row = self.conductor.jobs.rows[job]
+        row = self.controller.jobs.rows[job]
         ask = self.asks[job - 1]
         return Pace(
             row.steps_done, float(ask.steps), 1.0 / ask.step_seconds, self.start_up, saves=not ask.script
@@ -105,26 +105,26 @@ class Simulated:
     def run(self) -> None:
         """Until all jobs have ended."""
         submitted = looks = 0
-        while submitted < len(self.asks) or self.conductor.jobs.rows:
+        while submitted < len(self.asks) or self.controller.jobs.rows:
             before = self._fingerprint()
             while submitted < len(self.asks) and self.asks[submitted].at <= self.now:
                 request = JobRequest(name=f"job-{submitted + 1}", command=("true",), directory="/")
                 self.store.submit([Submission("ann", request)])
                 submitted += 1
-            self.conductor.turn()
+            self.controller.turn()
             looks = 0 if self._fingerprint() != before else looks + 1
             self.now += _LOOK_SECONDS if looks < _LOOKS_AFTER_EVENT else self._quiet_seconds(submitted)
 
     def _fingerprint(self) -> tuple[object, ...]:
         """What an event changes."""
-        living = self.conductor.jobs.rows.values()
+        living = self.controller.jobs.rows.values()
         return tuple((row.id, row.state, row.epoch, row.phase, row.first_step) for row in living)
 
     def _quiet_seconds(self, submitted: int) -> float:
         """To the next arrival, event of the engine, or decision."""
         arrival = self.asks[submitted].at if submitted < len(self.asks) else inf
         due = (self.engine._due[0][0] if self.engine._due else inf) - self.store.origin
-        next_event = min(arrival, due, self.conductor._decider.next_wake)
+        next_event = min(arrival, due, self.controller._decider.next_wake)
         return min(max(next_event - self.now, _LOOK_SECONDS), _LONGEST_STEP)
 
     def outcome(self) -> Outcome:

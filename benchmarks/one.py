@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.cases import CASES, Case
 from muster.cli.runs import write_run
 from muster.cluster.shipped import parse_cluster
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 from muster.simulation import EXACT, RULES, Options, simulate
 from muster.workload.trace import Trace
 

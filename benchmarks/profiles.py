@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from muster.formatting import percent
 from muster.profiling.miss_cost import rate_beside
 from muster.profiling.rates import Rate
-from muster.words import percent
 
 
 def main(paths: list[str]) -> None:

@@ -156,7 +156,7 @@ def decisions(scheduler: str) -> Figures:
             client.post("/v1/jobs", some())
             time.sleep(0.2)
             took[figure("decisions_total")] = figure("last_decision_seconds")
-            silent = max(silent, time.time() - figure("conductor_seen_timestamp_seconds"))
+            silent = max(silent, time.time() - figure("controller_seen_timestamp_seconds"))
         counts = client.get("/v1/jobs", limit=1)["counts"]
     in_order = sorted(took.values())
     return {

@@ -10,22 +10,22 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
-from muster.cluster.books import ENTRIES
 from muster.cluster.ledger import Ledger
+from muster.cluster.ledger_arrays import ENTRIES
 from muster.reproduce.smd.cells import cluster_for, first_question
+from muster.schedulers.admission.knapsack import FAST, THOROUGH, choose
 from muster.schedulers.allocation.worker_server import epsilon_grid, exact
 from muster.schedulers.allocation.worker_server_frontier import frontier
-from muster.schedulers.catalogue import build
-from muster.schedulers.contract import Jobs, Trigger, View
-from muster.schedulers.selection.knapsack import FAST, THOROUGH, choose
-from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.contract import Jobs, Snapshot, Trigger
+from muster.schedulers.registry import build
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.schedulers.workers_and_servers.smd import (
     Objective,
     Smd,
     SmdReservation,
 )
 from muster.simulation.sizes import with_sizes
-from muster.speed.demands import DemandBook
+from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
 from muster.workload.generators.smd import generate
 from muster.workload.jobs import RUNNING, WAITING, job_table
@@ -56,9 +56,11 @@ def decisions(name: str, trace: Trace, cluster: Cluster) -> tuple[list[float], i
     state, seconds, tasks = scheduler.initial(cluster), [], []
     for now in (0.0, 600.0):
         jobs = Jobs(table, index, now)
-        view = View(now, Trigger.TIMER, jobs, table, ledger, DemandBook(models, ledger.books.nodes))
+        snapshot = Snapshot(
+            now, Trigger.TIMER, jobs, table, ledger, ResourceProfiles(models, ledger.books.nodes)
+        )
         began = time.process_time()
-        decision, state = scheduler.decide(view, state)
+        decision, state = scheduler.decide(snapshot, state)
         seconds.append(time.process_time() - began)
         ledger.carry_out(decision.changes)
         ledger.books.totals[ENTRIES] = 0
@@ -130,7 +132,7 @@ def exact_decisions(scheduler: Smd, jobs: int) -> tuple[list[float], int]:
     return milliseconds, proven
 
 
-def decided(scheduler: Smd, question: Question) -> tuple[float, tuple[str, ...]]:
+def decided(scheduler: Smd, question: SizingProblem) -> tuple[float, tuple[str, ...]]:
     """CPU seconds of a decision, the least of three times, and its notes."""
     seconds: list[float] = []
     notes: tuple[str, ...] = ()

@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 from muster.reproduce.synergy.random_mixes import GANGS, ONE, all_at_once, random_mix, servers_of
-from muster.schedulers.catalogue import build
 from muster.schedulers.certify import bound_of_plan
+from muster.schedulers.registry import build
 
 CASES = (
     *(
@@ -29,7 +29,7 @@ def decision_seconds(name: str, servers: int, sizes: str) -> tuple[float, float]
     decisions, bounds = [], []
     for repeat in range(1 + REPEATS):
         view = all_at_once(random_mix(8 * servers, sizes, np.random.default_rng(repeat)), cluster)
-        view.wants.of(view.jobs.model, view.jobs.gpus)  # in a run known from the decisions before
+        view.resource_profiles.of(view.jobs.model, view.jobs.gpus)  # in a run known from the decisions before
         began = time.process_time()
         scheduler.decide(view, scheduler.initial(cluster))
         decided = time.process_time()

@@ -15,7 +15,7 @@ from typing import TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 Model = TypeVar("Model", bound=BaseModel)
 Way = tuple[str | int, ...]
@@ -60,16 +60,16 @@ _NOT_SHOWN = {"missing", "extra_forbidden", "string_too_long", "string_unicode",
 
 
 def parse_toml(text: str, where: str, model: type[Model]) -> Model:
-    """The text as a checked `model`; `where` is what its file is called. BadInput tells all problems."""
+    """The text as a checked `model`; `where` is what its file is called. InputError tells all problems."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(_syntax_problem(text, where, str(error))) from None
+        raise InputError(_syntax_problem(text, where, str(error))) from None
     try:
         return model.model_validate(table)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=True)
-        raise BadInput(*(_field_in_words(details, text, where, model) for details in found)) from None
+        raise InputError(*(_field_in_words(details, text, where, model) for details in found)) from None
 
 
 def field_problem(text: str, where: str, way: Way, what: str, found: object = None) -> Problem:

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.problems import BadInput, Problem, Unable
+from muster.problems import InputError, Problem, Unable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,17 +62,17 @@ def read_bytes(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise BadInput(Problem(where, "there is no such file")) from None
+        raise InputError(Problem(where, "there is no such file")) from None
     except IsADirectoryError:
-        raise BadInput(Problem(where, "this is a directory; a file is needed")) from None
+        raise InputError(Problem(where, "this is a directory; a file is needed")) from None
     except (OSError, ValueError) as error:
-        raise BadInput(Problem(where, f"cannot be read: {_reason(error)}")) from None
+        raise InputError(Problem(where, f"cannot be read: {_reason(error)}")) from None
     for magic, name, decompress in _COMPRESSED:
         if data.startswith(magic):
             try:
                 return decompress(data)
             except _DAMAGED:
-                raise BadInput(Problem(where, f"its {name} data is damaged or cut off")) from None
+                raise InputError(Problem(where, f"its {name} data is damaged or cut off")) from None
     return data
 
 
@@ -83,13 +83,13 @@ def decode_text(data: bytes, where: str) -> str:
         text = data.decode("utf-16" if utf16 else "utf-8-sig")
     except UnicodeDecodeError as error:
         if utf16 or b"\x00" in data:
-            raise BadInput(Problem(where, f"this is not text; {_ALLOWED} is needed")) from None
+            raise InputError(Problem(where, f"this is not text; {_ALLOWED} is needed")) from None
         line = data.count(b"\n", 0, error.start) + 1
         found = data[error.start : error.start + 1].hex()
         what = f"byte 0x{found} is not UTF-8; {_ALLOWED} is needed"
-        raise BadInput(Problem(where, what, row=line)) from None
+        raise InputError(Problem(where, what, row=line)) from None
     if "\x00" in text:
-        raise BadInput(Problem(where, f"this is a binary file; {_ALLOWED} is needed"))
+        raise InputError(Problem(where, f"this is a binary file; {_ALLOWED} is needed"))
     return text
 
 
@@ -104,7 +104,7 @@ def write_aside(path: Path) -> Iterator[Path]:
     try:
         if path.exists() and not path.is_file():
             kind = "a directory" if path.is_dir() else "not an ordinary file"
-            raise BadInput(Problem(str(path), f"this is {kind}; a file to write is needed"))
+            raise InputError(Problem(str(path), f"this is {kind}; a file to write is needed"))
         final = path.resolve()
         aside = _name_beside(final)
         # Made here, so that a folder one may not write to is told before the work is done.
@@ -176,14 +176,14 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
     if not os.path.lexists(path):
         return
     if not path.is_dir():
-        raise BadInput(Problem(str(path), "this is a file; a folder to write is needed"))
+        raise InputError(Problem(str(path), "this is a file; a folder to write is needed"))
     final = path.resolve()
     for keep, name in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home")):
         if keep.resolve().is_relative_to(final):
-            raise BadInput(Problem(str(path), f"{name} is or lies in this folder; name another one"))
+            raise InputError(Problem(str(path), f"{name} is or lies in this folder; name another one"))
     if any(final.iterdir()) and not overwrite:
         what = "the folder exists and is not empty; name another one or say --overwrite"
-        raise BadInput(Problem(str(path), what))
+        raise InputError(Problem(str(path), what))
 
 
 def _swap_folders(new: Path, final: Path) -> None:
@@ -252,11 +252,11 @@ def _raise_if_disk_error(path: Path, error: BaseException) -> None:
         raise unwritable(path, OSError(number, os.strerror(number))) from error
 
 
-def unwritable(path: Path, error: OSError) -> BadInput | Unable:
+def unwritable(path: Path, error: OSError) -> InputError | Unable:
     """What to raise for a file or folder that cannot be written: the disk's failure, or the user's mistake."""
     if disk_error(error) is not None:
         return Unable(f"{path}: cannot be written: {_reason(error)}")
-    return BadInput(Problem(str(path), f"cannot be written: {_reason(error)}"))
+    return InputError(Problem(str(path), f"cannot be written: {_reason(error)}"))
 
 
 def _reason(error: Exception) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.processes import is_of_a_start
 
 QUERY_SECONDS = 20.0
@@ -66,7 +66,7 @@ class _NoAnswer(Exception):
 def find_gpus() -> Gpus:
     """What nvidia-smi lists and CUDA_VISIBLE_DEVICES, where the daemon has it, lets through.
 
-    BadInput if that names something that is not there, or twice.
+    InputError if that names something that is not there, or twice.
     """
     allowed = _allowed()
     if allowed == ():
@@ -115,7 +115,7 @@ def free_gpu() -> str | None:
     free = [name for name in names if name not in busy]
     if not free:
         what = "every GPU is in use, and a profile would disturb whoever uses it; name one all the same, or '' for none"
-        raise BadInput(Problem("--gpu", what, found=", ".join(names)))
+        raise InputError(Problem("--gpu", what, found=", ".join(names)))
     return free[0]
 
 
@@ -195,7 +195,7 @@ def _chosen(allowed: tuple[str, ...], gpus: list[_Gpu]) -> list[tuple[str, str]]
         if times > 1
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return devices
 
 

@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from muster.files import disk_error
-from muster.problems import BadInput, Unable
+from muster.problems import InputError, Unable
 
 Work = Callable[[Callable[[Any], None]], Any]
 """Takes a function to report with and gives a result; must be picklable, as must be what it gives."""
@@ -80,7 +80,7 @@ def _received(connection: Connection, name: str, process: BaseProcess) -> tuple[
         process.join()
         raise RunFailedError(f"{name} ended with status {process.exitcode}, without a word") from None
     if kind == "bad input":
-        raise BadInput(*value)
+        raise InputError(*value)
     if kind == "unable":
         raise Unable(value)
     if kind == "disk":
@@ -96,7 +96,7 @@ def _run(work: Work, connection: Connection) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
     try:
         connection.send(("done", work(lambda value: connection.send(("report", value)))))
-    except BadInput as bad:
+    except InputError as bad:
         if os.environ.get("MUSTER_DEBUG") and bad.__cause__:
             traceback.print_exc()
         connection.send(("bad input", tuple(bad.problems)))

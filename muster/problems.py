@@ -1,6 +1,6 @@
 """What is wrong with an input, in words: where, what was found, what is allowed.
 
-Every reader and every flag check collects `Problem`s and raises one `BadInput` with all of them, so a
+Every reader and every flag check collects `Problem`s and raises one `InputError` with all of them, so a
 user mends a file in one go. The command line prints them and exits with status 2; nothing was written.
 """
 
@@ -37,7 +37,7 @@ class Problem:
         return f"{place}: {found}{self.what}"
 
 
-class BadInput(Exception):
+class InputError(Exception):
     """An input that cannot be used, with every problem found in it."""
 
     def __init__(self, *problems: Problem) -> None:

@@ -17,12 +17,12 @@ import structlog
 
 from muster.cluster.shipped import parse_cluster
 from muster.parallel import run_all
-from muster.problems import BadInput
-from muster.schedulers.catalogue import build, presets
-from muster.service.board import Board
+from muster.problems import InputError
+from muster.schedulers.registry import build, presets
+from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.fake import FakeEngine
 from muster.service.live_scheduler import live_scheduler
-from muster.service.rehearsal import rehearse
+from muster.service.warm_up import rehearse
 from muster.simulation import Options, simulate
 from muster.workload.generators import mixed, smd
 from muster.workload.models import shipped_models
@@ -64,14 +64,14 @@ def main() -> None:
 def _simulate(name: str) -> None:
     for cluster in _CLUSTERS:
         for trace in (mixed.generate(12, 16), smd.generate(4)):
-            with suppress(BadInput):  # A scheduler need not take all kinds of jobs.
+            with suppress(InputError):  # A scheduler need not take all kinds of jobs.
                 simulate(trace, parse_cluster(cluster), build(name), Options())
 
 
 def _rehearse() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     rehearse(
-        Board(
+        DaemonStatus(
             policy=live_scheduler(_FIRST[0], {}, _ROUND_SECONDS),
             engine="fake",
             engine_facts=FakeEngine.facts,

@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 
 from muster.cluster import Cluster, Node
-from muster.cluster.books import ENTRIES
-from muster.cluster.ledger import Ledger, Share
-from muster.schedulers.catalogue import build
+from muster.cluster.ledger import Ledger, NodeAllocation
+from muster.cluster.ledger_arrays import ENTRIES
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.registry import build
 from muster.simulation import Options, Run, simulate
 from muster.speed.network.models import NetworkModel
 from muster.workload.models import Model
@@ -69,7 +69,7 @@ def run(
     return simulate(trace, cluster, made, chosen, models=models, layers=layers)
 
 
-def hold(ledger: Ledger, job: int, allocations: Iterable[Share]) -> None:
+def hold(ledger: Ledger, job: int, allocations: Iterable[NodeAllocation]) -> None:
     """Give a job an allocation at once, outside any decision."""
     ledger.put(job, allocations)
     ledger.books.totals[ENTRIES] = 0

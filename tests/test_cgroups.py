@@ -88,10 +88,10 @@ def test_processes_run_on_the_cpus_they_were_given(cgroups: Cgroups, group: Grou
     needs(cgroups, Ability.CPU_SET)
     last = max(os.sched_getaffinity(0))
     group.set_cpus([last])
-    told = subprocess.check_output(
+    reply = subprocess.check_output(
         group.entering(python("import os; print(os.sched_getaffinity(0))")), text=True
     )
-    assert told.strip() == f"{{{last}}}"
+    assert reply.strip() == f"{{{last}}}"
     with pytest.raises(CgroupError, match="cannot run on CPUs 4000"):
         group.set_cpus([4000])
 
@@ -162,11 +162,11 @@ def test_groups_that_a_job_has_made_for_itself_end_with_its_own(cgroups: Cgroups
 
 def test_a_process_enters_before_it_is_the_job(group: Group) -> None:
     shown = python("print(open('/proc/self/cgroup').read())")
-    for told in (
+    for reply in (
         subprocess.check_output(group.entering(shown), text=True),
         subprocess.check_output(shown, preexec_fn=group.enter, text=True),
     ):
-        assert told.count(f"/{group.name}.group") == len(group.folders)
+        assert reply.count(f"/{group.name}.group") == len(group.folders)
 
 
 def test_a_running_process_is_added(group: Group) -> None:
@@ -179,8 +179,8 @@ def test_a_running_process_is_added(group: Group) -> None:
 
 def test_a_launched_job_has_the_launchers_number_and_status(group: Group) -> None:
     with started(group.entering(python("import os, sys; print(os.getpid()); sys.exit(7)"))) as process:
-        told, _ = process.communicate()
-        assert (int(told), process.returncode) == (process.pid, 7)
+        reply, _ = process.communicate()
+        assert (int(reply), process.returncode) == (process.pid, 7)
     with started(group.entering(["there is no such command"])) as process:
         _, complaint = process.communicate()
         assert process.returncode == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.files import read_text, write_aside, write_folder_aside
-from muster.problems import BadInput
+from muster.problems import InputError
 
 if sys.version_info >= (3, 14):
     from compression.zstd import compress as compress_zst
@@ -85,18 +85,18 @@ def test_text_is_read_by_content_whatever_its_name(tmp_path: Path, name: str, da
         (codecs.BOM_UTF16_LE + b"\x00\xd8", "not text"),
     ],
 )
-def test_what_is_not_text_is_refused_in_words(tmp_path: Path, data: bytes, told: str) -> None:
+def test_what_is_not_text_is_refused_in_words(tmp_path: Path, data: bytes, reply: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(data)
-    with pytest.raises(BadInput, match=told) as refused:
+    with pytest.raises(InputError, match=reply) as refused:
         read_text(path)
     assert str(path) in str(refused.value)
 
 
 def test_no_file_and_a_directory_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no such file"):
+    with pytest.raises(InputError, match="no such file"):
         read_text(tmp_path / "absent.csv")
-    with pytest.raises(BadInput, match="is a directory"):
+    with pytest.raises(InputError, match="is a directory"):
         read_text(tmp_path)
 
 
@@ -136,13 +136,13 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["/dev/null", "/dev/full/out.csv", "."])
 def test_no_place_for_a_file_is_refused_before_any_work(place: str) -> None:
-    with pytest.raises(BadInput), write_aside(Path(place)):
+    with pytest.raises(InputError), write_aside(Path(place)):
         pytest.fail("the body ran")
     assert Path("/dev/null").is_char_device()
 
 
 def test_a_file_into_no_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be written"), write_aside(tmp_path / "no" / "out.csv"):
+    with pytest.raises(InputError, match="cannot be written"), write_aside(tmp_path / "no" / "out.csv"):
         pytest.fail("the body ran")
 
 
@@ -168,7 +168,7 @@ def test_a_folder_with_something_in_it_is_kept_unless_overwritten(tmp_path: Path
     path.mkdir()
     with write_folder_aside(path) as aside:
         (aside / "first.txt").write_text("1")
-    with pytest.raises(BadInput, match="--overwrite"), write_folder_aside(path):
+    with pytest.raises(InputError, match="--overwrite"), write_folder_aside(path):
         pytest.fail("the body ran")
     with pytest.raises(RuntimeError):
         break_off_a_folder(path, RuntimeError)
@@ -184,7 +184,7 @@ def test_what_one_stands_in_is_never_overwritten(tmp_path: Path, monkeypatch: py
     inside.mkdir(parents=True)
     monkeypatch.chdir(inside)
     for path in (Path(), Path(".."), Path.home()):
-        with pytest.raises(BadInput, match="name another"), write_folder_aside(path, overwrite=True):
+        with pytest.raises(InputError, match="name another"), write_folder_aside(path, overwrite=True):
             pytest.fail("the body ran")
     assert inside.is_dir()
 
@@ -192,8 +192,8 @@ def test_what_one_stands_in_is_never_overwritten(tmp_path: Path, monkeypatch: py
 def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("mine")
-    with pytest.raises(BadInput, match="is a file"), write_folder_aside(path, overwrite=True):
+    with pytest.raises(InputError, match="is a file"), write_folder_aside(path, overwrite=True):
         pytest.fail("the body ran")
-    with pytest.raises(BadInput, match="cannot be written"), write_folder_aside(path / "deeper"):
+    with pytest.raises(InputError, match="cannot be written"), write_folder_aside(path / "deeper"):
         pytest.fail("the body ran")
     assert path.read_text() == "mine"

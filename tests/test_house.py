@@ -62,13 +62,13 @@ def forbidden_by(contract: str) -> list[str]:
 
 PLANTED = {
     "rooms": {
-        "muster.cluster.ledger": ["muster.world.records"],
+        "muster.cluster.ledger": ["muster.runtime.records"],
         "muster.sizing.ring": ["muster.profiling.grid"],
     },
     "schedulers-are-pure": {"muster.schedulers.parts": forbidden_by("schedulers-are-pure")},
     "report-reads-records": {"muster.report.page": forbidden_by("report-reads-records")},
     "schedulers": {
-        "muster.schedulers.order.fifo": ["muster.schedulers.placement.kernels"],
+        "muster.schedulers.queue_order.fifo": ["muster.schedulers.placement.kernels"],
         "muster.schedulers.parts": ["muster.schedulers.composed"],
     },
     "speed": {
@@ -78,7 +78,7 @@ PLANTED = {
     "speed-is-pure": {"muster.speed.rates": forbidden_by("speed-is-pure")},
     "service": {
         "muster.service.store.rows": ["muster.service.engines.interface"],
-        "muster.service.conductor.acting": ["muster.service.forecast"],
+        "muster.service.controller.executor": ["muster.service.forecast"],
     },
     "api-and-controller": {"muster.service.api.jobs": forbidden_by("api-and-controller")},
     "engines": {"muster.service.engines.local.engine": ["muster.service.engines.fake"]},

@@ -16,7 +16,7 @@ import pytest
 
 import muster.reproduce
 from muster.cli.app import run
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.reproduce import paper_named, paper_names
 from muster.reproduce.experiment import Effort, Experiment, Findings, Paper, Row, Verdict, at_least, within
 from muster.reproduce.sweeps import pieces_of, ratios, sweep_of, table_of
@@ -129,7 +129,7 @@ def test_an_unknown_paper_is_told_in_words(reproduce: Reproduce, tmp_path: Path)
     refused = reproduce("tiresias", "--out", tmp_path / "out")
     assert refused.status == 2
     assert "found 'tiresias'; there are experiments of: " in refused.err
-    with pytest.raises(BadInput):
+    with pytest.raises(InputError):
         paper_named("write")
 
 

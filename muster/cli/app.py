@@ -29,7 +29,7 @@ from muster.cli.failures import (
 )
 from muster.cli.help import Command, sections_of
 from muster.files import disk_error
-from muster.problems import BadInput, Unable
+from muster.problems import InputError, Unable
 
 TRYING = {
     "simulate": "Replay a trace on a cluster under one scheduler.",
@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app = _app(_command_asked_for(arguments))
         status = typer.main.get_command(app).main(arguments, prog_name="muster", standalone_mode=False)
-    except (BadInput, Unable) as failure:
+    except (InputError, Unable) as failure:
         if os.environ.get("MUSTER_DEBUG") and failure.__cause__:
             traceback.print_exc()
         return report_failure(as_json, **error_of(failure))

@@ -48,15 +48,15 @@ def compare(
     from muster.parallel import run_all
     from muster.report.page import write_report
 
-    told = flags.Gathering()
+    errors = flags.ErrorCollector()
     first, *more = cluster
-    inputs = given.inputs(told, trace, first)
-    on_clusters = [inputs, *(inputs.on(told, name) for name in more)]
+    inputs = given.inputs(errors, trace, first)
+    on_clusters = [inputs, *(inputs.on(errors, name) for name in more)]
     names = scheduler or list(COMPARED_BY_DEFAULT)
-    own_names = told.of(_folder_names, names)
+    own_names = errors.of(_folder_names, names)
     for name in names:
-        told.of(inputs.scheduler, name)
-    told.settle()
+        errors.of(inputs.scheduler, name)
+    errors.settle()
     clusters = _cluster_names(on_clusters)
     inputs.tell_notes()
     with write_folder_aside(out, overwrite=overwrite) as folder:
@@ -103,7 +103,7 @@ class _Work:
 
 def _cluster_names(on_clusters: Sequence[Inputs]) -> list[str]:
     """What a folder's name says of each cluster; nothing where there is only one."""
-    from muster.problems import BadInput, Problem
+    from muster.problems import InputError, Problem
 
     names = [NOT_IN_A_NAME.sub("-", one.cluster.name).strip("-.") for one in on_clusters]
     problems = [
@@ -116,13 +116,13 @@ def _cluster_names(on_clusters: Sequence[Inputs]) -> list[str]:
         if name in names[:at]
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return [f"-on-{name}" for name in names] if len(names) > 1 else [""]
 
 
 def _folder_names(schedulers: Sequence[str]) -> list[str]:
     """A folder's name for each: the scheduler's, without the path of its file and odd characters."""
-    from muster.problems import BadInput, Problem
+    from muster.problems import InputError, Problem
 
     names = [NOT_IN_A_NAME.sub("-", name.rpartition("/")[2]).strip("-.") for name in schedulers]
     problems = [
@@ -131,5 +131,5 @@ def _folder_names(schedulers: Sequence[str]) -> list[str]:
         if name in names[:at]
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return names

@@ -8,21 +8,21 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from muster.problems import BadInput, Unable
+from muster.problems import InputError, Unable
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 """2: what was asked is wrong; 1: it is not, but could not be done."""
 
 
-def status_of(failure: BadInput | Unable) -> int:
+def status_of(failure: InputError | Unable) -> int:
     """Whose mistake it is."""
-    return BAD_INPUT if isinstance(failure, BadInput) else FAILED
+    return BAD_INPUT if isinstance(failure, InputError) else FAILED
 
 
-def error_of(failure: BadInput | Unable) -> dict[str, Any]:
+def error_of(failure: InputError | Unable) -> dict[str, Any]:
     """For --json; with the daemon's HTTP status, where it has answered."""
     error: dict[str, Any] = {"status": status_of(failure), "message": str(failure)}
-    if isinstance(failure, BadInput):
+    if isinstance(failure, InputError):
         error["problems"] = [vars(problem) for problem in failure.problems]
     http_status = getattr(failure, "http_status", None)
     return error if http_status is None else error | {"http_status": http_status}

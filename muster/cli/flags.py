@@ -8,7 +8,7 @@ from typing import Annotated, ParamSpec, TypeVar, cast
 
 import typer
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="CSV or Parquet; plain, gzip, xz or zst.")]
 ClusterName = Annotated[
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Gathering:
+class ErrorCollector:
     """Collects the problems of several inputs, so that they are told together."""
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class Gathering:
         """What `call` gives. If it refused, `settle` will say so: use no result before that."""
         try:
             return call(*args, **kwargs)
-        except BadInput as bad:
+        except InputError as bad:
             self._problems += bad.problems
             return cast(T, None)
 
     def settle(self) -> None:
         """Raises all problems met so far."""
         if self._problems:
-            raise BadInput(*self._problems)
+            raise InputError(*self._problems)
 
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
@@ -65,7 +65,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
             problems.append(Problem("--set", f"{key} is set twice", found=pair))
         settings[key] = value
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return settings
 
 
@@ -82,14 +82,14 @@ def gb_of(flag: str, text: str) -> float:
     try:
         return parse_gb(text)
     except ValueError as error:
-        raise BadInput(Problem(flag, str(error), found=text)) from None
+        raise InputError(Problem(flag, str(error), found=text)) from None
 
 
 def positive_seconds_of(flag: str, text: str) -> float:
     """A flag's time in seconds; 0 and infinity are refused."""
     seconds = seconds_of(flag, text)
     if not 0 < seconds < float("inf"):
-        raise BadInput(Problem(flag, "a time above 0 is needed", found=text))
+        raise InputError(Problem(flag, "a time above 0 is needed", found=text))
     return seconds
 
 
@@ -100,4 +100,4 @@ def seconds_of(flag: str, text: str) -> float:
     try:
         return parse_seconds(text)
     except ValueError as error:
-        raise BadInput(Problem(flag, str(error), found=text)) from None
+        raise InputError(Problem(flag, str(error), found=text)) from None

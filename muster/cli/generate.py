@@ -102,17 +102,17 @@ def smd(
 
 
 def _split(text: str) -> list[int]:
-    from muster.problems import BadInput, Problem
+    from muster.problems import InputError, Problem
 
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
-        raise BadInput(Problem("--split", "three whole numbers are needed, as 20,70,10", found=text))
+        raise InputError(Problem("--split", "three whole numbers are needed, as 20,70,10", found=text))
     return [int(word) for word in words]
 
 
 def _write(trace: Trace, output: Path, *, as_json: bool) -> None:
     from muster.cli.runs import as_json_text
-    from muster.words import counted
+    from muster.formatting import counted
     from muster.workload.trace import write_trace
 
     write_trace(trace, output)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.cli.app import Interrupted
 from muster.files import unwritable
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
     from muster.sweep.pieces import Piece
@@ -42,7 +42,7 @@ def _open(out: Path, folder: Path) -> None:
     try:
         if out.is_dir() and any(out.iterdir()) and not folder.is_dir():
             what = "the folder is not empty and holds no sweep to go on with; name another one"
-            raise BadInput(Problem(str(out), what))
+            raise InputError(Problem(str(out), what))
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out, error) from None

@@ -12,7 +12,7 @@ import typer
 
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.flags import ClusterName, Json
-from muster.problems import BadInput, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
@@ -25,7 +25,7 @@ CHART_SUFFIXES = (".svg", ".png")
 
 
 @dataclass(frozen=True)
-class Answer:
+class SizingSolution:
     """The forms in which the command shows what it found, besides its table."""
 
     chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw into this .svg or .png.")] = None
@@ -57,7 +57,7 @@ def network(
         typer.Option(metavar="NAME", help="physical, or astra: links as Dally's simulator counts them."),
     ] = "physical",
     *,
-    answer: Answer,
+    answer: SizingSolution,
 ) -> None:
     """Show how fast a model runs on each kind of placement.
 
@@ -78,7 +78,7 @@ def network(
     if placement is not None and gpus is not None:
         problems.append(Problem("--gpus", "goes without --placement, which says them already", found=gpus))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
 
     what_there_is = parse_cluster(cluster)
     known, origin = _model(model, layers)
@@ -109,7 +109,7 @@ def _most_gpus(wanted: int | None, cluster: Cluster) -> int:
         return min(MOST_GPUS, cluster.total_gpus)
     if not 1 <= wanted <= cluster.total_gpus:
         allowed = f"a whole number from 1 to the {cluster.total_gpus} GPUs of {cluster.name} is needed"
-        raise BadInput(Problem("--gpus", allowed, found=wanted))
+        raise InputError(Problem("--gpus", allowed, found=wanted))
     return wanted
 
 
@@ -122,7 +122,7 @@ def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
     if layers is not None:
         layered = read_layers(layers)
         if name not in layered:
-            raise BadInput(Problem("MODEL", f"{layers} has {', '.join(layered)}", found=name))
+            raise InputError(Problem("MODEL", f"{layers} has {', '.join(layered)}", found=name))
         return layered[name], f"layer profile {layers}"
     file = read_model_file(Path(name)) if name.endswith(".toml") else find(name)
     if file is not None:
@@ -132,7 +132,7 @@ def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
         return None, notes[0]
     hint = did_you_mean(name, all_names())
     allowed = f"no such network model; {hint or 'known are ' + ', '.join(shipped())}, or a file NAME.toml"
-    raise BadInput(Problem("MODEL", allowed, found=name))
+    raise InputError(Problem("MODEL", allowed, found=name))
 
 
 def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
@@ -142,13 +142,13 @@ def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
     groups = [rack.split(",") for rack in text.split("/")]
     if not all(part.strip().isdecimal() and int(part) > 0 for group in groups for part in group):
         allowed = "GPUs of each machine are needed, racks parted by a slash, such as 4,4 or 4,4/8"
-        raise BadInput(Problem("--placement", allowed, found=text))
+        raise InputError(Problem("--placement", allowed, found=text))
     gpus_by_rack = [[int(part) for part in group] for group in groups]
     placements = place(gpus_by_rack, cluster)
     if placements is None:
         allowed = f"{cluster.name} has no room for it: {len(cluster.racks)} racks, machines of at most "
         allowed += f"{cluster.most_gpus_per_node} GPUs, {max(map(len, cluster.nodes_by_rack))} in a rack"
-        raise BadInput(Problem("--placement", allowed, found=text))
+        raise InputError(Problem("--placement", allowed, found=text))
     return "as given", gpus_by_rack, placements
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.flags import Gathering, Json, Overwrite, script_of, seconds_of
-from muster.problems import BadInput, Problem
+from muster.cli.flags import ErrorCollector, Json, Overwrite, script_of, seconds_of
+from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
     from muster.profiling import JobToProfile
@@ -47,7 +47,7 @@ class MeasuringFlags:
         bool, typer.Option("--exhaustive", help="Then run every point and compare; takes long.")
     ] = False
 
-    def job(self, command: Sequence[str], told: Gathering) -> JobToProfile:
+    def job(self, command: Sequence[str], told: ErrorCollector) -> JobToProfile:
         """The job as it is run for measuring; `told` collects the errors."""
         from muster.profiling import JobToProfile
         from muster.training.unchanged import UnchangedJob
@@ -90,7 +90,7 @@ def profile(
     from muster.profiling.model import memory_points
 
     name = name or script_of(command)
-    told = Gathering()
+    told = ErrorCollector()
     path = told.of(_place, out, name, overwrite)
     job = measuring.job(command, told)
     told.settle()
@@ -125,18 +125,18 @@ def _place(out: Path | None, name: str, overwrite: bool) -> Path:
 
     if out is None:
         if "/" in name or name.startswith("."):
-            raise BadInput(
+            raise InputError(
                 Problem("--name", "this cannot be a file's name; name another, or say --out", found=name)
             )
         home = home_folder()
         make_home(home)
         out = models_folder(home) / f"{name}.toml"
     if out.suffix != ".toml":
-        raise BadInput(Problem("--out", "a model file ends with .toml", found=str(out)))
+        raise InputError(Problem("--out", "a model file ends with .toml", found=str(out)))
     if not out.parent.is_dir():
-        raise BadInput(Problem("--out", "its folder does not exist", found=str(out)))
+        raise InputError(Problem("--out", "its folder does not exist", found=str(out)))
     if out.exists() and not overwrite:
-        raise BadInput(Problem(str(out), "the file exists; name another one or say --overwrite"))
+        raise InputError(Problem(str(out), "the file exists; name another one or say --overwrite"))
     return out
 
 

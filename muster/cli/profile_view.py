@@ -9,10 +9,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from muster.formatting import duration, percent, three_figures
 from muster.profiling import Grid, Profile, Rate, predicted_steps_per_s
 from muster.profiling.optimistic import KNEE_THRESHOLD
 from muster.speed.knee import Demand, ServerLimits, measured_knee
-from muster.words import duration, percent, three_figures
 from muster.workload.models import Model
 
 Tell = Callable[[str], None]
@@ -60,7 +60,7 @@ def _doubts(profile: Profile) -> list[str]:
     """What makes a profile less true than its intervals say."""
     most, reading = max(profile.rates), profile.reading
     doubts = []
-    if not profile.steady:
+    if not profile.static_priority:
         doubts.append(
             f"{most:g} cores gave {percent(abs(profile.drift))} {'more' if profile.drift > 0 else 'less'} at the end "
             "than at the start, and the intervals do not meet: the machine or the job changed meanwhile."
@@ -93,7 +93,7 @@ def document(
         "seconds": profile.seconds,
         "by_quota": profile.by_quota,
         "drift": profile.drift,
-        "steady": profile.steady,
+        "steady": profile.static_priority,
         "cpu_points": [{"cores": cores, **vars(rate)} for cores, rate in profile.rates.items()],
         "reading": None if reading is None else {**vars(reading), "uncached": vars(reading.uncached)},
         "knee": {"cpus": wanted.cpus, "memory_gb": wanted.memory_gb, "speed": wanted.speed},

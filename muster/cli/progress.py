@@ -28,7 +28,7 @@ def progress_bars(names: Sequence[str], jobs: int) -> Iterator[Show]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    from muster.words import duration
+    from muster.formatting import duration
 
     columns = (
         TextColumn("{task.description}"),

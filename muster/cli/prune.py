@@ -28,8 +28,8 @@ def prune(
     from muster.cli.failures import FAILED
     from muster.cli.runs import as_json_text
     from muster.cli.service_view import moment
+    from muster.formatting import counted
     from muster.service.client import Client
-    from muster.words import counted
 
     asked = {"before": time.time() - flags.seconds_of("--before", before), "dry_run": dry_run}
     total: dict[str, Any] = {"jobs": 0, "bytes": 0, "kept": []}
@@ -57,7 +57,7 @@ def prune(
 
 
 def _size(count: float) -> str:
-    from muster.words import three_figures
+    from muster.formatting import three_figures
 
     for power, unit in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "kB")):
         if count >= 1000**power:

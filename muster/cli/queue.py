@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli import flags
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +75,7 @@ def _queue(client: Client, states: list[str], user: str | None, name: str | None
             Problem(f"--{(problem.column or '').partition('.')[0]}", problem.what, found=problem.found)
             for problem in refusal.problems
         ]
-        words = str(BadInput(*flags_of)) if flags_of else refusal.message
+        words = str(InputError(*flags_of)) if flags_of else refusal.message
         raise Refusal(refusal.http_status, words, flags_of) from None
     if every and queue["more"]:
         # Each job is looked at once: whatever it changes to meanwhile, it is neither missed nor shown twice.

@@ -11,8 +11,8 @@ import typer
 from muster.cli import flags
 
 if TYPE_CHECKING:
-    from muster.schedulers.catalogue import PartInfo, Setting
     from muster.schedulers.presets import Preset
+    from muster.schedulers.registry import PartInfo, Setting
 
 SENTENCE_AT = 24
 """The column of the terminal where sentences begin."""
@@ -27,7 +27,7 @@ def schedulers(
 
     Example: muster schedulers las
     """
-    from muster.schedulers.catalogue import composed_settings, parts, presets
+    from muster.schedulers.registry import composed_settings, parts, presets
 
     found = parts()
     named = presets()
@@ -55,7 +55,7 @@ def schedulers(
 
 def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list[PartInfo], list[Preset]]:
     """The presets and parts that a name is made of."""
-    from muster.problems import BadInput, Problem, did_you_mean
+    from muster.problems import InputError, Problem, did_you_mean
 
     named = [preset for preset in presets if preset.name == name.partition("+")[0]]
     words = [word for preset in named for word in preset.parts.split("+")]
@@ -68,7 +68,7 @@ def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list
             hint = did_you_mean(word, names) or "muster schedulers lists what there is"
             problems.append(Problem("NAME", f"no such part or preset; {hint}", found=word))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return [known[word] for word in dict.fromkeys(words)], named
 
 

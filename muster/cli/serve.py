@@ -10,7 +10,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class NodeFlags:
         ),
     ] = None
 
-    def served(self, errors: flags.Gathering) -> tuple[str, ConfiguredEngine]:
+    def served(self, errors: flags.ErrorCollector) -> tuple[str, ConfiguredEngine]:
         """The engine's name and the engine; fake nodes imply theirs. `errors` collects what is wrong."""
         from muster.service.engines.factory import EngineOptions
         from muster.service.engines.registry import FAKE, LOCAL, configured_engine
@@ -112,7 +112,7 @@ def serve(
     from muster.service.live_limits import LiveLimits
     from muster.service.live_scheduler import live_scheduler
 
-    told = flags.Gathering()
+    told = flags.ErrorCollector()
     home = home_folder()
     turn = told.of(flags.positive_seconds_of, "--round", round_seconds)
     cost = told.of(_restart_cost, restart_cost)
@@ -134,7 +134,7 @@ def serve(
 def _restart_cost(text: str) -> float:
     seconds = flags.seconds_of("--restart-cost", text)
     if not 0 <= seconds < float("inf"):
-        raise BadInput(Problem("--restart-cost", "a time from 0 on is needed", found=text))
+        raise InputError(Problem("--restart-cost", "a time from 0 on is needed", found=text))
     return seconds
 
 
@@ -144,5 +144,5 @@ def _address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65_536):
         what = "HOST:PORT is needed, as 127.0.0.1:7461 or [::1]:7461; port 0 takes any that is free"
-        raise BadInput(Problem("--listen", what, found=text))
+        raise InputError(Problem("--listen", what, found=text))
     return host, int(port)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from muster.problems import BadInput, Unable
+from muster.problems import InputError, Unable
 from muster.service.client import Client, Refusal, Unanswered
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json
 
     answers: list[Job] = []
     refusals: list[Refusal] = []
-    failure: BadInput | Unable | None = None
+    failure: InputError | Unable | None = None
     wanted = list(dict.fromkeys(jobs))
     with (
         Client.of_environment() as client,
@@ -99,7 +99,7 @@ def lost_share(job: Job) -> float:
 
 def job_table(jobs: Iterable[Job], now: float) -> Table:
     """One line for each job: what it holds since when, or why it waits; `lost` where some were interrupted."""
-    from muster.words import thousandths
+    from muster.formatting import thousandths
 
     jobs = list(jobs)
     several = len({job["user"] for job in jobs}) > 1
@@ -180,7 +180,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def short_time(seconds: float) -> str:
     """How long ago."""
-    from muster.words import duration
+    from muster.formatting import duration
 
     return duration(seconds) if seconds >= 10 else f"{max(seconds, 0.0):.0f} s"
 

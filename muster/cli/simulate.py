@@ -35,10 +35,10 @@ def simulate(
     from muster.cli.runs import as_json_text, write_run
     from muster.files import write_folder_aside
 
-    told = flags.Gathering()
-    inputs = given.inputs(told, trace, cluster)
-    policy = told.of(inputs.scheduler, scheduler)
-    told.settle()
+    errors = flags.ErrorCollector()
+    inputs = given.inputs(errors, trace, cluster)
+    policy = errors.of(inputs.scheduler, scheduler)
+    errors.settle()
     inputs.tell_notes()
     with write_folder_aside(out, overwrite=overwrite) as folder:
         with progress_bars([policy.name], len(inputs.trace.jobs)) as show:

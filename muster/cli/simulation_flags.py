@@ -12,7 +12,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.help import RARELY_NEEDED
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
@@ -96,7 +96,7 @@ class SimulationFlags:
     ] = "0"
     certify: Annotated[bool, _rare("--certify", help="Record the optimality gap.")] = False
 
-    def inputs(self, told: flags.Gathering, trace: Path, cluster: str) -> Inputs:
+    def inputs(self, told: flags.ErrorCollector, trace: Path, cluster: str) -> Inputs:
         """The inputs of a run; what is wrong with them is in `told`: settle it before anything is run."""
         from muster.cli.runs import known_layers, known_models
         from muster.cluster.shipped import parse_cluster
@@ -120,7 +120,7 @@ class SimulationFlags:
         """The settings of the simulation from the text of the flags."""
         from muster.simulation import Options, rules_named
 
-        told = flags.Gathering()
+        told = flags.ErrorCollector()
         given: dict[str, Any] = {
             "round_seconds": self.round_seconds and told.of(flags.seconds_of, "--round", self.round_seconds),
             "round_origin": told.of(_origin, self.round_origin),
@@ -165,7 +165,7 @@ class Inputs:
     layers: Mapping[str, NetworkModel] | None
     trace: Trace
 
-    def on(self, told: flags.Gathering, cluster: str) -> Inputs:
+    def on(self, told: flags.ErrorCollector, cluster: str) -> Inputs:
         """The same inputs on another cluster; `told` collects the errors."""
         from muster.cluster.shipped import parse_cluster
 
@@ -174,7 +174,7 @@ class Inputs:
 
     def scheduler(self, name: str) -> Scheduler:
         """The scheduler of a name with what the rules impose on it and the user's settings."""
-        from muster.schedulers.catalogue import build
+        from muster.schedulers.registry import build
 
         # Inputs that are not settled yet may lack what was refused.
         imposed = self.options.rules.settings_for(name) if self.options else {}
@@ -200,15 +200,15 @@ def _origin(text: str) -> float | str:
         return text
     try:
         return flags.seconds_of("--round-origin", text)
-    except BadInput:
+    except InputError:
         what = f"{FIRST_ARRIVAL} or a number of seconds from 0 on is needed"
-        raise BadInput(Problem("--round-origin", what, found=text)) from None
+        raise InputError(Problem("--round-origin", what, found=text)) from None
 
 
 def _range(text: str) -> tuple[int, int]:
     first, colon, last = text.partition(":")
     if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
-        raise BadInput(
+        raise InputError(
             Problem("--measure", "FIRST:LAST with two job ids is needed, as 4000:4999", found=text)
         )
     return int(first), int(last)
@@ -220,5 +220,5 @@ def _failures(text: str) -> Failures:
     between, colon, repair = text.partition(":")
     if not colon:
         what = "BETWEEN:REPAIR with two times is needed, as 30d:2h"
-        raise BadInput(Problem("--failures", what, found=text))
+        raise InputError(Problem("--failures", what, found=text))
     return Failures(flags.seconds_of("--failures", between), flags.seconds_of("--failures", repair))

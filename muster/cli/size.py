@@ -13,9 +13,9 @@ import typer
 
 from muster.cli import size_ring, size_servers
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.flags import Gathering, Json
+from muster.cli.flags import ErrorCollector, Json
 from muster.cli.size_view import CHART_SUFFIXES
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
@@ -57,7 +57,7 @@ class ShapeFlags:
             what = "servers go by the nic of --limit; a cluster belongs to --sync ring"
             problems.append(Problem("--cluster", what, found=self.cluster))
         if problems:
-            raise BadInput(*problems)
+            raise InputError(*problems)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class WorkFlags:
         """Refuses a job without any work."""
         if self.iterations < 1:
             what = "a whole number from 1 on is needed"
-            raise BadInput(Problem("--iterations", what, found=self.iterations))
+            raise InputError(Problem("--iterations", what, found=self.iterations))
 
     def iterations_left(self) -> int:
         """Iterations until the target loss by the curve of the losses so far; else those of `--iterations`."""
@@ -86,9 +86,9 @@ class WorkFlags:
         if self.losses is None and self.target_loss is None:
             return self.iterations
         if self.target_loss is None:
-            raise BadInput(Problem("--target-loss", "the loss to reach is needed beside --losses"))
+            raise InputError(Problem("--target-loss", "the loss to reach is needed beside --losses"))
         if self.losses is None:
-            raise BadInput(Problem("--losses", "the losses so far are needed beside --target-loss"))
+            raise InputError(Problem("--losses", "the losses so far are needed beside --target-loss"))
         steps, measured = read_losses(self.losses)
         return max(fit_loss_curve(steps, measured).remaining_steps(self.target_loss, int(steps[-1])), 1)
 
@@ -137,7 +137,7 @@ class AnswerFlags:
         """Refuses a chart of a kind that cannot be drawn."""
         if self.chart is not None and self.chart.suffix.lower() not in CHART_SUFFIXES:
             what = "a file that ends in .svg or .png is needed"
-            raise BadInput(Problem("--chart", what, found=str(self.chart)))
+            raise InputError(Problem("--chart", what, found=str(self.chart)))
 
 
 @takes_flag_groups()
@@ -159,18 +159,18 @@ def size(
     from muster.speed.parameter_server import bounded_staleness
 
     in_ring = shape.sync == RING
-    told = Gathering()
-    told.of(shown.check)
-    told.of(work.check)
-    told.of(shape.check, staleness)
-    iterations = told.of(work.iterations_left)
+    errors = ErrorCollector()
+    errors.of(shown.check)
+    errors.of(work.check)
+    errors.of(shape.check, staleness)
+    iterations = errors.of(work.iterations_left)
     asked = RESOURCES if in_ring else (*RESOURCES, "nic")
-    limits = told.of(_quantities, "--limit", limit, asked, ("gpu",) if in_ring else ("gpu", "nic"))
-    worker = told.of(_quantities, "--worker", shape.worker, RESOURCES)
+    limits = errors.of(_quantities, "--limit", limit, asked, ("gpu",) if in_ring else ("gpu", "nic"))
+    worker = errors.of(_quantities, "--worker", shape.worker, RESOURCES)
     if in_ring:
-        trained = told.of(layer_times.of_a_ring, model)
-        links = told.of(_links, shape.cluster)
-        told.settle()
+        trained = errors.of(layer_times.of_a_ring, model)
+        links = errors.of(_links, shape.cluster)
+        errors.settle()
         ring = sized_ring(trained, work.batch, links, worker, limits, iterations)
         if shown.chart is not None:
             size_ring.draw(ring, model, shown.chart)
@@ -179,9 +179,9 @@ def size(
         else:
             size_ring.show(ring, model, links.name, limits, iterations, shown.table)
     else:
-        server = told.of(_quantities, "--server", shape.server or SERVER, RESOURCES)
-        known = told.of(layer_times.of_parameter_servers, model)
-        told.settle()
+        server = errors.of(_quantities, "--server", shape.server or SERVER, RESOURCES)
+        known = errors.of(layer_times.of_parameter_servers, model)
+        errors.settle()
         step = bounded_staleness(known, work.batch, limits["nic"], staleness)
         pair = sized(step, worker, server, limits, iterations)
         if shown.chart is not None:
@@ -200,7 +200,7 @@ def _links(name: str | None) -> Cluster:
 
     if name is None:
         what = "a ring goes by the links between its workers: give --cluster, such as 4x8gpu or your file"
-        raise BadInput(Problem("--cluster", what))
+        raise InputError(Problem("--cluster", what))
     return parse_cluster(name)
 
 
@@ -233,5 +233,5 @@ def _quantities(flag: str, text: str, allowed: Sequence[str], needed: Sequence[s
         if name not in quantities
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return quantities

@@ -48,8 +48,8 @@ def show(
     """Print the answer for a ring for a person."""
     from rich.console import Console
 
+    from muster.formatting import counted, duration, number
     from muster.sizing import NEARLY
-    from muster.words import counted, duration, number
 
     console = Console(highlight=False, soft_wrap=True)
     best = sized.workers - 1
@@ -88,7 +88,7 @@ def show(
 
 def _seats_told(place: str) -> str:
     """`4,4/8` in words."""
-    from muster.words import counted
+    from muster.formatting import counted
 
     racks = [rack.split(",") for rack in place.split("/")]
     machines = counted(sum(map(len, racks)), "machine")
@@ -99,8 +99,8 @@ def draw(sized: SizedRing, model: str, path: Path) -> None:
     """Completion time over workers, the best marked."""
     import altair as alt
 
+    from muster.formatting import counted, duration
     from muster.report.theme import LIGHT
-    from muster.words import counted, duration
 
     best = sized.workers - 1
     unit, in_unit = unit_of(sized.completion_seconds[best])

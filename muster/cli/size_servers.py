@@ -44,8 +44,8 @@ def show(sized: Sized, model: str, limits: Mapping[str, float], iterations: int,
     """Print the answer for a person."""
     from rich.console import Console
 
+    from muster.formatting import counted, duration
     from muster.sizing import NEARLY
-    from muster.words import counted, duration
 
     console = Console(highlight=False, soft_wrap=True)
     workers, servers = counted(sized.workers, "worker"), counted(sized.servers, "parameter server")
@@ -65,7 +65,7 @@ def _surface_table(sized: Sized, width: int) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from muster.words import duration
+    from muster.formatting import duration
 
     rows, columns = sized.surface_seconds.shape
     shown_servers = spread(columns, sized.servers, max(3, (width - 10) // 11))
@@ -87,8 +87,8 @@ def draw(sized: Sized, model: str, path: Path) -> None:
     """A map of completion times over workers and servers, the best marked."""
     import altair as alt
 
+    from muster.formatting import counted, duration
     from muster.report.theme import LIGHT, SIZES
-    from muster.words import counted, duration
 
     rows, columns = sized.surface_seconds.shape
     unit, in_unit = unit_of(sized.best_seconds)

@@ -17,7 +17,7 @@ def print_step(
     console: Console, completion_seconds: float, iterations: int, stage_seconds: Mapping[str, float]
 ) -> None:
     """How long it takes, and what of it is communication."""
-    from muster.words import duration, number, percent
+    from muster.formatting import duration, number, percent
 
     each = completion_seconds / iterations
     console.print(
@@ -29,7 +29,7 @@ def print_step(
 
 def print_held(console: Console, usage: Mapping[str, float], limits: Mapping[str, float]) -> None:
     """What the job holds of what it may."""
-    from muster.words import number
+    from muster.formatting import number
 
     held = [f"{number(used)} of {number(limits[resource])} {resource}" for resource, used in usage.items()]
     console.print(f"  holds {', '.join(held)}")

@@ -43,7 +43,7 @@ def status(job: JobId, as_json: flags.Json = False) -> None:
 
 def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     from muster.cli.service_view import interruptions, lost_share, ranges, short_time, since, state_of
-    from muster.words import duration, three_figures
+    from muster.formatting import duration, three_figures
 
     request = job["request"]
     passed = short_time(time.time() - since(job))
@@ -88,13 +88,13 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _cores(count: float) -> str:
-    from muster.words import thousandths
+    from muster.formatting import thousandths
 
     return f"{thousandths(count)} CPU core{'' if count == 1 else 's'}"
 
 
 def _asked(request: Mapping[str, Any]) -> str:
-    from muster.words import duration, gpus
+    from muster.formatting import duration, gpus
 
     parts = [gpus(request["gpus"] * request["gpu_share"])]
     if request["cpus"] is not None:

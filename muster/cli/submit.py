@@ -17,7 +17,7 @@ import typer
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.help import RARELY_NEEDED
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
     from muster.service.client import Client
@@ -68,7 +68,7 @@ class ResourceFlags:
         ),
     ] = 1
 
-    def fields(self, told: flags.Gathering) -> dict[str, Any]:
+    def fields(self, told: flags.ErrorCollector) -> dict[str, Any]:
         """These flags as fields of a request; `told` collects the errors."""
         return {
             "gpus": self.gpus,
@@ -100,7 +100,9 @@ class SpeedFlags:
         """Refuses a `--profile` that says nothing or contradicts `--model`."""
         if self.profile is not None and (self.profile != _AUTO or self.model is not None):
             what = "--profile auto goes by the job's name; --model NAME names another"
-            raise BadInput(Problem("--profile", what if self.model else "auto is needed", found=self.profile))
+            raise InputError(
+                Problem("--profile", what if self.model else "auto is needed", found=self.profile)
+            )
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class QueueFlags:
     ] = None
     held: Annotated[bool, typer.Option("--hold", help="Wait for muster release first.")] = False
 
-    def fields(self, told: flags.Gathering) -> dict[str, Any]:
+    def fields(self, told: flags.ErrorCollector) -> dict[str, Any]:
         """These flags as fields of a request; `told` collects the errors."""
         limit = self.time_limit
         return {
@@ -203,7 +205,7 @@ def submit(
     """
     from muster.service.client import Client
 
-    told = flags.Gathering()
+    told = flags.ErrorCollector()
     file = _read_file(Path(words[0])) if len(words) == 1 and words[0].endswith(".toml") else None
     by_flags = {
         **resources.fields(told),
@@ -274,7 +276,7 @@ def _post(
         if not refusal.problems:
             raise
         problems = [placed(problem) for problem in refusal.problems]
-        raise Refusal(refusal.http_status, str(BadInput(*problems)), problems) from None
+        raise Refusal(refusal.http_status, str(InputError(*problems)), problems) from None
     if as_json:
         print(as_json_text(answer), end="")
     else:
@@ -322,7 +324,7 @@ def _named(given: Sequence[str]) -> dict[str, str]:
             continue
         environment[name] = value if equals else os.environ[name]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return environment
 
 
@@ -334,7 +336,7 @@ def _deadline(text: str) -> float:
         return flags.positive_seconds_of("--deadline", text)
     seconds = moment.astimezone().timestamp() - time.time()
     if seconds <= 0:
-        raise BadInput(Problem("--deadline", "it lies in the past; a time to come is needed", found=text))
+        raise InputError(Problem("--deadline", "it lies in the past; a time to come is needed", found=text))
     return seconds
 
 
@@ -346,4 +348,4 @@ def _number(text: str) -> float | None:
     try:
         return None if text == _AUTO else float(text)
     except ValueError:
-        raise BadInput(Problem("--cpus", "a number of CPU cores, or auto, is needed", found=text)) from None
+        raise InputError(Problem("--cpus", "a number of CPU cores, or auto, is needed", found=text)) from None

@@ -34,11 +34,11 @@ def create(
 
     Example: muster token create ann --role operator
     """
-    from muster.problems import BadInput, Problem
+    from muster.problems import InputError, Problem
     from muster.service.client import Client
 
     if role not in ("user", "operator"):
-        raise BadInput(Problem("--role", "user or operator is needed", found=role))
+        raise InputError(Problem("--role", "user or operator is needed", found=role))
     if store is None:
         with Client.of_environment() as client:
             made = client.post("/v1/tokens", {"user": user, "role": role})

@@ -39,12 +39,12 @@ def why(
 
 
 def _live(job: str) -> tuple[dict[str, object], list[str]]:
-    from muster.problems import BadInput, Problem
+    from muster.problems import InputError, Problem
     from muster.service.client import Client
 
     if not job.isascii() or not job.isdecimal() or int(job) < 1:
         hint = "a whole number from 1 on is needed; jobs of a recorded run need --record DIR"
-        raise BadInput(Problem("JOB", hint, found=job))
+        raise InputError(Problem("JOB", hint, found=job))
     with Client.of_environment() as client:
         answer = client.get(f"/v1/jobs/{int(job)}/why")
     return answer, answer["sentences"]
@@ -52,7 +52,7 @@ def _live(job: str) -> tuple[dict[str, object], list[str]]:
 
 def _recorded(folder: Path, job: str) -> tuple[dict[str, object], list[str]]:
     from muster.report.record import read_record
-    from muster.world.waits import waits_of
+    from muster.runtime.waits import waits_of
 
     answer = waits_of(read_record(folder), job)
     return answer.to_dict(), list(answer.sentences())

@@ -34,7 +34,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from muster.checked_toml import Way, field_problem, parse_toml
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
 from muster.files import read_text, write_aside
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.units import parse_gb, parse_gb_per_s, parse_seconds
 
 CPUS_PER_GPU = 3.0
@@ -123,7 +123,7 @@ def cluster_from_toml(text: str, where: str, name: str) -> Cluster:
     file = parse_toml(text, where, ClusterFile)
     problems = list(_between_fields(file, text, where))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return _build(file, name)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 MAX_GPUS_PER_NODE = 60
 """The ledger keeps the GPUs of a node as the bits of one 64-bit number."""
@@ -78,7 +78,7 @@ class Cluster:
     def __post_init__(self) -> None:
         problems = list(_problems(self))
         if problems:
-            raise BadInput(*problems)
+            raise InputError(*problems)
 
     @cached_property
     def total_gpus(self) -> int:

@@ -12,9 +12,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.cluster import books as b
-from muster.cluster.books import CPU, GPU, MEMORY, MICRO, NONE, STORAGE, WHOLE, Books, Ints, Rows
+from muster.cluster import ledger_arrays as b
 from muster.cluster.description import Cluster
+from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, NONE, STORAGE, WHOLE, Books, Ints, Rows
 
 _REFUSALS = {
     b.UNFIT_NODE: "the node is down or does not exist",
@@ -28,7 +28,7 @@ class DoesNotFit(Exception):
 
 
 @dataclass(frozen=True)
-class Share:
+class NodeAllocation:
     """What a job holds on one node, in one role."""
 
     node: int
@@ -111,7 +111,7 @@ class Ledger:
         self.books = self.books._replace(heads=np.concatenate([self.books.heads, heads]))
         self._before = np.full(len(self.books.heads), -2)
 
-    def put(self, job: int, shares: Iterable[Share]) -> None:
+    def put(self, job: int, shares: Iterable[NodeAllocation]) -> None:
         """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not."""
         shares = list(shares)
         books = self.reserve(len(shares), 2)
@@ -160,17 +160,17 @@ class Ledger:
         """Whether a job holds anything."""
         return bool(self.books.heads[job] >= 0)
 
-    def holding(self, job: int) -> list[Share]:
+    def holding(self, job: int) -> list[NodeAllocation]:
         """What a job holds, a share a node and role."""
         return self.shares(int(self.books.heads[job]))
 
-    def shares(self, chain: int) -> list[Share]:
+    def shares(self, chain: int) -> list[NodeAllocation]:
         """The shares that a chain of rows stands for."""
         rows = []
         while chain >= 0:
             rows.append(chain)
             chain = int(self.books.rows[chain]["next"])
-        return list(shares_of(self.books.rows[rows]))
+        return list(node_allocations(self.books.rows[rows]))
 
     def free(self) -> NDArray[np.float64]:
         """What is free in all, by resource (GPUs, CPU cores, GB, GB/s)."""
@@ -258,7 +258,7 @@ class Transaction:
         """Take all a job holds away from it."""
         b.release_job(self.ledger.reserve(0, 1), job)
 
-    def put(self, job: int, shares: Iterable[Share]) -> None:
+    def put(self, job: int, shares: Iterable[NodeAllocation]) -> None:
         """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not."""
         self.ledger.put(job, shares)
 
@@ -271,10 +271,10 @@ class Transaction:
         return self.ledger.take_changes(int(self.ledger.books.totals[b.ROWS_USED]) - self._rows_used)
 
 
-def shares_of(rows: Rows) -> tuple[Share, ...]:
+def node_allocations(rows: Rows) -> tuple[NodeAllocation, ...]:
     """The shares that rows of a ledger stand for."""
     return tuple(
-        Share(
+        NodeAllocation(
             node=int(row["node"]),
             gpu_ids=gpu_ids(int(row["mask"])),
             cpus=float(row["amount"][CPU]) / MICRO,

@@ -23,7 +23,7 @@ from muster.cluster.cluster_file import (
     read_cluster_file,
 )
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Links, Node
-from muster.problems import BadInput, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean
 from muster.units import parse_gb, parse_gb_per_s
 
 FLAG = "--cluster"
@@ -57,7 +57,7 @@ def parse_cluster(text: str) -> Cluster:
     hint = did_you_mean(text, shipped_names(), cutoff=0.4)
     names = ", ".join(shipped_names())
     what = f"{hint and hint + ' '}a file, a line such as 16x8gpu,24cpu,500gb, or a shipped name is needed: {names}"
-    raise BadInput(Problem(FLAG, what, found=text))
+    raise InputError(Problem(FLAG, what, found=text))
 
 
 def _from_one_line(text: str) -> Cluster:
@@ -75,7 +75,7 @@ def _from_one_line(text: str) -> Cluster:
             kinds.append((head, int(match[1]), kind))
     problems += _stated_by_some(kinds)
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     links = Links()
     nodes: list[Node] = []
     for _, count, kind in kinds:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from muster.cgroups import Ability, Cgroups, Group
 from muster.cgroups.own_limits import own_limits
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.processes import run_on
 
 _HIGH_WEIGHT, _ORDINARY_WEIGHT = 10_000, 100
@@ -75,7 +75,7 @@ def cpu_points(most: float | None, *, fractions: bool) -> tuple[float, ...]:
     wanted = real if most is None else most
     if not (math.isfinite(wanted) and 0 < wanted <= real):
         what = f"more than 0 and at most {real:g} cores are needed; this process may use no more"
-        raise BadInput(Problem("--cpus", what, found=most))
+        raise InputError(Problem("--cpus", what, found=most))
     step = 0.25 if fractions and wanted <= _FINE_UP_TO else 1.0
     points = tuple(step * number for number in range(1, math.floor(wanted / step + 1e-9) + 1))
     if len(points) < 2:
@@ -84,5 +84,5 @@ def cpu_points(most: float | None, *, fractions: bool) -> tuple[float, ...]:
             if fractions
             else "without a CPU quota only whole cores can be given, and two amounts of them are needed to compare"
         )
-        raise BadInput(Problem("--cpus", what, found=wanted))
+        raise InputError(Problem("--cpus", what, found=wanted))
     return points

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from muster.cgroups import CgroupError, Cgroups, find_cgroups
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.processes import die_with_parent, look_at
 from muster.profiling.cpus import AffinityGrants, CpuGrants, QuotaGrants, has_quota
 from muster.profiling.rates import Precision, Rate, rate_of
@@ -56,9 +56,9 @@ class JobToProfile:
     def check(self) -> None:
         """Refuses a command that there is not."""
         if not self.command:
-            raise BadInput(Problem("COMMAND", "a command is needed, as: muster profile -- python train.py"))
+            raise InputError(Problem("COMMAND", "a command is needed, as: muster profile -- python train.py"))
         if shutil.which(self.command[0]) is None:
-            raise BadInput(Problem("COMMAND", "there is no such command", found=self.command[0]))
+            raise InputError(Problem("COMMAND", "there is no such command", found=self.command[0]))
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class RunningJob:
             self._tell(f"filling the cache, {told.cache_unfilled:,} samples to go")
             if time.monotonic() > end:
                 what = f"its cache of {self._cache_gb:.3g} GB was not filled in time; --patience waits longer"
-                raise BadInput(Problem("job", what + self._tail()))
+                raise InputError(Problem("job", what + self._tail()))
             told = self._next(told)
         return told
 
@@ -238,18 +238,18 @@ class RunningJob:
             if status is not None:
                 return self._again(status, told)
             if time.monotonic() > end:
-                raise BadInput(Problem("job", self._silent(told)))
+                raise InputError(Problem("job", self._silent(told)))
             time.sleep(LOOK_SECONDS)
 
     def _again(self, status: int, told: Told | None) -> Told:
         """After an end: the first word of a new start, if the old one was of any use."""
         if status not in (0, EXIT_STOPPED):
-            raise BadInput(Problem("job", f"ended with status {status}{self._tail()}"))
+            raise InputError(Problem("job", f"ended with status {status}{self._tail()}"))
         if told is None:
-            raise BadInput(Problem("job", f"ended before it had reported a step{self._tail()}"))
+            raise InputError(Problem("job", f"ended before it had reported a step{self._tail()}"))
         if self._words < _LEAST_WORDS:
             what = "ends within seconds, too soon to be measured; give it more epochs or samples"
-            raise BadInput(Problem("job", what))
+            raise InputError(Problem("job", what))
         self._tell("the job has ended; starting it again")
         return self.start(cores=self._cores, cache_gb=self._cache_gb, cached_only=self._cached_only)
 

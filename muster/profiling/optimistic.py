@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.profiling.cpus import cpu_points
 from muster.profiling.job import JobToProfile, RunningJob, Tell, Told, running
 from muster.profiling.knee_search import search_knee
@@ -58,7 +58,7 @@ class Profile:
     """That the profile took."""
     drift: float
     """Of the largest point, from its first visit to its last, relative."""
-    steady: bool
+    static_priority: bool
     """Whether the intervals of those two meet."""
 
 
@@ -144,7 +144,7 @@ def _reading(
     """Storage by the job's own loader, with nothing cached; memory by the CPU seconds its hits took."""
     if not told.cache_hits:
         what = f"not one of its samples fits into the {CACHE_GB:g} GB of cache that a profile gives it"
-        raise BadInput(Problem("job", what))
+        raise InputError(Problem("job", what))
     run.set_cache(0.0)
     uncached, after = run.measure(cores, precision)
     hit_seconds = told.cache_hit_cpu_seconds / told.cache_hits

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from muster.formatting import natural_order
 from muster.report.curves import below_best_chart, distribution_chart, gpu_use_chart, queue_chart
 from muster.report.drawing import Chart
 from muster.report.gantt import gantt_chart
 from muster.report.means import means_chart
 from muster.report.series import SIZE_NAMES, RunSeries
-from muster.words import natural_order
 
 
 def charts_of(runs: Sequence[RunSeries]) -> list[Chart]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from muster import words
+from muster import formatting
 from muster.report.drawing import (
     FULL,
     HALF,
@@ -102,7 +102,7 @@ def distribution_chart(
 def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
     """One panel a run: lines of many runs would hide each other."""
     divisor, unit = time_unit(max(float(run.gpu_use.times[-1]) for run in runs))
-    labels = {run.name: f"{run.name} · {words.percent(run.gpu_use.mean())}" for run in runs}
+    labels = {run.name: f"{run.name} · {formatting.percent(run.gpu_use.mean())}" for run in runs}
     rows = [row for run in runs for row in stepped(labels[run.name], run.gpu_use, divisor)]
     height = 200 if len(runs) == 1 else 80 if len(runs) <= FEW_RUNS else 48
 

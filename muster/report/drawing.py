@@ -9,9 +9,9 @@ from typing import Any
 
 import altair as alt
 
+from muster.formatting import DAY, HOUR, MINUTE
 from muster.report.theme import config, series_colours, series_dashes
 from muster.report.timeline import Steps
-from muster.words import DAY, HOUR, MINUTE
 
 Rows = list[dict[str, Any]]
 CHARACTER = 6.4

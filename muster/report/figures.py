@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from muster import words
+from muster import formatting
 
 
 @dataclass(frozen=True)
@@ -47,33 +47,35 @@ class Cell:
 
 
 FIGURES: Sequence[Figure] = (
-    Figure("jct_seconds.mean", "Completion time", "mean", "mean\nJCT", words.duration, compared=True),
-    Figure("jct_seconds.p50", "Completion time", "median", "p50\nJCT", words.duration, compared=True),
-    Figure("jct_seconds.p99", "Completion time", "99th\u00a0%", "p99\nJCT", words.duration, compared=True),
-    Figure("wait_seconds.mean", "Wait", "mean", "mean\nwait", words.duration, compared=True),
-    Figure("wait_seconds.p99", "Wait", "99th\u00a0%", "p99\nwait", words.duration, compared=True),
-    Figure("slowdown.mean", "Slowdown", "mean", "slow-\ndown", words.number),
-    Figure("makespan_seconds", "Makespan", "", "make-\nspan", words.duration, compared=True),
-    Figure("utilization.gpu", "GPUs in use", "", "GPU\nuse", words.percent, better=1),
-    Figure("fragmentation", "Fragmen\u00adtation", "", "frag-\nments", words.percent),
-    Figure("preemptions", "Preemp\u00adtions", "", "preemp-\ntions", words.number, better=0),
-    Figure("restart_loss", "Lost to restarts", "", "re-\nstarts", words.percent),
-    Figure("fairness.rho_mean", "Unfairness ρ", "mean", "ρ\nmean", words.number),
-    Figure("fairness.rho_max", "Unfairness ρ", "worst", "ρ\nmax", words.number),
+    Figure("jct_seconds.mean", "Completion time", "mean", "mean\nJCT", formatting.duration, compared=True),
+    Figure("jct_seconds.p50", "Completion time", "median", "p50\nJCT", formatting.duration, compared=True),
+    Figure(
+        "jct_seconds.p99", "Completion time", "99th\u00a0%", "p99\nJCT", formatting.duration, compared=True
+    ),
+    Figure("wait_seconds.mean", "Wait", "mean", "mean\nwait", formatting.duration, compared=True),
+    Figure("wait_seconds.p99", "Wait", "99th\u00a0%", "p99\nwait", formatting.duration, compared=True),
+    Figure("slowdown.mean", "Slowdown", "mean", "slow-\ndown", formatting.number),
+    Figure("makespan_seconds", "Makespan", "", "make-\nspan", formatting.duration, compared=True),
+    Figure("utilization.gpu", "GPUs in use", "", "GPU\nuse", formatting.percent, better=1),
+    Figure("fragmentation", "Fragmen\u00adtation", "", "frag-\nments", formatting.percent),
+    Figure("preemptions", "Preemp\u00adtions", "", "preemp-\ntions", formatting.number, better=0),
+    Figure("restart_loss", "Lost to restarts", "", "re-\nstarts", formatting.percent),
+    Figure("fairness.rho_mean", "Unfairness ρ", "mean", "ρ\nmean", formatting.number),
+    Figure("fairness.rho_max", "Unfairness ρ", "worst", "ρ\nmax", formatting.number),
 )
-TENANT_FIGURE = Figure("fairness.jain", "Fairness", "tenants", "Jain", words.number, better=1)
+TENANT_FIGURE = Figure("fairness.jain", "Fairness", "tenants", "Jain", formatting.number, better=1)
 UTILITY_FIGURES: Sequence[Figure] = (
-    Figure("utility.total", "Utility", "total", "uti-\nlity", words.number, better=1, compared=True),
-    Figure("utility.on_target", "Utility", "on target", "on\ntarget", words.percent, better=1),
+    Figure("utility.total", "Utility", "total", "uti-\nlity", formatting.number, better=1, compared=True),
+    Figure("utility.on_target", "Utility", "on target", "on\ntarget", formatting.percent, better=1),
 )
 """Where jobs have one."""
 DEADLINE_FIGURES: Sequence[Figure] = (
-    Figure("deadlines.met", "Deadlines", "met", "dead-\nlines", words.percent, better=1),
+    Figure("deadlines.met", "Deadlines", "met", "dead-\nlines", formatting.percent, better=1),
 )
 """Where jobs state one."""
 CERTIFIED_FIGURES: Sequence[Figure] = (
-    Figure("below_best.mean", "Optimality gap", "mean", "gap", words.percent),
-    Figure("below_best.p99", "Optimality gap", "99th\u00a0%", "p99\ngap", words.percent),
+    Figure("below_best.mean", "Optimality gap", "mean", "gap", formatting.percent),
+    Figure("below_best.p99", "Optimality gap", "99th\u00a0%", "p99\ngap", formatting.percent),
 )
 """Where decisions have a bound."""
 TERMINAL_PATHS = (
@@ -103,7 +105,7 @@ def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[Cell]
     if figure.better and len(set(texts)) > 1 and known:
         best_text = figure.show(max(known, key=lambda value: figure.better * value))
     return [
-        Cell(text, words.ratio(value, values[0]) if figure.compared and index else "", text == best_text)
+        Cell(text, formatting.ratio(value, values[0]) if figure.compared and index else "", text == best_text)
         for index, (value, text) in enumerate(zip(values, texts, strict=True))
     ]
 
@@ -121,7 +123,7 @@ def run_names(summaries: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
     schedulers = [str(summary["scheduler"]) for summary in summaries]
     clusters = [str(summary["cluster"]) for summary in summaries]
     distinct = list(dict.fromkeys(schedulers))
-    short, common = words.short_names(distinct)
+    short, common = formatting.short_names(distinct)
     called = dict(zip(distinct, short, strict=True))
     if len(set(clusters)) == 1:
         return [called[name] for name in schedulers], common

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.words import duration, three_figures
+from muster.formatting import duration, three_figures
 
 CLEARLY = 1.01
 """A mean that differs by less than this factor is the same."""

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from muster.report.timeline import FloatArray, held, window
-from muster.world.records import Record
+from muster.runtime.records import Record
 
 DECIMALS = 6
 """Of a GPU: shares come in thousandths, what is finer is the rounding of sums."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from muster import words
+from muster import formatting
 from muster.report.drawing import CHARACTER, FULL, HALF, Chart, Room, Rows, colour_of_run, data, panels
 from muster.report.series import GroupMean
 from muster.report.theme import LIGHT
@@ -18,14 +18,16 @@ def means_chart(
     """Bars with their values: a panel a group where there are several runs, else a bar a group."""
     several = len(runs) > 1
     jobs = {mean.group: mean.jobs for _, means in reversed(runs) for mean in means}
-    labels = {group: f"{group} · {words.counted(jobs[group], 'job')}" for group in order if group in jobs}
+    labels = {
+        group: f"{group} · {formatting.counted(jobs[group], 'job')}" for group in order if group in jobs
+    }
     rows: Rows = [
         {
             "group": labels[mean.group],
             "bar": run if several else labels[mean.group],
             "run": run,
             "value": mean.mean_seconds,
-            "label": words.duration(mean.mean_seconds),
+            "label": formatting.duration(mean.mean_seconds),
         }
         for run, means in runs
         for mean in means

@@ -15,7 +15,7 @@ import polars as pl
 
 from muster.report.fragmentation import fragmentation
 from muster.report.timeline import FloatArray, Steps, capacity, certified, held, jobs_in_system, window
-from muster.world.records import Record
+from muster.runtime.records import Record
 
 NOT_COMPLETED = ("unfinished", "timed_out", "failed", "cancelled", "refused")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -200,7 +200,10 @@ def _slowest_moment(measured: pl.DataFrame) -> dict[str, float | int | None]:
     on machines that differ). None where no job has it.
     """
     figures: dict[str, float | int | None] = {}
-    for name, column in (("share", "least_of_share"), ("slowest_share", "least_of_slowest_share")):
+    for name, column in (
+        ("share", "min_speedup_vs_fair_share"),
+        ("slowest_share", "min_speedup_vs_slowest_fair_share"),
+    ):
         known = _known(measured[column])
         figures[f"of_{name}"] = float(np.min(known)) if known.size else None
         figures[f"jobs_below_{name}"] = int(np.count_nonzero(known < 1 - _ROUNDING)) if known.size else None

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster import words
+from muster import formatting
 
 # Settings of run.json that are flags of the command line.
 FLAGS = {
@@ -40,12 +40,13 @@ def notes(
             ("refused", "were refused"),
         ):
             if summary[kind]:
-                share = f"{summary[kind]:,} of {words.counted(summary['jobs'], 'job')}"
+                share = f"{summary[kind]:,} of {formatting.counted(summary['jobs'], 'job')}"
                 found.append(f"{name}: {share} {meaning}; times of jobs leave them out.")
     first = summaries[0]
     if first["jobs"] < first["jobs_in_record"]:
         found.append(
-            f"Times of jobs count the {first['jobs']:,} measured of {words.counted(first['jobs_in_record'], 'job')}; "
+            f"Times of jobs count the {first['jobs']:,} measured of "
+            f"{formatting.counted(first['jobs_in_record'], 'job')}; "
             "use of the cluster counts all."
         )
     found += [_sentence(f"Trace: {note}") for note in dict.fromkeys(_trace_notes(runs))]
@@ -81,7 +82,7 @@ def _slowest_moment(summary: Mapping[str, Any]) -> str:
     told = []
     for name, whose in (("share", "its machines"), ("slowest_share", "the slowest machines it may use")):
         below = moment[f"jobs_below_{name}"]
-        who = f" ({words.counted(below, 'job')} below it)" if below else ""
+        who = f" ({formatting.counted(below, 'job')} below it)" if below else ""
         told.append(
             f"{moment[f'of_{name}']:.2f} times its speed with the GPU-proportional share of {whose}{who}"
         )

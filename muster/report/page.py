@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from muster import words
-from muster.problems import BadInput, Problem
+from muster import formatting
+from muster.problems import InputError, Problem
 from muster.report.charts import charts_of
 from muster.report.drawing import Chart
 from muster.report.figures import (
@@ -77,17 +77,17 @@ def _read(folder: Path) -> tuple[list[Shown], str]:
     for run_folder in record_folders(folder):
         try:
             record = read_record(run_folder)
-        except BadInput as bad:
+        except InputError as bad:
             problems.extend(bad.problems)
             continue
         # One record at a time is held whole; of the others only what the page shows.
         series = chart_series(record, run_folder.name)
         runs.append(Shown(run_folder.name, summarise(record), series, record.run))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     names, common = run_names([run.summary for run in runs])
     if len(set(names)) < len(runs):
-        names, common = words.short_names([run.name for run in runs])
+        names, common = formatting.short_names([run.name for run in runs])
     renamed = [
         replace(run, name=name, series=replace(run.series, name=name))
         for run, name in zip(runs, names, strict=True)
@@ -128,7 +128,7 @@ def _shown(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> dict[
 
 def _clusters(summaries: Sequence[Mapping[str, Any]]) -> str:
     names = dict.fromkeys(str(summary["cluster"]) for summary in summaries)
-    return next(iter(names)) if len(names) == 1 else words.counted(len(names), "cluster")
+    return next(iter(names)) if len(names) == 1 else formatting.counted(len(names), "cluster")
 
 
 def _headline(runs: Sequence[Shown]) -> list[str]:
@@ -139,15 +139,15 @@ def _headline(runs: Sequence[Shown]) -> list[str]:
     if len({run.summary["cluster"] for run in runs}) == 1:
         nodes = runs[0].series.nodes
         counts += [(nodes.height, "node"), (float(nodes["gpus"].sum()), "GPU")]
-    return [words.counted(count, name) for count, name in counts]
+    return [formatting.counted(count, name) for count, name in counts]
 
 
 def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     """Every quantile of completion time, wait and slowdown; the first row of each tells how many follow."""
     kinds = (
-        ("Completion time", "jct_seconds", words.duration),
-        ("Wait", "wait_seconds", words.duration),
-        ("Slowdown", "slowdown", words.number),
+        ("Completion time", "jct_seconds", formatting.duration),
+        ("Wait", "wait_seconds", formatting.duration),
+        ("Slowdown", "slowdown", formatting.number),
     )
     return [
         {
@@ -165,7 +165,9 @@ def _tenants(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     """A row a tenant and run, of the tenants with the most jobs, by name; the first tells how many follow."""
     by_jobs = sorted(runs[0].summary["tenants"], key=lambda tenant: (-tenant["jobs"], tenant["tenant"]))
     rows = []
-    for name in sorted((tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED]), key=words.natural_order):
+    for name in sorted(
+        (tenant["tenant"] for tenant in by_jobs[:TENANTS_LISTED]), key=formatting.natural_order
+    ):
         of_runs = [
             (run.name, tenant)
             for run in runs
@@ -181,16 +183,16 @@ def _tenants(runs: Sequence[Shown]) -> list[dict[str, Any]]:
 
 def _tenant_cells(tenant: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "jobs": words.number(tenant["jobs"]),
-        "completed": words.number(tenant["completed"]),
-        "gpu_hours": words.three_figures(tenant["gpu_seconds"] / words.HOUR),
-        "mean_jct": words.duration(tenant["jct_seconds"]["mean"]),
-        "mean_wait": words.duration(tenant["wait_seconds"]["mean"]),
-        "p99_wait": words.duration(tenant["wait_seconds"]["p99"]),
-        "mean_speed": words.percent(tenant["mean_speed"]),
-        "rho_mean": words.number(tenant["rho_mean"]),
-        "rho_max": words.number(tenant["rho_max"]),
-        "preemptions": words.number(tenant["preemptions"]),
+        "jobs": formatting.number(tenant["jobs"]),
+        "completed": formatting.number(tenant["completed"]),
+        "gpu_hours": formatting.three_figures(tenant["gpu_seconds"] / formatting.HOUR),
+        "mean_jct": formatting.duration(tenant["jct_seconds"]["mean"]),
+        "mean_wait": formatting.duration(tenant["wait_seconds"]["mean"]),
+        "p99_wait": formatting.duration(tenant["wait_seconds"]["p99"]),
+        "mean_speed": formatting.percent(tenant["mean_speed"]),
+        "rho_mean": formatting.number(tenant["rho_mean"]),
+        "rho_max": formatting.number(tenant["rho_max"]),
+        "preemptions": formatting.number(tenant["preemptions"]),
     }
 
 
@@ -202,7 +204,7 @@ def _reasons(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     for code in codes:
         totals = [run.summary["reasons"].get(code, none) for run in runs]
         cells = [
-            {"time": words.duration(total["seconds"]), "jobs": words.counted(total["jobs"], "job")}
+            {"time": formatting.duration(total["seconds"]), "jobs": formatting.counted(total["jobs"], "job")}
             for total in totals
         ]
         rows.append({"reason": code.replace("_", " ").replace("gpus", "GPUs"), "cells": cells})

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from muster.files import read_text
-from muster.problems import BadInput, Problem
-from muster.world.records import NODE_QUANTITIES, TABLES, Record
+from muster.problems import InputError, Problem
+from muster.runtime.records import NODE_QUANTITIES, TABLES, Record
 
 # What the report reads of run.json, as path and kind; more may stand there.
 RUN_FIELDS: Sequence[tuple[str, type]] = (
@@ -38,7 +38,7 @@ def record_folders(folder: Path) -> tuple[Path, ...]:
     runs = content.get("runs") if isinstance(content, dict) else None
     if not isinstance(runs, list) or not runs or not all(isinstance(name, str) for name in runs):
         what = 'a list of folder names is needed under "runs", one a scheduler'
-        raise BadInput(Problem(str(comparison), what, found=runs))
+        raise InputError(Problem(str(comparison), what, found=runs))
     return tuple(folder / name for name in runs)
 
 
@@ -46,36 +46,36 @@ def read_record(folder: Path) -> Record:
     """The record of one run; every problem of the folder is told at once."""
     if not folder.is_dir():
         what = "no such folder; give the folder that `muster simulate --out` or `muster compare --out` wrote"
-        raise BadInput(Problem(str(folder), what))
+        raise InputError(Problem(str(folder), what))
     if (folder / "comparison.json").exists():
         what = "this is a comparison of several runs; give the folder of one of them"
-        raise BadInput(Problem(str(folder), what))
+        raise InputError(Problem(str(folder), what))
     problems: list[Problem] = []
     tables: dict[str, pl.DataFrame] = {}
     for name, schema in TABLES.items():
         try:
             tables[name] = _read_table(folder / f"{name}.parquet", schema)
-        except BadInput as bad:
+        except InputError as bad:
             problems.extend(bad.problems)
     run: Any = None
     try:
         run = _read_json(folder / "run.json")
         problems.extend(_problems_of_run(run, folder / "run.json"))
-    except BadInput as bad:
+    except InputError as bad:
         problems.extend(bad.problems)
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return Record(tables["jobs"], tables["allocations"], tables["decisions"], tables["reasons"], run)
 
 
 def _read_table(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     if not path.is_file():
-        raise BadInput(Problem(str(path), "this table of the record is missing; run the command again"))
+        raise InputError(Problem(str(path), "this table of the record is missing; run the command again"))
     try:
         table = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise BadInput(Problem(str(path), f"not a readable Parquet file ({reason})")) from error
+        raise InputError(Problem(str(path), f"not a readable Parquet file ({reason})")) from error
     problems = []
     for column, kind in schema.items():
         if column not in table.columns:
@@ -84,7 +84,7 @@ def _read_table(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
             found = str(table.schema[column])
             problems.append(Problem(str(path), f"{kind} values are needed", column=column, found=found))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return table.with_columns(pl.col(column).cast(kind) for column, kind in schema.items())
 
 
@@ -92,7 +92,7 @@ def _read_json(path: Path) -> Any:
     try:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        raise BadInput(Problem(str(path), f"not valid JSON ({error.msg})", row=error.lineno)) from None
+        raise InputError(Problem(str(path), f"not valid JSON ({error.msg})", row=error.lineno)) from None
 
 
 def _problems_of_run(run: Any, path: Path) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from muster.formatting import natural_order
 from muster.report.timeline import (
     FloatArray,
     Steps,
@@ -18,8 +19,7 @@ from muster.report.timeline import (
     jobs_waiting,
     window,
 )
-from muster.words import natural_order
-from muster.world.records import Record
+from muster.runtime.records import Record
 
 TIMELINE_POINTS = 300
 CDF_POINTS = 300

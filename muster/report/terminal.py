@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from muster.formatting import counted
 from muster.report.figures import (
     CERTIFIED_FIGURES,
     DEADLINE_FIGURES,
@@ -24,7 +25,6 @@ from muster.report.figures import (
 )
 from muster.report.finding import finding
 from muster.report.metrics import NOT_COMPLETED
-from muster.words import counted
 
 BESIDE_A_NAME = 2
 """Columns of the terminal that are neither name nor figure."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from muster.world.records import Record
+from muster.runtime.records import Record
 
 FloatArray = npt.NDArray[np.float64]
 _ROUNDING = 1e-6

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
     from muster.reproduce.experiment import Paper
@@ -26,7 +26,7 @@ def paper_named(name: str, only: Sequence[str] | None = None) -> Paper:
     """A paper by its name, with all its experiments or only some."""
     if name not in paper_names():
         what = f"there are experiments of: {', '.join(paper_names())}"
-        raise BadInput(Problem("PAPER", what, found=name))
+        raise InputError(Problem("PAPER", what, found=name))
     paper: Paper = import_module(f"muster.reproduce.{name}").PAPER
     if not only:
         return paper
@@ -34,7 +34,7 @@ def paper_named(name: str, only: Sequence[str] | None = None) -> Paper:
     what = f"the experiments of {name} are: {', '.join(names)}"
     unknown = [Problem("--only", what, found=wanted) for wanted in only if wanted not in names]
     if unknown:
-        raise BadInput(*unknown)
+        raise InputError(*unknown)
     return replace(
         paper, experiments=[experiment for experiment in paper.experiments if experiment.name in only]
     )

@@ -2,5 +2,5 @@
 
 `contract` says what a scheduler sees and answers, `parts` what it may be composed of, `composed` how;
 `selection/`, `order/`, `allocation/`, `placement/` hold one small file a part, `presets` the names for
-combinations, `catalogue` turns a name on the command line into a scheduler.
+combinations, `registry` turns a name on the command line into a scheduler.
 """

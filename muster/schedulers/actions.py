@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from muster.cluster.ledger import Ledger, Share, shares_of
+from muster.cluster.ledger import Ledger, NodeAllocation, node_allocations
 from muster.schedulers.decision import Decision
 
 
@@ -14,7 +14,7 @@ class Start:
     """A waiting job gets an allocation; `takes_from` are jobs that held GPUs of it, or else CPUs and memory."""
 
     job: int
-    allocations: tuple[Share, ...]
+    allocations: tuple[NodeAllocation, ...]
     takes_from: tuple[int, ...]
 
 
@@ -31,7 +31,7 @@ class Resize:
     """A running job keeps its GPUs and servers and gets other amounts of CPU, memory or storage bandwidth."""
 
     job: int
-    allocations: tuple[Share, ...]
+    allocations: tuple[NodeAllocation, ...]
     makes_room_for: tuple[int, ...]
 
 
@@ -40,7 +40,7 @@ class Migrate:
     """A running job gets other GPUs or servers: another place or another number of them."""
 
     job: int
-    allocations: tuple[Share, ...]
+    allocations: tuple[NodeAllocation, ...]
     makes_room_for: tuple[int, ...]
 
 
@@ -50,7 +50,7 @@ Action = Start | Preempt | Resize | Migrate
 def actions_of(decision: Decision, ledger: Ledger) -> list[Action]:
     """The actions of a decision, in its order; the ledger is the one it was made on, without its changes."""
     jobs, first, rows = decision.changes
-    after = {job: shares_of(rows[first[at] : first[at + 1]]) for at, job in enumerate(jobs.tolist())}
+    after = {job: node_allocations(rows[first[at] : first[at + 1]]) for at, job in enumerate(jobs.tolist())}
     before = {job: tuple(ledger.holding(job)) for job in after}
     freed = {job: _more(before[job], after[job]) for job in after}
     gained = {job: _more(after[job], before[job]) for job in after}
@@ -71,7 +71,7 @@ _Unit = tuple[int, int]
 """A GPU of a node; with GPU -1: CPU, memory and storage bandwidth of the node."""
 
 
-def _amounts(allocations: Iterable[Share]) -> dict[_Unit, float]:
+def _amounts(allocations: Iterable[NodeAllocation]) -> dict[_Unit, float]:
     """How much of each unit allocations hold: thousandths of a GPU, or cores, GB and GB/s summed."""
     amounts: dict[_Unit, float] = {}
     for one in allocations:
@@ -82,7 +82,7 @@ def _amounts(allocations: Iterable[Share]) -> dict[_Unit, float]:
     return amounts
 
 
-def _more(these: Iterable[Share], than: Iterable[Share]) -> set[_Unit]:
+def _more(these: Iterable[NodeAllocation], than: Iterable[NodeAllocation]) -> set[_Unit]:
     """The units of which these allocations hold more than the others."""
     others = _amounts(than)
     return {unit for unit, amount in _amounts(these).items() if amount > others.get(unit, 0.0)}
@@ -104,5 +104,5 @@ def _others(job: int, units: set[_Unit], jobs: Mapping[_Unit, list[int]]) -> tup
     return tuple(sorted(gpus or beside))
 
 
-def _place(allocations: Iterable[Share]) -> list[tuple[object, ...]]:
+def _place(allocations: Iterable[NodeAllocation]) -> list[tuple[object, ...]]:
     return sorted((one.node, one.gpu_ids, one.milli, one.role, one.group) for one in allocations)

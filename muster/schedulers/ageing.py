@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import Bools, Floats, Ints, Rows
 from muster.compiling import njit
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.workload.jobs import RUNNING, WAITING

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, WHOLE, Bools, Ints
 from muster.cluster.ledger import NO_CHANGES
+from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Ints
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.pooled import pooled
-from muster.schedulers.contract import Decision, Scheduler, State, Trigger, View
+from muster.schedulers.contract import Decision, Scheduler, Snapshot, State, Trigger
 from muster.schedulers.reasons import NOT_CONSIDERED, PLACED
 from muster.schedulers.workers_and_servers.certificate import certified
-from muster.schedulers.workers_and_servers.interval import AtIntervals
+from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
 from muster.speed.points import held_speed
 from muster.workload.sized import RIGID
 
@@ -48,24 +48,24 @@ class Certified:
         """That of the other, which is asked at once."""
         return _Asked(self.inner.initial(cluster))
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """The other's decision, what it reaches and its bound; measured anew where a job left and it did not care."""
         asked: _Asked = state
-        asked = replace(asked, unseen=asked.unseen | view.triggers)
-        if asked.is_due(view.now):
+        asked = replace(asked, unseen=asked.unseen | snapshot.triggers)
+        if asked.is_due(snapshot.now):
             decide = self.inner.decide
-            if isinstance(self.inner, AtIntervals):
+            if isinstance(self.inner, PeriodicScheduler):
                 decide = partial(certified, self.inner)
-            decision, inner = decide(replace(view, triggers=asked.unseen), asked.inner)
+            decision, inner = decide(replace(snapshot, triggers=asked.unseen), asked.inner)
             asked = _Asked(inner, decision.wake_on, decision.next_wake, decision.stable_until)
         else:
-            decision = _as_it_is(view, asked)
+            decision = _as_it_is(snapshot, asked)
         decision = decision._replace(wake_on=decision.wake_on | Trigger.COMPLETION)
-        if isnan(decision.bound) and (not len(view.jobs) or _measurable(view).any()):
-            with view.transaction() as transaction:
+        if isnan(decision.bound) and (not len(snapshot.jobs) or _measurable(snapshot).any()):
+            with snapshot.transaction() as transaction:
                 transaction.try_out(decision.changes)
-                if not _some_take_turns(view):
-                    value, bound = speed_of_plan(view), bound_of_plan(view, fair=False)
+                if not _some_take_turns(snapshot):
+                    value, bound = speed_of_plan(snapshot), bound_of_plan(snapshot, fair=False)
                     decision = decision._replace(value=value, bound=bound)
         return decision, asked
 
@@ -87,10 +87,10 @@ class _Asked:
         return timer <= now or bool(self.unseen & self.wake_on & ~Trigger.ROUND)
 
 
-def _as_it_is(view: View, asked: _Asked) -> Decision:
+def _as_it_is(snapshot: Snapshot, asked: _Asked) -> Decision:
     """Every job keeps what it holds, or goes on waiting for its reason."""
-    facts = view.table.facts[view.jobs.index]
-    codes = np.where(view.jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
+    facts = snapshot.table.facts[snapshot.jobs.index]
+    codes = np.where(snapshot.jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
     return Decision(
         NO_CHANGES,
         codes,
@@ -102,15 +102,15 @@ def _as_it_is(view: View, asked: _Asked) -> Decision:
     )
 
 
-def bound_of_plan(view: View, fair: bool = True) -> float:
+def bound_of_plan(snapshot: Snapshot, fair: bool = True) -> float:
     """The most that any plan could reach for the jobs that hold something and those whose GPUs fit beside them.
 
     With `fair`: any plan that runs all of them, none below its fair share, gangs on as few machines as can be.
     To be asked in the transaction of the plan. The others fit by arrival and GPU count alone.
     """
-    jobs, books = view.jobs, view.ledger.books
-    gangs = gangs_of(view)
-    whole = _measurable(view)
+    jobs, books = snapshot.jobs, snapshot.ledger.books
+    gangs = gangs_of(snapshot)
+    whole = _measurable(snapshot)
     holds = books.heads[jobs.index] >= 0
     served = np.flatnonzero(holds & whole).tolist()
     left = books.nodes["free_gpus"].copy()
@@ -129,10 +129,10 @@ def bound_of_plan(view: View, fair: bool = True) -> float:
     return pooled(gangs, np.array(served, np.int64), pool, fair).bound
 
 
-def speed_of_plan(view: View) -> float:
+def speed_of_plan(snapshot: Snapshot) -> float:
     """GPUs times speed, summed over the jobs that the bound counts, on what the ledger says they hold."""
-    books, models = view.ledger.books, view.wants.models
-    jobs = view.jobs.at(_measurable(view))
+    books, models = snapshot.ledger.books, snapshot.resource_profiles.models
+    jobs = snapshot.jobs.at(_measurable(snapshot))
     total = 0.0
     for job, model, gpus in zip(jobs.index.tolist(), jobs.model.tolist(), jobs.gpus.tolist(), strict=True):
         if books.heads[job] >= 0:
@@ -140,14 +140,14 @@ def speed_of_plan(view: View) -> float:
     return total
 
 
-def _some_take_turns(view: View) -> bool:
+def _some_take_turns(snapshot: Snapshot) -> bool:
     """Whether jobs share GPUs in time slices."""
-    rows, heads = view.ledger.books.rows, view.ledger.books.heads[view.jobs.index]
+    rows, heads = snapshot.ledger.books.rows, snapshot.ledger.books.heads[snapshot.jobs.index]
     return bool((rows["group"][heads[heads >= 0]] >= 0).any())
 
 
-def _measurable(view: View) -> Bools:
+def _measurable(snapshot: Snapshot) -> Bools:
     """Jobs of whole GPUs whose size is fixed."""
-    fixed = view.table.asked["sync"][view.jobs.index] == RIGID
-    measurable: Bools = fixed & (view.jobs.gpu_milli == WHOLE)
+    fixed = snapshot.table.asked["sync"][snapshot.jobs.index] == RIGID
+    measurable: Bools = fixed & (snapshot.jobs.gpu_milli == WHOLE)
     return measurable

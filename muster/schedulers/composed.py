@@ -9,20 +9,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import DELAYED, GPU, MICRO, WHOLE
 from muster.cluster.ledger import Transaction
+from muster.cluster.ledger_arrays import DELAYED, GPU, MICRO, WHOLE
 from muster.schedulers.ageing import among, next_overdue, overdue, promoted_first, turn_ends
-from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, State, Trigger, View
+from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import CPUS_AND_MEMORY, honoured, honoured_by_all
 from muster.schedulers.parts import (
     DURATIONS,
     GPU_SECONDS,
+    AdmissionFilter,
     Allocation,
-    Allotment,
+    GangAllocator,
     Order,
     Part,
     Placement,
-    Selection,
     checked_keys,
     described,
     named,
@@ -36,7 +36,7 @@ _INSTANT = 1e-6
 
 
 @dataclass(frozen=True)
-class RungsAndRule(Allotment):
+class IndependentAllocator(GangAllocator):
     """Allocation and placement apart: the first rung of a job's ladder for which the placement rule has a place."""
 
     allocation: Allocation
@@ -44,9 +44,9 @@ class RungsAndRule(Allotment):
     strict: bool
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
 
-    def allot(
+    def allocate(
         self,
-        view: View,
+        snapshot: Snapshot,
         transaction: Transaction,
         ranked: Ints,
         chosen: Bools,
@@ -55,21 +55,25 @@ class RungsAndRule(Allotment):
         b: Floats,
     ) -> None:
         """Running jobs keep their place, or are stopped if they are not chosen; then the others in order."""
-        jobs = view.jobs
-        ladder = self.allocation.ladder(view, jobs)
-        if view.table.some_request and (without_gpus := jobs.gpus == 0).any():
-            ladder = np.repeat(ladder, len(jobs), axis=0) if len(ladder) == 1 else ladder.copy()
-            ladder[without_gpus] = jobs.requested_per_gpu[without_gpus][:, None]
-        books = transaction.ledger.reserve(view.cluster.total_gpus + len(jobs), 3 * len(jobs))
+        jobs = snapshot.jobs
+        resource_options = self.allocation.resource_options(snapshot, jobs)
+        if snapshot.table.some_request and (without_gpus := jobs.gpus == 0).any():
+            resource_options = (
+                np.repeat(resource_options, len(jobs), axis=0)
+                if len(resource_options) == 1
+                else resource_options.copy()
+            )
+            resource_options[without_gpus] = jobs.requested_per_gpu[without_gpus][:, None]
+        books = transaction.ledger.reserve(snapshot.cluster.total_gpus + len(jobs), 3 * len(jobs))
         serve(
             books,
-            view.table.asked,
+            snapshot.table.asked,
             jobs.index,
-            view.table.node_allowed,
+            snapshot.table.node_allowed,
             ranked,
             chosen,
-            ladder,
-            self.placement.rules(view),
+            resource_options,
+            self.placement.rules(snapshot),
             self.strict,
             codes,
             a,
@@ -84,8 +88,8 @@ class Composed:
     order: Order
     parts: tuple[Part, ...]
     """All of its parts as they are named, the order included."""
-    allotment: Allotment
-    selections: tuple[Selection, ...] = ()
+    allocator: GangAllocator
+    selections: tuple[AdmissionFilter, ...] = ()
     preemptive: bool = True
     """Whether running jobs compete with waiting ones for their GPUs."""
     strict: bool = False
@@ -107,7 +111,7 @@ class Composed:
     def honours(self) -> frozenset[str]:
         """What its parts honour; CPUs and memory are the allotment's to honour."""
         others = honoured_by_all(self.parts) - CPUS_AND_MEMORY
-        return others | (honoured(self.allotment) & CPUS_AND_MEMORY)
+        return others | (honoured(self.allocator) & CPUS_AND_MEMORY)
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
@@ -124,144 +128,155 @@ class Composed:
         """What its order remembers, and no job promoted."""
         return {"order": self.order.initial(cluster), "promoted": ()}
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Rank, select, choose, place; with no job waiting everything stays, unless the allotment never rests."""
-        with view.transaction() as transaction:
-            plan = Proposal.blank(transaction, len(view.jobs))
+        with snapshot.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(snapshot.jobs))
             plan.stable_until, plan.wake_on = inf, Trigger.ALL & ~Trigger.COMPLETION
-            if view.jobs.waiting.any() or not self.allotment.rests:
-                state = self._propose(view, state, plan)
+            if snapshot.jobs.waiting.any() or not self.allocator.stable_when_queue_empty:
+                state = self._propose(snapshot, state, plan)
             return plan.decision(), state
 
-    def _propose(self, view: View, state: State, plan: Proposal) -> State:
+    def _propose(self, snapshot: Snapshot, state: State, plan: Proposal) -> State:
         """Write the proposal; the state after it."""
-        count, codes = len(view.jobs), plan.reasons
-        (who_waits,) = view.jobs.waiting.nonzero()
+        count, codes = len(snapshot.jobs), plan.reasons
+        (who_waits,) = snapshot.jobs.waiting.nonzero()
         candidates = None if self.preemptive else who_waits
-        keys, memory = self._keys(view, state["order"], candidates)
-        promoted, newly = self._promoted(view, state["promoted"])
+        keys, memory = self._keys(snapshot, state["order"], candidates)
+        promoted, newly = self._promoted(snapshot, state["promoted"])
         ranked = np.argsort(keys, kind="stable")
         if candidates is not None:
             ranked = candidates[ranked]
         urgent = np.zeros(count, np.bool_)
         if len(promoted) > len(newly):
-            first = among(view.jobs.index, np.array(sorted(set(promoted).difference(newly))))
+            first = among(snapshot.jobs.index, np.array(sorted(set(promoted).difference(newly))))
             if self.promote_for_good:
                 ranked = np.concatenate([ranked[first[ranked]], ranked[~first[ranked]]])
             else:
-                urgent, ranked = first, promoted_first(ranked, first, view.jobs.last_stop)
-        until = self._protected_until(view)
-        self._serve(view, plan, ranked, until, urgent)
+                urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
+        until = self._protected_until(snapshot)
+        self._serve(snapshot, plan, ranked, until, urgent)
         (still_waiting,) = codes.nonzero()
-        if len(still_waiting) or not self.allotment.rests:
+        if len(still_waiting) or not self.allocator.stable_when_queue_empty:
             plan.wake_on = Trigger.ALL
-            self._promise(view, plan, np.asarray(keys, np.float64), still_waiting, until)
+            self._promise(snapshot, plan, np.asarray(keys, np.float64), still_waiting, until)
         if promoted and not self.promote_for_good:
-            ends = turn_ends(view.table.facts, np.array(promoted))
-            turn_over = float(ends[ends > view.now].min(initial=inf))
+            ends = turn_ends(snapshot.table.facts, np.array(promoted))
+            turn_over = float(ends[ends > snapshot.now].min(initial=inf))
             plan.next_wake = min(plan.next_wake, turn_over)
             plan.stable_until = min(plan.stable_until, turn_over)
-        begins = bool(promoted) and (codes[urgent & view.jobs.waiting] == PLACED).any()
+        begins = bool(promoted) and (codes[urgent & snapshot.jobs.waiting] == PLACED).any()
         if newly or begins:
             # They go first, and others are served beside those that begin, from the next decision on.
-            plan.stable_until, plan.next_wake = -inf, view.now
+            plan.stable_until, plan.next_wake = -inf, snapshot.now
         return {"order": memory, "promoted": promoted}
 
-    def _keys(self, view: View, memory: State, candidates: Ints | None) -> tuple[Floats | Ints, State]:
+    def _keys(
+        self, snapshot: Snapshot, memory: State, candidates: Ints | None
+    ) -> tuple[Floats | Ints, State]:
         """The key of each candidate and what the order remembers; a running job's is better by its interruption."""
         if candidates is not None and type(self.order).keys is Order.keys:
             # A key goes by the job's own columns: those of running jobs are of no use here.
-            waiting = view.jobs.at(candidates)
+            waiting = snapshot.jobs.at(candidates)
             return checked_keys(self.order, self.order.key(waiting), waiting), memory
-        keys, memory = self.order.keys(view, memory)
-        keys = checked_keys(self.order, keys, view.jobs)
+        keys, memory = self.order.keys(snapshot, memory)
+        keys = checked_keys(self.order, keys, snapshot.jobs)
         if candidates is not None:
             return keys[candidates], memory
-        if self.order.key_unit and view.table.some_pinned:
-            cost = np.where(view.jobs.running, view.jobs.interruption_cost, 0.0)
-            keys = keys - cost * (view.jobs.held_gpus if self.order.key_unit == GPU_SECONDS else 1.0)
+        if self.order.key_unit and snapshot.table.some_pinned:
+            cost = np.where(snapshot.jobs.running, snapshot.jobs.interruption_cost, 0.0)
+            keys = keys - cost * (snapshot.jobs.held_gpus if self.order.key_unit == GPU_SECONDS else 1.0)
         return keys, memory
 
-    def _promoted(self, view: View, before: tuple[int, ...]) -> tuple[tuple[int, ...], set[int]]:
+    def _promoted(self, snapshot: Snapshot, before: tuple[int, ...]) -> tuple[tuple[int, ...], set[int]]:
         """The jobs that go first until each has had its turn, and those of them that join at the next decision."""
         if not isfinite(self.promote_after_seconds):
             return before, set()
-        facts, kept = view.table.facts, np.array(before, np.int64)
+        facts, kept = snapshot.table.facts, np.array(before, np.int64)
         if not self.promote_for_good:
-            kept = kept[among(kept, np.sort(view.jobs.index))]
-            kept = kept[turn_ends(facts, kept) > view.now]
-        late = overdue(facts, view.jobs.index, view.now, self.promote_after_seconds)
+            kept = kept[among(kept, np.sort(snapshot.jobs.index))]
+            kept = kept[turn_ends(facts, kept) > snapshot.now]
+        late = overdue(facts, snapshot.jobs.index, snapshot.now, self.promote_after_seconds)
         newly = set(late.tolist()).difference(kept.tolist())
         if self.promote_for_good:
             if not newly:
                 return before, newly
-            kept = kept[among(kept, np.sort(view.jobs.index))]
+            kept = kept[among(kept, np.sort(snapshot.jobs.index))]
         return tuple(sorted(newly.union(kept.tolist()))), newly
 
-    def _protected_until(self, view: View) -> Floats:
+    def _protected_until(self, snapshot: Snapshot) -> Floats:
         """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
-        jobs = view.jobs
+        jobs = snapshot.jobs
         until = jobs.protected_until
-        if not (view.table.some_pinned and self._takes_turns(view)):
+        if not (snapshot.table.some_pinned and self._takes_turns(snapshot)):
             return until
-        own_turn = view.table.facts["resumes"][jobs.index] + self.order.quantum()
+        own_turn = snapshot.table.facts["resumes"][jobs.index] + self.order.quantum()
         return np.maximum(until, np.where(jobs.running & (jobs.interruption_cost > 0), own_turn, -inf))
 
-    def _takes_turns(self, view: View) -> bool:
+    def _takes_turns(self, snapshot: Snapshot) -> bool:
         """Whether running jobs make room for others in turns, and not only for jobs that come."""
-        turns = self.order.takes_turns or (DURATIONS in self.order.needs and not view.jobs.durations_known)
+        turns = self.order.time_slices or (
+            DURATIONS in self.order.needs and not snapshot.jobs.durations_known
+        )
         return turns and isfinite(self.order.quantum())
 
-    def _serve(self, view: View, plan: Proposal, ranked: Ints, until: Floats, urgent: Bools) -> None:
+    def _serve(self, snapshot: Snapshot, plan: Proposal, ranked: Ints, until: Floats, urgent: Bools) -> None:
         """Write the changes and the reasons; `until` is when each running job may be interrupted."""
-        jobs, codes = view.jobs, plan.reasons
-        pinned = until > view.now
+        jobs, codes = snapshot.jobs, plan.reasons
+        pinned = until > snapshot.now
         for selection in self.selections:
-            ranking = selection.select(view, ranked, pinned)
+            ranking = selection.select(snapshot, ranked, pinned)
             ranked = ranking.ranked
             codes[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
-            log_phase(view, f"excluded by {selection.name}", ranking.excluded)
+            log_phase(snapshot, f"excluded by {selection.name}", ranking.excluded)
             for job in jobs.index[ranking.excluded].tolist():
                 plan.transaction.release(job)
         chosen = np.ones(len(jobs), np.bool_)
         plan.ranked = ranked
-        log_phase(view, "ranked", lambda: ranked)
-        if self.preemptive or not self.allotment.rests:
-            asked, facts = view.table.asked, view.table.facts
-            free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
+        log_phase(snapshot, "ranked", lambda: ranked)
+        if self.preemptive or not self.allocator.stable_when_queue_empty:
+            asked, facts = snapshot.table.asked, snapshot.table.facts
+            free = snapshot.ledger.books.totals[GPU] + snapshot.ledger.releasing_gpus()
             count_walk(asked, facts, jobs.index, pinned, ranked, free, self.strict, chosen)
-            if view.table.some_request:
-                self._leave_out_too_large(view, pinned, ranked, chosen)
-        log_phase(view, "served while GPUs last", lambda: ranked[chosen[ranked]])
+            if snapshot.table.some_request:
+                self._leave_out_too_large(snapshot, pinned, ranked, chosen)
+        log_phase(snapshot, "served while GPUs last", lambda: ranked[chosen[ranked]])
         mark = plan.transaction.mark()
-        notes = self.allotment.allot(
-            view, plan.transaction, ranked, chosen, codes, plan.reason_a, plan.reason_b
+        notes = self.allocator.allocate(
+            snapshot, plan.transaction, ranked, chosen, codes, plan.reason_a, plan.reason_b
         )
         plan.notes = notes or ()
-        log_phase(view, "placed", lambda: codes == PLACED)
+        log_phase(snapshot, "placed", lambda: codes == PLACED)
         unplaced = urgent.any() and (urgent[ranked] & (codes[ranked] != PLACED)).any()
-        if unplaced and not view.ledger.books.totals[DELAYED]:
-            self._make_room(view, plan, mark, ranked, chosen, pinned, urgent)
-        elif self.preemptive and view.table.some_pinned:
-            self._name_protection(view, plan, ranked, until)
+        if unplaced and not snapshot.ledger.books.totals[DELAYED]:
+            self._make_room(snapshot, plan, mark, ranked, chosen, pinned, urgent)
+        elif self.preemptive and snapshot.table.some_pinned:
+            self._name_protection(snapshot, plan, ranked, until)
 
     def _make_room(
-        self, view: View, plan: Proposal, mark: int, ranked: Ints, chosen: Bools, pinned: Bools, urgent: Bools
+        self,
+        snapshot: Snapshot,
+        plan: Proposal,
+        mark: int,
+        ranked: Ints,
+        chosen: Bools,
+        pinned: Bools,
+        urgent: Bools,
     ) -> None:
         """Serve the first promoted job that has no place before all others that wait.
 
         More and more of the last running jobs make room for it, if they may be interrupted. If even that does not
         do, they go on, and what becomes free is left to it.
         """
-        codes, jobs = plan.reasons, view.jobs
+        codes, jobs = plan.reasons, snapshot.jobs
         place = int(np.flatnonzero(urgent[ranked] & (codes[ranked] != PLACED))[0])
         first, waits = ranked[place], jobs.waiting[ranked]
         behind = waits & (np.arange(len(ranked)) > place)
         kept, running = ranked[~behind], ranked[~waits]
         victims = running[~pinned[running] & ~urgent[running]][::-1]
         plan.transaction.undo(mark)
-        room = np.cumsum(jobs.held_gpus[victims]) + view.ledger.books.totals[GPU] / MICRO
+        room = np.cumsum(jobs.held_gpus[victims]) + snapshot.ledger.books.totals[GPU] / MICRO
         fewest = int(np.searchsorted(room, jobs.requested_gpus[first])) + 1
         counts = [0]
         while fewest <= len(victims):
@@ -274,25 +289,25 @@ class Composed:
             served[running] = True
             served[victims[:count]] = False
             served[first] = served[first] or count > 0
-            notes = self.allotment.allot(
-                view, plan.transaction, kept, served, codes, plan.reason_a, plan.reason_b
+            notes = self.allocator.allocate(
+                snapshot, plan.transaction, kept, served, codes, plan.reason_a, plan.reason_b
             )
             plan.notes = notes or ()
             if codes[first] == PLACED:
                 break
         codes[ranked[behind]] = BEHIND_HEAD
 
-    def _name_protection(self, view: View, plan: Proposal, ranked: Ints, until: Floats) -> None:
+    def _name_protection(self, snapshot: Snapshot, plan: Proposal, ranked: Ints, until: Floats) -> None:
         """Mark the jobs that wait only because running jobs may not be interrupted yet."""
-        jobs, codes = view.jobs, plan.reasons
-        for_now = (until > view.now) & (until < inf)
+        jobs, codes = snapshot.jobs, plan.reasons
+        for_now = (until > snapshot.now) & (until < inf)
         if not for_now.any():
             return
         served = np.ones(len(jobs), np.bool_)
-        free = view.ledger.books.totals[GPU] + view.ledger.releasing_gpus()
+        free = snapshot.ledger.books.totals[GPU] + snapshot.ledger.releasing_gpus()
         count_walk(
-            view.table.asked,
-            view.table.facts,
+            snapshot.table.asked,
+            snapshot.table.facts,
             jobs.index,
             until == inf,
             ranked,
@@ -303,20 +318,20 @@ class Composed:
         waits = served & ((codes == NO_GPUS) | (codes == OUTRANKED))
         codes[waits] = PROTECTED
         plan.reason_a[waits] = jobs.requested_gpus[waits]
-        plan.reason_b[waits] = max(float(until[for_now].min()) - view.now, 0.0)
+        plan.reason_b[waits] = max(float(until[for_now].min()) - snapshot.now, 0.0)
 
-    def _leave_out_too_large(self, view: View, pinned: Bools, ranked: Ints, chosen: Bools) -> None:
+    def _leave_out_too_large(self, snapshot: Snapshot, pinned: Bools, ranked: Ints, chosen: Bools) -> None:
         """Take the jobs from the chosen whose CPUs and memory do not fit beside those of the jobs before them.
 
         Where no job requests more than its share, the GPUs alone decide.
         """
-        jobs, nodes = view.jobs, view.ledger.books.nodes
+        jobs, nodes = snapshot.jobs, snapshot.ledger.books.nodes
         requested = jobs.requested_per_gpu
         share = nodes["share"][nodes["gpus"] > 0].min(axis=0)
         without_gpus = jobs.gpus == 0
         if not (requested > share).any() and not without_gpus.any():
             return
-        least = self.allotment.least_per_gpu(view) * jobs.gpus[:, None] * jobs.gpu_milli[:, None] // WHOLE
+        least = self.allocator.least_per_gpu(snapshot) * jobs.gpus[:, None] * jobs.gpu_milli[:, None] // WHOLE
         least[without_gpus] = requested[without_gpus]
         others = np.ones(len(jobs), np.bool_)
         others[ranked] = False
@@ -324,28 +339,32 @@ class Composed:
         free -= least[others & jobs.running].sum(axis=0)
         fit_walk(free, least, pinned, ranked, self.strict, chosen)
 
-    def _promise(self, view: View, plan: Proposal, keys: Floats, waiting: Ints, until: Floats) -> None:
+    def _promise(
+        self, snapshot: Snapshot, plan: Proposal, keys: Floats, waiting: Ints, until: Floats
+    ) -> None:
         """How long the plan holds if nothing happens while these jobs wait, and when to ask again."""
-        jobs, now = view.jobs, view.now
+        jobs, now = snapshot.jobs, snapshot.now
         timers = inf
         if isfinite(self.promote_after_seconds):
-            timers = next_overdue(view.table.facts, jobs.index[waiting], now, self.promote_after_seconds)
-        if view.resize_restarts:  # What protected jobs hold beside their GPUs can be given to others later.
+            timers = next_overdue(snapshot.table.facts, jobs.index[waiting], now, self.promote_after_seconds)
+        if (
+            snapshot.resize_restarts
+        ):  # What protected jobs hold beside their GPUs can be given to others later.
             timers = min(timers, float(until[(until > now) & (until < inf)].min(initial=inf)))
         next_quantum = overtaken = inf
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)
             quantum = self.order.quantum()
-            overtaken = self.order.overtaken_at(view, keys, running, waiting) - _INSTANT
+            overtaken = self.order.next_rank_change(snapshot, keys, running, waiting) - _INSTANT
             stopped_in_vain = ((plan.reasons == NO_PLACE) | (plan.reasons == NO_CPUS)).any()
-            if stopped_in_vain or (self.allotment.by_order and not self.order.steady):
+            if stopped_in_vain or (self.allocator.by_order and not self.order.static_priority):
                 overtaken = -inf
-            if view.table.some_pinned:
+            if snapshot.table.some_pinned:
                 may_stop = until[running]
                 free_to_stop = float(may_stop[may_stop > now].min(initial=inf))
                 # Jobs in turns keep theirs: whoever may be stopped in the middle of one is asked at its end.
                 overtaken = min(overtaken, free_to_stop)
-                timers = timers if self._takes_turns(view) else min(timers, free_to_stop)
+                timers = timers if self._takes_turns(snapshot) else min(timers, free_to_stop)
             if isfinite(quantum) and overtaken < inf:
                 next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
         plan.stable_until = min(overtaken, timers)

@@ -1,6 +1,6 @@
 """What every scheduler sees and what it answers: `decide(view, state) -> (decision, state)`.
 
-A scheduler is pure. It reads a `View`, tries changes in a transaction, and answers with a `Decision` and its next
+A scheduler is pure. It reads a `Snapshot`, tries changes in a transaction, and answers with a `Decision` and its next
 state; the runtime does the rest. The ledger is as it was before, and the same view and state give the same answer.
 """
 
@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import CPU, MEMORY, WHOLE, Bools, Floats, Ints, Rows
 from muster.cluster.ledger import DoesNotFit, Ledger, Transaction
+from muster.cluster.ledger_arrays import CPU, MEMORY, WHOLE, Bools, Floats, Ints, Rows
 from muster.schedulers.decision import Decision, Proposal, Trigger
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
-from muster.speed.demands import DemandBook
-from muster.speed.network.forms import FormBook
+from muster.speed.demands import ResourceProfiles
+from muster.speed.network.forms import PlacementShapes
 from muster.workload.jobs import RUNNING, WAITING, JobTable, left_now, protected_until, service_now, work_now
 
 State = Any
@@ -34,9 +34,9 @@ __all__ = [
     "Proposal",
     "Rows",
     "Scheduler",
+    "Snapshot",
     "State",
     "Trigger",
-    "View",
 ]
 
 
@@ -266,7 +266,7 @@ class Jobs:
 
 
 @dataclass(slots=True)
-class View:
+class Snapshot:
     """What a scheduler may know at one moment."""
 
     now: float
@@ -275,9 +275,9 @@ class View:
     jobs: Jobs
     table: JobTable
     ledger: Ledger
-    wants: DemandBook
+    resource_profiles: ResourceProfiles
     """What jobs are believed to want of CPU, memory and storage, and the models behind it."""
-    forms: FormBook | None = None
+    forms: PlacementShapes | None = None
     """How fast gangs go on the forms that their places can have; None: nobody says, all are alike."""
     resize_restarts: bool = False
     """Whether a change of CPU, memory or storage alone restarts a job."""
@@ -317,6 +317,6 @@ class Scheduler(Protocol):
         """The state before the first decision."""
         ...
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """The decision from now on; the view's ledger is left as it is."""
         ...

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.cluster.books import Floats, Ints
 from muster.cluster.ledger import Changes, Transaction
+from muster.cluster.ledger_arrays import Floats, Ints
 
 _UNKNOWN: Ints = np.zeros(0, np.int64)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import (
+from muster.cluster.ledger_arrays import (
     DELAYED,
     ENTRIES,
     GPU,
@@ -27,28 +27,28 @@ from muster.cluster.books import (
     put_chain,
     undo_to,
 )
-from muster.cluster.books import release_job as release
+from muster.cluster.ledger_arrays import release_job as release
 from muster.compiling import njit
-from muster.schedulers.contract import Bools, Decision, Proposal, State, View
+from muster.schedulers.contract import Bools, Decision, Proposal, Snapshot, State
 from muster.schedulers.honours import REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
 from muster.schedulers.interruption import repays
 from muster.schedulers.parts import (
+    AdmissionFilter,
     Allocation,
-    Allotment,
+    GangAllocator,
     Order,
     Part,
-    Selection,
     checked_keys,
     described,
     named,
 )
 from muster.schedulers.phases import log_phase
-from muster.schedulers.placement.arranging import share_of_best
+from muster.schedulers.placement.delay_scheduling import NOWHERE, bid
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.kernels import need_on, put_back
-from muster.schedulers.placement.offers import NOWHERE, bid
+from muster.schedulers.placement.network_aware import share_of_best
 from muster.schedulers.reasons import NO_GPUS, PLACED
-from muster.speed.network.forms import FormBook
+from muster.speed.network.forms import PlacementShapes
 from muster.workload.jobs import RUNNING, WAITING
 
 
@@ -61,8 +61,8 @@ class Leased:
     timers: Timers
     parts: tuple[Part, ...]
     """All of its parts as they are named."""
-    selections: tuple[Selection, ...] = ()
-    furnishing: Allotment | None = None
+    selections: tuple[AdmissionFilter, ...] = ()
+    furnishing: GangAllocator | None = None
     """What those who sit have beside their GPUs; without one, what the allocation says. Whoever bids is sure to
     find the allocation's share, because everybody holds just that meanwhile."""
     promote_after_seconds: float = inf
@@ -90,66 +90,66 @@ class Leased:
         """What its order and its timers remember."""
         return {"order": self.order.initial(cluster), "timers": self.timers.nothing_learned()}
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """End leases, rank the bidders, let them bid."""
-        with view.transaction() as transaction:
-            plan = Proposal.blank(transaction, len(view.jobs))
+        with snapshot.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(snapshot.jobs))
             plan.stable_until = inf
-            state = self._propose(view, state, plan)
+            state = self._propose(snapshot, state, plan)
             return plan.decision(), state
 
-    def _propose(self, view: View, state: State, plan: Proposal) -> State:
+    def _propose(self, snapshot: Snapshot, state: State, plan: Proposal) -> State:
         """Write the proposal; the state after it."""
-        jobs, now, lease = view.jobs, view.now, self.timers.lease_seconds
+        jobs, now, lease = snapshot.jobs, snapshot.now, self.timers.lease_seconds
         count = len(jobs)
-        bidders, ended, since = _bidders(view.table.facts, jobs.index, now)
-        if view.table.some_pinned:
+        bidders, ended, since = _bidders(snapshot.table.facts, jobs.index, now)
+        if snapshot.table.some_pinned:
             pinned = ended & jobs.pinned
             plan.lease_ends = dict.fromkeys(jobs.index[pinned].tolist(), now + lease)
             ended &= ~pinned
             bidders = bidders[~pinned[bidders]]
         if not len(bidders) and self.furnishing is None:
             return state
-        if len(bidders) and not self._offered(view, bidders, ended):
+        if len(bidders) and not self._offered(snapshot, bidders, ended):
             plan.reasons[bidders] = NO_GPUS
             plan.reason_a[bidders] = jobs.at(bidders).requested_gpus
-            plan.reason_b[bidders] = view.ledger.books.totals[GPU] / 1e6
+            plan.reason_b[bidders] = snapshot.ledger.books.totals[GPU] / 1e6
             return state
         overdue_from = since + self.promote_after_seconds
         urgent = ~ended & (overdue_from <= now)
         ranked, memory = bidders, state["order"]
         if len(bidders) > 1 or memory is not None:
-            keys, memory = self.order.keys(view, memory)
+            keys, memory = self.order.keys(snapshot, memory)
             keys = checked_keys(self.order, keys, jobs)
             longest = np.where(urgent, since, inf)
             ranked = bidders[np.lexsort((keys[bidders], longest[bidders], ~urgent[bidders]))]
-        log_phase(view, "lease ended", lambda: ended)
-        log_phase(view, "ranked", lambda: ranked)
-        books = view.ledger.reserve(3 * view.cluster.total_gpus + count, 6 * count)
+        log_phase(snapshot, "lease ended", lambda: ended)
+        log_phase(snapshot, "ranked", lambda: ranked)
+        books = snapshot.ledger.reserve(3 * snapshot.cluster.total_gpus + count, 6 * count)
         if self.furnishing is not None:
-            _lower_to(books, jobs.index, self.allocation.ladder(view, jobs))
+            _lower_to(books, jobs.index, self.allocation.resource_options(snapshot, jobs))
         released = np.full(count, -1)
         _end_leases(books, jobs.index, bidders, ended, released)
         for selection in self.selections:
-            ranking = selection.select(view, ranked, jobs.pinned)
+            ranking = selection.select(snapshot, ranked, jobs.pinned)
             ranked = ranking.ranked
             plan.reasons[ranking.excluded] = ranking.code
             plan.reason_a[ranking.excluded], plan.reason_b[ranking.excluded] = ranking.a, ranking.b
-        content = _content(view, bidders, ended, released, lease)
-        known = self._serve(view, plan, ranked, released, content, urgent, since, state["timers"])
+        content = _content(snapshot, bidders, ended, released, lease)
+        known = self._serve(snapshot, plan, ranked, released, content, urgent, since, state["timers"])
         stopped = ranked[ended[ranked] & (plan.reasons[ranked] != PLACED)]
         stopped = stopped[jobs.at(stopped).interruption_cost > 0]
         _go_on_if_unused(books, jobs.index, stopped, released, plan.reasons)
         held = ranked[plan.reasons[ranked] == PLACED]
-        log_phase(view, "placed", lambda: held)
+        log_phase(snapshot, "placed", lambda: held)
         plan.lease_ends |= dict.fromkeys(jobs.index[held].tolist(), now + lease)
         if isfinite(self.promote_after_seconds):
             later = overdue_from[overdue_from > now].min(initial=inf)
             plan.next_wake = min(plan.next_wake, float(later))
         if self.furnishing is not None:
             nobody = np.zeros(0, np.int64)
-            self.furnishing.allot(
-                view,
+            self.furnishing.allocate(
+                snapshot,
                 plan.transaction,
                 nobody,
                 plan.reasons == PLACED,
@@ -160,15 +160,15 @@ class Leased:
         plan.stable_until = plan.next_wake
         return {"order": memory, "timers": known}
 
-    def _offered(self, view: View, bidders: Ints, ended: Bools) -> bool:
+    def _offered(self, snapshot: Snapshot, bidders: Ints, ended: Bools) -> bool:
         """Whether there is something to bid for now."""
         if ended.any():
             return True
-        return bool(view.ledger.books.totals[GPU] >= view.jobs.at(bidders).gpu_milli.min() * 1000)
+        return bool(snapshot.ledger.books.totals[GPU] >= snapshot.jobs.at(bidders).gpu_milli.min() * 1000)
 
     def _serve(
         self,
-        view: View,
+        snapshot: Snapshot,
         plan: Proposal,
         ranked: Ints,
         released: Ints,
@@ -178,20 +178,20 @@ class Leased:
         known: State,
     ) -> State:
         """Walk down the queue, and learn from the waits that were worth it before going on."""
-        jobs, lease, timers = view.jobs, self.timers.lease_seconds, self.timers
-        ladder = self.allocation.ladder(view, jobs)
+        jobs, lease, timers = snapshot.jobs, self.timers.lease_seconds, self.timers
+        resource_options = self.allocation.resource_options(snapshot, jobs)
         levels = np.full(len(jobs), NOWHERE)
         pause = np.full(len(jobs), lease if timers.learns else inf)
         for_machine, for_rack = np.zeros((2, len(jobs)))
         done = 0
         while done < len(ranked):
             left, first = ranked[done:], done
-            for_machine[left], for_rack[left] = timers.limits_for(view, left, known)
+            for_machine[left], for_rack[left] = timers.limits_for(snapshot, left, known)
             done, wake = bid(
-                view.ledger.books,
-                view.table.asked,
+                snapshot.ledger.books,
+                snapshot.table.asked,
                 jobs.index,
-                view.table.node_allowed,
+                snapshot.table.node_allowed,
                 ranked,
                 done,
                 released,
@@ -200,8 +200,8 @@ class Leased:
                 since,
                 for_machine * lease,
                 for_rack * lease,
-                view.now,
-                ladder,
+                snapshot.now,
+                resource_options,
                 timers.fit == "published",
                 pause,
                 lease,
@@ -211,14 +211,14 @@ class Leased:
                 plan.reason_b,
             )
             served = ranked[first:done]
-            view.check_placed(served[plan.reasons[served] == PLACED])
+            snapshot.check_placed(served[plan.reasons[served] == PLACED])
             if timers.bids == "always":
                 plan.next_wake = min(plan.next_wake, wake)
             at = ranked[done - 1]
-            waited = (view.now - since[at]) / lease
+            waited = (snapshot.now - since[at]) / lease
             if timers.learns and levels[at] != NOWHERE:
-                gpus = int(view.table.asked["gpus"][jobs.index[at]])
-                known = timers.learned(known, gpus, int(levels[at]), view.now, waited)
+                gpus = int(snapshot.table.asked["gpus"][jobs.index[at]])
+                known = timers.learned(known, gpus, int(levels[at]), snapshot.now, waited)
         return known
 
 
@@ -252,17 +252,24 @@ def _end_leases(books: Books, jobs: Ints, bidders: Ints, ended: Bools, released:
             release(books, jobs[at])
 
 
-def _content(view: View, bidders: Ints, ended: Bools, released: Ints, lease: float) -> Bools:
+def _content(snapshot: Snapshot, bidders: Ints, ended: Bools, released: Ints, lease: float) -> Bools:
     """By position, whether the place that a job gives back is so good that none is worth the interruption."""
     content = np.zeros(len(ended), np.bool_)
-    costs = view.jobs.interruption_cost
+    costs = snapshot.jobs.interruption_cost
     again = bidders[ended[bidders] & (costs[bidders] > 0)]
     if len(again):
-        jobs = view.jobs.at(again)
-        book = view.forms or FormBook(None, view.cluster)
+        jobs = snapshot.jobs.at(again)
+        book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
         line, forms = book.of(jobs.model, jobs.gpus)
         _mark_content(
-            view.ledger.books, again, released, forms.kinds[line], forms.speeds[line], costs, lease, content
+            snapshot.ledger.books,
+            again,
+            released,
+            forms.kinds[line],
+            forms.speeds[line],
+            costs,
+            lease,
+            content,
         )
     return content
 
@@ -297,8 +304,8 @@ def _go_on_if_unused(books: Books, jobs: Ints, stopped: Ints, released: Ints, co
 
 
 @njit(cache=True)
-def _lower_to(books: Books, jobs: Ints, ladder: Ints) -> None:
-    """Set what jobs with whole GPUs of their own hold beside each of them to the first rung of `ladder`.
+def _lower_to(books: Books, jobs: Ints, resource_options: Ints) -> None:
+    """Set what jobs with whole GPUs of their own hold beside each of them to the first rung of `resource_options`.
 
     Nothing changes where that does not fit, as after another scheduler's placement.
     """
@@ -318,7 +325,7 @@ def _lower_to(books: Books, jobs: Ints, ladder: Ints) -> None:
     for at in range(len(jobs)):
         if held[at] >= 0:
             chain = copy_chain(books, held[at])
-            need = ladder[0 if len(ladder) == 1 else at, 0]
+            need = resource_options[0 if len(resource_options) == 1 else at, 0]
             row = chain
             while row >= 0:
                 record = books.rows[row]

@@ -14,9 +14,9 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Transaction
-from muster.schedulers.contract import Bools, Floats, Ints, Jobs, State, View
+from muster.formatting import counted
+from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Snapshot, State
 from muster.schedulers.user_code import method_problem
-from muster.words import counted
 
 DURATIONS = "durations"
 """The one kind of knowledge that a part may need and a world may lack: how much work a job has left."""
@@ -41,14 +41,14 @@ class Part:
 class Order(Part):
     """Who is served first: the smallest key."""
 
-    slots: ClassVar[tuple[str, ...]] = ("order",)
+    slots: ClassVar[tuple[str, ...]] = ("queue_order",)
     preemptive: ClassVar[bool] = True
     """Whether a job served earlier may take the GPUs of a running one."""
     strict: ClassVar[bool] = False
     """Whether nobody passes a job that does not fit."""
-    steady: ClassVar[bool] = False
+    static_priority: ClassVar[bool] = False
     """Whether keys change only when jobs come and go, or in favour of those that run already."""
-    takes_turns: ClassVar[bool] = False
+    time_slices: ClassVar[bool] = False
     """Whether jobs of equal claim are switched again and again; an order that needs durations does so without them."""
     default_placement: ClassVar[str] = "pack"
 
@@ -61,20 +61,20 @@ class Order(Part):
         """A number a job; ties go by arrival."""
         raise NotImplementedError
 
-    def keys(self, view: View, state: State) -> tuple[Floats | Ints, State]:
+    def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats | Ints, State]:
         """As `key`, for an order that needs more than the columns or remembers something."""
-        return self.key(view.jobs), state
+        return self.key(snapshot.jobs), state
 
     def initial(self, cluster: Cluster) -> State:
         """What it remembers before the first decision."""
         return None
 
-    def overtaken_at(self, view: View, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
         """When a waiting job's key will first pass a running one's, if nothing happens; `-inf`: cannot say.
 
         `running` and `waiting` are positions into the view's jobs.
         """
-        return inf if self.steady else -inf
+        return inf if self.static_priority else -inf
 
     def quantum(self) -> float:
         """Seconds between questions while jobs may overtake each other; inf: only when something happens."""
@@ -111,12 +111,12 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class Selection(Part):
+class AdmissionFilter(Part):
     """Who is considered at all, and who before whom whatever the order says."""
 
-    slots: ClassVar[tuple[str, ...]] = ("selection",)
+    slots: ClassVar[tuple[str, ...]] = ("admission",)
 
-    def select(self, view: View, ranked: Ints, pinned: Bools) -> Ranking:
+    def select(self, snapshot: Snapshot, ranked: Ints, pinned: Bools) -> Ranking:
         """Filter and regroup the ranked positions; what is pinned runs whatever the answer.
 
         Running jobs that are not ranked go on running.
@@ -130,7 +130,7 @@ class Allocation(Part):
 
     slots: ClassVar[tuple[str, ...]] = ("allocation",)
 
-    def ladder(self, view: View, jobs: Jobs) -> Ints:
+    def resource_options(self, snapshot: Snapshot, jobs: Jobs) -> Ints:
         """Acceptable needs a GPU, best first: jobs x rungs x resources, in millionths.
 
         One line serves all jobs where all are alike; `PROPORTIONAL` is the share of whatever node is tried.
@@ -146,7 +146,7 @@ class Placement(Part):
     rule: ClassVar[int] = -1
     """One of the compiled rules of `placement.kernels`."""
 
-    def rules(self, view: View) -> Ints:
+    def rules(self, snapshot: Snapshot) -> Ints:
         """The rule of each job of the view; one entry where all have the same."""
         return np.array([self.rule])
 
@@ -173,20 +173,20 @@ def settings_of(part: Part) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Allotment(Part):
+class GangAllocator(Part):
     """How much each job gets and where it sits, decided together (Synergy's tune, opt)."""
 
     slots: ClassVar[tuple[str, ...]] = ("allocation", "placement")
-    rests: ClassVar[bool] = True
+    stable_when_queue_empty: ClassVar[bool] = True
     """Whether nothing is to be gained while nobody waits, whoever leaves."""
     by_order: ClassVar[bool] = False
     """Whether the order of those served matters to who gets what, and not only who they are."""
     furnishes: ClassVar[bool] = False
     """Whether it may leave who sits where to leases and timers, and only say what each has beside its GPUs."""
 
-    def allot(
+    def allocate(
         self,
-        view: View,
+        snapshot: Snapshot,
         transaction: Transaction,
         ranked: Ints,
         chosen: Bools,
@@ -202,11 +202,11 @@ class Allotment(Part):
         """
         raise NotImplementedError
 
-    def least_per_gpu(self, view: View) -> Ints:
+    def least_per_gpu(self, snapshot: Snapshot) -> Ints:
         """What each job holds beside a GPU at the least, by resource in millionths: a GPU's share, or its request."""
-        nodes = view.ledger.books.nodes
+        nodes = snapshot.ledger.books.nodes
         share = nodes["capacity"].sum(axis=0) // max(int(nodes["gpus"].sum()), 1)
-        least: Ints = np.maximum(share, view.jobs.requested_per_gpu)
+        least: Ints = np.maximum(share, snapshot.jobs.requested_per_gpu)
         return least
 
 

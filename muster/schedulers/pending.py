@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.books import Bools, Ints
-from muster.schedulers.contract import View
+from muster.cluster.ledger_arrays import Bools, Ints
+from muster.schedulers.contract import Snapshot
 from muster.schedulers.decision import Decision
 from muster.schedulers.reasons import BEHIND_HEAD, FITS_NOWHERE, GPU_NOT_PARTED, OVER_LIMIT, PLACED, reason
 
@@ -26,15 +26,15 @@ class Pending:
     details: Mapping[str, float]
 
 
-def pending_jobs(view: View, decision: Decision) -> Iterator[Pending]:
+def pending_jobs(snapshot: Snapshot, decision: Decision) -> Iterator[Pending]:
     """The waiting jobs of a snapshot, by arrival; to be read before the decision is carried out.
 
     A job is blocked by the jobs that hold something on nodes it may use and that are served before it. If the
     scheduler ranks jobs, those are the ones of a better rank.
     """
-    jobs = view.jobs
+    jobs = snapshot.jobs
     holders = np.flatnonzero(decision.reasons == PLACED)
-    on_node = _nodes_held(view, decision, holders)
+    on_node = _nodes_held(snapshot, decision, holders)
     rank = np.full(len(jobs), -1)
     rank[decision.ranked] = np.arange(len(decision.ranked))
     waits = decision.reasons[decision.ranked] != PLACED
@@ -47,7 +47,7 @@ def pending_jobs(view: View, decision: Decision) -> Iterator[Pending]:
         elif code == OVER_LIMIT:
             blockers = holders[jobs.tenant[holders] == jobs.tenant[at]]
         else:
-            usable = view.table.node_allowed[jobs.constraint[at]]
+            usable = snapshot.table.node_allowed[jobs.constraint[at]]
             near = (on_node & usable).any(axis=1)
             before = rank[holders] < rank[at] if rank[at] >= 0 else np.ones(len(holders), np.bool_)
             blockers = holders[near & before]
@@ -57,12 +57,12 @@ def pending_jobs(view: View, decision: Decision) -> Iterator[Pending]:
         yield Pending(int(jobs.index[at]), kind.name, numbers, details)
 
 
-def _nodes_held(view: View, decision: Decision, holders: Ints) -> Bools:
+def _nodes_held(snapshot: Snapshot, decision: Decision, holders: Ints) -> Bools:
     """Whether each holder has something on each node once the decision is carried out."""
-    changes, ledger = decision.changes, view.ledger
+    changes, ledger = decision.changes, snapshot.ledger
     place = {job: at for at, job in enumerate(changes.jobs.tolist())}
     on_node = np.zeros((len(holders), len(ledger.books.nodes)), np.bool_)
-    for line, job in enumerate(view.jobs.index[holders].tolist()):
+    for line, job in enumerate(snapshot.jobs.index[holders].tolist()):
         if (at := place.get(job)) is not None:
             on_node[line, changes.rows["node"][changes.first[at] : changes.first[at + 1]]] = True
         else:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from muster.cluster.books import Bools, Ints
-from muster.schedulers.contract import View
+from muster.cluster.ledger_arrays import Bools, Ints
+from muster.schedulers.contract import Snapshot
 
 _LOG = logging.getLogger("muster.schedulers")
 
 
-def log_phase(view: View, phase: str, positions: Ints | Bools | Callable[[], Ints | Bools]) -> None:
+def log_phase(snapshot: Snapshot, phase: str, positions: Ints | Bools | Callable[[], Ints | Bools]) -> None:
     """Log the numbers of the jobs at these positions of the view; a function is only called where they are logged."""
     if _LOG.isEnabledFor(logging.DEBUG):
         at = positions() if callable(positions) else positions
-        _LOG.debug("at %.6g s: %s: %s", view.now, phase, view.jobs.index[at].tolist())
+        _LOG.debug("at %.6g s: %s: %s", snapshot.now, phase, snapshot.jobs.index[at].tolist())

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from math import isfinite
 
-from muster.words import gpus, thousandths
+from muster.formatting import gpus, thousandths
 
 _GPUS = "needs"
 """The number that is told as so many GPUs."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from muster.problems import BadInput, Problem, Unable
+from muster.problems import InputError, Problem, Unable
 
 DEBUG_HINT = "MUSTER_DEBUG=1 shows the traceback"
 _files: dict[str, str] = {}
@@ -37,7 +37,7 @@ def errors_of_policies() -> Iterator[None]:
     """Turn an error that a user's policy raises into the user's problem, with its file and line."""
     try:
         yield
-    except (BadInput, Unable):
+    except (InputError, Unable):
         raise
     except Exception as error:
         frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in _files]
@@ -45,7 +45,7 @@ def errors_of_policies() -> Iterator[None]:
             raise
         last = frames[-1]
         what = f"in {last.name}: {type(error).__name__}: {error}; {DEBUG_HINT}"
-        raise BadInput(Problem(_files[last.filename], what, row=last.lineno)) from error
+        raise InputError(Problem(_files[last.filename], what, row=last.lineno)) from error
 
 
 def plan_problem(scheduler: object, message: str) -> Problem | None:
@@ -60,13 +60,13 @@ def plan_problem(scheduler: object, message: str) -> Problem | None:
     return None
 
 
-def method_problem(policy: object, method: str, what: str, found: object = None) -> BadInput:
+def method_problem(policy: object, method: str, what: str, found: object = None) -> InputError:
     """What is wrong with the answer of a policy's method, with its file and line where it is a user's."""
     name = getattr(policy, "name", "") or type(policy).__name__
     defined: Any = getattr(type(policy), method)
     file = inspect.getsourcefile(defined) or ""
     if file not in _files:
-        return BadInput(Problem(f"{method} of order {name}", what, found=found))
+        return InputError(Problem(f"{method} of order {name}", what, found=found))
     row = inspect.getsourcelines(defined)[1]
     seen = "" if found is None else f"found {found}; "
-    return BadInput(Problem(_files[file], f"{method} of order {name}: {seen}{what}", row=row))
+    return InputError(Problem(_files[file], f"{method} of order {name}: {seen}{what}", row=row))

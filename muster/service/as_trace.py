@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from muster.cluster.books import WHOLE
+from muster.cluster.ledger_arrays import WHOLE
 from muster.service.store.rows import JobRow
 
 

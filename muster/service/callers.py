@@ -13,7 +13,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.service.accounts import name_of
 from muster.service.sockets import Address, owner, plain
 from muster.service.store.rows import Caller
@@ -57,14 +57,14 @@ def check_bind(host: str, *, needs_tokens: bool) -> None:
         return
     if not _is_address(host):
         what = "the number of an address of this machine is needed, as 127.0.0.1, or localhost"
-        raise BadInput(Problem("--listen", what, found=host))
+        raise InputError(Problem("--listen", what, found=host))
     if not needs_tokens:
         what = (
             "others could reach this address, and there are no tokens yet. Make one first: muster token create "
             "NAME --role operator. Tokens travel in the clear over http: rather leave the daemon on 127.0.0.1 and "
             "put a server before it that speaks TLS (caddy, nginx; docs/service.md)"
         )
-        raise BadInput(Problem("--listen", what, found=host))
+        raise InputError(Problem("--listen", what, found=host))
 
 
 def is_loopback(host: str) -> bool:

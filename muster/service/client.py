@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from muster.problems import BadInput, Problem, Unable
+from muster.problems import InputError, Problem, Unable
 from muster.service.home import homes_to_ask, read_endpoint
 
 _SECONDS = 300.0
 """Without a word from the daemon: where it has never simulated before, `why` compiles first."""
 _PIECE = 2**20
-Answer = TypeVar("Answer")
+SizingSolution = TypeVar("SizingSolution")
 
 
-class Refusal(BadInput):
+class Refusal(InputError):
     """What the daemon did not do because of what was asked, in its own words."""
 
     def __init__(self, status: int, message: str, problems: list[Problem]) -> None:
@@ -81,7 +81,7 @@ class Client:
                 print("The daemon is starting; waiting for it (its first start compiles).", file=sys.stderr)
         token = os.environ.get("MUSTER_TOKEN")
         if token and not (token.isascii() and token.isprintable()):
-            raise BadInput(Problem("MUSTER_TOKEN", "one line of plain letters, as it was shown, is needed"))
+            raise InputError(Problem("MUSTER_TOKEN", "one line of plain letters, as it was shown, is needed"))
         return cls(url, token or None)
 
     def __enter__(self) -> Client:
@@ -169,11 +169,11 @@ class Client:
     def _no_daemon(self) -> Unanswered:
         return Unanswered(f"what answers at {self.url} is no daemon of Muster's")
 
-    def _sent_on(self, where: str) -> BadInput:
+    def _sent_on(self, where: str) -> InputError:
         what = (
             f"the server there sends us on to {where}; nothing is sent to where nobody named: name it itself"
         )
-        return BadInput(Problem("MUSTER_URL", what, found=self.url))
+        return InputError(Problem("MUSTER_URL", what, found=self.url))
 
 
 class PatientClient:
@@ -189,7 +189,7 @@ class PatientClient:
     def __exit__(self, *_: object) -> None:
         self._hang_up()
 
-    def ask(self, what: Callable[[Client], Answer], wait: Callable[[Unable], None]) -> Answer:
+    def ask(self, what: Callable[[Client], SizingSolution], wait: Callable[[Unable], None]) -> SizingSolution:
         """What a daemon answers. While none does `wait` is called with the reason, unless none has answered before."""
         while True:
             try:
@@ -227,7 +227,7 @@ def _connection(url: str) -> http.client.HTTPConnection:
     except ValueError:
         host, port = None, None
     if not host or parts.scheme not in ("http", "https") or parts.path not in ("", "/"):
-        raise BadInput(Problem("MUSTER_URL", "http://HOST:PORT or https://HOST is needed", found=url))
+        raise InputError(Problem("MUSTER_URL", "http://HOST:PORT or https://HOST is needed", found=url))
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     return kind(host, port, timeout=_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The daemon: store, engine, conductor and API in one process. Jobs run on without it and are found again."""
+"""The daemon: store, engine, controller and API in one process. Jobs run on without it and are found again."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import structlog
 import uvicorn
 
 from muster.compiling import announce_with
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.service.accounts import together
 from muster.service.api import create_app, server
-from muster.service.board import Board
 from muster.service.callers import check_bind
-from muster.service.conductor import Conductor
+from muster.service.controller import Controller
+from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.factory import ConfiguredEngine, EngineContext
 from muster.service.engines.interface import EngineFacts
 from muster.service.engines.registry import check_bound_engine
@@ -39,13 +39,13 @@ from muster.service.home import (
 )
 from muster.service.known_models import KnownModels
 from muster.service.live_limits import LiveLimits
-from muster.service.rehearsal import rehearse
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
+from muster.service.warm_up import rehearse
 
 _SWITCH_SECONDS = 0.0005
 """For which one thread may keep the others from running Python. A request changes threads some times; with the usual
-5 ms each of them would wait so long while the conductor is at work."""
+5 ms each of them would wait so long while the controller is at work."""
 
 _UMASK = 0o022
 """Whoever started it: what others may not read has a mode of its own, what they must read (a notice) needs this one."""
@@ -118,14 +118,14 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         engine = serving.engine.open(
             EngineContext(
                 engine_folder(serving.home, serving.engine_name),
-                lambda job: conductor.jobs.rows[job],
+                lambda job: controller.jobs.rows[job],
                 known_models.all,
             )
         )
     except OSError as error:  # something may live that cannot be looked at
         where = str(error.filename or f"engine {serving.engine_name}")
-        raise BadInput(Problem(where, f"cannot be used: {error.strerror or error}")) from None
-    board = Board(
+        raise InputError(Problem(where, f"cannot be used: {error.strerror or error}")) from None
+    board = DaemonStatus(
         policy=serving.scheduler,
         engine=serving.engine_name,
         engine_facts=engine.facts,
@@ -143,21 +143,21 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     except BaseException:
         remove_endpoint(serving.home)
         raise
-    conductor = Conductor(store, engine, board, serving.home)
+    controller = Controller(store, engine, board, serving.home)
     web = server(create_app(store, board, serving.home, serving.limits))
     failure: list[BaseException] = []
 
     def conduct() -> None:
         try:
-            conductor.run()
+            controller.run()
         except BaseException as error:
-            log.critical("the conductor failed", exc_info=True)
+            log.critical("the controller failed", exc_info=True)
             failure.append(error)
         finally:
             web.should_exit = True
 
     warnings = list(_warnings(serving, engine.facts, store))
-    thread = threading.Thread(target=conduct, name="conductor")
+    thread = threading.Thread(target=conduct, name="controller")
     write_endpoint(serving.home, url)
     threading.Thread(target=serving.limits.reload_on_request, name="limits", daemon=True).start()
     _handle_signals(web, serving.limits)
@@ -171,10 +171,10 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     try:
         web.run(sockets=[listener])
     finally:
-        conductor.stop()
+        controller.stop()
         thread.join()
         remove_endpoint(serving.home)
-    log.info("stopped", running=len(conductor.jobs.starts))
+    log.info("stopped", running=len(controller.jobs.starts))
     if failure:
         raise failure[0]
 
@@ -235,7 +235,7 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         what = f"cannot be listened on: {error.strerror}; port 0 takes any that is free"
-        raise BadInput(Problem("--listen", what, found=f"{host}:{port}")) from None
+        raise InputError(Problem("--listen", what, found=f"{host}:{port}")) from None
     return listener
 
 

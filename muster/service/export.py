@@ -11,14 +11,14 @@ from typing import Any
 import polars as pl
 
 import muster
-from muster.cluster.books import WHOLE
+from muster.cluster.ledger_arrays import WHOLE
+from muster.formatting import duration
+from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 from muster.schedulers.reasons import REASONS as REASONS_BY_NAME
 from muster.service.as_trace import trace_columns
-from muster.service.board import Board
+from muster.service.daemon_status import DaemonStatus
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, State
-from muster.words import duration
-from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 
 TRACE, CLUSTER = "trace.csv", "cluster.toml"
 """Their names in the folder of the record."""
@@ -26,13 +26,13 @@ _PAGE = 10_000
 _OUTCOMES = {state: state.value for state in ENDED}
 
 
-def record_of(store: Store, board: Board) -> Record:
+def record_of(store: Store, board: DaemonStatus) -> Record:
     """Everything in the store, as of one moment: the end of the record."""
     with store.together():
         return _record(store, board)
 
 
-def _record(store: Store, board: Board) -> Record:
+def _record(store: Store, board: DaemonStatus) -> Record:
     now = store.now()
     rows = list(_all_jobs(store))
     jobs = [_job(row) for row in rows]
@@ -136,7 +136,7 @@ def _job(row: JobRow) -> dict[str, object]:
     }
 
 
-def _described(board: Board, jobs: int, store: Store, now: float) -> dict[str, object]:
+def _described(board: DaemonStatus, jobs: int, store: Store, now: float) -> dict[str, object]:
     """What the simulator writes about a run, as far as it has a meaning here; and what was served from when on."""
     history = [{"from_seconds": since, **content} for since, content in store.configurations()]
     source = f"what ran here since {_day(store.origin)}"

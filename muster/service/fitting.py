@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from muster.cluster import Cluster, Node
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.service.request import JobRequest
 from muster.workload.jobs import nodes_allowed
 
@@ -17,7 +17,7 @@ def misfits(request: JobRequest, cluster: Cluster, where: str = "request") -> It
     if request.constraint:
         try:
             allowed = nodes_allowed(request.constraint, cluster, where)
-        except BadInput as bad:
+        except InputError as bad:
             yield from bad.problems
             return
         nodes = [node for node, may in zip(cluster.nodes, allowed, strict=True) if may]

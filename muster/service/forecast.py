@@ -11,9 +11,9 @@ import polars as pl
 import structlog
 
 from muster.cluster import Cluster
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service.as_trace import trace_columns
-from muster.service.board import Board
+from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State
@@ -45,12 +45,12 @@ class NoForecast(Exception):
     """Why there is none, in words."""
 
 
-def forecast(rows: Sequence[JobRow], board: Board, drained: Collection[str] = ()) -> Forecast:
+def forecast(rows: Sequence[JobRow], board: DaemonStatus, drained: Collection[str] = ()) -> Forecast:
     """The forecast of these living jobs; NoForecast where there are too many for a quick answer, or none can be made.
     Nothing starts on the nodes that are drained.
 
     Those that run come first, so that a scheduler which leaves running jobs alone leaves them where they are. The
-    scheduler is asked as a copy: the conductor may ask the real one meanwhile.
+    scheduler is asked as a copy: the controller may ask the real one meanwhile.
     """
     competing = [row for row in rows if row.state in (State.QUEUED, State.RUNNING)]
     if len(competing) > _MOST_JOBS:
@@ -80,7 +80,7 @@ def forecast(rows: Sequence[JobRow], board: Board, drained: Collection[str] = ()
     except Exception as error:
         # Of the scheduler, which may be anybody's code. Its words are for the log, as they may be about anybody's job.
         log.warning("no forecast", scheduler=board.scheduler, exc_info=True)
-        if isinstance(error, BadInput):
+        if isinstance(error, InputError):
             raise NoForecast("the queue cannot be simulated") from None
         raise NoForecast(f"the scheduler fails in a simulation ({type(error).__name__})") from None
     known = run.record.jobs.filter(pl.col("start_seconds").is_not_null())
@@ -106,7 +106,9 @@ def _without(cluster: Cluster, drained: Collection[str]) -> Cluster:
     return replace(cluster, nodes=nodes, racks=tuple(cluster.racks[rack] for rack in racks))
 
 
-def _coarse_turn(requests: Sequence[JobRequest], seconds: Sequence[float], board: Board) -> float | None:
+def _coarse_turn(
+    requests: Sequence[JobRequest], seconds: Sequence[float], board: DaemonStatus
+) -> float | None:
     """Weeks of work in turns of a minute would keep scheduler and asker waiting; None: the scheduler's own turns."""
     work = sum(
         request.gpus * request.gpu_share * alone for request, alone in zip(requests, seconds, strict=True)
@@ -115,7 +117,7 @@ def _coarse_turn(requests: Sequence[JobRequest], seconds: Sequence[float], board
     return turn if turn > board.round_seconds else None
 
 
-def _seconds_left(row: JobRow, board: Board) -> float | None:
+def _seconds_left(row: JobRow, board: DaemonStatus) -> float | None:
     """Until its work is done or its time limit is over; None where nothing is known."""
     work, limit = _seconds_of_work(row, board), row.request.time_limit_seconds
     if limit is None:
@@ -124,7 +126,7 @@ def _seconds_left(row: JobRow, board: Board) -> float | None:
     return until_limit if work is None else min(work, until_limit)
 
 
-def _seconds_of_work(row: JobRow, board: Board) -> float | None:
+def _seconds_of_work(row: JobRow, board: DaemonStatus) -> float | None:
     """Of its work, at the speed it last told, else at its model's with a proportional share."""
     if row.request.steps is None:
         return None

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from muster.files import open_lock_file, write_aside
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 MACHINES_HOME = Path("/var/lib/muster")
 """Of a daemon for everybody: unlike root's own folders, others can pass it on the way to their jobs."""
@@ -71,14 +71,14 @@ def make_home(home: Path) -> None:
         alone = _jobs_folder(home).is_dir() != models_folder(home).is_dir()  # Muster makes them together.
         if alone and not (home / _STORE).exists():
             what = "holds a folder jobs or models of something else; MUSTER_HOME names another folder"
-            raise BadInput(Problem(str(home), what))
+            raise InputError(Problem(str(home), what))
         for folder in (home, _jobs_folder(home), models_folder(home)):
             if not folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o711 if os.geteuid() == 0 else 0o700)  # whatever the umask
     except OSError as error:
         what = f"cannot be made Muster's home: {error.strerror}; MUSTER_HOME names another folder"
-        raise BadInput(Problem(str(home), what)) from None
+        raise InputError(Problem(str(home), what)) from None
 
 
 def shut_to_others(home: Path) -> str:
@@ -100,11 +100,11 @@ def _others_can_pass(folder: os.stat_result) -> bool:
 
 @contextmanager
 def claimed(home: Path) -> Iterator[None]:
-    """The home as one daemon's alone; the kernel gives it up if that one dies. BadInput if it is taken."""
+    """The home as one daemon's alone; the kernel gives it up if that one dies. InputError if it is taken."""
     try:
         lock = open_lock_file(home / _LOCK)
     except OSError as error:
-        raise BadInput(Problem(str(home / _LOCK), f"cannot be locked: {error.strerror}")) from None
+        raise InputError(Problem(str(home / _LOCK), f"cannot be locked: {error.strerror}")) from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,7 +112,7 @@ def claimed(home: Path) -> Iterator[None]:
             there = read_endpoint(home)
             who = f" (process {there.pid}, {there.url})" if there else ""
             what = f"a daemon serves from this folder already{who}; MUSTER_HOME names another one"
-            raise BadInput(Problem(str(home), what)) from None
+            raise InputError(Problem(str(home), what)) from None
         yield
     finally:
         os.close(lock)
@@ -126,7 +126,7 @@ def store_url(home: Path) -> str:
 def bind_store(home: Path, made: float) -> None:
     """Notes whose jobs the folders here are: of the store that was made then (unix seconds), which names it.
 
-    BadInput if they are another store's: its numbers mean other jobs, which would go on from strangers' checkpoints.
+    InputError if they are another store's: its numbers mean other jobs, which would go on from strangers' checkpoints.
     """
     file = home / _STORE
     try:
@@ -140,7 +140,7 @@ def bind_store(home: Path, made: float) -> None:
             f"the jobs' folders here are of the store that was made on {_moment(bound)}, and this one was made on "
             f"{_moment(made)}; serve that store, or name another home (MUSTER_HOME), or move {_jobs_folder(home)} away"
         )
-        raise BadInput(Problem(str(home), what))
+        raise InputError(Problem(str(home), what))
     with write_aside(file) as aside:
         aside.write_text(json.dumps({"made": made}) + "\n", encoding="utf-8")
 
@@ -196,4 +196,4 @@ def read_endpoint(home: Path) -> Endpoint | None:
         return None
     except (OSError, ValueError, KeyError, TypeError):
         what = "cannot be read as a daemon's address; start the daemon anew, or set MUSTER_URL"
-        raise BadInput(Problem(str(home / _ENDPOINT), what)) from None
+        raise InputError(Problem(str(home / _ENDPOINT), what)) from None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from muster.problems import BadInput, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean
 from muster.service.home import models_folder
 from muster.service.request import JobRequest
 from muster.workload.models import Model, read_model, shipped_models
@@ -57,6 +57,6 @@ def unknown_model(
 def _readable(file: Path) -> Model | None:
     try:
         return read_model(file)
-    except BadInput as bad:
+    except InputError as bad:
         log.warning("a model file cannot be read", file=str(file), error=str(bad))
         return None

@@ -64,7 +64,7 @@ class Limits(BaseModel):
 
 
 def read_limits(named: Path | None, home: Path) -> Limits:
-    """The limits of the named file, else of the home's, else none; BadInput names what is wrong with it."""
+    """The limits of the named file, else of the home's, else none; InputError names what is wrong with it."""
     path = named or home / LIMITS
     if named is None and not path.exists():
         return Limits()

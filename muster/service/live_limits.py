@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import structlog
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service.limits import Limits, read_limits
 
 log = structlog.get_logger()
@@ -17,7 +17,7 @@ class LiveLimits:
     """Written by one thread, that of `reload_on_request`; read by all."""
 
     def __init__(self, named: Path | None, home: Path) -> None:
-        """Reads the named file, else the home's. BadInput names what is wrong with it."""
+        """Reads the named file, else the home's. InputError names what is wrong with it."""
         self._named, self._home = named, home
         self._requests: SimpleQueue[None] = SimpleQueue()
         self.current: Limits = read_limits(named, home)
@@ -38,7 +38,7 @@ class LiveLimits:
         """Replaces the limits as a whole; a file with an error changes none, and the log has the error."""
         try:
             self.current = read_limits(self._named, self._home)
-        except (BadInput, OSError) as error:
+        except (InputError, OSError) as error:
             self.error = (
                 "the limits file has errors: the limits read before it stay; the daemon's log has the errors"
             )

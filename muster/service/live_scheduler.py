@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.schedulers.catalogue import build, parts
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.registry import build, parts
 
 
 def live_scheduler(name: str, settings: Mapping[str, str], turn: float) -> Scheduler:

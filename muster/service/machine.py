@@ -12,7 +12,7 @@ from muster.cluster import MAX_GPUS_PER_NODE, Cluster, Links, Node
 from muster.cluster.cluster_file import STORAGE_GB_PER_S_PER_GPU
 from muster.gpu_devices import GpuDevices, find_gpu_devices
 from muster.gpus import Gpus, find_gpus
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def find_machine(
 ) -> Machine:
     """This machine; what is stated is believed, whether it is there or not.
 
-    Of GPUs those that are found come first; where more are stated the others get numbers that no GPU has. BadInput if
+    Of GPUs those that are found come first; where more are stated the others get numbers that no GPU has. InputError if
     a figure cannot be used, or if no GPU is found and none stated.
     """
     problems = [
@@ -65,13 +65,13 @@ def find_machine(
         problems.append(Problem("--gpus", what, found=gpus))
     try:
         found = find_gpus()
-    except BadInput as bad:
-        raise BadInput(*problems, *bad.problems) from None
+    except InputError as bad:
+        raise InputError(*problems, *bad.problems) from None
     if gpus is None and not found.names:
         what = f"no GPU is found: {found.missing}; for a try declare some that it has not: --gpus 8"
         problems.append(Problem("this machine", what))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     count = len(found.names) if gpus is None else gpus
     names, warnings = _with_absent(found, count)
     gpu_type = found.type_name if count <= len(found.names) else "GPU"

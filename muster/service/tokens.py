@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.service.accounts import cannot_run, together
 from muster.service.engines import EngineFacts
 from muster.service.store import Store
@@ -100,7 +100,7 @@ def create_token(store: Store, user: str, *, operator: bool, engine: EngineFacts
     if missing and not operator and not problems:
         problems.append(Problem("user", missing, found=user))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     text = _PREFIX + secrets.token_urlsafe(_BYTES)
     return MadeToken(
         store.add_token(user, operator, hash_of(text)), text, missing if operator else together(engine)
@@ -122,5 +122,5 @@ def revoke_token(store: Store, token: int) -> TokenRow | None:
     operators = [row.id for row in living if row.operator]
     if operators == [token] and len(living) > 1:
         what = f"the last operator's token; nobody could revoke the {len(living) - 1} others after it"
-        raise BadInput(Problem(f"token {token}", what))
+        raise InputError(Problem(f"token {token}", what))
     return store.revoke(token)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import inf
 
 from muster.cluster import Cluster
+from muster.formatting import counted, duration
 from muster.schedulers.reasons import PROTECTED, REASONS, reason
-from muster.service.board import Board
+from muster.service.daemon_status import DaemonStatus
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, State
-from muster.words import counted, duration
 
 _PROTECTED = reason(PROTECTED)
 _NAMED_AT_MOST = 5
@@ -50,7 +50,7 @@ def are_drained(nodes: Sequence[str]) -> str:
     return f"{named} {'is' if len(nodes) == 1 else 'are'} drained"
 
 
-def nothing_starts(board: Board, asker: Caller, now: float) -> list[str]:
+def nothing_starts(board: DaemonStatus, asker: Caller, now: float) -> list[str]:
     """Said before all else where the scheduler fails; what it says may be about anybody's job."""
     if board.failing is None:
         return []

@@ -9,14 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from muster.service.board import Board
+from muster.formatting import counted, duration, gpus, thousandths
+from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.forecast import GUESSED_SECONDS, Forecast
-from muster.service.outlook import Outlook
+from muster.service.queue_estimate import QueueEstimate
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, Caller, Holding, JobRow, Phase, State, Wish
 from muster.service.waiting import are_drained, nothing_starts, reason_in_words
-from muster.words import counted, duration, gpus, thousandths
 
 _NAMED_AT_MOST = 5
 
@@ -58,7 +58,7 @@ def why_not_waiting(row: JobRow, store: Store) -> Why:
     return Why(row.id, row.state, _not_waiting(row, store), row.reason, row.reason_parameters)
 
 
-def why_waiting(row: JobRow, outlook: Outlook, board: Board, asker: Caller, now: float) -> Why:
+def why_waiting(row: JobRow, outlook: QueueEstimate, board: DaemonStatus, asker: Caller, now: float) -> Why:
     """About a job that waits; `now` is in seconds of the store's clock."""
     expected = outlook.expected
     seen = {job for job, other in outlook.jobs.items() if asker.operator or other.user == asker.user}
@@ -158,7 +158,7 @@ def _last_ran(row: JobRow) -> str:
     )
 
 
-def _what_is_not_here(row: JobRow, board: Board) -> list[str]:
+def _what_is_not_here(row: JobRow, board: DaemonStatus) -> list[str]:
     """Of what it asks; the cluster was another one when it was taken."""
     return [
         f"As to its {problem.column} ({problem.found}): {problem.what}."
@@ -192,7 +192,7 @@ def _listed(jobs: Sequence[int], seen: Collection[int], names: Mapping[int, str]
     return f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
 
 
-def _who_holds(outlook: Outlook, seen: Collection[int], board: Board) -> list[str]:
+def _who_holds(outlook: QueueEstimate, seen: Collection[int], board: DaemonStatus) -> list[str]:
     if not outlook.held:
         return ["Nobody holds any GPU now."]
     held: dict[int, float] = {}
@@ -209,7 +209,7 @@ def _who_holds(outlook: Outlook, seen: Collection[int], board: Board) -> list[st
     return [f"{total}, by {_listed(most, seen, names)}."]
 
 
-def _what_keeps_its_gpus(outlook: Outlook, seen: Collection[int]) -> list[str]:
+def _what_keeps_its_gpus(outlook: QueueEstimate, seen: Collection[int]) -> list[str]:
     """The jobs that are not stopped to make room for another one."""
     holders = sorted({holding.job for holding in outlook.held if holding.gpus} & outlook.jobs.keys())
     kept = [job for job in holders if not outlook.jobs[job].preemptible]
@@ -220,14 +220,14 @@ def _what_keeps_its_gpus(outlook: Outlook, seen: Collection[int]) -> list[str]:
     return [f"{listed[0].upper()}{listed[1:]} {keep}: not preemptible (muster status says why)."]
 
 
-def _what_is_drained(outlook: Outlook, board: Board) -> list[str]:
+def _what_is_drained(outlook: QueueEstimate, board: DaemonStatus) -> list[str]:
     if not outlook.drained:
         return []
     what = are_drained(outlook.drained)
     return [f"Of {counted(len(board.cluster.nodes), 'node')}, {what}: nothing starts there."]
 
 
-def _ahead(row: JobRow, outlook: Outlook) -> list[int]:
+def _ahead(row: JobRow, outlook: QueueEstimate) -> list[int]:
     """Those that wait and are expected to start before a job, in that order."""
     starts = {} if outlook.expected is None else outlook.expected.starts
     if row.id not in starts:
@@ -240,7 +240,7 @@ def _ahead(row: JobRow, outlook: Outlook) -> list[int]:
     ]
 
 
-def _who_is_ahead(ahead: Sequence[int], seen: Collection[int], board: Board) -> list[str]:
+def _who_is_ahead(ahead: Sequence[int], seen: Collection[int], board: DaemonStatus) -> list[str]:
     if not ahead:
         return [f"Nobody who waits is served before it by {board.scheduler}."]
     served = f"{board.scheduler} serves {counted(len(ahead), 'waiting job')} before it"
@@ -265,7 +265,7 @@ def _what_would_help(
     return [f"What has to happen first: {whose} ends, in about {duration(max(end - passed, 0.0))}."]
 
 
-def _when(start: float | None, expected: Forecast, board: Board, passed: float) -> str:
+def _when(start: float | None, expected: Forecast, board: DaemonStatus, passed: float) -> str:
     if start is None:
         return (
             "A simulation of the present queue never starts it: no machine that it may use is large enough."

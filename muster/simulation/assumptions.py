@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import CPU, MEMORY, MICRO, Bools, Ints
 from muster.cluster.ledger import Ledger
+from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, Bools, Ints
+from muster.formatting import counted
 from muster.problems import did_you_mean
 from muster.schedulers.honours import DEADLINE, PRIORITY, REQUESTS, SIZES
 from muster.simulation.network import AUTO, NONE
 from muster.speed.input_pipeline import untold_gpu_types
-from muster.words import counted
 from muster.workload.jobs import JobTable
 from muster.workload.models import shipped_models
 from muster.workload.sized import RIGID

@@ -15,10 +15,10 @@ from math import inf
 import numpy as np
 import polars as pl
 
-from muster.cluster.books import Floats, Ints
 from muster.cluster.ledger import Ledger
+from muster.cluster.ledger_arrays import Floats, Ints
 from muster.compiling import njit
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.simulation.job_groups import JOB_GROUP, samples_after_groups
 from muster.simulation.network import NetworkOfRun
 from muster.speed.network.placement import Placements, shapes_of
@@ -185,7 +185,7 @@ def _refuse_unless_positive(trace: Trace, column: str, needed: str, *, whole: bo
     wrong = (~right).arg_true().to_list()
     if wrong:
         lines = trace.lines
-        raise BadInput(
+        raise InputError(
             *(
                 Problem(
                     trace.source,

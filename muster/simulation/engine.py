@@ -17,20 +17,20 @@ from math import ceil, inf, isnan
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster import books as b
-from muster.cluster.ledger import Ledger, shares_of
-from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Rows, Scheduler, Trigger, View
+from muster.cluster import ledger_arrays as b
+from muster.cluster.ledger import Ledger, node_allocations
+from muster.runtime import allocation_lifecycle as keep
+from muster.runtime.allocation_lifecycle import HELD, PENDING_INTERVAL, RESTART_MODEL
+from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Rows, Scheduler, Snapshot, Trigger
 from muster.schedulers.reasons import NOT_CONSIDERED
 from muster.simulation.blocks import EARLY, Blocks
 from muster.simulation.failures import FailureClock
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
-from muster.speed.demands import DemandBook
+from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable
-from muster.speed.network.forms import FormBook
+from muster.speed.network.forms import PlacementShapes
 from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, RUNNING, TIMED_OUT, WAITING, JobTable
-from muster.world import bookkeeping as keep
-from muster.world.bookkeeping import EXPLAINED, HELD, LAWS
 
 _FRUITLESS_AT_MOST = 1000
 """Decisions in a row that start nothing while nothing runs and nobody is to come, before a run is given up."""
@@ -81,12 +81,12 @@ class Engine:
         self.noted: Counter[str] = Counter()
         self._asked, self._facts = table.asked, table.facts
         self._models = models
-        self._wants = DemandBook(models, self.ledger.books.nodes)
+        self._wants = ResourceProfiles(models, self.ledger.books.nodes)
         self._network = network
         self._blocks = blocks
         self._offers: list[float] | None = [] if options.rules.offers else None
         """When GPUs will be offered, a heap; None: whenever the scheduler asks for it."""
-        self._forms = FormBook(network.speed if network else None, cluster)
+        self._forms = PlacementShapes(network.speed if network else None, cluster)
         self._scheduler = scheduler
         self._options = options
         self._measured = measured
@@ -103,11 +103,11 @@ class Engine:
         self._before = np.full(len(table), -2)
         self._outcome = keep.Outcome(np.zeros(1024, HELD), np.zeros(0, np.int64), np.zeros(6, np.int64))
         self._held_count = 0
-        self._explained = np.zeros(1024, EXPLAINED)
+        self._explained = np.zeros(1024, PENDING_INTERVAL)
         self._explained_count = 0
         self._releases: list[tuple[float, int]] = []
         self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed)
-        self._laws = np.zeros(1, LAWS)
+        self._laws = np.zeros(1, RESTART_MODEL)
         self._laws["resize_restarts"] = options.resize_restarts
         self._laws["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
         if options.rules.whole_iterations:
@@ -313,7 +313,7 @@ class Engine:
     def _decide(self, now: float) -> None:
         index = self._active[: self._active_count].copy()
         jobs = Jobs(self.table, index, now)
-        view = View(
+        snapshot = Snapshot(
             now,
             self._pending,
             jobs,
@@ -325,10 +325,10 @@ class Engine:
         )
         self._pending = 0
         began = time.perf_counter()
-        plan, self._state = self._scheduler.decide(view, self._state)
+        plan, self._state = self._scheduler.decide(snapshot, self._state)
         self.decision_seconds.append(time.perf_counter() - began)
         self.noted.update(plan.notes)
-        self._check_for_standstill(self._apply(plan, index, now), view.triggers, now)
+        self._check_for_standstill(self._apply(plan, index, now), snapshot.triggers, now)
         self._stable_until, self._next_wake = plan.stable_until, plan.next_wake
         self._wake_on = plan.wake_on
 
@@ -390,7 +390,7 @@ class Engine:
             return PlanRefused(f"{name}: the allocations of its decision do not fit together")
         at = decision.changes.jobs.tolist().index(broken)
         first, last = decision.changes.first[at : at + 2]
-        held = sum(share.gpus for share in shares_of(decision.changes.rows[first:last]))
+        held = sum(share.gpus for share in node_allocations(decision.changes.rows[first:last]))
         return PlanRefused(
             f"{name}: job {self.table.ids[broken]} would hold {held:g} GPUs; a gang is whole or absent"
         )

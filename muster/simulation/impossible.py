@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, Floats
-from muster.problems import BadInput, Problem
+from muster.cluster.ledger_arrays import MICRO, Floats
+from muster.formatting import counted
+from muster.problems import InputError, Problem
 from muster.schedulers.honours import REQUESTS
 from muster.simulation.options import Options
-from muster.words import counted
 from muster.workload.jobs import REFUSED, JobTable
 from muster.workload.sized import RIGID
 from muster.workload.trace import Trace
@@ -48,7 +48,7 @@ def set_impossible_aside(
     impossible = np.array(sorted(problems), np.int64)
     if len(impossible) and not options.skip_impossible:
         lines = _lines(trace)
-        raise BadInput(
+        raise InputError(
             *(
                 Problem(
                     trace.source,

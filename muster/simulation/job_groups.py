@@ -10,7 +10,7 @@ from functools import cmp_to_key
 
 import numpy as np
 
-from muster.cluster.books import Floats, Ints
+from muster.cluster.ledger_arrays import Floats, Ints
 
 JOB_GROUP = "job_group_id"
 """The column of a trace that has the group of each job."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import ENTRIES, PUT, ROWS_USED, SERVER, Books, Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import ENTRIES, PUT, ROWS_USED, SERVER, Books, Bools, Floats, Ints, Rows
 from muster.compiling import njit
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import NetworkModel

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
-from muster.problems import BadInput, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean
 from muster.simulation.failures import Failures
 from muster.simulation.network import AUTO, NONE
 from muster.simulation.rules import EXACT, Rules
@@ -67,7 +67,7 @@ class Options:
             object.__setattr__(self, "restart_cost_seconds", cost)
         problems = list(self._problems())
         if problems:
-            raise BadInput(*problems)
+            raise InputError(*problems)
 
     def _problems(self) -> Iterator[Problem]:
         for flag, value, allowed, what in self._checks():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.problems import BadInput, Problem, did_you_mean
-from muster.schedulers.catalogue import takes
+from muster.problems import InputError, Problem, did_you_mean
 from muster.schedulers.presets import PRESETS
+from muster.schedulers.registry import takes
 
 
 @dataclass(frozen=True)
@@ -79,5 +79,5 @@ def rules_named(name: str) -> Rules:
     if name not in RULES:
         hint = did_you_mean(name, RULES, cutoff=0.4)
         what = f"known rules: {', '.join(RULES)}" + (f"; {hint}" if hint else "")
-        raise BadInput(Problem("--rules", what, found=name))
+        raise InputError(Problem("--rules", what, found=name))
     return RULES[name]

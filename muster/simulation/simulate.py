@@ -16,13 +16,16 @@ from numba.core.event import install_listener
 
 import muster
 from muster.cluster import Cluster
-from muster.cluster.books import WHOLE, Bools, Floats
-from muster.problems import BadInput, Problem
+from muster.cluster.ledger_arrays import WHOLE, Bools, Floats
+from muster.problems import InputError, Problem
+from muster.runtime.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
+from muster.runtime.records import Record
+from muster.runtime.slowest import slowest_moments
 from muster.schedulers.certify import Certified
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.user_code import errors_of_policies, plan_problem
-from muster.schedulers.workers_and_servers.interval import AtIntervals
+from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
 from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
 from muster.simulation.blocks import blocks_of, used_columns
 from muster.simulation.compile_clock import CompileClock
@@ -40,9 +43,6 @@ from muster.workload.models import Model, shipped_models
 from muster.workload.sized import RIGID
 from muster.workload.trace import Trace
 from muster.workload.traces.columns import NAMES
-from muster.world.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
-from muster.world.records import Record
-from muster.world.slowest import slowest_moments
 
 _NOISE_STREAM = 0xBE11EF
 
@@ -146,7 +146,7 @@ def _refused_plans_of(scheduler: Scheduler) -> Iterator[None]:
         problem = plan_problem(scheduler, str(refused))
         if problem is None:
             raise
-        raise BadInput(problem) from refused
+        raise InputError(problem) from refused
 
 
 def _prepared(
@@ -158,7 +158,7 @@ def _prepared(
 ) -> tuple[JobTable, ModelTable]:
     """The jobs' columns, with what schedulers believe, and the true speeds."""
     if not cluster.total_gpus:
-        raise BadInput(Problem("--cluster", f"cluster {cluster.name} has no GPU; training jobs need some"))
+        raise InputError(Problem("--cluster", f"cluster {cluster.name} has no GPU; training jobs need some"))
     totals = (cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s)
     share = np.array(totals) / cluster.total_gpus
     by_any_name = {name.lower(): model for model in known.values() for name in (model.name, *model.aliases)}
@@ -169,7 +169,7 @@ def _prepared(
     unfed = [name for name, value in seconds.items() if value == np.inf]
     if unfed:
         what = f"cluster {cluster.name} has no CPU to feed it; give its nodes CPU cores"
-        raise BadInput(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
+        raise InputError(*(Problem("--cluster", what, column="model", found=name) for name in unfed))
     assert options.restart_cost_seconds is not None
     table = job_table(trace, cluster, profiled, seconds, options.restart_cost_seconds)
     table = with_sizes(
@@ -229,7 +229,7 @@ def _network(
 
 def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:
     """Refuse shares of GPUs to a scheduler that parts none: they would wait for ever."""
-    if not isinstance(scheduler, AtIntervals):
+    if not isinstance(scheduler, PeriodicScheduler):
         return
     shares = np.flatnonzero(table.asked["milli"] < WHOLE)
     what = "whole GPUs are needed: schedulers that count workers and servers part none (docs/smd.md)"
@@ -237,7 +237,7 @@ def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:
         told = [
             Problem("--scheduler", what, column="job", found=table.ids[job]) for job in shares[:20].tolist()
         ]
-        raise BadInput(*told)
+        raise InputError(*told)
 
 
 def _refuse_without_gpus(scheduler: Scheduler, honours: frozenset[str], table: JobTable) -> None:
@@ -245,7 +245,7 @@ def _refuse_without_gpus(scheduler: Scheduler, honours: frozenset[str], table: J
     jobs = np.flatnonzero((table.asked["gpus"] == 0) & (WITHOUT_GPUS not in honours))
     if len(jobs):
         what = f"{scheduler.name} has no place for jobs with gpus = 0; gittins+tune-plus and fifo+proportional have"
-        raise BadInput(
+        raise InputError(
             *(Problem("--scheduler", what, column="job", found=table.ids[job]) for job in jobs[:20].tolist())
         )
 
@@ -261,7 +261,7 @@ def _measured(table: JobTable, options: Options) -> Bools:
     measured: Bools = possible & inside
     if not measured.any():
         what = "no job of the trace has an id in this range; the statistics would be empty"
-        raise BadInput(Problem("--measure", what, found=f"{first}:{last}"))
+        raise InputError(Problem("--measure", what, found=f"{first}:{last}"))
     return measured
 
 

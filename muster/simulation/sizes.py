@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.schedulers.allocation.worker_server import Demands
 from muster.schedulers.allocation.worker_server_frontier import frontier
-from muster.schedulers.workers_and_servers.question import demands_of
+from muster.schedulers.workers_and_servers.sizing_problem import demands_of
 from muster.simulation.network import AUTO, network_of_run
 from muster.speed.network.models import NetworkModel
 from muster.speed.parameter_server.of_jobs import steps_of, with_ring_seconds, with_terms
@@ -46,7 +46,7 @@ def with_sizes(
     impossible = np.setdiff1d(np.arange(len(index)), job)
     if len(impossible):
         what = "min_workers with one server need more than the limit; raise the limit or lower min_workers"
-        raise BadInput(*(Problem(names[at], what) for at in impossible.tolist()))
+        raise InputError(*(Problem(names[at], what) for at in impossible.tolist()))
     best = np.minimum.reduceat(sizes.seconds, np.flatnonzero(np.diff(job, prepend=-1)))
     asked = table.asked
     asked["ideal"][index] = asked["iterations"][index] * best
@@ -67,4 +67,4 @@ def _refuse_without_a_node(demands: Demands, cluster: Cluster, names: list[str])
             )
             problems.append(Problem(names[at], f"no node of cluster {cluster.name} has a {what}'s {told}"))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.schedulers.allocation.worker_server import Demands
 from muster.sizing.servers import NEARLY, RESOURCES
 from muster.speed.network.models import LayeredModel
@@ -62,7 +62,7 @@ def sized_ring(
         what += f"{cluster.most_gpus_per_node} GPUs"
         problems.append(Problem("--worker", what, found=told))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     limited = [resource for resource in RESOURCES if resource in limits]
     demands = Demands.checked(
         [*(worker.get(resource, 0.0) for resource in limited), 0.0],

@@ -46,7 +46,7 @@ def sized(
     limits: Mapping[str, float],
     iterations: int,
 ) -> Sized:
-    """The best pair that the limits allow; BadInput if not even one worker and one server fit."""
+    """The best pair that the limits allow; InputError if not even one worker and one server fit."""
     limited = [resource for resource in RESOURCES if resource in limits]
     of_worker, of_server, of_job = (
         [held.get(resource, 0.0) for resource in limited] for held in (worker, server, limits)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.cluster.books import Floats, Ints, Rows
+from muster.cluster.ledger_arrays import Floats, Ints, Rows
 from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import choices, knee, speed_at
@@ -48,7 +48,7 @@ class Demands(NamedTuple):
     choice_speed: Floats
 
 
-class DemandBook:
+class ResourceProfiles:
     """Demands by class, worked out once a class and kept: a memory of a pure function of models and machines."""
 
     def __init__(self, models: ModelTable, nodes: Rows) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from muster.files import read_text
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.parameter_server.layers import FloatArray
 from muster.speed.parameter_server.speed_fit import fit_synchronous_coefficients, synchronous_seconds
 
@@ -64,7 +64,7 @@ def read_placements(path: Path) -> Measured:
             continue
         rows.append((sum(placement), len(placement), *numbers))
     if problems or not rows:
-        raise BadInput(*problems or [Problem(str(path), "there is no measurement in it")])
+        raise InputError(*problems or [Problem(str(path), "there is no measurement in it")])
     return Measured(*np.array(rows, dtype=np.float64).T)
 
 
@@ -102,7 +102,7 @@ def main(folder: Path) -> None:
     """Print a row an application, as a Markdown table."""
     files = sorted(folder.glob("*/placements.csv*"))
     if not files:
-        raise BadInput(Problem(str(folder), "there is no */placements.csv in it"))
+        raise InputError(Problem(str(folder), "there is no */placements.csv in it"))
     print("| application | points | all fitted | 10 fitted | bad draw | worst draw | 90 % of points |")
     print("|---|---|---|---|---|---|---|")
     for file in files:
@@ -114,5 +114,5 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
-    except BadInput as problems:
+    except InputError as problems:
         sys.exit(str(problems))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.workload.models import Dataset, Model
 
 FloatArray = npt.NDArray[np.float64]
@@ -220,11 +220,11 @@ def _refuse_unusable(points: FloatArray) -> None:
     """Points that no fit can use, in words."""
     if points.ndim != 2 or points.shape[1] != 3 or len(points) == 0:
         what = "rows of CPUs, GB and seconds an iteration are needed, at least one"
-        raise BadInput(Problem("measured points", what, found=f"shape {points.shape}"))
+        raise InputError(Problem("measured points", what, found=f"shape {points.shape}"))
     unusable = np.flatnonzero(~(np.isfinite(points) & (points > 0)).all(axis=1))
     if len(unusable):
         what = "CPUs, GB and seconds must be numbers above 0"
-        raise BadInput(
+        raise InputError(
             *(
                 Problem("measured points", what, row=int(at) + 1, found=tuple(map(float, points[at])))
                 for at in unusable

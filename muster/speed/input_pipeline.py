@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.compiling import njit
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.workload.model_file import MOST_CPU_POINTS, MOST_MEMORY_POINTS, STORAGE_BOUND_TOLERANCE
 from muster.workload.models import Dataset, Model
 
@@ -54,7 +54,7 @@ def model_table(models: Sequence[Model | None], gpu_types: Sequence[str] = ()) -
     """
     if len(gpu_types) > MOST_GPU_TYPES:
         what = f"at most {MOST_GPU_TYPES} types of GPU can be told apart"
-        raise BadInput(Problem("--cluster", what, found=len(gpu_types)))
+        raise InputError(Problem("--cluster", what, found=len(gpu_types)))
     records = [_record(model, None if model is None else model.speed) for model in models]
     for number, model in enumerate(models):
         records[number]["on_type"] = number

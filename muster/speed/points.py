@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import Books, Floats, Ints
+from muster.cluster.ledger_arrays import Books, Floats, Ints
 from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable, relative_speed, storage_needed_gb_per_s
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, Ints
 from muster.cluster.ledger import Ledger
-from muster.speed.demands import DemandBook
+from muster.cluster.ledger_arrays import MICRO, Ints
+from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
 from muster.speed.points import speed_at
 from muster.workload.jobs import JobTable
@@ -25,7 +25,7 @@ def with_published_speeds(table: JobTable, cluster: Cluster) -> JobTable:
     """The jobs with the models that the authors' law gives them on the cluster's first machine with GPUs."""
     models = model_table(table.models)
     nodes = Ledger(cluster, 0).books.nodes
-    book = DemandBook(models, nodes[nodes["gpus"] > 0][:1])
+    book = ResourceProfiles(models, nodes[nodes["gpus"] > 0][:1])
     share: Ints = book.kinds[0]["share"]
     asked = table.asked.copy()
     added: dict[tuple[int, int], Model] = {}

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import PACKED, SERVER, Books, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import PACKED, SERVER, Books, Floats, Ints, Rows
 from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable, input_stage_seconds
 from muster.speed.parameter_server.compiled import sized_step

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from muster.cluster.shipped import parse_cluster
 from muster.report import summarise
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 from muster.workload.trace import Trace, read_trace
 from muster.workload.traces.mapped import parse_mapping

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table as TerminalTable
 
-from muster import words
+from muster import formatting
 from muster.report.drawing import Chart, time_unit
 from muster.sweep.charts import Spot, load_chart, point_chart
 from muster.sweep.page import Section, Table
@@ -42,7 +42,7 @@ Of = Callable[[Mean], Estimate | None]
 def terminal_tables(means: Sequence[Mean]) -> list[TerminalTable]:
     """A table a setting: a row a load, a column a scheduler, the mean completion time with its interval."""
     schedulers = list(dict.fromkeys(mean.scheduler for mean in means))
-    names, common = words.short_names(schedulers)
+    names, common = formatting.short_names(schedulers)
     tables = []
     for setting, here in _by_setting(means).items():
         table = TerminalTable(
@@ -88,7 +88,9 @@ def sections_of(means: Sequence[Mean]) -> list[Section]:
     ]
     unfinished = sum(mean.unfinished for mean in means)
     notes = (
-        [f"{words.counted(unfinished, 'job')} did not finish or were refused; they are not in the figures."]
+        [
+            f"{formatting.counted(unfinished, 'job')} did not finish or were refused; they are not in the figures."
+        ]
         if unfinished
         else []
     )
@@ -191,18 +193,18 @@ def _title(setting: tuple[str, str, str]) -> str:
 
 
 def _load(load: float | None) -> str:
-    return words.UNKNOWN if load is None else f"{load:g}"
+    return formatting.UNKNOWN if load is None else f"{load:g}"
 
 
 def _time(entry: Estimate | None) -> str:
     if entry is None:
-        return words.UNKNOWN
-    width = "" if entry.half_width is None else f" ± {words.duration(entry.half_width)}"
-    return words.duration(entry.mean) + width
+        return formatting.UNKNOWN
+    width = "" if entry.half_width is None else f" ± {formatting.duration(entry.half_width)}"
+    return formatting.duration(entry.mean) + width
 
 
 def _percent(entry: Estimate | None) -> str:
     if entry is None:
-        return words.UNKNOWN
+        return formatting.UNKNOWN
     width = "" if entry.half_width is None else f" ± {100 * entry.half_width:.1f}"
     return f"{100 * entry.mean:+.1f}{width} %"

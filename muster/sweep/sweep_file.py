@@ -23,8 +23,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from muster.checked_toml import Way, field_problem, parse_toml
 from muster.cluster.shipped import parse_cluster
 from muster.files import read_text
-from muster.problems import BadInput, Problem
-from muster.schedulers.catalogue import build
+from muster.problems import InputError, Problem
+from muster.schedulers.registry import build
 from muster.simulation import Failures, Options, rules_named
 from muster.simulation.options import FIRST_ARRIVAL
 from muster.units import parse_seconds
@@ -202,11 +202,11 @@ def read_sweep_file(path: Path, columns: str | None = None) -> SweepFile:
     if columns:
         if file.map:
             what = "the sweep file has a map of its own; give one of the two"
-            raise BadInput(Problem("--map", what))
+            raise InputError(Problem("--map", what))
         file = file.model_copy(update={"map": columns})
     problems = list(_problems(file, text, where))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return file
 
 
@@ -239,7 +239,7 @@ def _problems(file: SweepFile, text: str, where: str) -> Iterator[Problem]:
     for way, check in _checks(file):
         try:
             check()
-        except BadInput as bad:
+        except InputError as bad:
             for problem in bad.problems:
                 yield _at_its_field(problem, way, text, where)
 
@@ -258,7 +258,7 @@ def _repeated_names(file: SweepFile) -> Iterator[tuple[Way, str, str | None]]:
 
 
 def _checks(file: SweepFile) -> Iterator[tuple[Way, Callable[[], object]]]:
-    """What a run would do with each entry before it simulates; a check raises BadInput."""
+    """What a run would do with each entry before it simulates; a check raises InputError."""
     for at, trace in enumerate(file.traces):
         yield ("traces", at), partial(_read, trace, file.map)
     for at, cluster in enumerate(file.clusters):
@@ -281,7 +281,7 @@ def _check_options(table: OptionsTable) -> None:
     origin = table.round_origin
     if isinstance(origin, str) and origin != FIRST_ARRIVAL:
         what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
-        raise BadInput(Problem("--round-origin", what, found=origin))
+        raise InputError(Problem("--round-origin", what, found=origin))
     table.options(seed=0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 import muster
-from muster import words
+from muster import formatting
 from muster.files import write_aside, write_parquet
 from muster.sweep.grid import Point
 from muster.sweep.page import write_sections
@@ -47,6 +47,6 @@ def write_results(
         "scheduler": len({point.scheduler for point in points}),
         "seed": len({point.seed for point in points}),
     }
-    headline = [words.counted(count, name) for name, count in counts.items()]
+    headline = [formatting.counted(count, name) for name, count in counts.items()]
     write_sections(folder, title, headline, sections_of(means), command)
     return means

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.training import pytorch
 from muster.training.orders import Wanted, WrittenOrder, draw_order, numbers_of
 from muster.training.randomness import seed_from, undisturbed
@@ -47,7 +47,7 @@ def batches_of(loader: Any, seed: int) -> Batches:
     if isinstance(loader, Sequence) or (hasattr(loader, "__getitem__") and hasattr(loader, "__len__")):
         return _SequenceBatches(loader, seed)
     what = "a map-style DataLoader or a sequence of batches is needed, one that can start anywhere"
-    raise BadInput(Problem("run.steps", what, column="loader", found=type(loader).__name__))
+    raise InputError(Problem("run.steps", what, column="loader", found=type(loader).__name__))
 
 
 class _SequenceBatches:
@@ -167,4 +167,4 @@ def _refuse_unusable(loader: Any, data: Any) -> None:
         what = "a DataLoader with an __iter__ of its own cannot be told where to start; use DataLoader itself"
         problems.append(Problem("run.steps", what, column="loader", found=type(loader).__name__))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)

@@ -27,7 +27,7 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.training import pytorch
 from muster.training.environment import read_environment
 from muster.training.randomness import host_random_bytes
@@ -158,7 +158,7 @@ class CachedDataset:
         sample = self.dataset[index]
         if host_random_bytes() != before:
             what = "draws random numbers when read, which a cache would freeze; do that in transform="
-            raise BadInput(Problem("CachedDataset", what, found=type(self.dataset).__name__))
+            raise InputError(Problem("CachedDataset", what, found=type(self.dataset).__name__))
         return sample
 
     def _kept(self, rank: int) -> bytes | None:

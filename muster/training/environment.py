@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 CHECKPOINT_SECONDS = 600.0
 
@@ -46,7 +46,7 @@ def read_environment() -> Environment:
     if cached_only not in ("0", "1"):
         problems.append(Problem("MUSTER_CACHED_ONLY", "0 or 1 is needed", found=cached_only))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     run_dir = None if folder is None else Path(folder)
     return Environment(run_dir, epoch, cache_gb, checkpoint_seconds, cached_only == "1")
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.cache import CachedDataset, cache_report, grant
 from muster.training.checkpoints import Checkpoints, load_checkpoint
 from muster.training.randomness import random_state
@@ -132,7 +132,7 @@ class Link:
     def _read_notice(self) -> None:
         try:
             notice = self._folder.new_notice()
-        except BadInput as error:
+        except InputError as error:
             self.say(str(error))
             return
         if notice is not None:

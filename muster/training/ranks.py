@@ -9,7 +9,7 @@ import atexit
 import os
 from typing import Any, TypeVar
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.training import pytorch
 
 Thing = TypeVar("Thing")
@@ -30,7 +30,7 @@ class Ranks:
             what = (
                 "call torch.distributed.init_process_group before run.steps, so that the processes can agree"
             )
-            raise BadInput(Problem("WORLD_SIZE", what, found=os.environ["WORLD_SIZE"]))
+            raise InputError(Problem("WORLD_SIZE", what, found=os.environ["WORLD_SIZE"]))
         if self.count > 1:
             self._group = self._distributed.new_group(backend="gloo")
 
@@ -68,7 +68,7 @@ class Ranks:
         """Ends every process with the problems of all, so that none waits for one that has gone."""
         of_all = [problem for each in self.gathered(problems) for problem in each]
         if of_all:
-            raise BadInput(*dict.fromkeys(of_all))
+            raise InputError(*dict.fromkeys(of_all))
 
     def part(self) -> None:
         """Before the process ends of itself: the first rank has the store that the others still ask.

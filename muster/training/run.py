@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.training.batches import Batches, Epoch, batches_of
 from muster.training.cache import caches_in
 from muster.training.environment import read_environment
@@ -23,7 +23,7 @@ def join(*, seed: int = 0) -> Run:
     """
     problem = _not_whole("training.join", "seed", seed)
     if problem:
-        raise BadInput(problem)
+        raise InputError(problem)
     environment = read_environment()
     if environment.run_dir is None:
         return Run(seed, None)
@@ -63,13 +63,13 @@ class Run:
         """
         if self._state is not None:
             what = "these can be walked through once a run; say how many with epochs="
-            raise BadInput(Problem("run.steps", what))
+            raise InputError(Problem("run.steps", what))
         problems = [
             _not_whole("run.steps", "epochs", epochs),
             _not_whole("run.steps", "accumulate", accumulate, least=1),
         ]
         if found := [problem for problem in problems if problem]:
-            raise BadInput(*found)
+            raise InputError(*found)
         check_states(state)
         self._state, self._accumulate = state, accumulate
         if self._link is not None:
@@ -82,7 +82,7 @@ class Run:
         For early stopping: saves and tells the end, which leaving the loop alone does not. The loop gives no more.
         """
         if self._state is None:
-            raise BadInput(Problem("run.finish", "there is nothing to end before run.steps"))
+            raise InputError(Problem("run.finish", "there is nothing to end before run.steps"))
         if not self._finished:
             self._finished = True
             self.step += 1
@@ -177,7 +177,7 @@ class Run:
                     "the processes have different numbers of batches an epoch, so the first to end would wait for "
                     "ever; give each as many (DistributedSampler does, or drop_last=True)"
                 )
-                raise BadInput(Problem("run.steps", what, column="loader", found=counts))
+                raise InputError(Problem("run.steps", what, column="loader", found=counts))
 
     def _draw_apart(self, batches: Batches, ranks: Ranks, saved: Saved | None) -> None:
         """Processes that would all train on the same samples each draw an order of their own, where it is drawn."""
@@ -190,7 +190,7 @@ class Run:
                 "the checkpoint was made when all processes walked through the same batches, which now draw their "
                 "own; start as a new job"
             )
-            raise BadInput(Problem("resume", what))
+            raise InputError(Problem("resume", what))
         if not drawn:
             self._apart, self._now = False, before
             if self._link is not None and before.order:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 EXIT_STOPPED = 75
 """Exit status of a job that stopped on notice and wants to be started again (EX_TEMPFAIL)."""
@@ -102,7 +102,7 @@ def begin_start(run_dir: Path, epoch: int) -> None:
         newest = _newest_epoch(run_dir)
         if newest is not None and epoch <= newest:
             what = f"starts count up, and start {newest} has begun; a larger number is needed"
-            raise BadInput(Problem(str(run_dir / _START), what, found=epoch))
+            raise InputError(Problem(str(run_dir / _START), what, found=epoch))
         _write(run_dir, _START, {"epoch": epoch})
 
 
@@ -174,7 +174,7 @@ def _newest_epoch(folder: Path) -> int | None:
         return None
     epoch = _read_json(path).get("epoch")
     if not isinstance(epoch, int):
-        raise BadInput(Problem(str(path), "a whole number is needed", column="epoch", found=epoch))
+        raise InputError(Problem(str(path), "a whole number is needed", column="epoch", found=epoch))
     return epoch
 
 
@@ -197,14 +197,14 @@ def ordinary_file(path: Path) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise BadInput(Problem(str(path), "an ordinary file is needed"))
+                raise InputError(Problem(str(path), "an ordinary file is needed"))
             yield descriptor
         finally:
             os.close(descriptor)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise BadInput(Problem(str(path), f"cannot be read: {error.strerror}")) from None
+        raise InputError(Problem(str(path), f"cannot be read: {error.strerror}")) from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -213,9 +213,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(Problem(str(path), f"cannot be read as JSON: {error}")) from None
+        raise InputError(Problem(str(path), f"cannot be read as JSON: {error}")) from None
     if not isinstance(content, dict):
-        raise BadInput(Problem(str(path), "a JSON object is needed", found=type(content).__name__))
+        raise InputError(Problem(str(path), "a JSON object is needed", found=type(content).__name__))
     return content
 
 
@@ -224,5 +224,5 @@ def _gigabytes(path: Path, notice: dict[str, Any]) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
-        raise BadInput(Problem(str(path), "a number from 0 on is needed", column="cache_gb", found=value))
+        raise InputError(Problem(str(path), "a number from 0 on is needed", column="cache_gb", found=value))
     return float(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.training import pytorch
 
 Path = tuple[Any, ...]
@@ -21,7 +21,7 @@ def check_states(state: Mapping[str, Any]) -> None:
         if not isinstance(thing, dict) and not all(hasattr(thing, each) for each in _STATEFUL)
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
 
 
 def states_of(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def restore_states(
         for name in sorted(state.keys() ^ saved.keys())
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     for name, thing in state.items():
         where = devices.get(name, {})
         if where:

@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.training.run_folder import ordinary_file
 
 Search = Callable[[str, str], Any]
@@ -48,7 +48,7 @@ class UnchangedJob:
             if wrong:
                 problems.append(Problem("job", what, column="progress", found=self.progress))
         if problems:
-            raise BadInput(*problems)
+            raise InputError(*problems)
 
     def ask_to_stop(self, process_group: int) -> bool:
         """Signals every process of the job; False if none is left. Grace and SIGKILL are the caller's."""

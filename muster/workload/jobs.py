@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
-from muster.cluster.books import CPU, GPU, MICRO, WHOLE, Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import CPU, GPU, MICRO, WHOLE, Bools, Floats, Ints, Rows
 from muster.compiling import njit
-from muster.problems import BadInput, Problem
-from muster.words import counted
+from muster.formatting import counted
+from muster.problems import InputError, Problem
 from muster.workload.models import Model
 from muster.workload.sized import MOST_TERMS, RIGID, SYNCS, sized_columns
 from muster.workload.trace import Trace
@@ -324,5 +324,5 @@ def nodes_allowed(constraint: str, cluster: Cluster, source: str) -> Sequence[bo
             known = ", ".join(sorted({label for node in cluster.nodes for label in node.labels})) or "none"
     if not any(allowed):
         what = f"no node of cluster {cluster.name} has it; there are: {known}"
-        raise BadInput(Problem(source, what, column="constraint", found=constraint))
+        raise InputError(Problem(source, what, column="constraint", found=constraint))
     return allowed

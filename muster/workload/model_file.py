@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 MOST_CPU_POINTS = 16
 MOST_MEMORY_POINTS = 8
@@ -108,17 +108,17 @@ def checked_model_file(path: Path) -> ModelFile:
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(_toml_problem(path, text, error)) from None
+        raise InputError(_toml_problem(path, text, error)) from None
     try:
         fields = ModelFile.model_validate(raw)
     except ValidationError as error:
-        raise BadInput(*_in_words(path, text, error)) from None
+        raise InputError(*_in_words(path, text, error)) from None
     problems = [
         Problem(str(path), what, row=_line_of(text, *column.split(".")), column=column, found=found)
         for column, found, what in _contradictions(fields)
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return fields
 
 
@@ -134,7 +134,7 @@ def _text_of(path: Path) -> str:
         what = "this is not text in UTF-8; a model file (*.toml) is needed"
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
-    raise BadInput(Problem(str(path), what))
+    raise InputError(Problem(str(path), what))
 
 
 def _toml_problem(path: Path, text: str, error: ValueError | RecursionError) -> Problem:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from muster.problems import BadInput, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean
 from muster.workload.model_file import ModelFile, checked_model_file
 
 OTHER_GPUS = "other"
@@ -96,7 +96,7 @@ def model(name: str, models: Mapping[str, Model] | None = None) -> Model:
         if candidate.lower() == wanted:
             return entry
     hint = did_you_mean(wanted, by_any_name)
-    raise BadInput(
+    raise InputError(
         Problem("model", f"{hint and hint + ' '}known models: {', '.join(sorted(known))}", found=name)
     )
 
@@ -105,17 +105,17 @@ def read_models(folder: Path | str) -> dict[str, Model]:
     """Every `*.toml` of a folder as a model, by name, in the order of the names."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise BadInput(Problem(str(folder), "a folder of model files (*.toml) is needed"))
+        raise InputError(Problem(str(folder), "a folder of model files (*.toml) is needed"))
     paths = sorted(folder.glob("*.toml"))
     if not paths:
-        raise BadInput(Problem(str(folder), "no model file (*.toml) in this folder"))
+        raise InputError(Problem(str(folder), "no model file (*.toml) in this folder"))
     read: list[Model] = []
     problems: list[Problem] = []
     owner: dict[str, Path] = {}
     for path in paths:
         try:
             entry = read_model(path)
-        except BadInput as bad:
+        except InputError as bad:
             problems.extend(bad.problems)
             continue
         read.append(entry)
@@ -125,7 +125,7 @@ def read_models(folder: Path | str) -> dict[str, Model]:
                 what = f"{first.name} has this name already; a name belongs to one model"
                 problems.append(Problem(str(path), what, column="name", found=name))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return {entry.name: entry for entry in sorted(read, key=lambda entry: entry.name)}
 
 

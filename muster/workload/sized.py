@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from muster.cluster.books import Rows
+from muster.cluster.ledger_arrays import Rows
 
 RIGID, PS, RING = 0, 1, 2
 SYNCS = ("", "ps", "ring")

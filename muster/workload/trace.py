@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from muster.files import write_aside, write_parquet
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.workload.models import Model, shipped_models
 from muster.workload.traces import read_content
 from muster.workload.traces.cleaning import Reading
@@ -66,7 +66,7 @@ def read_trace(
     reading = read_content(content, kind, mapping)
     if reading.frame.height == 0:
         cleaned = "; ".join(reading.notes)
-        raise BadInput(Problem(content.where, f"there is no job in it{cleaned and ': '}{cleaned}"))
+        raise InputError(Problem(content.where, f"there is no job in it{cleaned and ': '}{cleaned}"))
     jobs = _checked(reading, content.where, shipped_models() if models is None else models)
     return Trace(jobs, content.where, tuple(reading.notes), reading.frame[LINE], reading.names)
 
@@ -85,7 +85,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
     suffix = path.suffix.lower()
     if suffix not in _PARQUET + _CSV:
         what = f"the ending decides the form; one of {', '.join(_CSV + _PARQUET)} is needed"
-        raise BadInput(Problem(str(path), what, found=path.suffix))
+        raise InputError(Problem(str(path), what, found=path.suffix))
     jobs = _telling(trace.jobs)
     _check_writable(jobs, path, as_text=suffix in _CSV)
     with write_aside(path) as aside:
@@ -133,4 +133,4 @@ def _check_writable(jobs: pl.DataFrame, path: Path, *, as_text: bool) -> None:
             if dtype.is_nested() or dtype in (pl.Binary, pl.Object)
         ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)

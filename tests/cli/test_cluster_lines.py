@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.cluster.shipped import parse_cluster
-from muster.problems import BadInput
+from muster.problems import InputError
 
 from .conftest import TRACE, Outcome
 
@@ -27,7 +27,7 @@ JobID|User|Account|State|Submit|Start|End|Elapsed|ReqTRES
 
 @pytest.mark.parametrize("word", ["gup", "gpuu", "pgu", "pug", "ugp", "gp", "cpu", "GUP", "gpi"])
 def test_a_type_that_resembles_gpu_is_refused(word: str) -> None:
-    with pytest.raises(BadInput, match=f"found '2x8{word}'; .* did you mean 2x8gpu"):
+    with pytest.raises(InputError, match=f"found '2x8{word}'; .* did you mean 2x8gpu"):
         parse_cluster(f"2x8{word}")
 
 
@@ -51,7 +51,7 @@ def test_gpus_in_the_plural_are_gpus() -> None:
     ],
 )
 def test_amounts_that_only_some_kinds_state_are_refused(line: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said) as refused:
+    with pytest.raises(InputError, match=said) as refused:
         parse_cluster(line)
     assert "state it for each kind or for none" in str(refused.value)
 
@@ -67,7 +67,7 @@ def test_kinds_state_the_same_resources_or_are_refused(kinds: list[tuple[bool, b
         for at, kind in enumerate(kinds)
     )
     if len(set(kinds)) > 1:
-        with pytest.raises(BadInput):
+        with pytest.raises(InputError):
             parse_cluster(line)
     else:
         assert len(parse_cluster(line).nodes) == len(kinds)

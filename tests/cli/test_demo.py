@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.schedulers.catalogue import build
 from muster.schedulers.presets import DEFAULT_SCHEDULER
+from muster.schedulers.registry import build
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +34,7 @@ def test_the_demo_compares_the_default_scheduler(tmp_path: Path) -> None:
 def test_slurm_like_preempts_nothing_by_default() -> None:
     described = build("slurm-like").describe()
     assert described["parts"] == {
-        "order": "priority",
+        "queue_order": "priority",
         "allocation": "requested",
         "placement": "consolidate",
     }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.parallel import RunFailedError, run_all
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Refusing:
     """Finds its input wrong."""
 
     def __call__(self, report: Callable[[Any], None]) -> int:
-        raise BadInput(Problem("trace.csv", "is wrong", row=3), Problem("trace.csv", "is wrong again"))
+        raise InputError(Problem("trace.csv", "is wrong", row=3), Problem("trace.csv", "is wrong again"))
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
@@ -70,6 +70,6 @@ def test_an_interrupt_is_left_to_the_parent() -> None:
 
 
 def test_a_refusal_keeps_its_problems() -> None:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         run_all({"only": Refusing()}, 1, lambda name, value: None)
     assert [problem.row for problem in refused.value.problems] == [3, None]

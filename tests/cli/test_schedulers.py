@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.schedulers.catalogue import parts, presets
+from muster.schedulers.registry import parts, presets
 
 from .conftest import Outcome
 
@@ -34,7 +34,7 @@ def test_the_list_fits_80_columns_and_breaks_no_name(muster: Muster, monkeypatch
 def test_one_is_shown_with_its_settings_and_defaults(muster: Muster) -> None:
     shown = muster("schedulers", "las+spread")
     assert shown.status == 0
-    assert "las (order)" in shown.out
+    assert "las (queue_order)" in shown.out
     assert "spread (placement)" in shown.out
     assert "quantum_seconds=300.0 (float): " in shown.out
     assert "promote_after_seconds=inf (float): " in shown.out

@@ -16,8 +16,8 @@ LIMIT = "gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s"
 
 def answered(arguments: str, capsys: pytest.CaptureFixture[str], status: int = OK) -> str:
     assert run(["size", *shlex.split(arguments)]) == status
-    told = capsys.readouterr()
-    return told.out if status == OK else told.err
+    reply = capsys.readouterr()
+    return reply.out if status == OK else reply.err
 
 
 def document(arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -119,10 +119,10 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
 def test_mistakes_are_told_in_words(
     arguments: str, parts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = answered(arguments, capsys, BAD_INPUT)
+    reply = answered(arguments, capsys, BAD_INPUT)
     for part in parts:
-        assert part in told
-    assert "Traceback" not in told
+        assert part in reply
+    assert "Traceback" not in reply
 
 
 def losses_file(folder: Path, losses: list[float]) -> Path:
@@ -151,11 +151,11 @@ def test_a_job_is_sized_for_what_is_left_to_a_loss(
     ],
 )
 def test_losses_that_lead_nowhere_are_told(
-    losses: list[float], target: float, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    losses: list[float], target: float, reply: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = losses_file(tmp_path, losses)
     words = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss {target}", capsys, BAD_INPUT)
-    assert told in words
+    assert reply in words
 
 
 def test_a_losses_file_is_read_strictly(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ def test_a_layer_file_may_say_its_batch(capsys: pytest.CaptureFixture[str], tmp_
     rows = "model,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes{}\nMine,64e6,1e6,1e6,4e6{}\n"
     (tmp_path / "told.csv").write_text(rows.format(",batch", ",64"))
     (tmp_path / "not.csv").write_text(rows.format("", ""))
-    told = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'told.csv'}", capsys)
+    reply = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'reply.csv'}", capsys)
     flagged = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'} --profile-batch 64", capsys)
-    assert told == flagged
+    assert reply == flagged
     words = answered(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'}", capsys, BAD_INPUT)
     assert "a column batch, or --profile-batch" in words
 
@@ -212,9 +212,9 @@ def test_a_ring_s_step_is_what_muster_network_says_of_its_place(
     row = document(f"{arguments} --batch {32 * workers} --worker gpu=1", capsys)["by_workers"][-1]
     place = ["--placement", row["place"], "--cluster", "dally-2x8x8", "--json"]
     assert run(["network", "mine", "--layers", str(path), *place]) == OK
-    (told,) = json.loads(capsys.readouterr().out)["placements"]
-    assert row["workers"] == told["gpus"] == workers
-    assert row["iteration_seconds"] == pytest.approx(told["iteration_seconds"], rel=1e-12)
+    (reply,) = json.loads(capsys.readouterr().out)["placements"]
+    assert row["workers"] == reply["gpus"] == workers
+    assert row["iteration_seconds"] == pytest.approx(reply["iteration_seconds"], rel=1e-12)
 
 
 def test_a_ring_in_words_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_ring_in_words_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path:
 def test_mistakes_about_rings_are_told_in_words(
     arguments: str, parts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = answered(arguments, capsys, BAD_INPUT)
+    reply = answered(arguments, capsys, BAD_INPUT)
     for part in parts:
-        assert part in told
-    assert "Traceback" not in told
+        assert part in reply
+    assert "Traceback" not in reply

@@ -15,7 +15,7 @@ from scipy import stats
 
 from muster.cluster.shipped import parse_cluster
 from muster.report import summarise
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 from muster.sweep.grid import points_of
 from muster.sweep.pieces import name_of

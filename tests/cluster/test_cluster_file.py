@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from muster.cluster import Cluster, Link, Links, Node
 from muster.cluster.cluster_file import cluster_from_toml, read_cluster_file, write_cluster_file
 from muster.cluster.shipped import parse_cluster
-from muster.problems import BadInput
+from muster.problems import InputError
 
 WHOLE = """\
 name = "lab"
@@ -87,10 +87,10 @@ gb_per_s = 0
 latency_seconds = -3
 [links.foo]
 """
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         cluster_from_toml(wrong, "lab.toml", "lab")
-    told = {(problem.row, problem.column): str(problem) for problem in refused.value.problems}
-    assert list(told) == [
+    reply = {(problem.row, problem.column): str(problem) for problem in refused.value.problems}
+    assert list(reply) == [
         (1, "machines_per_rack"),
         (3, "types.a.gpus"),
         (5, "types.a.cpus"),
@@ -103,13 +103,13 @@ latency_seconds = -3
         (14, "links.rack.latency_seconds"),
         (15, "links.foo"),
     ]
-    assert told[3, "types.a.gpus"] == (
+    assert reply[3, "types.a.gpus"] == (
         "lab.toml, line 3, column types.a.gpus: found 8.5; a whole number is needed"
     )
-    assert "did you mean gpu_type?" in told[4, "types.a.gpu_tpye"]
-    assert "500GB, 64GiB" in told[6, "types.a.memory_gb"]
+    assert "did you mean gpu_type?" in reply[4, "types.a.gpu_tpye"]
+    assert "500GB, 64GiB" in reply[6, "types.a.memory_gb"]
     jargon = ("pydantic", "Input should", "validation", "type=", "loc")
-    assert not [text for text in told.values() if any(word in text for word in jargon)]
+    assert not [text for text in reply.values() if any(word in text for word in jargon)]
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ latency_seconds = -3
     ],
 )
 def test_what_is_wrong_is_said_at_its_line(text: str, row: int | None, said: str) -> None:
-    with pytest.raises(BadInput, match=said) as refused:
+    with pytest.raises(InputError, match=said) as refused:
         cluster_from_toml(text, "lab.toml", "lab")
     assert (row, said) in [(problem.row, said) for problem in refused.value.problems if said in problem.what]
 
 
 def test_a_missing_or_unreadable_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no such file"):
+    with pytest.raises(InputError, match="no such file"):
         read_cluster_file(tmp_path / "absent.toml")
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from muster.cluster import Cluster, Links, Node
-from muster.problems import BadInput
+from muster.problems import InputError
 
 MACHINE = Node("a", "v100", 0, 8, "V100", 4, 24.0, 500.0, 0.5, 1.25)
 SERVER = Node("b", "cpu", 1, 0, "GPU", 1, 64.0, 256.0, 0.5, 1.25)
@@ -62,11 +62,11 @@ def test_links_default_to_dallys_constants() -> None:
     ],
 )
 def test_an_unusable_cluster_is_refused(nodes: tuple[Node, ...], racks: tuple[str, ...], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         Cluster("wrong", nodes, racks)
 
 
 def test_every_problem_is_told_at_once() -> None:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         Cluster("wrong", (replace(MACHINE, gpus=99, rack=3), replace(MACHINE, gpus_per_island=0)), ("r",))
     assert len(refused.value.problems) == 4

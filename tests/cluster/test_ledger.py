@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from muster.cluster import Cluster, Node
-from muster.cluster import books as b
-from muster.cluster.ledger import DoesNotFit, Ledger, Share, Transaction, gpu_ids
+from muster.cluster import ledger_arrays as b
+from muster.cluster.ledger import DoesNotFit, Ledger, NodeAllocation, Transaction, gpu_ids
 
 JOBS = 6
 NODES = 3
@@ -63,7 +63,7 @@ def raw_bytes(ledger: Ledger) -> list[bytes]:
 
 
 shares = st.builds(
-    lambda node, gpus, milli, cpus, memory, storage, group: Share(
+    lambda node, gpus, milli, cpus, memory, storage, group: NodeAllocation(
         node,
         tuple(sorted(gpus)),
         cpus=cpus,
@@ -93,7 +93,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.releasing: list[int] = []
 
     @rule(job=st.integers(0, JOBS - 1), wanted=st.lists(shares, min_size=1, max_size=3))
-    def put(self, job: int, wanted: list[Share]) -> None:
+    def put(self, job: int, wanted: list[NodeAllocation]) -> None:
         before = snapshot(self.ledger)
         outside = [
             share for share in wanted if share.gpu_ids and max(share.gpu_ids) >= self.gpus_of(share.node)
@@ -115,7 +115,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert not self.ledger.holds(job)
 
     @rule(steps=st.lists(st.tuples(st.integers(0, JOBS - 1), st.lists(shares, max_size=2)), max_size=4))
-    def decide(self, steps: list[tuple[int, list[Share]]]) -> None:
+    def decide(self, steps: list[tuple[int, list[NodeAllocation]]]) -> None:
         """A transaction leaves every byte as it was; carried out, its changes lead where it had been."""
         self.settle()
         before, held_before = raw_bytes(self.ledger), snapshot(self.ledger)
@@ -208,7 +208,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def no_gpu_is_held_twice(self) -> None:
         if not hasattr(self, "ledger"):
             return
-        held: dict[tuple[int, int], list[Share]] = {}
+        held: dict[tuple[int, int], list[NodeAllocation]] = {}
         for job in range(JOBS):
             for share in self.ledger.holding(job):
                 for gpu in share.gpu_ids:
@@ -225,13 +225,13 @@ TestLedgerMachine.settings = settings(max_examples=60, stateful_step_count=30, d
 
 def test_what_does_not_fit_says_why_and_leaves_no_trace() -> None:
     ledger = Ledger(cluster_of(2), 2)
-    ledger.put(0, [Share(0, (0,), cpus=3.0)])
+    ledger.put(0, [NodeAllocation(0, (0,), cpus=3.0)])
     before = snapshot(ledger)
     for shares_, why in (
-        ([Share(0, (0,))], "a GPU is taken"),
-        ([Share(0, (1,), cpus=7.1)], "CPUs, memory or storage bandwidth are short"),
-        ([Share(5, (1,))], "the node is down or does not exist"),
-        ([Share(0, (1,)), Share(0, (1,))], "a GPU is taken"),
+        ([NodeAllocation(0, (0,))], "a GPU is taken"),
+        ([NodeAllocation(0, (1,), cpus=7.1)], "CPUs, memory or storage bandwidth are short"),
+        ([NodeAllocation(5, (1,))], "the node is down or does not exist"),
+        ([NodeAllocation(0, (1,)), NodeAllocation(0, (1,))], "a GPU is taken"),
     ):
         with pytest.raises(DoesNotFit, match=why):
             ledger.put(1, shares_)
@@ -241,10 +241,10 @@ def test_what_does_not_fit_says_why_and_leaves_no_trace() -> None:
 def test_shares_of_a_gpu_add_up_to_one() -> None:
     ledger = Ledger(cluster_of(1), 4)
     for job, milli in enumerate((333, 333, 334)):
-        ledger.put(job, [Share(0, (0,), milli=milli)])
+        ledger.put(job, [NodeAllocation(0, (0,), milli=milli)])
     assert ledger.free()[b.GPU] == 0
     with pytest.raises(DoesNotFit):
-        ledger.put(3, [Share(0, (0,), milli=1)])
+        ledger.put(3, [NodeAllocation(0, (0,), milli=1)])
     release(ledger, 1)
     assert ledger.free()[b.GPU] == pytest.approx(0.333)
     assert ledger.free_ids(0) == ()
@@ -252,10 +252,14 @@ def test_shares_of_a_gpu_add_up_to_one() -> None:
 
 def test_a_time_slice_group_takes_the_gpu_once() -> None:
     ledger = Ledger(cluster_of(1), 3)
-    ledger.put(0, [Share(0, (0,), group=7)])
-    ledger.put(1, [Share(0, (0,), group=7)])
+    ledger.put(0, [NodeAllocation(0, (0,), group=7)])
+    ledger.put(1, [NodeAllocation(0, (0,), group=7)])
     assert ledger.free()[b.GPU] == 0
-    for stranger in (Share(0, (0,)), Share(0, (0,), group=8), Share(0, (0,), milli=1)):
+    for stranger in (
+        NodeAllocation(0, (0,)),
+        NodeAllocation(0, (0,), group=8),
+        NodeAllocation(0, (0,), milli=1),
+    ):
         with pytest.raises(DoesNotFit):
             ledger.put(2, [stranger])
     release(ledger, 0)
@@ -267,7 +271,7 @@ def test_a_time_slice_group_takes_the_gpu_once() -> None:
 def test_what_is_releasing_is_not_free_until_it_ends() -> None:
     ledger = Ledger(cluster_of(2), 2)
     ledger.books.totals[b.DELAYED] = 1
-    ledger.put(0, [Share(0, (0, 1), cpus=6.0)])
+    ledger.put(0, [NodeAllocation(0, (0, 1), cpus=6.0)])
     chain = int(ledger.books.heads[0])
     release(ledger, 0)
     assert ledger.free()[b.GPU] == 0
@@ -285,10 +289,10 @@ def test_gpu_ids_of_a_mask() -> None:
 def test_changes_that_do_not_fit_leave_the_ledger_as_it_was() -> None:
     ledger = Ledger(cluster_of(2), 2)
     with Transaction(ledger) as transaction:
-        transaction.put(0, [Share(0, (0,))])
-        transaction.put(1, [Share(0, (1,))])
+        transaction.put(0, [NodeAllocation(0, (0,))])
+        transaction.put(1, [NodeAllocation(0, (1,))])
         changes = transaction.take_changes()
-    ledger.put(1, [Share(0, (0,))])
+    ledger.put(1, [NodeAllocation(0, (0,))])
     before = snapshot(ledger)
     ledger.books.heads[1] = -1  # A job that the changes do not know of holds the GPU.
     with pytest.raises(DoesNotFit, match="a GPU is taken"):
@@ -301,16 +305,16 @@ def test_a_transaction_that_raises_leaves_every_byte() -> None:
     ledger = Ledger(cluster_of(2), 2)
     before = raw_bytes(ledger)
     with suppress(DoesNotFit), Transaction(ledger) as transaction:
-        transaction.put(0, [Share(0, (0,))])
-        transaction.put(1, [Share(0, (0,))])
+        transaction.put(0, [NodeAllocation(0, (0,))])
+        transaction.put(1, [NodeAllocation(0, (0,))])
     assert raw_bytes(ledger) == before
 
 
 def test_transactions_do_not_overlap() -> None:
     ledger = Ledger(cluster_of(2), 2)
     with Transaction(ledger) as transaction:
-        transaction.put(0, [Share(0, (0,))])
+        transaction.put(0, [NodeAllocation(0, (0,))])
         with pytest.raises(RuntimeError, match="in the middle of another"), Transaction(ledger):
             pass
     with pytest.raises(RuntimeError, match="a transaction is a block"):
-        transaction.put(0, [Share(0, (0,))])
+        transaction.put(0, [NodeAllocation(0, (0,))])

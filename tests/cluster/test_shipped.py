@@ -11,7 +11,7 @@ import pytest
 from muster.cluster import Cluster, Links
 from muster.cluster.cluster_file import write_cluster_file
 from muster.cluster.shipped import parse_cluster, shipped_names
-from muster.problems import BadInput
+from muster.problems import InputError
 
 
 def test_every_shipped_cluster_is_usable_and_survives_being_written(tmp_path: Path) -> None:
@@ -100,5 +100,5 @@ def test_one_line(line: str, expected: dict[tuple[int, str, float, float, float]
     ],
 )
 def test_what_is_no_cluster_is_told_what_is(text: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         parse_cluster(text)

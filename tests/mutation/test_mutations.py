@@ -76,7 +76,7 @@ def test_sizes_on_a_page_are_not_mutated() -> None:
 def test_each_change_touches_one_line_and_can_be_parsed() -> None:
     for path in (
         "muster/schedulers/composed.py",
-        "muster/world/bookkeeping.py",
+        "muster/runtime/allocation_lifecycle.py",
         "muster/service/store/store.py",
     ):
         source = (ROOT / path).read_text()

@@ -36,8 +36,8 @@ def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, *, gpus: int, busy
 def what_a_profile_says(folder: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     words = ["profile", *flags, "--out", str(folder / "never.toml"), "--", sys.executable, "-c", SHOW]
     assert run_command_line(words) == 2
-    told = capsys.readouterr()
-    return told.out + told.err
+    reply = capsys.readouterr()
+    return reply.out + reply.err
 
 
 @pytest.mark.parametrize(("busy", "chosen"), [((), "0"), (NAMES[:1], "1"), (NAMES[1:], "0")])

@@ -18,7 +18,7 @@ import pytest
 from muster.cgroups import find_cgroups
 from muster.cli.app import run as run_command_line
 from muster.cli.profile_view import _doubts
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.profiling import JobToProfile, Precision, Profile, profile_job
 from muster.profiling.cpus import AffinityGrants, cpu_points
 from muster.profiling.job import WORD_SECONDS, running
@@ -48,7 +48,7 @@ def python(source: str) -> list[str]:
 
 
 def refusal(job: JobToProfile) -> str:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         profile_job(job, precision=QUICK, tell=silent)
     return str(refused.value)
 
@@ -93,13 +93,13 @@ def test_what_the_job_reads_is_known(profile: Profile) -> None:
 
 
 def test_a_file_says_what_makes_it_less_true(profile: Profile) -> None:
-    quiet = replace(profile, steady=True)
+    quiet = replace(profile, static_priority=True)
     (decodes,) = _doubts(quiet)
     assert "decode in transform=" in decodes
     assert profile.reading is not None
     raw = replace(profile.reading, miss_cpu_seconds=0.0)
     assert _doubts(replace(quiet, reading=raw)) == []
-    (changed,) = _doubts(replace(quiet, reading=raw, drift=-0.25, steady=False))
+    (changed,) = _doubts(replace(quiet, reading=raw, drift=-0.25, static_priority=False))
     assert changed.startswith("0.5 cores gave 25.0 % less at the end than at the start")
 
 
@@ -130,9 +130,9 @@ def test_an_unchanged_job_by_the_command_line(
     ]
     words += ["--progress", PATTERN, "--", *python(PRINTING.format(steps=10**6))]
     assert run_command_line(words) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [point["cores"] for point in told["cpu_points"]] == [0.25, 0.5]
-    assert told["reading"] is None
+    reply = json.loads(capsys.readouterr().out)
+    assert [point["cores"] for point in reply["cpu_points"]] == [0.25, 0.5]
+    assert reply["reading"] is None
     model = read_model(out)
     assert (model.name, model.cpus_per_gpu, model.dataset) == ("printer", (0.25, 0.5), None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["printer.png", "printer.svg", "printer.toml"]
@@ -143,13 +143,13 @@ def test_an_unchanged_job_by_the_command_line(
 
 @pytest.mark.long
 def test_a_job_that_ends_is_started_again(needs_quota: None) -> None:
-    told: list[str] = []
+    reply: list[str] = []
     # Four seconds: time for the first words, and not for four windows more.
     job = JobToProfile(python(PRINTING.format(steps=200)), UnchangedJob(progress=PATTERN))
-    with running(job, told.append) as run:
+    with running(job, reply.append) as run:
         run.start(cores=0.5, cache_gb=0.0, cached_only=False)
         rate, _ = run.measure(0.5, Precision(1e-9, 4, 4))
-    assert "the job has ended; starting it again" in told
+    assert "the job has ended; starting it again" in reply
     assert rate.windows >= 3
 
 
@@ -265,9 +265,9 @@ def test_amounts_of_cpu() -> None:
     assert cpu_points(0.5, fractions=True) == (0.25, 0.5)
     assert cpu_points(1.1, fractions=True) == (0.25, 0.5, 0.75, 1.0)
     for wrong in (0.0, -1.0, most + 1.0, float("nan")):
-        with pytest.raises(BadInput, match=f"at most {most} cores"):
+        with pytest.raises(InputError, match=f"at most {most} cores"):
             cpu_points(wrong, fractions=True)
-    with pytest.raises(BadInput, match="without a CPU quota only whole cores"):
+    with pytest.raises(InputError, match="without a CPU quota only whole cores"):
         cpu_points(1.0, fractions=False)
 
 

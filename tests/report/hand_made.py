@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from muster.world.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
+from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 
 CPUS_PER_GPU, MEMORY_PER_GPU = 3.0, 60.0
 NODES, GPUS_PER_NODE = 4, 8

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from muster.report import summarise
 from muster.report.metrics import distribution, jain
 from muster.report.timeline import Steps, gpus_in_use, held, jobs_waiting, window
-from muster.world.records import DECISIONS, Record
+from muster.runtime.records import DECISIONS, Record
 from tests.report.hand_made import ORDERS, run_record, scheduled, tables
 
 

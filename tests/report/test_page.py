@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.report.page import write_report
 from muster.report.theme import DARK, LIGHT
-from muster.world.records import Record
+from muster.runtime.records import Record
 from tests.report.hand_made import run_record, scheduled, tables, write, write_comparison
 
 EVIL = "<script>alert('x')</script>&\"'"
@@ -212,7 +212,7 @@ def test_all_that_is_missing_in_a_comparison_is_told_at_once(tmp_path: Path) -> 
     folder = write_comparison([scheduled("fifo", jobs=5), scheduled("las", jobs=5)], tmp_path)
     (folder / "fifo+proportional+pack" / "jobs.parquet").unlink()
     (folder / "las+proportional+pack" / "run.json").unlink()
-    with pytest.raises(BadInput) as bad:
+    with pytest.raises(InputError) as bad:
         write_report(folder)
     assert [Path(problem.where).name for problem in bad.value.problems] == ["jobs.parquet", "run.json"]
     assert not (folder / "report.html").exists()

@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.report import read_record, record_folders, summarise
 from tests.report.hand_made import scheduled, write, write_comparison
 
 
 def problems_of(folder: Path) -> list[str]:
-    with pytest.raises(BadInput) as bad:
+    with pytest.raises(InputError) as bad:
         read_record(folder)
     return [str(problem).replace(str(folder), "DIR") for problem in bad.value.problems]
 
@@ -35,8 +35,8 @@ def test_no_such_folder(tmp_path: Path) -> None:
 
 def test_every_missing_file_is_told(tmp_path: Path) -> None:
     names = ["jobs.parquet", "allocations.parquet", "decisions.parquet", "reasons.parquet", "run.json"]
-    told = problems_of(tmp_path)
-    assert [name in line for name, line in zip(names, told, strict=True)] == [True] * 5
+    reply = problems_of(tmp_path)
+    assert [name in line for name, line in zip(names, reply, strict=True)] == [True] * 5
 
 
 def test_wrong_tables_and_wrong_run_are_told_together(tmp_path: Path) -> None:
@@ -49,13 +49,13 @@ def test_wrong_tables_and_wrong_run_are_told_together(tmp_path: Path) -> None:
     run["cluster"]["nodes"][1]["gpus"] = -1
     del run["cluster"]["nodes"][2]["name"], run["scheduler"]["name"]
     (folder / "run.json").write_text(json.dumps(run))
-    told = problems_of(folder)
-    assert told[0] == "DIR/jobs.parquet, column tenant: this column of String values is missing"
-    assert told[1] == "DIR/jobs.parquet, column gpus: found 'String'; Float64 values are needed"
-    assert told[2].startswith("DIR/reasons.parquet: not a readable Parquet file")
-    assert told[3] == "DIR/run.json, column scheduler.name: a text is needed"
-    assert any("cluster.nodes[1].gpus: found -1" in line for line in told)
-    assert any("cluster.nodes[2]" in line for line in told)
+    reply = problems_of(folder)
+    assert reply[0] == "DIR/jobs.parquet, column tenant: this column of String values is missing"
+    assert reply[1] == "DIR/jobs.parquet, column gpus: found 'String'; Float64 values are needed"
+    assert reply[2].startswith("DIR/reasons.parquet: not a readable Parquet file")
+    assert reply[3] == "DIR/run.json, column scheduler.name: a text is needed"
+    assert any("cluster.nodes[1].gpus: found -1" in line for line in reply)
+    assert any("cluster.nodes[2]" in line for line in reply)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"run"', "\x00"])
@@ -85,7 +85,7 @@ def test_a_comparison_names_its_runs_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("runs", ['{"runs": []}', '{"runs": 3}', "{}", "[]"])
 def test_a_comparison_without_runs_is_told(tmp_path: Path, runs: str) -> None:
     (tmp_path / "comparison.json").write_text(runs)
-    with pytest.raises(BadInput, match="a list of folder names"):
+    with pytest.raises(InputError, match="a list of folder names"):
         record_folders(tmp_path)
 
 
@@ -94,6 +94,6 @@ def test_what_a_run_may_leave_out_is_an_object_where_it_is_there(tmp_path: Path,
     folder = write(scheduled("las", jobs=5), tmp_path)
     run = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(run | {field: ["3"]}))
-    (told,) = problems_of(folder)
-    assert field in told
-    assert "an object, or nothing, is needed" in told
+    (reply,) = problems_of(folder)
+    assert field in reply
+    assert "an object, or nothing, is needed" in reply

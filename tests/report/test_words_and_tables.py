@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from muster.formatting import counted, duration, natural_order, number, percent, ratio, short_names
 from muster.report import summarise
 from muster.report.terminal import comparison_table
 from muster.sweep.page import Table
-from muster.words import counted, duration, natural_order, number, percent, ratio, short_names
 from tests.report.hand_made import ORDERS, scheduled
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from muster.schedulers.admission.knapsack import Columns
 from muster.schedulers.allocation.worker_server import Demands, exact, utility
 from muster.schedulers.allocation.worker_server_frontier import frontier
-from muster.schedulers.selection.knapsack import Columns
 from muster.speed.parameter_server import Layers, StepTime, layered, stack
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.cluster import Cluster, Node
 from muster.schedulers.allocation.worker_server import Demands
-from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.speed.parameter_server import Layers, layered, stack
 from muster.workload.generators.smd import generate
 from muster.workload.trace import Trace
@@ -67,7 +67,7 @@ def trace_of_seed(seed: int, jobs: int, per_hour: float | None = None, ring: flo
 
 def random_question(
     seed: int, jobs: int, most: int = 3, reserved: bool = False, share: float = 0.5, rings: float = 0.0
-) -> Question:
+) -> SizingProblem:
     """Jobs at time 0 that hold nothing; the cluster has `share` of all their limits; so many reduce in a ring."""
     rng = np.random.default_rng(seed)
     is_ring = np.random.default_rng([seed, 1]).random(jobs) < rings
@@ -99,7 +99,7 @@ def random_question(
         seconds[:, 0] = 0.0
         terms = np.where(is_ring[:, None, None], together.terms[:, :1] * [1.0, 1.0, 0.0], together.terms)
         together = replace(together, terms=terms, ring_seconds=seconds)
-    return Question(
+    return SizingProblem(
         now=0.0,
         index=np.arange(jobs),
         arrival=np.zeros(jobs),

@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster
-from muster.cluster.books import ENTRIES, Rows
 from muster.cluster.ledger import Ledger
-from muster.schedulers.contract import Decision, Jobs, Proposal, Trigger, View
-from muster.schedulers.parts import Allotment
-from muster.speed.demands import DemandBook
+from muster.cluster.ledger_arrays import ENTRIES, Rows
+from muster.schedulers.contract import Decision, Jobs, Proposal, Snapshot, Trigger
+from muster.schedulers.parts import GangAllocator
+from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.points import held_speed, speed_at
 from muster.workload.generators.synergy import models_in_turn
@@ -30,7 +30,7 @@ TYPES = ("v100", "v100", "a100", "k80")
 class Round:
     """A view whose jobs all wait, and who of them may be served."""
 
-    view: View
+    snapshot: Snapshot
     ranked: np.ndarray
     chosen: np.ndarray
 
@@ -56,31 +56,31 @@ def round_of(
     table = job_table(trace, cluster, known, {})
     table.facts["state"] = WAITING
     ledger = Ledger(cluster, len(table))
-    wants = DemandBook(model_table(table.models, cluster.gpu_types), ledger.books.nodes)
+    resource_profiles = ResourceProfiles(model_table(table.models, cluster.gpu_types), ledger.books.nodes)
     everybody = np.arange(len(table))
-    view = View(0.0, Trigger.ROUND, Jobs(table, everybody, 0.0), table, ledger, wants)
+    snapshot = Snapshot(0.0, Trigger.ROUND, Jobs(table, everybody, 0.0), table, ledger, resource_profiles)
     chosen = np.zeros(len(table), np.bool_)
     budget = cluster.total_gpus
     for at, (_, gpus) in enumerate(jobs):
         if gpus <= budget:
             chosen[at] = True
             budget -= gpus
-    return Round(view, everybody, chosen)
+    return Round(snapshot, everybody, chosen)
 
 
 @contextmanager
-def tried(allotment: Allotment, given: Round) -> Iterator[Proposal]:
+def tried(allocator: GangAllocator, given: Round) -> Iterator[Proposal]:
     """One round, in the ledger until the end of the block."""
     with given.view.transaction() as transaction:
         plan = Proposal.blank(transaction, len(given.view.jobs))
         columns = plan.reasons, plan.reason_a, plan.reason_b
-        plan.notes = allotment.allot(given.view, transaction, given.ranked, given.chosen, *columns) or ()
+        plan.notes = allocator.allocate(given.view, transaction, given.ranked, given.chosen, *columns) or ()
         yield plan
 
 
-def allot(allotment: Allotment, given: Round) -> Decision:
+def allocate(allocator: GangAllocator, given: Round) -> Decision:
     """One round, carried out in the ledger."""
-    with tried(allotment, given) as plan:
+    with tried(allocator, given) as plan:
         decision = plan.decision()
     given.view.ledger.carry_out(decision.changes)
     given.view.ledger.books.totals[ENTRIES] = 0
@@ -89,7 +89,7 @@ def allot(allotment: Allotment, given: Round) -> Decision:
 
 def speeds(given: Round) -> np.ndarray:
     """Speed of each job on what it holds, relative to the reference; 0 for those that hold nothing."""
-    books, models = given.view.ledger.books, given.view.wants.models
+    books, models = given.view.ledger.books, given.view.resource_profiles.models
     return np.array(
         [held_speed(books, books.heads[at], models, model) for at, model in enumerate(given.view.jobs.model)]
     )
@@ -102,7 +102,7 @@ def total_speed(given: Round) -> float:
 
 def fair_speeds(given: Round) -> np.ndarray:
     """Speed that each job would have with the GPU-proportional share of the machines it sits on."""
-    books, models = given.view.ledger.books, given.view.wants.models
+    books, models = given.view.ledger.books, given.view.resource_profiles.models
     fair = np.zeros(len(given.view.jobs))
     for at, model in enumerate(given.view.jobs.model):
         nodes = [books.nodes[share.node] for share in given.view.ledger.holding(at)]

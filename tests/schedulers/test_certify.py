@@ -10,14 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.cluster.ledger import Share
+from muster.cluster.ledger import NodeAllocation
 from muster.report import summarise
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_plan, speed_of_plan
 from muster.speed.input_pipeline import relative_speed
 from muster.workload.generators.synergy import generate
 from tests.building import cluster_of, hold, job, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, random_round, round_of, servers, total_speed, tried
+from tests.schedulers.synergy_cases import (
+    Round,
+    allocate,
+    random_round,
+    round_of,
+    servers,
+    total_speed,
+    tried,
+)
 from tests.schedulers.test_synergy_guarantee import GUARANTEED
 
 
@@ -47,8 +55,8 @@ def test_a_job_that_could_run_and_does_not_counts() -> None:
 @settings(max_examples=30, deadline=None)
 @given(case=random_round())
 def test_what_a_plan_reaches_is_the_speed_of_its_jobs(case: Round) -> None:
-    for allotment in GUARANTEED[:2]:
-        with tried(allotment, case):
+    for allocator in GUARANTEED[:2]:
+        with tried(allocator, case):
             reached = speed_of_plan(case.view)
             assert reached == pytest.approx(total_speed(case), rel=1e-6)
             assert reached <= bound_of_plan(case.view) * (1 + 1e-6)
@@ -89,7 +97,7 @@ def any_holdings(draw: st.DrawFn) -> Round:
             part = draw(st.sampled_from([0.0, 0.3, 1.0]))
             amounts = part * books.nodes[node]["free"][1:] / 1e6
             if count:
-                shares.append(Share(node, free[:count], *amounts.tolist()))
+                shares.append(NodeAllocation(node, free[:count], *amounts.tolist()))
                 left -= count
         if not left and draw(st.booleans()):
             hold(case.view.ledger, at, sorted(shares, key=lambda share: share.node))
@@ -99,7 +107,7 @@ def any_holdings(draw: st.DrawFn) -> Round:
 def test_a_gang_spread_over_machines_is_below_the_bound() -> None:
     """Eight alexnet GPUs, one on each of eight servers: each has 12 CPUs, where one server has 3 for each."""
     case = round_of(servers(8), [("alexnet", 8)])
-    spread = [Share(node, (0,), cpus=12.0, memory_gb=125.0) for node in range(8)]
+    spread = [NodeAllocation(node, (0,), cpus=12.0, memory_gb=125.0) for node in range(8)]
     hold(case.view.ledger, 0, spread)
     assert speed_of_plan(case.view) == pytest.approx(8 * 2.94)
     assert bound_of_plan(case.view, fair=False) == pytest.approx(8 * 2.94)
@@ -116,7 +124,7 @@ def test_no_plan_exceeds_the_bound(case: Round) -> None:
 @settings(max_examples=30, deadline=None)
 @given(case=random_round())
 def test_the_bound_of_any_plan_is_the_wider_one(case: Round) -> None:
-    allot(TunePlus(), case)
+    allocate(TunePlus(), case)
     assert bound_of_plan(case.view, fair=False) >= bound_of_plan(case.view) * (1 - 1e-6)
 
 
@@ -149,7 +157,7 @@ def test_the_bound_is_close_to_brute_force_on_one_server() -> None:
     """One server and jobs of one GPU, CPUs given out in whole measured points: no less than the best, within 5 %."""
     names = ["alexnet", "resnet50", "gnmt", "m5"]
     case = round_of(servers(1), [(name, 1) for name in names])
-    models = case.view.wants.models
+    models = case.view.resource_profiles.models
     grid = np.array([(c, m) for c in (1, 3, 6, 9, 12) for m in (62.5, 125.0, 187.5, 250.0)])
     best = 0.0
     for picked in product(range(len(grid)), repeat=len(names)):

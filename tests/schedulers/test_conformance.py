@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from muster.cluster.books import ROWS_USED
 from muster.cluster.ledger import Ledger
+from muster.cluster.ledger_arrays import ROWS_USED
 from muster.schedulers.actions import actions_of
-from muster.schedulers.contract import Decision, Scheduler, State, View
+from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.pending import pending_jobs
 from tests.building import cluster_of, job, jobs_of, run
-from tests.schedulers.test_toys import Toy
+from tests.schedulers.test_example_policies import Toy
 from tests.simulation.fixed_runs import RUNS, FixedRun
 
 _FORBIDDEN = [
@@ -83,33 +83,33 @@ def conforming(scheduler: Scheduler) -> Scheduler:
     decide = scheduler.decide
     asked = 0
 
-    def checked(view: View, state: State) -> tuple[Decision, State]:
+    def checked(snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         nonlocal asked
         asked += 1
         if asked > 30 and asked % 50:
-            return decide(view, state)
-        first = decide(view, state)  # Outside the checks: a first call may compile, which reads files.
-        before, facts = raw_bytes(view.ledger), view.table.facts.tobytes()
+            return decide(snapshot, state)
+        first = decide(snapshot, state)  # Outside the checks: a first call may compile, which reads files.
+        before, facts = raw_bytes(snapshot.ledger), snapshot.table.facts.tobytes()
         with nothing_outside():
-            second = decide(view, state)
-        assert raw_bytes(view.ledger) == before
-        assert view.table.facts.tobytes() == facts
+            second = decide(snapshot, state)
+        assert raw_bytes(snapshot.ledger) == before
+        assert snapshot.table.facts.tobytes() == facts
         assert as_text(first) == as_text(second)
         decision = first[0]
-        holders = set(view.jobs.index[decision.reasons == 0].tolist())
-        check_actions(view, decision)
-        for pending in pending_jobs(view, decision):
+        holders = set(snapshot.jobs.index[decision.reasons == 0].tolist())
+        check_actions(snapshot, decision)
+        for pending in pending_jobs(snapshot, decision):
             assert pending.job not in holders
-            assert set(pending.blocked_by) <= set(view.jobs.index.tolist()) - {pending.job}
+            assert set(pending.blocked_by) <= set(snapshot.jobs.index.tolist()) - {pending.job}
         return first
 
     object.__setattr__(scheduler, "decide", checked)
     return scheduler
 
 
-def check_actions(view: View, decision: Decision) -> None:
+def check_actions(snapshot: Snapshot, decision: Decision) -> None:
     """The typed actions say the same as the arrays."""
-    ledger = view.ledger
+    ledger = snapshot.ledger
     for action in actions_of(decision, ledger):
         held = ledger.holding(action.job)
         after = getattr(action, "allocations", ())
@@ -127,30 +127,30 @@ def test_every_decision_of_a_run_is_pure(fixed: FixedRun) -> None:
 class Impure(Toy):
     """Breaks one promise each."""
 
-    def __init__(self, sin: Callable[[View], object]) -> None:
+    def __init__(self, sin: Callable[[Snapshot], object]) -> None:
         super().__init__()
         self.sin = sin
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
-        self.sin(view)
-        with view.transaction() as transaction:
-            return self.plan(view, transaction, 2), state
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        self.sin(snapshot)
+        with snapshot.transaction() as transaction:
+            return self.plan(snapshot, transaction, 2), state
 
 
 @pytest.mark.parametrize(
     "sin",
     [
-        lambda view: time.time(),
-        lambda view: random.random(),
-        lambda view: np.random.default_rng(),
-        lambda view: np.random.rand(),
-        lambda view: Path("/dev/null").read_bytes(),
-        lambda view: view.ledger.books.nodes["free"].__iadd__(1),
-        lambda view: view.table.facts["done"].__iadd__(1),
+        lambda snapshot: time.time(),
+        lambda snapshot: random.random(),
+        lambda snapshot: np.random.default_rng(),
+        lambda snapshot: np.random.rand(),
+        lambda snapshot: Path("/dev/null").read_bytes(),
+        lambda snapshot: snapshot.ledger.books.nodes["free"].__iadd__(1),
+        lambda snapshot: snapshot.table.facts["done"].__iadd__(1),
     ],
     ids=["clock", "random", "default_rng", "numpy.random", "file", "ledger", "job status"],
 )
-def test_a_scheduler_that_is_not_pure_is_caught(sin: Callable[[View], object]) -> None:
+def test_a_scheduler_that_is_not_pure_is_caught(sin: Callable[[Snapshot], object]) -> None:
     with pytest.raises(AssertionError):
         run(jobs_of(job(0, 10)), cluster_of(1), conforming(Impure(sin)))
 
@@ -159,10 +159,10 @@ def test_a_scheduler_that_changes_its_mind_is_caught() -> None:
     asked: list[int] = []
 
     class Fickle(Toy):
-        def decide(self, view: View, state: State) -> tuple[Decision, State]:
+        def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
             asked.append(1)
-            with view.transaction() as transaction:
-                return self.plan(view, transaction, 2, next_wake=1000.0 + len(asked)), state
+            with snapshot.transaction() as transaction:
+                return self.plan(snapshot, transaction, 2, next_wake=1000.0 + len(asked)), state
 
     with pytest.raises(AssertionError):
         run(jobs_of(job(0, 10)), cluster_of(1), conforming(Fickle()))

@@ -7,7 +7,7 @@ import pytest
 
 from muster.cluster import Cluster, Link, Links, Node
 from muster.cluster.shipped import parse_cluster
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.simulation import Options
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import CompactModel
@@ -71,8 +71,8 @@ def test_a_cluster_of_one_rack_tells_nothing_of_its_network() -> None:
     trace = jobs_of(gang(2, 200, model="chatty"))
     one_rack = small_cluster(1, 2, racks=1)
     assert finishes(run(trace, one_rack, "fifo", layers={"chatty": CHATTY})) == pytest.approx([100])
-    told = run(trace, one_rack, "fifo", layers={"chatty": CHATTY}, network="physical")
-    assert finishes(told) == pytest.approx([200])
+    reply = run(trace, one_rack, "fifo", layers={"chatty": CHATTY}, network="physical")
+    assert finishes(reply) == pytest.approx([200])
 
 
 def test_neighbours_on_an_uplink_slow_each_other_until_one_leaves() -> None:
@@ -100,7 +100,7 @@ def test_contention_changes_nothing_for_a_job_alone() -> None:
 
 
 def test_wrong_network_settings_are_told_together() -> None:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         Options(network="fast", congestion=1.0)
     assert [problem.where for problem in refused.value.problems] == ["--network", "--congestion"]
 
@@ -115,12 +115,12 @@ def test_models_without_layers_are_named_once_even_where_no_other_has_any() -> N
     trace = jobs_of(
         gang(2, 100, model="nolayers"), gang(4, 100, model="nolayers"), gang(1, 100, model="single")
     )
-    told = [
+    reply = [
         note
         for note in run(trace, small_cluster(2, 4), "dally").record.run["trace"]["notes"]
         if "network" in note
     ]
-    assert told == ["no network model for nolayers: taken as insensitive to the network"]
+    assert reply == ["no network model for nolayers: taken as insensitive to the network"]
     assert not any(
         "network" in note
         for note in run(trace, small_cluster(2, 4), "dally", network="none").record.run["trace"]["notes"]

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from muster.cluster import Cluster, Node
 from muster.cluster.ledger import Ledger
 from muster.cluster.shipped import parse_cluster
-from muster.problems import BadInput
-from muster.schedulers.catalogue import build
+from muster.problems import InputError
 from muster.schedulers.composed import Composed
-from muster.schedulers.contract import Decision, State, View
-from muster.schedulers.placement.offers import find_rack, fit_by_rack
+from muster.schedulers.contract import Decision, Snapshot, State
+from muster.schedulers.placement.delay_scheduling import find_rack, fit_by_rack
 from muster.schedulers.reasons import PLACED
-from muster.speed.network.forms import ANYWHERE, EVENLY, FormBook
+from muster.schedulers.registry import build
+from muster.speed.network.forms import ANYWHERE, EVENLY, PlacementShapes
 from muster.speed.network.model_file import network_models
 from muster.speed.network.placement import Placements, place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
@@ -49,22 +49,22 @@ def test_forms_are_as_fast_as_the_network_model_says(gpus: int) -> None:
     cluster = parse_cluster("dally-2x8x8")
     speed = NetworkSpeed(network_models(NAMES)[0], cluster)
     models = np.arange(len(NAMES))
-    lines, forms = FormBook(speed, cluster).of(models, np.full(len(NAMES), gpus))
+    lines, forms = PlacementShapes(speed, cluster).of(models, np.full(len(NAMES), gpus))
     for model, line in zip(models.tolist(), lines.tolist(), strict=True):
         known = forms.kinds[line, :, 0] >= 0
         speeds = forms.speeds[line, known]
         assert forms.kinds[line, known][-1, 0] == ANYWHERE
         assert (speeds[1:] <= speeds[:-1] * 1.02).all(), "the fastest first"
-        for (kind, machines, racks), told in zip(forms.kinds[line, known].tolist(), speeds, strict=True):
+        for (kind, machines, racks), reply in zip(forms.kinds[line, known].tolist(), speeds, strict=True):
             if kind == EVENLY:
                 placed = place([[gpus // machines] * (machines // racks)] * racks, cluster)
                 assert placed is not None
                 shapes = shapes_of(placed, speed.tree)
-                assert told == speed.efficiency(np.array([model]), shapes)[0]
+                assert reply == speed.efficiency(np.array([model]), shapes)[0]
 
 
 def test_without_a_network_all_forms_are_alike_and_closer_ones_first() -> None:
-    lines, forms = FormBook(None, parse_cluster("dally-2x8x8")).of(np.array([0, 0]), np.array([8, 16]))
+    lines, forms = PlacementShapes(None, parse_cluster("dally-2x8x8")).of(np.array([0, 0]), np.array([8, 16]))
     assert set(forms.speeds[forms.kinds[:, :, 0] >= 0]) == {1.0}
     assert forms.kinds[lines, 0].tolist() == [[1, 1, 1], [EVENLY, 2, 1]]
 
@@ -97,31 +97,31 @@ class Weighed:
     def initial(self, cluster: Cluster) -> State:
         return self.inner.initial(cluster)
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
-        plan, after = self.inner.decide(view, state)
-        with view.transaction() as transaction:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        plan, after = self.inner.decide(snapshot, state)
+        with snapshot.transaction() as transaction:
             transaction.try_out(plan.changes)
-            assert (view.ledger.balance() == 0).all()
-            free = view.ledger.books.nodes["free_gpus"]
-            for at, number in enumerate(view.jobs.index.tolist()):
-                held = sum(share.gpus for share in view.ledger.holding(number))
-                assert held == (view.jobs.gpus[at] if plan.reasons[at] == PLACED else 0)
+            assert (snapshot.ledger.balance() == 0).all()
+            free = snapshot.ledger.books.nodes["free_gpus"]
+            for at, number in enumerate(snapshot.jobs.index.tolist()):
+                held = sum(share.gpus for share in snapshot.ledger.holding(number))
+                assert held == (snapshot.jobs.gpus[at] if plan.reasons[at] == PLACED else 0)
                 if held:
-                    assert self.share(view, number) >= 0.3 - 1e-9
+                    assert self.share(snapshot, number) >= 0.3 - 1e-9
                 else:
-                    assert (free < view.jobs.gpus[at]).all(), "a whole machine is never refused"
+                    assert (free < snapshot.jobs.gpus[at]).all(), "a whole machine is never refused"
         return plan, after
 
-    def share(self, view: View, number: int) -> float:
+    def share(self, snapshot: Snapshot, number: int) -> float:
         """Of the best speed that the empty cluster has for the job: every way to deal its GPUs is tried."""
-        shares = view.ledger.holding(number)
+        shares = snapshot.ledger.holding(number)
         own = Placements(
             np.array([0, len(shares)]),
             np.array([share.node for share in shares], np.int64),
             np.array([sum(1 << gpu for gpu in share.gpu_ids) for share in shares], np.int64),
         )
-        model, gpus = int(view.table.asked["model"][number]), int(view.table.asked["gpus"][number])
-        return self._speed(model, own) / self._best(model, gpus, view.cluster) if shares else 0.0
+        model, gpus = int(snapshot.table.asked["model"][number]), int(snapshot.table.asked["gpus"][number])
+        return self._speed(model, own) / self._best(model, gpus, snapshot.cluster) if shares else 0.0
 
     def _best(self, model: int, gpus: int, cluster: Cluster) -> float:
         ways = product(*(range(min(node.gpus, gpus) + 1) for node in cluster.nodes))
@@ -229,5 +229,5 @@ def test_the_shortest_is_counted_at_its_best_place_and_who_decides_the_makespan_
     ],
 )
 def test_bad_settings_are_refused_in_words(given_settings: dict[str, str], words: str) -> None:
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(InputError, match=words):
         build("dally-plus", given_settings)

@@ -12,12 +12,12 @@ import pytest
 
 from muster.cluster import Cluster, Node
 from muster.cluster.shipped import parse_cluster
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.reproduce.dally.same_input import SCALES, twins
-from muster.schedulers.catalogue import build
+from muster.schedulers.placement.delay_scheduling import MACHINE
 from muster.schedulers.placement.delay_timers import DelayTimers
-from muster.schedulers.placement.offers import MACHINE
 from muster.schedulers.placement.published_order import hash_order
+from muster.schedulers.registry import build
 from muster.simulation import Failures, Options, rules_named
 from muster.simulation.job_groups import samples_after_groups
 from muster.simulation.simulate import Run
@@ -34,8 +34,8 @@ from tests.schedulers.test_dally_timers import LEASE, racked
 
 def in_blocks(*rows: dict[str, Any], sample_seconds: Any) -> Trace:
     trace = jobs_of(*rows)
-    told = pl.Series("time_per_iteration_s", [sample_seconds] * len(rows))
-    return replace(trace, jobs=trace.jobs.with_columns(told))
+    reply = pl.Series("time_per_iteration_s", [sample_seconds] * len(rows))
+    return replace(trace, jobs=trace.jobs.with_columns(reply))
 
 
 def published(trace: Trace, cluster: Cluster, name: str, **given: str) -> Run:
@@ -110,11 +110,11 @@ def test_columns_without_an_effect_are_named(
 
 
 @pytest.mark.parametrize("told", ["fast", "0", "-1", None, "inf", "nan"])
-def test_sample_seconds_that_are_none_are_refused(told: str | None) -> None:
+def test_sample_seconds_that_are_none_are_refused(reply: str | None) -> None:
     with pytest.raises(
-        BadInput, match=r"column time_per_iteration_s: .*a number of seconds above 0 is needed"
+        InputError, match=r"column time_per_iteration_s: .*a number of seconds above 0 is needed"
     ):
-        published(in_blocks(gang(1, 10), sample_seconds=told), racked((2,)), "dally")
+        published(in_blocks(gang(1, 10), sample_seconds=reply), racked((2,)), "dally")
 
 
 def test_a_timer_is_noticed_at_the_next_offer() -> None:
@@ -219,7 +219,7 @@ def test_every_second_stale_wait_is_kept_as_published() -> None:
     ],
 )
 def test_options_that_the_rules_lack_are_refused(flag: str, given: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=f"{flag}: .*leave it out"):
+    with pytest.raises(InputError, match=f"{flag}: .*leave it out"):
         Options(rules=rules_named("dally-published"), **given)
 
 

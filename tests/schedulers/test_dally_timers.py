@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
-from muster.cluster.ledger import Share
-from muster.problems import BadInput
-from muster.schedulers.catalogue import build
-from muster.schedulers.contract import Decision, State, View
+from muster.cluster.ledger import NodeAllocation
+from muster.problems import InputError
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.leased import Leased
+from muster.schedulers.placement.delay_scheduling import MACHINE, NETWORK, RACK, level_of, runs_out_at
 from muster.schedulers.placement.delay_timers import DelayTimers
-from muster.schedulers.placement.offers import MACHINE, NETWORK, RACK, level_of, runs_out_at
 from muster.schedulers.reasons import PLACED, REASONS, reason
+from muster.schedulers.registry import build
 from muster.speed.network.models import CompactModel
 from tests.building import column, finishes, job, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, LINKS, gang
@@ -97,9 +97,11 @@ def test_a_job_waits_for_a_machine_then_a_rack_then_takes_anything() -> None:
         reasons = result.record.reasons.filter(job_id="2")
         assert reasons["to_seconds"].to_list() == [210, 510][: 1 + (expected > 210)]
         assert reasons["reason"].to_list() == ["delay_timer", "rack_timer"][: len(reasons)]
-        told = [in_words(name, given) for name, given in reasons.select("reason", "parameters").rows()]
-        assert told[0] == "it waits for a machine-level offer: its timer is at 0 of 2 leases"
-        assert told[1:] == ["it waits for a rack-level offer: its timer is at 2 of 5 leases"][: len(told) - 1]
+        reply = [in_words(name, given) for name, given in reasons.select("reason", "parameters").rows()]
+        assert reply[0] == "it waits for a machine-level offer: its timer is at 0 of 2 leases"
+        assert (
+            reply[1:] == ["it waits for a rack-level offer: its timer is at 2 of 5 leases"][: len(reply) - 1]
+        )
 
 
 @pytest.mark.parametrize("fit", ["best", "published"])
@@ -201,31 +203,33 @@ class Watched:
     def initial(self, cluster: Cluster) -> State:
         return self.inner.initial(cluster)
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
-        books, jobs, timers = view.ledger.books, view.jobs, self.inner.timers
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        books, jobs, timers = snapshot.ledger.books, snapshot.jobs, self.inner.timers
         lease = timers.lease_seconds
-        before = [view.ledger.holding(number) for number in jobs.index.tolist()]
+        before = [snapshot.ledger.holding(number) for number in jobs.index.tolist()]
         running, ends = jobs.running, jobs.lease_end.copy()
         assert (ends[running] < inf).all(), "every holder has a lease"
-        since = np.where(running, view.now, jobs.last_stop)
-        plan, after = self.inner.decide(view, state)
-        with view.transaction() as transaction:
+        since = np.where(running, snapshot.now, jobs.last_stop)
+        plan, after = self.inner.decide(snapshot, state)
+        with snapshot.transaction() as transaction:
             transaction.try_out(plan.changes)
-            books = view.ledger.books
-            machine_most, rack_most = view.cluster.most_gpus_per_node, _largest_rack(view.cluster)
+            books = snapshot.ledger.books
+            machine_most, rack_most = snapshot.cluster.most_gpus_per_node, _largest_rack(snapshot.cluster)
             for at, number in enumerate(jobs.index.tolist()):
                 gpus = int(jobs.gpus[at])
                 if plan.reasons[at] != PLACED:
-                    assert not view.ledger.holds(number)
+                    assert not snapshot.ledger.holds(number)
                     assert (books.nodes["free_gpus"] < gpus).all(), "a machine-level offer is never refused"
                     continue
-                assert view.ledger.holds(number)
-                if running[at] and ends[at] > view.now:
-                    assert _gpus(view.ledger.holding(number)) == _gpus(before[at]), "a lease is not broken"
+                assert snapshot.ledger.holds(number)
+                if running[at] and ends[at] > snapshot.now:
+                    assert _gpus(snapshot.ledger.holding(number)) == _gpus(before[at]), (
+                        "a lease is not broken"
+                    )
                     continue
-                assert plan.lease_ends[number] == view.now + lease
+                assert plan.lease_ends[number] == snapshot.now + lease
                 level = int(level_of(books, int(books.heads[number])))
-                waited = (view.now - since[at]) / lease + 1e-9
+                waited = (snapshot.now - since[at]) / lease + 1e-9
                 # What was learned on the way may only have come from this job's own size: either state will do.
                 limits = [timers.limits(gpus, known["timers"]) for known in (state, after)]
                 if level >= RACK:
@@ -235,7 +239,7 @@ class Watched:
         return plan, after
 
 
-def _gpus(shares: list[Share]) -> list[tuple[int, tuple[int, ...]]]:
+def _gpus(shares: list[NodeAllocation]) -> list[tuple[int, tuple[int, ...]]]:
     return [(share.node, share.gpu_ids) for share in shares]
 
 
@@ -318,5 +322,5 @@ def test_the_ends_of_the_scale_are_the_named_kinds(rows: list[dict[str, Any]], c
     ],
 )
 def test_bad_timers_are_refused_in_words(name: str, given: dict[str, str], words: str) -> None:
-    with pytest.raises(BadInput, match=words.replace(".", r"\.")):
+    with pytest.raises(InputError, match=words.replace(".", r"\.")):
         build(name, given)

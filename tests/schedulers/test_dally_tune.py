@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
-from muster.problems import BadInput
-from muster.schedulers.catalogue import build
-from muster.schedulers.contract import Decision, State, View
+from muster.problems import InputError
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.leased import Leased
+from muster.schedulers.registry import build
 from muster.speed.input_pipeline import model_table, relative_speed
 from tests.building import column, finishes, job, jobs_of, run
 from tests.schedulers.test_dally_timers import LEASE, Watched
@@ -34,15 +34,15 @@ def racked(*racks: tuple[int, ...]) -> Cluster:
 class Guaranteed(Watched):
     """Besides the timers: after every decision nobody who runs is slower than on its GPUs' proportional share."""
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
-        plan, after = super().decide(view, state)
-        with view.transaction() as transaction:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        plan, after = super().decide(snapshot, state)
+        with snapshot.transaction() as transaction:
             transaction.try_out(plan.changes)
-            assert (view.ledger.balance() == 0).all()
-            table = model_table(view.table.models)
-            share = view.ledger.books.nodes["share"] / 1e6
-            for number, model in zip(view.jobs.index.tolist(), view.jobs.model.tolist(), strict=True):
-                for held in view.ledger.holding(number):
+            assert (snapshot.ledger.balance() == 0).all()
+            table = model_table(snapshot.table.models)
+            share = snapshot.ledger.books.nodes["share"] / 1e6
+            for number, model in zip(snapshot.jobs.index.tolist(), snapshot.jobs.model.tolist(), strict=True):
+                for held in snapshot.ledger.holding(number):
                     gpus = len(held.gpu_ids)
                     own = np.array([held.cpus, held.memory_gb, held.storage_gb_per_s]) / gpus
                     fair = relative_speed(table, model, *share[held.node][1:4].tolist())
@@ -101,12 +101,12 @@ def test_a_bidder_finds_its_share_whatever_the_others_were_given() -> None:
 
 
 def test_only_parts_that_can_furnish_go_with_timers() -> None:
-    with pytest.raises(BadInput, match="both say the placement"):
+    with pytest.raises(InputError, match="both say the placement"):
         build("fifo+opt+delay-timers")
-    with pytest.raises(BadInput, match="both say the placement"):
+    with pytest.raises(InputError, match="both say the placement"):
         build("fifo+tune+skew")
     assert build("fifo+tune+delay-timers").describe()["parts"] == {
-        "order": "fifo",
+        "queue_order": "fifo",
         "allocation": "tune",
         "placement": "delay-timers",
     }

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from muster.cluster import Cluster, Node
-from muster.cluster.books import PACKED
-from muster.problems import BadInput
-from muster.schedulers.catalogue import build
+from muster.cluster.ledger_arrays import PACKED
+from muster.problems import InputError
+from muster.schedulers.registry import build
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, LINKS, small_cluster
@@ -236,9 +236,9 @@ def test_trials_are_plain_values() -> None:
             self.inner = build("gandiva", {"trial_seconds": "100"})
             self.name, self.describe, self.initial = "watched", self.inner.describe, self.inner.initial
 
-        def decide(self, view: Any, state: Any) -> Any:
+        def decide(self, snapshot: Any, state: Any) -> Any:
             seen.append(json.loads(json.dumps(state)))
-            return self.inner.decide(view, seen[-1])
+            return self.inner.decide(snapshot, seen[-1])
 
     trace = jobs_of(job(0, 1000), job(0, 1000))
     through = run(trace, cluster_of(1), Watched())  # type: ignore[arg-type]
@@ -252,7 +252,7 @@ def test_trials_are_plain_values() -> None:
     [{"most_turns": "0"}, {"trial_seconds": "0"}, {"least_gain": "inf"}, {"defragment_from": "-1"}],
 )
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, str]) -> None:
-    with pytest.raises(BadInput, match=next(iter(settings))):
+    with pytest.raises(InputError, match=next(iter(settings))):
         build("gandiva", settings)
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
-from muster.schedulers.catalogue import build
-from muster.schedulers.order.gittins import _EDGES, _best_rate, _prospects
+from muster.problems import InputError
+from muster.schedulers.queue_order.gittins import _EDGES, _best_rate, _prospects
+from muster.schedulers.registry import build
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
 CLASSES = len(_EDGES) + 1
@@ -93,5 +93,5 @@ def test_a_long_job_goes_on_before_anything_is_known() -> None:
 @pytest.mark.parametrize("setting", ["learn_from=0", "quantum_seconds=0", "quantum_seconds=-1"])
 def test_settings_that_make_no_sense_are_refused(setting: str) -> None:
     name, _, value = setting.partition("=")
-    with pytest.raises(BadInput, match=name):
+    with pytest.raises(InputError, match=name):
         build("gittins", {name: value})

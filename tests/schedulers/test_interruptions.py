@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from muster.report import summarise
 from muster.report.notes import notes
-from muster.schedulers.catalogue import build
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION, repays
+from muster.schedulers.registry import build
 from muster.simulation import Options, rules_named, simulate
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 

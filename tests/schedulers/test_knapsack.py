@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from muster.schedulers.selection.knapsack import (
+from muster.schedulers.admission.knapsack import (
     FAST,
     NOTHING,
+    AdmissionFilter,
     Columns,
     Effort,
     InfeasibleError,
-    Selection,
     choose,
 )
-from muster.schedulers.selection.knapsack.columns import tabulate
-from muster.schedulers.selection.knapsack.relaxation import relax
+from muster.schedulers.admission.knapsack.columns import tabulate
+from muster.schedulers.admission.knapsack.relaxation import relax
 from tests.schedulers.knapsack_cases import smd_columns, smd_jobs, synergy_shape
 
 EXACT = Effort(gap=0.0, nodes=100_000)
@@ -56,7 +56,7 @@ def enumerated(columns: Columns, capacity: np.ndarray) -> float:
     return best
 
 
-def assert_sound(selection: Selection, columns: Columns, capacity: np.ndarray) -> None:
+def assert_sound(selection: AdmissionFilter, columns: Columns, capacity: np.ndarray) -> None:
     taken = selection.chosen[selection.chosen != NOTHING]
     groups = np.flatnonzero(selection.chosen != NOTHING)
     np.testing.assert_array_equal(columns.group[taken], groups)

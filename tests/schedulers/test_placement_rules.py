@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
-from muster.cluster.books import MICRO
-from muster.cluster.ledger import Ledger, Share
+from muster.cluster.ledger import Ledger, NodeAllocation
+from muster.cluster.ledger_arrays import MICRO
 from muster.schedulers.placement import kernels
-from muster.schedulers.placement.offers import ISLAND, MACHINE, NETWORK, NOWHERE, RACK, level_of
+from muster.schedulers.placement.delay_scheduling import ISLAND, MACHINE, NETWORK, NOWHERE, RACK, level_of
 from tests.building import cluster_of, hold
 
 RULES = (kernels.PACK, kernels.FIRST_FIT, kernels.CONSOLIDATE, kernels.SPREAD, kernels.YARN)
@@ -68,7 +68,7 @@ def situations(draw: st.DrawFn) -> Situation:
         held = draw(st.sets(st.integers(0, node.gpus - 1))) if node.gpus else set()
         if held:
             cpus = draw(st.integers(0, int(node.cpus)))
-            hold(ledger, at, [Share(at, tuple(sorted(held)), cpus=float(cpus))])
+            hold(ledger, at, [NodeAllocation(at, tuple(sorted(held)), cpus=float(cpus))])
     amounts = [draw(st.sampled_from(one)) for one in ((0, 1, 2, 5), (0, 30, 50), (0, 1))]
     kind = draw(st.sampled_from(["amounts", "share", "share, at least the amounts"]))
     need = np.array([0, *amounts], np.int64) * MICRO
@@ -197,7 +197,7 @@ def test_consolidate_waits_for_the_fewest_nodes(
     ledger = Ledger(cluster_of(4, 4, 2), 3)
     for node, count in enumerate(held):
         if count:
-            hold(ledger, node, [Share(node, tuple(range(count)))])
+            hold(ledger, node, [NodeAllocation(node, tuple(range(count)))])
     take = np.zeros(3, np.int64)
     need = np.zeros(4, np.int64)
     found = kernels.find_nodes(
@@ -274,13 +274,13 @@ def test_a_job_without_gpus_takes_the_fullest_node(situation: Situation) -> None
     ("shares", "level"),
     [
         ([], NOWHERE),
-        ([Share(0, (0, 1))], ISLAND),
-        ([Share(0, (1, 2))], MACHINE),
-        ([Share(0, (0,)), Share(2, (0,))], RACK),
-        ([Share(0, (0,)), Share(2, (0,)), Share(1, (0,))], NETWORK),
+        ([NodeAllocation(0, (0, 1))], ISLAND),
+        ([NodeAllocation(0, (1, 2))], MACHINE),
+        ([NodeAllocation(0, (0,)), NodeAllocation(2, (0,))], RACK),
+        ([NodeAllocation(0, (0,)), NodeAllocation(2, (0,)), NodeAllocation(1, (0,))], NETWORK),
     ],
 )
-def test_a_level_is_how_far_apart_the_gpus_are(shares: list[Share], level: int) -> None:
+def test_a_level_is_how_far_apart_the_gpus_are(shares: list[NodeAllocation], level: int) -> None:
     """Islands of two GPUs; the first and the third node are in one rack. The first row of the books counts too."""
     cluster = cluster_of(4, 4, 4, racks=2)
     nodes = tuple(replace(node, gpus_per_island=2) for node in cluster.nodes)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.schedulers.contract import Decision, State, View
+from muster.schedulers.admission.quota import Quota
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.reasons import OVER_LIMIT
-from muster.schedulers.selection.quota import Quota
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
-from tests.schedulers.test_toys import Grows
+from tests.schedulers.test_example_policies import Grows
 
 
 def most_held(result: Run, tenant: str) -> float:
@@ -85,14 +85,18 @@ class GrowsWithinQuota(Grows):
     limits: dict[str, float] = field(default_factory=dict)
     running_are_ranked: bool = False
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
-        ranked = np.arange(len(view.jobs)) if self.running_are_ranked else np.flatnonzero(view.jobs.waiting)
-        ranking = Quota(limits=self.limits).select(view, ranked, np.zeros(len(view.jobs), np.bool_))
-        kept = replace(view, jobs=view.jobs.at(ranking.ranked))
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        ranked = (
+            np.arange(len(snapshot.jobs))
+            if self.running_are_ranked
+            else np.flatnonzero(snapshot.jobs.waiting)
+        )
+        ranking = Quota(limits=self.limits).select(snapshot, ranked, np.zeros(len(snapshot.jobs), np.bool_))
+        kept = replace(snapshot, jobs=snapshot.jobs.at(ranking.ranked))
         decision, state = super().decide(kept, state)
-        with view.transaction() as transaction:
+        with snapshot.transaction() as transaction:
             transaction.try_out(decision.changes)
-            return self.plan(view, transaction, OVER_LIMIT, stable_until=inf), state
+            return self.plan(snapshot, transaction, OVER_LIMIT, stable_until=inf), state
 
 
 @pytest.mark.parametrize("running_are_ranked", [False, True])

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.reproduce.smd.cells import cluster_for, first_question
-from muster.schedulers.catalogue import build
 from muster.schedulers.contract import State
-from muster.schedulers.workers_and_servers.interval import ROUNDS, Answer, AtIntervals
+from muster.schedulers.registry import build
+from muster.schedulers.workers_and_servers.interval import ROUNDS, PeriodicScheduler, SizingSolution
 from muster.schedulers.workers_and_servers.one_to_one import Drf, Equal, FirstFit, Tetris, largest_pairs
 from muster.schedulers.workers_and_servers.optimus import Optimus
-from muster.schedulers.workers_and_servers.question import PROGRESS, Question
+from muster.schedulers.workers_and_servers.sizing_problem import PROGRESS, SizingProblem
 from muster.schedulers.workers_and_servers.smd import Smd, SmdReservation, rounded_up
 from muster.workload.generators.smd import generate
 from tests.schedulers.smd_cases import FIELD, random_question
@@ -28,7 +28,7 @@ PUBLISHED = Smd(objective="published")
 SEEDS = st.integers(0, 10_000)
 
 
-def pairs_of(question: Question, job: int) -> list[tuple[int, int]]:
+def pairs_of(question: SizingProblem, job: int) -> list[tuple[int, int]]:
     """Every pair within the owner's limit, and nothing."""
     one, demands = np.array([job]), question.demands
     within = [
@@ -42,7 +42,7 @@ def pairs_of(question: Question, job: int) -> list[tuple[int, int]]:
     return [(0, 0), *within]
 
 
-def profit(question: Question, sizes: list[tuple[int, int]]) -> float:
+def profit(question: SizingProblem, sizes: list[tuple[int, int]]) -> float:
     """Utility, and the part for progress, of everybody at once."""
     total = 0.0
     for job, (w, p) in enumerate(sizes):
@@ -55,7 +55,7 @@ def profit(question: Question, sizes: list[tuple[int, int]]) -> float:
     return total
 
 
-def charged(question: Question, sizes: list[tuple[int, int]]) -> np.ndarray:
+def charged(question: SizingProblem, sizes: list[tuple[int, int]]) -> np.ndarray:
     """What these sizes are charged in all."""
     demands, total = question.demands, np.zeros(4)
     for job, (w, p) in enumerate(sizes):
@@ -65,7 +65,7 @@ def charged(question: Question, sizes: list[tuple[int, int]]) -> np.ndarray:
     return total
 
 
-def best(question: Question) -> float:
+def best(question: SizingProblem) -> float:
     """The most profit of all joint choices that fit."""
     choices = [pairs_of(question, job) for job in range(len(question))]
     return max(
@@ -75,7 +75,7 @@ def best(question: Question) -> float:
     )
 
 
-def sizes_of(answer: Answer) -> list[tuple[int, int]]:
+def sizes_of(answer: SizingSolution) -> list[tuple[int, int]]:
     return list(zip(answer.workers.tolist(), answer.servers.tolist(), strict=True))
 
 
@@ -140,7 +140,7 @@ def test_the_fast_choice_stands_between_every_baseline_and_the_bound(
         assert profit(question, sizes_of(theirs)) <= answer.bound * (1 + 1e-9), baseline.name
 
 
-def plain_optimus(question: Question) -> list[tuple[int, int]]:
+def plain_optimus(question: SizingProblem) -> list[tuple[int, int]]:
     """The same rule, looking at everybody again in every step."""
     demands, left = question.demands, question.capacity * (1 + 1e-9)
     sizes = []
@@ -228,18 +228,18 @@ def test_a_running_job_keeps_its_size_unless_another_is_worth_the_restart() -> N
 
 
 @dataclass(frozen=True)
-class OneLess(AtIntervals):
+class OneLess(PeriodicScheduler):
     """Takes everything from the first job that may change, and leaves the others as they are."""
 
     name: ClassVar[str] = "one-less"
     asked: list[int] = field(default_factory=list)
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """What is held, less the first job's."""
         self.asked.append(len(question))
         workers, servers = question.workers.copy(), question.servers.copy()
         workers[:1] = servers[:1] = 0
-        return Answer(workers, servers)
+        return SizingSolution(workers, servers)
 
 
 @pytest.mark.parametrize("jobs", [3, 60])
@@ -257,10 +257,10 @@ def test_changes_that_never_repay_end_after_bounded_rounds(jobs: int) -> None:
 # Branch and bound by default.
 
 
-def of_generator(scheduler: Smd, jobs: int, seed: int) -> Question:
+def of_generator(scheduler: Smd, jobs: int, seed: int) -> SizingProblem:
     """The first decision about generated jobs that all come at once, at 0.3 of their limits."""
     trace = generate(jobs, seed=seed)
-    question: Question = first_question(
+    question: SizingProblem = first_question(
         trace, cluster_for(trace.jobs, 0.3), scheduler, layers_known=scheduler.layers
     )
     return question
@@ -304,5 +304,5 @@ def test_a_noted_gap_is_rounded_up_to_1_2_or_5(gap: float) -> None:
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan"])
 @pytest.mark.parametrize("name", FIELD)
 def test_an_interval_is_a_number_of_seconds_above_0(name: str, seconds: str) -> None:
-    with pytest.raises(BadInput, match=rf"--set interval_seconds: found '{seconds}'; interval_seconds"):
+    with pytest.raises(InputError, match=rf"--set interval_seconds: found '{seconds}'; interval_seconds"):
         build(name, {"interval_seconds": seconds})

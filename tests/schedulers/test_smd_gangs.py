@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.reproduce.synergy.random_mixes import all_at_once
-from muster.schedulers.catalogue import build
+from muster.schedulers.admission.knapsack import FAST, Effort, choose
 from muster.schedulers.reasons import GPU_NOT_PARTED, PLACED
-from muster.schedulers.selection.knapsack import FAST, Effort, choose
+from muster.schedulers.registry import build
 from tests.building import cluster_of, column, finishes, jobs_of, run
 from tests.schedulers.knapsack_cases import smd_columns, smd_jobs
 from tests.schedulers.smd_cases import FIELD, machines, sized_job
@@ -85,7 +85,7 @@ def test_a_share_of_a_gpu_is_refused_by_name() -> None:
     rows = jobs_of(
         {"submit_seconds": 0.0, "gpus": 1, "gpu_milli": 500, "model": "resnet50", "iterations": 1.0}
     )
-    with pytest.raises(BadInput, match="found '0'; whole GPUs are needed"):
+    with pytest.raises(InputError, match="found '0'; whole GPUs are needed"):
         run(rows, cluster_of(1), "smd")
 
 
@@ -95,8 +95,8 @@ def test_a_share_of_a_gpu_among_living_jobs_waits_and_says_why(name: str) -> Non
     share = {"submit_seconds": 0.0, "gpus": 1, "gpu_milli": 500, "model": "resnet50", "iterations": 9.0}
     plain = {"submit_seconds": 0.0, "gpus": 3, "model": "resnet50", "iterations": ITERATIONS}
     cluster, scheduler = cluster_of(4), build(name)
-    view = all_at_once(jobs_of(plain, share, plain | {"gpus": 1}), cluster)
-    plan, _ = scheduler.decide(view, scheduler.initial(cluster))
+    snapshot = all_at_once(jobs_of(plain, share, plain | {"gpus": 1}), cluster)
+    plan, _ = scheduler.decide(snapshot, scheduler.initial(cluster))
     assert plan.reasons.tolist() == [PLACED, GPU_NOT_PARTED, PLACED]
     only = all_at_once(jobs_of(share), cluster)
     assert scheduler.decide(only, scheduler.initial(cluster))[0].reasons.tolist() == [GPU_NOT_PARTED]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from muster.cli.app import run as muster
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.network.layers import read_layers
 from muster.speed.parameter_server.architectures import estimated_layers
 from muster.speed.parameter_server.profile import profiled_layers
@@ -54,12 +54,12 @@ def test_a_model_without_a_profile_runs_at_6_tflops() -> None:
 def test_a_profile_without_its_batch_and_an_unknown_model_are_refused(profile: Path, tmp_path: Path) -> None:
     (tmp_path / "bare.csv").write_text(MINE.replace(",batch", "").replace(",64\n", "\n"))
     trace = jobs_of(sized_job(model="mine"), sized_job(model="yours"))
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         run(trace, machines(1), "smd", layers=read_layers(tmp_path / "bare.csv"))
     assert "column batch: found 'mine'" in str(refused.value)
     assert "found 'yours'; its layers are not known" in str(refused.value)
     profile.write_text(MINE.replace("1e8,64", "1e8,32"))
-    with pytest.raises(BadInput, match="the same in all its rows"):
+    with pytest.raises(InputError, match="the same in all its rows"):
         read_layers(profile)
 
 
@@ -72,9 +72,9 @@ def test_the_command_takes_layers_and_certifies_a_mixed_trace(
         f"--cluster smd --scheduler smd --scheduler optimus --layers {profile} --certify --json".split()
     )
     assert muster(["compare", str(tmp_path / "jobs.csv"), *arguments, "--out", str(tmp_path / "out")]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [summary["unfinished"] for summary in told["summaries"]] == [0, 0]
-    assert all(summary["below_best"]["mean"] is not None for summary in told["summaries"])
+    reply = json.loads(capsys.readouterr().out)
+    assert [summary["unfinished"] for summary in reply["summaries"]] == [0, 0]
+    assert all(summary["below_best"]["mean"] is not None for summary in reply["summaries"])
 
 
 def test_rings_and_servers_are_selected_together() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.simulation.sizes import with_sizes
 from muster.speed.parameter_server.reported import fitted_remaining, reported_losses
 from muster.workload.jobs import JobTable, job_table
@@ -100,6 +100,6 @@ def test_a_run_without_knowledge_of_durations_still_ends_on_the_target() -> None
         ({"target_loss": None}, "a loss above 0 is needed"),
     ],
 )
-def test_a_curve_that_leads_nowhere_is_refused(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(BadInput, match=told):
+def test_a_curve_that_leads_nowhere_is_refused(change: dict[str, Any], reply: str) -> None:
+    with pytest.raises(InputError, match=reply):
         jobs_of(to_loss(), to_loss() | change)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from muster.cluster import Cluster, Link, Links, Node
-from muster.cluster.ledger import Share
+from muster.cluster.ledger import NodeAllocation
 from muster.speed.network.models import LayeredModel
 from muster.speed.network.placement import place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
@@ -61,8 +61,8 @@ def step(workers: int, exposed_seconds: float) -> float:
     return 1.0 / workers + 0.5 + exposed_seconds
 
 
-def on(node: int, *gpus: int) -> Share:
-    return Share(node, gpus, cpus=2.0 * len(gpus), memory_gb=4.0 * len(gpus))
+def on(node: int, *gpus: int) -> NodeAllocation:
+    return NodeAllocation(node, gpus, cpus=2.0 * len(gpus), memory_gb=4.0 * len(gpus))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,9 @@ def on(node: int, *gpus: int) -> Share:
         ([on(0, 3), on(1, 0), on(2, 1), on(3, 2)], [[1, 1], [1, 1]]),
     ],
 )
-def test_a_ring_goes_at_the_pace_of_its_place(shares: list[Share], gpus_by_rack: list[list[int]]) -> None:
+def test_a_ring_goes_at_the_pace_of_its_place(
+    shares: list[NodeAllocation], gpus_by_rack: list[list[int]]
+) -> None:
     cluster = cluster_of(2, 2)
     result = run(jobs_of(ring_job()), cluster, Puts(*shares), layers=LAYERS)
     workers = sum(map(sum, gpus_by_rack))
@@ -140,13 +142,13 @@ def test_rings_on_the_same_uplinks_slow_each_other_where_contention_counts() -> 
     """Each machine's card is shared max-min fairly: two alike get half each, or what they want if that is less."""
 
     class Side(Puts):
-        def decide(self, view: Any, state: Any) -> Any:
-            with view.transaction() as transaction:
-                for number in view.jobs.index.tolist():
+        def decide(self, snapshot: Any, state: Any) -> Any:
+            with snapshot.transaction() as transaction:
+                for number in snapshot.jobs.index.tolist():
                     transaction.put(
                         number, [on(0, 2 * number, 2 * number + 1), on(1, 2 * number, 2 * number + 1)]
                     )
-                return self.plan(view, transaction, 0, stable_until=np.inf), state
+                return self.plan(snapshot, transaction, 0, stable_until=np.inf), state
 
     cluster, two = cluster_of(2), jobs_of(ring_job(), ring_job())
     apart = run(two, cluster, Side(), layers=LAYERS)

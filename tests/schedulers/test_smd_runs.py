@@ -9,18 +9,18 @@ import polars as pl
 import pytest
 
 from benchmarks.smd import decisions, large_trace
-from muster.cluster.ledger import Share
+from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.report import summarise
 from muster.schedulers import reasons
-from muster.schedulers.contract import Decision, State, View
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.simulation import Run
 from muster.speed.parameter_server.architectures import estimated_layers
 from muster.speed.parameter_server.recurrence import iteration_ends
 from tests.building import column, finishes, jobs_of, run
 from tests.schedulers.smd_cases import FIELD, machines, sized_job, trace_of_seed
-from tests.schedulers.test_toys import Toy
+from tests.schedulers.test_example_policies import Toy
 
 SERVER, WORKER = 1, 0
 
@@ -28,23 +28,23 @@ SERVER, WORKER = 1, 0
 class Puts(Toy):
     """Gives every job the same shares at once."""
 
-    def __init__(self, *shares: Share) -> None:
+    def __init__(self, *shares: NodeAllocation) -> None:
         super().__init__()
         self.shares = shares
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
-        with view.transaction() as transaction:
-            for number in view.jobs.index[view.jobs.waiting].tolist():
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        with snapshot.transaction() as transaction:
+            for number in snapshot.jobs.index[snapshot.jobs.waiting].tolist():
                 transaction.put(number, self.shares)
-            return self.plan(view, transaction, reasons.NO_GPUS, stable_until=np.inf), state
+            return self.plan(snapshot, transaction, reasons.NO_GPUS, stable_until=np.inf), state
 
 
-def workers(node: int, *gpus: int) -> Share:
-    return Share(node, gpus, cpus=2.0 * len(gpus), memory_gb=4.0 * len(gpus))
+def workers(node: int, *gpus: int) -> NodeAllocation:
+    return NodeAllocation(node, gpus, cpus=2.0 * len(gpus), memory_gb=4.0 * len(gpus))
 
 
-def servers(node: int, count: int) -> Share:
-    return Share(node, (), cpus=3.0 * count, memory_gb=5.0 * count, role=SERVER)
+def servers(node: int, count: int) -> NodeAllocation:
+    return NodeAllocation(node, (), cpus=3.0 * count, memory_gb=5.0 * count, role=SERVER)
 
 
 @pytest.mark.parametrize(("w", "p"), [(1, 1), (2, 1), (1, 3), (3, 2), (4, 4)])
@@ -68,12 +68,12 @@ def test_without_servers_of_its_own_a_job_keeps_its_parameters_on_its_workers() 
 
 def test_a_new_number_of_servers_is_a_restart() -> None:
     class Grows(Puts):
-        def decide(self, view: View, state: State) -> tuple[Decision, State]:
-            with view.transaction() as transaction:
-                for number in view.jobs.index.tolist():
-                    transaction.put(number, [workers(0, 0), servers(0, 1 if view.now < 100 else 2)])
+        def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+            with snapshot.transaction() as transaction:
+                for number in snapshot.jobs.index.tolist():
+                    transaction.put(number, [workers(0, 0), servers(0, 1 if snapshot.now < 100 else 2)])
                 return self.plan(
-                    view, transaction, reasons.NO_GPUS, next_wake=100.0 if view.now < 100 else np.inf
+                    snapshot, transaction, reasons.NO_GPUS, next_wake=100.0 if snapshot.now < 100 else np.inf
                 ), state
 
     result = run(jobs_of(sized_job(iterations=300)), machines(1), Grows(), restart_cost_seconds=50)
@@ -140,9 +140,9 @@ def test_the_utility_of_a_run_is_that_of_its_completion_times() -> None:
     seconds = np.array(column(result, "jct_seconds"))[[0, 2]]
     rated = 10 / (1 + np.exp(0.5 / 3600 * (seconds - np.array([7200.0, 10.0]))))
     assert column(result, "utility")[1] is None
-    told = summarise(result.record)["utility"]
-    assert told["total"] == pytest.approx(rated.sum())
-    assert told["on_target"] == pytest.approx(np.mean(seconds <= np.array([7200.0, 10.0])))
+    reply = summarise(result.record)["utility"]
+    assert reply["total"] == pytest.approx(rated.sum())
+    assert reply["on_target"] == pytest.approx(np.mean(seconds <= np.array([7200.0, 10.0])))
 
 
 def test_without_knowledge_of_durations_it_still_ends() -> None:
@@ -169,16 +169,16 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "told"), BAD)
-def test_what_cannot_be_is_refused_in_words(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(BadInput) as refused:
+def test_what_cannot_be_is_refused_in_words(change: dict[str, Any], reply: str) -> None:
+    with pytest.raises(InputError) as refused:
         run(jobs_of(sized_job(), sized_job(**change)), machines(2), "smd")
-    assert told in str(refused.value)
+    assert reply in str(refused.value)
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(BadInput, match="interval_seconds"):
+    with pytest.raises(InputError, match="interval_seconds"):
         run(jobs_of(sized_job()), machines(1), "smd", {"interval_seconds": "0"})
-    with pytest.raises(BadInput, match="usage, reservation"):
+    with pytest.raises(InputError, match="usage, reservation"):
         run(jobs_of(sized_job()), machines(1), "smd", {"accounting": "guess"})
 
 

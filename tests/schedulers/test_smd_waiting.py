@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from muster.cluster import Cluster
 from muster.report import summarise
 from muster.schedulers.workers_and_servers.one_to_one import DensityFirstFit, Tetris
-from muster.schedulers.workers_and_servers.question import Question, demands_of
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, demands_of
 from muster.schedulers.workers_and_servers.smd import Smd
 from muster.schedulers.workers_and_servers.waiting import _capacity
 from muster.simulation import Run
@@ -97,7 +97,7 @@ def test_a_job_that_arrives_takes_what_is_free_at_once(name: str) -> None:
     assert column(done, "start_seconds") == [0.0, 100.0]
 
 
-def best_first(question: Question) -> float:
+def best_first(question: SizingProblem) -> float:
     """The most profit of all joint choices, by enumeration, one job after the other."""
     choices = [pairs_of(question, at) for at in range(len(question))]
     return max(

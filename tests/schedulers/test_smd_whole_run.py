@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.reproduce.smd.whole_run import whole_run_bound
-from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from tests.schedulers.smd_cases import random_question
 
 
-def alone(question: Question) -> float:
+def alone(question: SizingProblem) -> float:
     """Utility if every job had the cluster for itself."""
     seconds = question.remaining * question.best_seconds
     return float(question.worth(np.arange(len(question)), seconds).sum())
 
 
-def best_schedule(question: Question) -> float:
+def best_schedule(question: SizingProblem) -> float:
     """The most utility of all orders and sizes, each job started as early as the ones before it allow."""
     pairs = question.choices
     usage = question.usage(pairs.job, pairs.workers, pairs.servers)
@@ -36,7 +36,7 @@ def best_schedule(question: Question) -> float:
 
 
 def utility_in_order(
-    question: Question, order: tuple[int, ...], taken: np.ndarray, usage: np.ndarray, lasting: np.ndarray
+    question: SizingProblem, order: tuple[int, ...], taken: np.ndarray, usage: np.ndarray, lasting: np.ndarray
 ) -> float:
     """Utility of all jobs that fit the cluster at all."""
     placed: list[tuple[float, float, np.ndarray]] = []
@@ -83,8 +83,8 @@ HOURS = 4.0
 
 
 def filling_jobs(
-    targets: list[float], urgency_per_hour: float, hours: float = HOURS, one: Question | None = None
-) -> Question:
+    targets: list[float], urgency_per_hour: float, hours: float = HOURS, one: SizingProblem | None = None
+) -> SizingProblem:
     """Equal jobs of one size that fills the cluster for so many hours, or equal to `one`; targets in hours."""
     count = len(targets)
     one = random_question(5, 1, most=1, share=1.0) if one is None else one

@@ -15,12 +15,12 @@ from muster.schedulers.allocation.opt import Opt
 from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_plan
-from muster.schedulers.parts import Allotment
+from muster.schedulers.parts import GangAllocator
 from muster.workload.models import Model, shipped_models
 from tests.building import cluster_of, finishes, job, jobs_of, run
 from tests.schedulers.synergy_cases import (
     Round,
-    allot,
+    allocate,
     fair_speed_on,
     fair_speeds,
     on_types,
@@ -42,7 +42,7 @@ MODELS = {"resnet18": FAST_RESNET, "gnmt": STEADY_GNMT}
 
 def slowest_allowed(case: Round) -> np.ndarray:
     """Each job's speed with the proportional share of the slowest type of machine that it may use."""
-    books, models = case.view.ledger.books, case.view.wants.models
+    books, models = case.view.ledger.books, case.view.resource_profiles.models
     allowed = case.view.table.node_allowed[case.view.jobs.constraint]
     return np.array(
         [
@@ -69,8 +69,8 @@ def test_promises_where_owners_pin_a_type(plain: Round, data: st.DataObject) -> 
     ]
     case = round_of(cluster, jobs, models, pins)
     totals = []
-    for allotment in GUARANTEED:
-        with tried(allotment, case):
+    for allocator in GUARANTEED:
+        with tried(allocator, case):
             reached = speeds(case)
             placed = reached > 0
             assert (reached >= fair_speeds(case) * (1 - 1e-6)).all()
@@ -89,11 +89,11 @@ def table_allows(case: Round, at: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("allotment", [TunePlus(), Opt()])
-def test_who_gains_most_gets_the_faster_gpus(allotment: Allotment) -> None:
+def test_who_gains_most_gets_the_faster_gpus(allocator: GangAllocator) -> None:
     """Eight of each on eight A100 and eight K80: 8 x 3 + 8 x 0.9, and the hungry ones' CPUs beside it."""
     cluster = typed(servers(2), ["k80", "a100"])
     case = round_of(cluster, [("resnet18", 1), ("gnmt", 1)] * 8, MODELS)
-    allot(allotment, case)
+    allocate(allocator, case)
     on = {at: case.view.ledger.holding(at)[0].node for at in range(16)}
     assert [on[at] for at in range(0, 16, 2)] == [1] * 8
     assert [on[at] for at in range(1, 16, 2)] == [0] * 8
@@ -105,12 +105,12 @@ def test_a_pinned_job_stays_with_its_type() -> None:
     cluster = typed(servers(2), ["k80", "a100"])
     pins = ["gpu_type=k80"] * 4
     first = round_of(cluster, [("resnet18", 1)] * 4, MODELS, pins)
-    allot(Greedy(), first)
+    allocate(Greedy(), first)
     # Nine CPUs each; for a third there are not enough on the K80s, and elsewhere it may not go.
     assert speeds(first) == pytest.approx([0.4 * 2.4, 0.4 * 2.4, 0, 0])
-    for allotment in (Tune(), TunePlus(), Opt()):
+    for allocator in (Tune(), TunePlus(), Opt()):
         case = round_of(cluster, [("resnet18", 1)] * 4, MODELS, pins)
-        allot(allotment, case)
+        allocate(allocator, case)
         assert {case.view.ledger.holding(at)[0].node for at in range(4)} == {0}
         # Six CPUs each: 1.75 times as fast as on three, on a K80.
         assert total_speed(case) == pytest.approx(4 * 0.4 * 1.75, rel=0.2)
@@ -138,7 +138,7 @@ def full_program(case: Round) -> float:
             node = next(at for at, node in enumerate(cluster.nodes) if node.gpu_type == kind)
             speed = model.speed_on(kind) or model.speed
             fair = fair_speed_on(
-                case.view.wants.models, int(jobs.model[at]), case.view.ledger.books.nodes[node]
+                case.view.resource_profiles.models, int(jobs.model[at]), case.view.ledger.books.nodes[node]
             )
             for (i, cpus), (j, memory) in product(
                 enumerate(model.cpus_per_gpu), enumerate(model.memory_gb_per_gpu)
@@ -167,7 +167,7 @@ def test_bound_is_the_full_linear_program_over_types(seed: int) -> None:
     jobs = [(str(rng.choice(list(models))), int(rng.choice([1, 1, 2, 4]))) for _ in range(12)]
     case = round_of(cluster, jobs, models)
     best = full_program(case)
-    allot(Opt(), case)
+    allocate(Opt(), case)
     bound = bound_of_plan(case.view)
     assert best * (1 - 1e-9) <= bound <= best * 1.005
     assert total_speed(case) >= 0.97 * bound
@@ -184,7 +184,7 @@ def test_opt_is_no_worse_than_brute_force_over_types(seed: int) -> None:
     }
     names = [str(rng.choice(list(models))) for _ in range([4, 3][seed % 2])]
     case = round_of(cluster, [(name, 1) for name in names], models)
-    allot(Opt(), case)
+    allocate(Opt(), case)
     assert total_speed(case) >= brute_force(cluster.gpu_types, [models[name] for name in names]) * (1 - 1e-6)
 
 

@@ -1,6 +1,6 @@
 """Promises of tune, tune-plus and opt: nobody below the GPU-proportional speed, gangs whole, the ledger balanced.
 
-That of whole runs: `tests/world/test_slowest.py`.
+That of whole runs: `tests/runtime/test_slowest.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from muster.schedulers.allocation.opt import Opt
 from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_plan
-from muster.schedulers.parts import Allotment
+from muster.schedulers.parts import GangAllocator
 from muster.schedulers.reasons import PLACED
 from muster.workload.generators.synergy import generate
 from tests.building import column, finishes, job, jobs_of, run
@@ -27,7 +27,7 @@ from tests.schedulers.synergy_cases import (
     tried,
 )
 
-GUARANTEED: list[Allotment] = [Tune(), TunePlus(), Opt(exact_variables=300, nodes=20)]
+GUARANTEED: list[GangAllocator] = [Tune(), TunePlus(), Opt(exact_variables=300, nodes=20)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -35,8 +35,8 @@ GUARANTEED: list[Allotment] = [Tune(), TunePlus(), Opt(exact_variables=300, node
 def test_promises_of_one_round(case: Round) -> None:
     """Total speed besides: bound >= opt >= tune-plus >= tune >= proportional, on the same runnable jobs."""
     totals = []
-    for allotment in GUARANTEED:
-        with tried(allotment, case) as plan:
+    for allocator in GUARANTEED:
+        with tried(allocator, case) as plan:
             check_round(case, plan.reasons)
             proportional = float((fair_speeds(case) * case.view.jobs.gpus).sum())
             totals.append(total_speed(case))
@@ -59,13 +59,13 @@ def check_round(case: Round, reasons: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("allotment", ["greedy", "tune", "tune-published", "tune-plus"])
-def test_a_job_that_keeps_its_machine_is_not_restarted(allotment: str) -> None:
+def test_a_job_that_keeps_its_machine_is_not_restarted(allocator: str) -> None:
     """With a restart cost, a lone pair on one machine is done exactly when its speed says."""
     pair = jobs_of(job(0, 1200, model="alexnet"), job(0, 1200, model="gnmt"))
     result = run(
         pair,
         servers(1),
-        f"fifo+{allotment}",
+        f"fifo+{allocator}",
         {"preemptive": "true"},
         round_seconds=300.0,
         restart_cost_seconds=60,
@@ -76,18 +76,18 @@ def test_a_job_that_keeps_its_machine_is_not_restarted(allotment: str) -> None:
 
 @pytest.mark.parametrize("order", ["fifo", "srtf-speed", "las", "tetris", "drf-static"])
 @pytest.mark.parametrize("allotment", ["greedy", "tune", "tune-published", "tune-plus"])
-def test_skipped_rounds_change_nothing(order: str, allotment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_rounds_change_nothing(order: str, allocator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked at every round or only when the plan says so: the same times."""
     from muster.simulation import engine
 
     trace = generate(40, load_per_hour=3.0, split=(33, 33, 33), multi_gpu=True, seed=8)
     settings_ = {"preemptive": "true"}
-    skipping = finishes(run(trace, servers(2), f"{order}+{allotment}", settings_, round_seconds=300.0))
+    skipping = finishes(run(trace, servers(2), f"{order}+{allocator}", settings_, round_seconds=300.0))
     plain = engine.Engine.__init__
 
     def every_round(self: engine.Engine, *given: object, **named: object) -> None:
         plain(self, *given, **{**named, "ask_every_round": True})  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine.Engine, "__init__", every_round)
-    asked = finishes(run(trace, servers(2), f"{order}+{allotment}", settings_, round_seconds=300.0))
+    asked = finishes(run(trace, servers(2), f"{order}+{allocator}", settings_, round_seconds=300.0))
     assert skipping == pytest.approx(asked, rel=1e-9)

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.cluster.ledger import Share
+from muster.cluster.ledger import NodeAllocation
 from muster.schedulers.allocation.opt import Opt
 from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
-from muster.schedulers.parts import Allotment
+from muster.schedulers.parts import GangAllocator
 from muster.simulation import Run
 from muster.workload.generators.synergy import generate
 from muster.workload.jobs import RUNNING
 from tests.building import cluster_of, column, hold, job, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, round_of, servers
+from tests.schedulers.synergy_cases import Round, allocate, round_of, servers
 
 ORDERS = ["fifo", "fifo-strict", "srtf-speed", "las", "tetris", "drf-static"]
 RESTART = 60.0
@@ -102,7 +102,7 @@ def crowded() -> Round:
     hungry, content = [("alexnet", 1)] * 8, [("gnmt", 1)] * 8
     case = round_of(servers(2), hungry + content)
     for at in range(16):
-        shares = [Share(at // 8, (at % 8,), cpus=3.0, memory_gb=62.5, storage_gb_per_s=0.0625)]
+        shares = [NodeAllocation(at // 8, (at % 8,), cpus=3.0, memory_gb=62.5, storage_gb_per_s=0.0625)]
         hold(case.view.ledger, at, shares)
     facts = case.view.table.facts
     facts["state"] = RUNNING
@@ -113,12 +113,12 @@ def crowded() -> Round:
 
 @pytest.mark.parametrize("allotment", [Tune(), TunePlus(), Opt(exact_variables=0)], ids=lambda one: one.name)
 @pytest.mark.parametrize(("cost", "moves"), [(0.0, True), (60.0, True), (36_000.0, False)])
-def test_a_move_must_repay_itself(allotment: Allotment, cost: float, moves: bool) -> None:
+def test_a_move_must_repay_itself(allocator: GangAllocator, cost: float, moves: bool) -> None:
     """Apart, alexnets go about 1.5 times as fast: worth a minute of start-up for some, not ten hours."""
     case = crowded()
     case.view.table.facts["restart_cost"] = cost
     where = [case.view.ledger.holding(at)[0].node for at in range(16)]
-    allot(allotment, case)
+    allocate(allocator, case)
     assert moves == (where != [case.view.ledger.holding(at)[0].node for at in range(16)])
 
 
@@ -128,27 +128,27 @@ def test_a_move_must_repay_itself(allotment: Allotment, cost: float, moves: bool
 def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> None:
     """An alexnet with 10 of 24 CPUs is 1.27 times as fast with 12."""
     case = round_of(servers(1), [("alexnet", 1)])
-    hold(case.view.ledger, 0, [Share(0, (0,), cpus=10.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    hold(case.view.ledger, 0, [NodeAllocation(0, (0,), cpus=10.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
     facts = case.view.table.facts
     facts["state"], facts["held"], facts["restart_cost"] = RUNNING, 1.0, cost
     facts["resumes"] = facts["last_start"] = -1e9
-    view = replace(case.view, resize_restarts=True)
-    allot(TunePlus(), replace(case, view=view, ranked=np.zeros(0, np.int64)))
-    assert view.ledger.holding(0)[0].cpus == cpus
+    snapshot = replace(case.view, resize_restarts=True)
+    allocate(TunePlus(), replace(case, snapshot=snapshot, ranked=np.zeros(0, np.int64)))
+    assert snapshot.ledger.holding(0)[0].cpus == cpus
 
 
 @pytest.mark.parametrize("allotment", [Tune(), TunePlus(), Opt(exact_variables=0)], ids=lambda one: one.name)
-def test_newcomers_use_what_protected_jobs_leave(allotment: Allotment) -> None:
+def test_newcomers_use_what_protected_jobs_leave(allocator: GangAllocator) -> None:
     """A resize would restart the job with 16 of 24 CPUs; the alexnet beside it has use for 12, and gets 3 to 8."""
     case = round_of(servers(1), [("alexnet", 1)] * 2)
-    hold(case.view.ledger, 0, [Share(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    hold(case.view.ledger, 0, [NodeAllocation(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
     facts = case.view.table.facts
     facts["state"][0], facts["held"][0], facts["restart_cost"][0] = RUNNING, 1.0, 36_000.0
-    view = replace(case.view, resize_restarts=True)
-    assert view.jobs.pinned.tolist() == [True, False]
-    allot(allotment, replace(case, view=view))
-    assert [share.cpus for share in view.ledger.holding(0)] == [16.0]
-    assert [3.0 <= share.cpus <= 8.0 for share in view.ledger.holding(1)] == [True]
+    snapshot = replace(case.view, resize_restarts=True)
+    assert snapshot.jobs.pinned.tolist() == [True, False]
+    allocate(allocator, replace(case, snapshot=snapshot))
+    assert [share.cpus for share in snapshot.ledger.holding(0)] == [16.0]
+    assert [3.0 <= share.cpus <= 8.0 for share in snapshot.ledger.holding(1)] == [True]
 
 
 def test_who_waits_for_protected_cpus_is_served_when_it_may_be() -> None:

@@ -13,17 +13,25 @@ from scipy.optimize import linprog
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.greedy import Greedy
 from muster.schedulers.allocation.opt import CUT_SHORT, NO_SOLUTION, Opt
+from muster.schedulers.allocation.placement_draft import open_draft
 from muster.schedulers.allocation.pooled import pool_of, pooled
-from muster.schedulers.allocation.seats import open_seats
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.allocation.tune_published import TunePublished
-from muster.schedulers.catalogue import build
 from muster.schedulers.certify import Certified
+from muster.schedulers.registry import build
 from muster.simulation import Run
 from muster.workload.generators.synergy import generate
 from muster.workload.models import shipped_models
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, round_of, servers, speeds, synergy_jobs, total_speed
+from tests.schedulers.synergy_cases import (
+    Round,
+    allocate,
+    round_of,
+    servers,
+    speeds,
+    synergy_jobs,
+    total_speed,
+)
 
 NAMES = tuple(shipped_models())
 
@@ -31,7 +39,7 @@ NAMES = tuple(shipped_models())
 def bound_of(case: Round) -> float:
     gangs = gangs_of(case.view)
     with case.view.transaction() as transaction:
-        opened = open_seats(case.view, transaction, case.ranked, case.chosen)
+        opened = open_draft(case.view, transaction, case.ranked, case.chosen)
         return pooled(gangs, np.flatnonzero(case.chosen), pool_of(opened, gangs)).bound
 
 
@@ -122,7 +130,7 @@ def test_opt_is_no_worse_than_brute_force(seed: int) -> None:
     case = round_of(cluster, jobs)
     best = brute_force(case)
     bound = bound_of(case)
-    allot(Opt(), case)
+    allocate(Opt(), case)
     assert best * (1 - 1e-6) <= total_speed(case) <= bound * (1 + 1e-6)
 
 
@@ -137,7 +145,7 @@ def test_published_snapshots(reference: Path) -> None:
     figures = {}
     for part in (Greedy(), TunePublished(), TunePlus()):
         case = round_of(servers(16), jobs)
-        allot(part, case)
+        allocate(part, case)
         figures[part.name] = (round(total_speed(case), 2), int((speeds(case) > 0).sum()))
     assert figures["greedy"] == (155.76, 119)
     assert figures["tune-published"] == (160.44, 128)
@@ -151,7 +159,7 @@ def test_published_snapshot_of_equal_classes() -> None:
     figures = {}
     for part in (Greedy(), TunePublished(), TunePlus(), Opt()):
         case = round_of(servers(16), jobs)
-        allot(part, case)
+        allocate(part, case)
         figures[part.name] = (round(total_speed(case), 2), int((speeds(case) > 0).sum()))
     assert figures["greedy"] == (134.49, 82)
     assert figures["tune-published"] == (142.95, 128)
@@ -168,7 +176,7 @@ def test_tune_plus_is_close_to_the_bound(machines: int) -> None:
         for skip in (0, 37, 411):
             case = round_of(servers(machines), synergy_jobs(split, 8 * machines, skip=skip))
             bound = bound_of(case)
-            allot(TunePlus(), case)
+            allocate(TunePlus(), case)
             gaps.append(1 - total_speed(case) / bound)
     assert np.mean(gaps) <= 0.02
     assert max(gaps) <= 0.04
@@ -222,7 +230,7 @@ def test_stage_1_without_a_solution_has_no_points(served: list[int], bound: floa
     case = round_of(cluster_of(2), [("resnet18", 2), ("resnet18", 2)])
     gangs = gangs_of(case.view)
     with case.view.transaction() as transaction:
-        opened = open_seats(case.view, transaction, case.ranked, case.chosen)
+        opened = open_draft(case.view, transaction, case.ranked, case.chosen)
     stage1 = pooled(gangs, np.array(served, np.int64), pool_of(opened, gangs))
     assert stage1.bound == pytest.approx(bound, nan_ok=True)
     columns = (stage1.group, stage1.kind, stage1.points, stage1.gpus)
@@ -237,8 +245,8 @@ def test_an_exact_placement_cut_short_is_told() -> None:
         run(trace, servers(2), "fifo+opt", {"nodes": nodes, **common}, round_seconds=300.0)
         for nodes in ("0", "2000")
     )
-    (told,) = notes_of(cut)
-    assert told.startswith(CUT_SHORT)
+    (reply,) = notes_of(cut)
+    assert reply.startswith(CUT_SHORT)
     assert notes_of(whole) == []
     unasked = {"exact_variables": "0", **common}
     assert finishes(cut) == finishes(run(trace, servers(2), "fifo+opt", unasked, round_seconds=300.0))
@@ -247,8 +255,8 @@ def test_an_exact_placement_cut_short_is_told() -> None:
 def test_a_wall_clock_limit_ends_the_exact_placement() -> None:
     """For the real world: after a nanosecond the plan is tune-plus's or better, and it is told."""
     case = round_of(servers(2), synergy_jobs((33, 33, 33), 16))
-    allot(TunePlus(), case)
+    allocate(TunePlus(), case)
     reached = total_speed(case)
     case = round_of(servers(2), synergy_jobs((33, 33, 33), 16))
-    assert allot(Opt(solver_seconds=1e-9), case).notes == (CUT_SHORT,)
+    assert allocate(Opt(solver_seconds=1e-9), case).notes == (CUT_SHORT,)
     assert total_speed(case) >= reached * (1 - 1e-9)

@@ -16,7 +16,7 @@ from muster.workload.generators.synergy import generate
 from muster.workload.jobs import RUNNING
 from muster.workload.trace import Trace
 from tests.building import cluster_of, column, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, random_round, servers, total_speed, tried
+from tests.schedulers.synergy_cases import Round, allocate, random_round, servers, total_speed, tried
 from tests.schedulers.test_synergy_guarantee import GUARANTEED, check_round
 
 ALLOCATIONS = ["tune", "tune-plus", "opt"]
@@ -58,17 +58,17 @@ def test_fifo_is_no_slower_than_the_published_tune(setting: Setting) -> None:
 @given(case=random_round(), running=st.integers(1, 10))
 def test_promises_beside_running_jobs(case: Round, running: int) -> None:
     """Running jobs keep their GPUs; opt >= tune-plus >= tune in speed, and no job is below its fair speed."""
-    view = case.view
-    first = np.arange(min(running, len(view.jobs)))
+    snapshot = case.view
+    first = np.arange(min(running, len(snapshot.jobs)))
     among_first = np.isin(case.ranked, first)
-    allot(TunePlus(), replace(case, ranked=first, chosen=case.chosen & among_first))
-    runs = view.ledger.books.heads[view.jobs.index] >= 0
-    view.table.facts["state"][runs] = RUNNING
+    allocate(TunePlus(), replace(case, ranked=first, chosen=case.chosen & among_first))
+    runs = snapshot.ledger.books.heads[snapshot.jobs.index] >= 0
+    snapshot.table.facts["state"][runs] = RUNNING
     later = replace(case, ranked=np.flatnonzero(~runs))
     places = [_places(case, at) for at in range(len(runs))]
     totals = []
-    for allotment in GUARANTEED:
-        with tried(allotment, later) as plan:
+    for allocator in GUARANTEED:
+        with tried(allocator, later) as plan:
             check_round(later, plan.reasons)
             assert all(_places(case, at) == places[at] for at in np.flatnonzero(runs).tolist())
             totals.append(total_speed(later))
@@ -88,4 +88,4 @@ def test_a_gang_gives_up_what_a_newcomer_needs() -> None:
     )
     result = run(jobs, cluster, "fifo+tune-plus")
     assert column(result, "wait_seconds") == [0, 0]
-    assert min(column(result, "least_of_share")) >= 1 - 1e-9
+    assert min(column(result, "min_speedup_vs_fair_share")) >= 1 - 1e-9

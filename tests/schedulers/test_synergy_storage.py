@@ -8,10 +8,10 @@ from muster.cluster import Cluster
 from muster.schedulers.allocation.opt import Opt
 from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.allocation.tune_plus import TunePlus
-from muster.schedulers.parts import Allotment
+from muster.schedulers.parts import GangAllocator
 from muster.workload.models import Dataset, Model
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, fair_speeds, round_of, speeds
+from tests.schedulers.synergy_cases import Round, allocate, fair_speeds, round_of, speeds
 
 # Half of its data are in 20 GB. A batch of 0.1 GB takes 0.1 x (0.5 / 10 + 0.5 / 0.0625) = 0.805 s to read with the
 # storage of the measurement, which is what it waits for on 6 cores; with all of it in memory it is twice as fast.
@@ -44,23 +44,23 @@ def storage(case: Round) -> list[float]:
 
 
 @pytest.mark.parametrize("allotment", ALLOTMENTS[1:])
-def test_who_can_use_storage_gets_what_others_leave(allotment: Allotment) -> None:
+def test_who_can_use_storage_gets_what_others_leave(allocator: GangAllocator) -> None:
     """For speed 2 it has to read 0.05 GB in 0.5 s less 0.005 s for what is cached: 0.101 GB/s; its share is 0.0625.
 
     tune's one demand a job is the cheapest of equals, here all 40 GB and no storage, which it cannot have.
     """
     case = round_of(machine(3.5), [("reader", 1), ("sitter", 1)], MODELS)
-    allot(allotment, case)
+    allocate(allocator, case)
     assert speeds(case) == pytest.approx([2.0, 1.0])
     assert storage(case)[0] >= 0.05 / 0.495 * (1 - 1e-6)
     assert sum(storage(case)) <= 0.125 + 1e-9
 
 
 @pytest.mark.parametrize("allotment", ALLOTMENTS)
-def test_storage_alone_holds_two_readers_to_their_shares(allotment: Allotment) -> None:
+def test_storage_alone_holds_two_readers_to_their_shares(allocator: GangAllocator) -> None:
     """Cores for speed 2 are there for both; each has to leave the other its 0.0625 GB/s: 1 / 0.805."""
     case = round_of(machine(6.0), [("reader", 1), ("reader", 1)], MODELS)
-    allot(allotment, case)
+    allocate(allocator, case)
     assert storage(case) == pytest.approx([0.0625, 0.0625], abs=1e-6)
     assert speeds(case) == pytest.approx([1 / 0.805] * 2, rel=1e-4)
     assert speeds(case) == pytest.approx(fair_speeds(case), rel=1e-4)

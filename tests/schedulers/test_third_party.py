@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.problems import BadInput
-from muster.schedulers import catalogue
-from muster.schedulers.catalogue import build
+from muster.problems import InputError
+from muster.schedulers import registry
 from muster.schedulers.presets import PRESETS
+from muster.schedulers.registry import build
 from tests.building import cluster_of, column, job, jobs_of, run
 
 DOC = Path(__file__).parents[2] / "docs" / "writing-a-policy.md"
@@ -49,12 +49,12 @@ def test_an_installed_package_is_found_by_its_entry_point(
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: smallest-scheduler\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[muster.schedulers]\nsmallest = smallest:SmallestGang\n")
     monkeypatch.syspath_prepend(str(example.parent))
-    catalogue._installed.cache_clear()
+    registry._installed.cache_clear()
     try:
         assert build("smallest").name == "smallest+proportional+pack"
-        assert "smallest" in {info.name for info in catalogue.parts()}
+        assert "smallest" in {info.name for info in registry.parts()}
     finally:
-        catalogue._installed.cache_clear()
+        registry._installed.cache_clear()
         sys.modules.pop("smallest", None)
 
 
@@ -79,20 +79,20 @@ def test_an_installed_package_is_found_by_its_entry_point(
     ],
 )
 def test_what_is_refused_is_told_in_words(name: str, settings: dict[str, str], words: str) -> None:
-    with pytest.raises(BadInput, match=re.escape(words)):
+    with pytest.raises(InputError, match=re.escape(words)):
         build(name, settings)
 
 
 def test_an_unknown_preset_of_a_family_is_refused_with_the_family() -> None:
     known = next(name for name in PRESETS if ":" in name)
-    with pytest.raises(BadInput, match=f"no such preset.*{re.escape(known)}"):
+    with pytest.raises(InputError, match=f"no such preset.*{re.escape(known)}"):
         build(f"{known.partition(':')[0]}:nothing")
 
 
 def test_a_broken_file_is_refused_with_its_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("class Oops(:\n")
-    with pytest.raises(BadInput, match="line 1"):
+    with pytest.raises(InputError, match="line 1"):
         build(f"{broken}:Oops")
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from muster.cluster import Cluster, Node
 from muster.cluster.shipped import parse_cluster
-from muster.problems import BadInput
-from muster.schedulers.catalogue import build
-from muster.schedulers.order.tiresias import gittins_index
+from muster.problems import InputError
+from muster.schedulers.queue_order.tiresias import gittins_index
+from muster.schedulers.registry import build
 from muster.workload.trace import read_trace
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
@@ -74,7 +74,7 @@ def test_only_skewed_models_are_kept_together(model: str, start: float) -> None:
 
 
 def test_unknown_schedules_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(BadInput, match="tiresias-sim:dlas-gpu"):
+    with pytest.raises(InputError, match="tiresias-sim:dlas-gpu"):
         build("tiresias-sim:dlass")
 
 

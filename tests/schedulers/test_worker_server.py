@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from muster.problems import BadInput
+from muster.problems import InputError
+from muster.schedulers.admission.knapsack import Columns, Effort, choose
 from muster.schedulers.allocation.worker_server import (
     Demands,
     Sizes,
@@ -23,7 +24,6 @@ from muster.schedulers.allocation.worker_server import (
     utility,
 )
 from muster.schedulers.allocation.worker_server_frontier import frontier
-from muster.schedulers.selection.knapsack import Columns, Effort, choose
 from muster.speed.parameter_server import Layers, StepTime, asynchronous, layered, stack
 
 EXACT = Effort(gap=0.0, nodes=100_000)
@@ -269,7 +269,7 @@ def test_utility_is_a_fading_worth() -> None:
 
 
 def test_impossible_demands_are_named_together() -> None:
-    with pytest.raises(BadInput) as raised:
+    with pytest.raises(InputError) as raised:
         Demands.checked(
             [[1, 4, 8.0], [1, 4, 8.0], [1, -1, 8.0], [0, 0, 0.0]],
             [[0, 4, 8.0], [0, 4, 8.0], [0, 4, float("nan")], [0, 1, 0.0]],
@@ -277,12 +277,12 @@ def test_impossible_demands_are_named_together() -> None:
             RESOURCES,
             ["fits", "large", "odd", "free"],
         )
-    told = str(raised.value)
-    assert "fits" not in told
-    assert "large: found 7.0; one worker and one server need 8 CPU, more than the limit" in told
-    assert "large: found 15.0; one worker and one server need 16 GB" in told
-    assert "odd: found -1.0; the CPU of a worker must be" in told
-    assert "odd: found nan; the GB of a server must be" in told
-    assert "free: a worker and a server must each need some of a limited resource" in told
-    with pytest.raises(BadInput, match="epsilon: found 0"):
+    reply = str(raised.value)
+    assert "fits" not in reply
+    assert "large: found 7.0; one worker and one server need 8 CPU, more than the limit" in reply
+    assert "large: found 15.0; one worker and one server need 16 GB" in reply
+    assert "odd: found -1.0; the CPU of a worker must be" in reply
+    assert "odd: found nan; the GB of a server must be" in reply
+    assert "free: a worker and a server must each need some of a limited resource" in reply
+    with pytest.raises(InputError, match="epsilon: found 0"):
         continuous(stack([asynchronous(1, 1, 0, 0)]), random_demands(np.random.default_rng(0), 1, 2), 0)

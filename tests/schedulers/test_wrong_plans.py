@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cluster import books as b
+from muster.cluster import ledger_arrays as b
 from muster.cluster.ledger import DoesNotFit
 from muster.schedulers import leased
-from muster.schedulers.allocation.seats import Seats, open_seats, write_seats
+from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
 from muster.schedulers.allocation.tune import Tune
-from muster.schedulers.catalogue import build
 from muster.schedulers.placement.kernels import NOT_FREE, pick_from, put_share
 from muster.schedulers.reasons import PLACED
-from muster.schedulers.time_sharing.floor import Floor
+from muster.schedulers.registry import build
+from muster.schedulers.time_sharing.gpu_occupancy import GpuOccupancy
 from tests.building import cluster_of, job, jobs_of, run
-from tests.schedulers.synergy_cases import Round, allot, round_of, servers
+from tests.schedulers.synergy_cases import Round, allocate, round_of, servers
 
 
 @given(st.integers(0, 2**8 - 1), st.integers(1, 8), st.integers(1, 8), st.integers(0, 9))
@@ -44,41 +44,41 @@ def test_the_ledger_refuses_gpus_that_are_not_free() -> None:
     assert books.heads[0] < 0
 
 
-def one_gpu_too_many(case: Round, seats: Seats) -> None:
-    seats.seats["gpus"][0] = case.view.cluster.nodes[0].gpus + 1
+def one_gpu_too_many(case: Round, draft: PlacementDraft) -> None:
+    draft.node_parts["gpus"][0] = case.view.cluster.nodes[0].gpus + 1
 
 
-def more_memory_than_there_is(case: Round, seats: Seats) -> None:
-    seats.seats["amount"][0, b.MEMORY] = 10**15
+def more_memory_than_there_is(case: Round, draft: PlacementDraft) -> None:
+    draft.node_parts["amount"][0, b.MEMORY] = 10**15
 
 
-def on_another_jobs_machine(case: Round, seats: Seats) -> None:
-    seats.seats["node"][:2] = 0
+def on_another_jobs_machine(case: Round, draft: PlacementDraft) -> None:
+    draft.node_parts["node"][:2] = 0
 
 
 @pytest.mark.parametrize("wrong", [one_gpu_too_many, more_memory_than_there_is, on_another_jobs_machine])
 def test_a_plan_above_what_is_free_names_the_job(
-    monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Round, Seats], None]
+    monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Round, PlacementDraft], None]
 ) -> None:
     case = round_of(servers(2), [("alexnet", 8), ("alexnet", 8)])
 
-    def write(view: object, transaction: object, seats: Seats, *rest: object) -> None:
-        wrong(case, seats)
-        write_seats(view, transaction, seats, *rest)  # type: ignore[arg-type]
+    def write(snapshot: object, transaction: object, draft: PlacementDraft, *rest: object) -> None:
+        wrong(case, draft)
+        write_draft(snapshot, transaction, draft, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("muster.schedulers.allocation.tune.write_seats", write)
+    monkeypatch.setattr("muster.schedulers.allocation.tune.write_draft", write)
     with pytest.raises(DoesNotFit, match=r"job [01] does not fit where the plan places it"):
-        allot(Tune(), case)
+        allocate(Tune(), case)
 
 
 def test_a_machine_reserved_without_room_names_the_job() -> None:
     case = round_of(servers(1), [("alexnet", 1)])
     codes, nothing = np.zeros(1, np.int64), np.zeros(1)
     with case.view.transaction() as transaction:
-        seats = open_seats(case.view, transaction, case.ranked, case.chosen)
-        seats.reserved[0] = 7
+        draft = open_draft(case.view, transaction, case.ranked, case.chosen)
+        draft.reserved[0] = 7
         with pytest.raises(DoesNotFit, match=r"job 0 does not fit"):
-            write_seats(case.view, transaction, seats, case.ranked, case.chosen, codes, nothing, nothing)
+            write_draft(case.view, transaction, draft, case.ranked, case.chosen, codes, nothing, nothing)
 
 
 def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +98,6 @@ def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.Mo
 
 def test_turns_on_more_gpus_than_are_free_are_refused() -> None:
     case = round_of(servers(1), [("alexnet", 1)])
-    floor = Floor(case.view, np.zeros(1, np.bool_))
+    floor = GpuOccupancy(case.view, np.zeros(1, np.bool_))
     with pytest.raises(DoesNotFit, match=r"node 0: 8 GPUs to choose 9 from"):
         floor.pick(0, 9)

@@ -1,4 +1,4 @@
-"""A daemon's API on a real port of this machine, on a store of its own, without a conductor behind it."""
+"""A daemon's API on a real port of this machine, on a store of its own, without a controller behind it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from muster.cluster.shipped import parse_cluster
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 from muster.service.api import create_app, server
-from muster.service.board import Board
+from muster.service.daemon_status import DaemonStatus
 from muster.service.engines import EngineFacts
 from muster.service.home import make_home, store_url
 from muster.service.known_models import KnownModels
@@ -30,7 +30,7 @@ CLUSTER = "2x4gpu,8cpu,32gb"
 
 
 @dataclass(frozen=True)
-class Answer:
+class SizingSolution:
     """What an HTTP request got."""
 
     status: int
@@ -52,7 +52,7 @@ class Serving:
     """A running API."""
 
     store: Store
-    board: Board
+    board: DaemonStatus
     home: Path
     port: int
 
@@ -67,7 +67,7 @@ class Serving:
         body: Any = None,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> SizingSolution:
         """One request; a body that is not bytes goes as JSON."""
         sent = dict(headers or {})
         if token is not None:
@@ -79,7 +79,7 @@ class Serving:
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
-            return Answer(answer.status, answer.read(), dict(answer.getheaders()))
+            return SizingSolution(answer.status, answer.read(), dict(answer.getheaders()))
         finally:
             connection.close()
 
@@ -89,9 +89,9 @@ def a_request(**fields: Any) -> JobRequest:
     return JobRequest(**{"name": "job", "command": ("true",), "directory": "/", **fields})
 
 
-def a_board(home: Path, cluster: str = CLUSTER) -> Board:
-    """Of a conductor that has just looked."""
-    return Board(
+def a_board(home: Path, cluster: str = CLUSTER) -> DaemonStatus:
+    """Of a controller that has just looked."""
+    return DaemonStatus(
         policy=build("fifo", {}),
         engine="none",
         engine_facts=EngineFacts(can_resize=True, runs_as_users=False),
@@ -117,7 +117,7 @@ def serving(home: Path, host: str = "127.0.0.1", limits: Limits | None = None) -
 
 @contextmanager
 def serving_on(
-    store: Store, board: Board, home: Path, host: str = "127.0.0.1", limits: Limits | None = None
+    store: Store, board: DaemonStatus, home: Path, host: str = "127.0.0.1", limits: Limits | None = None
 ) -> Iterator[Serving]:
     """The same on a store and a board that are there."""
     live = LiveLimits(None, home)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 from muster.service import daemon
-from muster.service.board import Board
+from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.factory import EngineOptions
 from muster.service.engines.registry import FAKE, configured_engine
 from muster.service.home import Endpoint, make_home, read_endpoint, store_url
@@ -26,7 +26,7 @@ class Stopped(Exception):
 def test_clients_find_a_daemon_that_still_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Endpoint | None] = []
 
-    def rehearse(board: Board) -> None:
+    def rehearse(board: DaemonStatus) -> None:
         found.append(read_endpoint(tmp_path))
         raise Stopped
 

@@ -9,9 +9,9 @@ import pytest
 
 from muster.service.forecast import NoForecast, forecast
 from muster.service.live_scheduler import live_scheduler
-from muster.service.rehearsal import rehearse
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State
+from muster.service.warm_up import rehearse
 
 from .serving import a_board
 
@@ -25,16 +25,16 @@ def test_years_of_work_in_turns_of_a_minute_are_soon_foretold(tmp_path: Path) ->
     """Three jobs of a year share the two GPUs under las: they end together, after a year and a half."""
     year = 365 * 86_400
     board = replace(a_board(tmp_path, "1x2gpu"), policy=live_scheduler("las", {}, 60.0))
-    told = forecast([row(job, steps=year) for job in (1, 2, 3)], board)
-    assert max(told.ends.values()) == pytest.approx(1.5 * year, rel=0.01)
-    assert min(told.ends.values()) > 1.4 * year
-    assert max(told.starts.values()) < 0.01 * year
+    reply = forecast([row(job, steps=year) for job in (1, 2, 3)], board)
+    assert max(reply.ends.values()) == pytest.approx(1.5 * year, rel=0.01)
+    assert min(reply.ends.values()) > 1.4 * year
+    assert max(reply.starts.values()) < 0.01 * year
 
 
 def test_shares_of_a_gpu_and_owners_minima_are_heeded(tmp_path: Path) -> None:
     """Two halves run together; what needs all CPUs waits for the end of both."""
     board = replace(a_board(tmp_path, "1x2gpu,8cpu,32gb"), policy=live_scheduler("fifo+requested", {}, 60.0))
-    told = forecast(
+    reply = forecast(
         [
             row(1, State.RUNNING, gpu_share=0.5, steps=100),
             row(2, gpu_share=0.5, steps=200),
@@ -42,8 +42,8 @@ def test_shares_of_a_gpu_and_owners_minima_are_heeded(tmp_path: Path) -> None:
         ],
         board,
     )
-    assert told.starts == {1: 0.0, 2: 0.0, 3: 200.0}
-    assert told.ends == {1: 100.0, 2: 200.0, 3: 250.0}
+    assert reply.starts == {1: 0.0, 2: 0.0, 3: 200.0}
+    assert reply.ends == {1: 100.0, 2: 200.0, 3: 250.0}
 
 
 def test_a_forecast_ends_a_job_at_its_time_limit(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_nothing_starts_on_a_drained_node(tmp_path: Path) -> None:
     """Two jobs of four GPUs on the second of two nodes: one after the other; a whole cluster's job never."""
     board = a_board(tmp_path)
     rows = [row(1, gpus=4, steps=100), row(2, gpus=4, steps=50), row(3, gpus=8, steps=10)]
-    told = forecast(rows, board, ["node-0"])
-    assert told.starts == {1: 0.0, 2: 100.0}
+    reply = forecast(rows, board, ["node-0"])
+    assert reply.starts == {1: 0.0, 2: 100.0}
     with pytest.raises(NoForecast, match="all nodes are drained"):
         forecast(rows, board, ["node-0", "node-1"])
 

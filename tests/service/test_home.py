@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.problems import BadInput, Unable
+from muster.problems import InputError, Unable
 from muster.service import home as home_module
 from muster.service.client import Client
 from muster.service.home import (
@@ -77,7 +77,7 @@ def test_a_home_is_nobody_elses_to_read(tmp_path: Path) -> None:
     allowed = 0o711 if os.geteuid() == 0 else 0o700
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in (home, *home.iterdir())} == {allowed}
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be made Muster's home: Not a directory"):
+    with pytest.raises(InputError, match="cannot be made Muster's home: Not a directory"):
         make_home(tmp_path / "file" / "home")
 
 
@@ -89,7 +89,9 @@ def test_a_home_is_one_daemons(tmp_path: Path) -> None:
         assert there is not None
         assert there.pid == os.getpid()
         with (
-            pytest.raises(BadInput, match=rf"serves from this folder already \(process {os.getpid()}, http"),
+            pytest.raises(
+                InputError, match=rf"serves from this folder already \(process {os.getpid()}, http"
+            ),
             claimed(tmp_path),
         ):
             pass
@@ -112,18 +114,18 @@ def test_a_planted_lock_file_is_refused(tmp_path: Path) -> None:
     make_home(tmp_path)
     lock = tmp_path / "lock"
     lock.symlink_to(tmp_path / "victim")
-    with pytest.raises(BadInput, match="lock: cannot be locked: "), claimed(tmp_path):
+    with pytest.raises(InputError, match="lock: cannot be locked: "), claimed(tmp_path):
         pass
     assert not (tmp_path / "victim").exists()
     lock.unlink()
     os.mkfifo(lock)
-    with pytest.raises(BadInput, match="lock: cannot be locked: not an ordinary file"), claimed(tmp_path):
+    with pytest.raises(InputError, match="lock: cannot be locked: not an ordinary file"), claimed(tmp_path):
         pass
     if os.geteuid() == 0:
         lock.unlink()
         lock.touch()
         os.chown(lock, 65534, 65534)
-        refused = pytest.raises(BadInput, match="lock: cannot be locked: the file belongs to another user")
+        refused = pytest.raises(InputError, match="lock: cannot be locked: the file belongs to another user")
         with refused, claimed(tmp_path):
             pass
 
@@ -146,7 +148,7 @@ def test_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
     assert mode(shared / "jobs") == 0o750
     others = tmp_path / "others"
     (others / "models").mkdir(parents=True)
-    with pytest.raises(BadInput, match="holds a folder jobs or models of something else"):
+    with pytest.raises(InputError, match="holds a folder jobs or models of something else"):
         make_home(others)
     assert [entry.name for entry in others.iterdir()] == ["models"]
 
@@ -202,7 +204,7 @@ def test_folders_of_jobs_are_of_one_store(tmp_path: Path) -> None:
     assert newest_job_folder(home) == 17
     bind_store(home, 1e9 + 0.1)
     with pytest.raises(
-        BadInput, match=r"made on 2001-09-09 01:46:40 UTC, and this one was made on 1970-.* or move "
+        InputError, match=r"made on 2001-09-09 01:46:40 UTC, and this one was made on 1970-.* or move "
     ):
         bind_store(home, 1.25)
     (home / "jobs").rename(tmp_path / "old jobs")

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.contract import Jobs
-from muster.service.conductor.columns import LiveColumns
+from muster.service.controller.columns import LiveColumns
 from muster.service.home import make_home, models_folder
 from muster.service.known_models import KnownModels
 from muster.service.store.rows import JobRow
@@ -65,7 +65,7 @@ def test_the_same_files_are_the_same_mapping(home: Path) -> None:
 
 
 def test_what_is_profiled_again_counts_from_the_next_arrival_on(home: Path) -> None:
-    """For the job that waits too; a link that leads nowhere does the conductor no harm."""
+    """For the job that waits too; a link that leads nowhere does the controller no harm."""
     known = KnownModels(home)
     measured(home, "mine", 1.0, 1)
     columns = LiveColumns(parse_cluster("1x2gpu,8cpu,100gb"), known.all)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from muster.problems import BadInput
-from muster.schedulers.catalogue import build
+from muster.problems import InputError
+from muster.schedulers.registry import build
 from muster.service.limits import LIMITS, Limits, read_limits
 from muster.service.store.rows import Changes, State, Submission
 from muster.service.tokens import create_token
 
-from .serving import Answer, a_request, serving
+from .serving import SizingSolution, a_request, serving
 
 LIMITED = {
     "default": {"max_priority": 0.0, "max_jobs": 2},
@@ -32,7 +32,7 @@ def test_file_of_the_home_is_read_unless_one_is_named(tmp_path: Path) -> None:
     assert read_limits(None, tmp_path).of_user("ann").max_jobs == 1
     named = read_limits(tmp_path / "other.toml", tmp_path)
     assert (named.of_user("ann").max_priority, named.of_user("bob").max_jobs) == (2.0, None)
-    with pytest.raises(BadInput, match="there is no such file"):
+    with pytest.raises(InputError, match="there is no such file"):
         read_limits(tmp_path / "missing.toml", tmp_path)
 
 
@@ -56,7 +56,7 @@ def test_file_of_the_home_is_read_unless_one_is_named(tmp_path: Path) -> None:
 )
 def test_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / LIMITS).write_text(text)
-    with pytest.raises(BadInput, match=complaint):
+    with pytest.raises(InputError, match=complaint):
         read_limits(None, tmp_path)
 
 
@@ -68,13 +68,13 @@ def test_submissions_above_a_limit_are_refused_whole(tmp_path: Path) -> None:
             create_token(api.store, name, operator=False, engine=None).text for name in ("ann", "bob")
         )
 
-        def submit(token: str, *jobs: dict[str, Any]) -> Answer:
+        def submit(token: str, *jobs: dict[str, Any]) -> SizingSolution:
             bodies = [a_request(**job).model_dump(mode="json", exclude_unset=True) for job in jobs]
             if len(bodies) == 1:
                 return api.ask("POST", "/v1/jobs", bodies[0], token=token)
             return api.ask("POST", "/v1/jobs:batch", {"jobs": bodies}, token=token)
 
-        def refusal(answer: Answer) -> str:
+        def refusal(answer: SizingSolution) -> str:
             assert answer.status == 403
             return answer.message
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from muster.schedulers.catalogue import build
-from muster.service.board import Board
+from muster.schedulers.registry import build
+from muster.service.daemon_status import DaemonStatus
 from muster.service.forecast import NoForecast, forecast
 from muster.service.home import make_home, store_url
-from muster.service.outlook import Outlooks
+from muster.service.queue_estimate import Outlooks
 from muster.service.store import Store
 from muster.service.store.rows import Submission
 
@@ -81,7 +81,7 @@ class Failing(Fifo):
         raise KeyError("job 17 of somebody else")
 
 
-def board_of(store: Store, home: Path, policy: Any) -> Board:
+def board_of(store: Store, home: Path, policy: Any) -> DaemonStatus:
     store.submit([Submission("ann", a_request(steps=9))] * 3)
     return replace(a_board(home), policy=policy)
 
@@ -92,9 +92,9 @@ def test_a_hundred_askers_share_a_forecast_until_the_next_decision(store: Store,
     outlooks = Outlooks(store, board)
 
     async def hundred(*jobs: int) -> None:
-        told = await asyncio.gather(*(outlooks.with_job(job) for job in jobs * 33))
-        assert all(job in outlook.jobs for job, outlook in zip(jobs * 33, told, strict=True))
-        assert all(outlook.expected is not None for outlook in told)
+        reply = await asyncio.gather(*(outlooks.with_job(job) for job in jobs * 33))
+        assert all(job in outlook.jobs for job, outlook in zip(jobs * 33, reply, strict=True))
+        assert all(outlook.expected is not None for outlook in reply)
 
     async def asks() -> None:
         await hundred(1, 2, 3)
@@ -135,5 +135,5 @@ def test_a_scheduler_that_fails_is_no_failure_of_the_forecast(store: Store, tmp_
     board = board_of(store, tmp_path, Failing())
     with pytest.raises(NoForecast, match=r"the scheduler fails in a simulation \(KeyError\)"):
         forecast(store.living(), board)
-    told = asyncio.run(Outlooks(store, board).with_job(1))
-    assert told.obstacle == "the scheduler fails in a simulation (KeyError)"
+    reply = asyncio.run(Outlooks(store, board).with_job(1))
+    assert reply.obstacle == "the scheduler fails in a simulation (KeyError)"

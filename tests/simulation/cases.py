@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
-from muster.schedulers import catalogue
+from muster.schedulers import registry
 from muster.schedulers.composed import Composed
 from muster.simulation import Failures, Options, Run, simulate
 from muster.simulation.engine import Engine
@@ -87,14 +87,14 @@ class AskedEveryRound(WatchedEngine):
 
 def simulated(case: Case, engine: type[Engine] = WatchedEngine) -> Run:
     """The case's run under a watched engine."""
-    scheduler = catalogue.build(case.scheduler, case.settings)
+    scheduler = registry.build(case.scheduler, case.settings)
     with mock.patch.object(sys.modules["muster.simulation.simulate"], "Engine", engine):
         return simulate(case.trace, case.cluster, scheduler, case.options)
 
 
 def shipped(slot: str) -> list[str]:
     """Names of all parts that fill this slot alone."""
-    return [info.name for info in catalogue.parts() if info.slot == slot]
+    return [info.name for info in registry.parts() if info.slot == slot]
 
 
 @st.composite
@@ -175,7 +175,7 @@ def schedulers(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
             "most_turns": draw(st.sampled_from("129")),
         }
     # Orders of other simulators keep to events of their own, so there are none to be skipped.
-    order = draw(st.sampled_from([name for name in shipped("order") if not name.endswith("-sim")]))
+    order = draw(st.sampled_from([name for name in shipped("queue_order") if not name.endswith("-sim")]))
     apart = [f"{a}+{p}" for p in shipped("placement") for a in shipped("allocation")]
     name = f"{order}+{draw(st.sampled_from([*apart, *shipped('allocation+placement')]))}"
     settings: dict[str, str] = {}
@@ -184,17 +184,14 @@ def schedulers(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
         settings["guaranteed"] = draw(st.sampled_from(["", "a:2"]))
         settings["weights"] = draw(st.sampled_from(["", "a:2,b:1"]))
     known = {
-        setting.name
-        for info in catalogue.parts()
-        if info.name in name.split("+")
-        for setting in info.settings
+        setting.name for info in registry.parts() if info.name in name.split("+") for setting in info.settings
     }
     settings |= {key: value for key, value in HURRY.items() if key in known}
     if "fit" in known:
         settings["fit"] = draw(st.sampled_from(["best", "published"]))
     if draw(st.integers(0, 3)) == 3:
         settings["promote_after_seconds"] = "20"
-    if isinstance(catalogue.build(name), Composed):
+    if isinstance(registry.build(name), Composed):
         if draw(st.integers(0, 3)) == 3:
             settings["strict"] = "true"
         if draw(st.integers(0, 3)) == 3:

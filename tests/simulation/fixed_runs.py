@@ -17,14 +17,14 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.shipped import parse_cluster
-from muster.schedulers.catalogue import build
+from muster.runtime.records import TABLES
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.registry import build
 from muster.simulation import Options, Run, simulate
 from muster.simulation.failures import Failures
 from muster.simulation.rules import rules_named
 from muster.workload.generators import mixed, smd, synergy
 from muster.workload.trace import Trace
-from muster.world.records import TABLES
 
 DIGESTS = Path(__file__).parent / "fixed_runs.json"
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.cluster.ledger import Share
-from muster.schedulers.contract import Decision, State, Trigger, View
+from muster.cluster.ledger import NodeAllocation
+from muster.schedulers.contract import Decision, Snapshot, State, Trigger
 from muster.schedulers.reasons import NO_GPUS
 from tests.building import cluster_of, column, job, jobs_of, run
-from tests.schedulers.test_toys import Toy
+from tests.schedulers.test_example_policies import Toy
 from tests.simulation.cases import shipped
 
 arrivals = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=10)
@@ -78,7 +78,7 @@ def test_a_job_that_may_not_be_stopped_at_once_has_its_whole_turn() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(queue=arrivals, order=st.sampled_from(shipped("order")))
+@given(queue=arrivals, order=st.sampled_from(shipped("queue_order")))
 def test_a_machine_never_idles_while_somebody_waits(queue: list[tuple[int, int]], order: str) -> None:
     """Work conservation: with one-GPU jobs on one GPU the busy periods are the same for every order."""
     result = run(jobs_of(*(job(*entry) for entry in queue)), cluster_of(1), order)
@@ -108,13 +108,13 @@ class Leases(Toy):
 
     asked: list[tuple[float, int]]
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
-        self.asked.append((view.now, view.triggers))
-        with view.transaction() as transaction:
-            if view.now == 0:
-                transaction.put(0, [Share(0, (0,))])
-            ends = {0: 10.0 if view.now == 0 else inf}
-            return self.plan(view, transaction, NO_GPUS, stable_until=inf, lease_ends=ends), state
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        self.asked.append((snapshot.now, snapshot.triggers))
+        with snapshot.transaction() as transaction:
+            if snapshot.now == 0:
+                transaction.put(0, [NodeAllocation(0, (0,))])
+            ends = {0: 10.0 if snapshot.now == 0 else inf}
+            return self.plan(snapshot, transaction, NO_GPUS, stable_until=inf, lease_ends=ends), state
 
 
 @pytest.mark.parametrize("round_seconds", [None, 5.0])

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.report.metrics import summarise
-from muster.schedulers import catalogue
+from muster.schedulers import registry
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
 ORDERS = sorted(
-    info.name for info in catalogue.parts() if info.slot == "order" and not info.name.endswith("-sim")
+    info.name for info in registry.parts() if info.slot == "queue_order" and not info.name.endswith("-sim")
 )
 
 
@@ -61,7 +61,7 @@ def test_what_has_no_effect_is_named() -> None:
 
 def test_a_size_that_never_fits_is_refused() -> None:
     trace = jobs_of(job(0, 5, gpus=8, min_gpus=2), job(0, 5))
-    with pytest.raises(BadInput, match="job 0 can never run: cluster test has 4 GPUs"):
+    with pytest.raises(InputError, match="job 0 can never run: cluster test has 4 GPUs"):
         run(trace, cluster_of(4), "fifo+proportional")
     result = run(trace, cluster_of(4), "fifo+proportional", skip_impossible=True)
     assert column(result, "outcome") == ["refused", "completed"]
@@ -84,7 +84,7 @@ def test_a_request_that_fits_no_machine_is_refused(asks: dict[str, float], said:
     if said is None:
         assert run(trace, cluster, "fifo+proportional").unfinished == 0
         return
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         run(trace, cluster, "fifo+proportional")
     assert run(trace, cluster, "fifo+proportional", skip_impossible=True).refused == ("0",)
 
@@ -124,7 +124,7 @@ def test_a_job_without_gpus_prefers_a_node_without(scheduler: str) -> None:
 @pytest.mark.parametrize("scheduler", ["dally", "dally-plus", "gandiva", "smd"])
 def test_a_scheduler_without_place_for_them_refuses(scheduler: str) -> None:
     trace = jobs_of(job(0, 5, gpus=0, cpus=1.0))
-    with pytest.raises(BadInput, match="has no place for jobs with gpus = 0"):
+    with pytest.raises(InputError, match="has no place for jobs with gpus = 0"):
         run(trace, cluster_of(4), scheduler)
 
 
@@ -137,5 +137,5 @@ def test_a_scheduler_without_place_for_them_refuses(scheduler: str) -> None:
     ],
 )
 def test_a_row_without_gpus_is_checked(row: dict[str, object], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InputError, match=said):
         jobs_of(row)

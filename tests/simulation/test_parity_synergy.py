@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from muster.cluster.shipped import parse_cluster
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 from muster.simulation import Options, rules_named, simulate
 from muster.workload.trace import read_trace
 

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from muster.cluster import Link, Links
-from muster.problems import BadInput
-from muster.schedulers import catalogue
+from muster.problems import InputError
+from muster.schedulers import registry
 from muster.schedulers.parts import Part
 from muster.simulation import Failures, Options, Progress, rules_named, simulate
 from muster.simulation.engine import Engine
 from muster.workload.models import shipped_models
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
-from tests.schedulers.test_toys import TakesCpusBack, linear_model
+from tests.schedulers.test_example_policies import TakesCpusBack, linear_model
 from tests.simulation.cases import shipped
 
 CROWD = [job(at * 7 % 40, 20 + at * 13 % 50, gpus=1 + at % 4, tenant="ab"[at % 2]) for at in range(24)]
 """Enough jobs to queue, to preempt and to leave again."""
 
 
-@pytest.mark.parametrize("order", shipped("order"))
+@pytest.mark.parametrize("order", shipped("queue_order"))
 @pytest.mark.parametrize("round_seconds", [None, 10.0])
 def test_no_gpu_leaks(monkeypatch: pytest.MonkeyPatch, order: str, round_seconds: float | None) -> None:
     """Blox lost 5 GPUs of 128, Dally 127: after all completions and preemptions everything is free again."""
@@ -76,8 +76,8 @@ def test_watching_does_not_change_the_result(scheduler: str, round_seconds: floa
     seen: list[Progress] = []
     trace, cluster = jobs_of(*CROWD * 12), cluster_of(4, 3, 1)
     options = Options(round_seconds=round_seconds)
-    alone = simulate(trace_again(), cluster, catalogue.build(scheduler), options)
-    watched = simulate(trace, cluster, catalogue.build(scheduler), options, progress=seen.append)
+    alone = simulate(trace_again(), cluster, registry.build(scheduler), options)
+    watched = simulate(trace, cluster, registry.build(scheduler), options, progress=seen.append)
     assert alone.record.jobs.equals(watched.record.jobs)
     assert seen[-1].jobs_done == seen[-1].jobs == len(trace.jobs)
     assert all(one.jobs_done <= other.jobs_done for one, other in itertools.pairwise(seen))
@@ -107,7 +107,7 @@ def test_no_result_is_remembered() -> None:
 def test_models_without_a_cpu_are_named_in_trace_order() -> None:
     """Not in the order of a hash, which may be another one in another process."""
     names = list(shipped_models())[::-1]
-    with pytest.raises(BadInput) as bad:
+    with pytest.raises(InputError) as bad:
         run(jobs_of(*(job(0, 10, model=name) for name in names)), cluster_of(2, cpus_per_gpu=0.0), "fifo")
     assert [problem.found for problem in bad.value.problems] == names
     assert {problem.where for problem in bad.value.problems} == {"--cluster"}
@@ -228,11 +228,11 @@ def kinds(of: type[Part] = Part) -> dict[str, type[Part]]:
     return found
 
 
-PARTS = [info for info in catalogue.parts() if info.name in kinds()]
+PARTS = [info for info in registry.parts() if info.name in kinds()]
 
 
 @pytest.mark.parametrize("info", PARTS, ids=lambda info: info.name)
-def test_every_setting_of_a_part_is_read(info: catalogue.PartInfo) -> None:
+def test_every_setting_of_a_part_is_read(info: registry.PartInfo) -> None:
     """Somewhere in the schedulers each setting's name stands after a dot, outside its own declaration."""
     module = sys.modules[kinds()[info.name].__module__]
     package = [found for name, found in sys.modules.items() if name.startswith("muster.schedulers.")]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, differential_evolution
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.input_analytic import (
     AnalyticFit,
     AnalyticInput,
@@ -172,8 +172,8 @@ def test_a_fit_is_the_best_there_is(name: str) -> None:
 
 def test_nothing_is_fitted_to_unusable_points() -> None:
     points = np.array([[1, 20, 0.5], [2, 20, np.nan], [0, 20, 0.1]])
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         fit_analytic(points, batch=1, storage_gb_per_s=1, memory_gb_per_s=10)
     assert [problem.row for problem in refused.value.problems] == [2, 3]
-    with pytest.raises(BadInput, match="at least one"):
+    with pytest.raises(InputError, match="at least one"):
         fit_analytic(np.empty((0, 3)), batch=1, storage_gb_per_s=1, memory_gb_per_s=10)

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, WeightedRandomSampler
 
 from muster import training
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.run_folder import give_notice
 
 NUMBERS = list(range(16))
@@ -43,7 +43,7 @@ def main(case: str, notice_at: int = -1) -> None:
                 folder = Path(os.environ["MUSTER_RUN_DIR"])
                 give_notice(folder, int(os.environ["MUSTER_EPOCH"]), stop=True)
             torch.distributed.all_reduce(torch.zeros(1))
-    except BadInput as refused:
+    except InputError as refused:
         print(refused, file=sys.stderr)
         sys.exit(2)
     torch.distributed.barrier()

@@ -14,8 +14,8 @@ HERE = Path(__file__).parent
 
 def variables(run_dir: Path, epoch: int, **more: str) -> dict[str, str]:
     """Environment of a start that saves after every step."""
-    told = {"MUSTER_RUN_DIR": str(run_dir), "MUSTER_EPOCH": str(epoch), "MUSTER_CHECKPOINT_SECONDS": "0"}
-    return {**os.environ, "OMP_NUM_THREADS": "1", **told, **more}
+    reply = {"MUSTER_RUN_DIR": str(run_dir), "MUSTER_EPOCH": str(epoch), "MUSTER_CHECKPOINT_SECONDS": "0"}
+    return {**os.environ, "OMP_NUM_THREADS": "1", **reply, **more}
 
 
 def alone() -> dict[str, str]:

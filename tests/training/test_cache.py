@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster import training
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training import CachedDataset
 from muster.training.cache import _error_of_mean, cache_report, caches_in, grant
 from muster.training.run_folder import begin_start, give_notice, read_progress
@@ -238,7 +238,7 @@ class RandomCrops(CountedStore):
 
 
 def test_a_data_set_that_draws_random_numbers_is_refused() -> None:
-    with pytest.raises(BadInput, match="draws random numbers when read"):
+    with pytest.raises(InputError, match="draws random numbers when read"):
         CachedDataset(RandomCrops(20))[0]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from muster import training
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.run_folder import RunFolder, begin_start, give_notice
 
 
@@ -20,11 +20,11 @@ def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("MUSTER_CACHE_GB", "nan")
     monkeypatch.setenv("MUSTER_CHECKPOINT_SECONDS", "-1")
     monkeypatch.setenv("MUSTER_CACHED_ONLY", "yes")
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         training.join()
-    told = [problem.where for problem in refused.value.problems]
+    reply = [problem.where for problem in refused.value.problems]
     numbers = ["MUSTER_CACHE_GB", "MUSTER_CHECKPOINT_SECONDS"]
-    assert told == [*numbers, "MUSTER_RUN_DIR", "MUSTER_EPOCH", "MUSTER_CACHED_ONLY"]
+    assert reply == [*numbers, "MUSTER_RUN_DIR", "MUSTER_EPOCH", "MUSTER_CACHED_ONLY"]
 
 
 @pytest.mark.parametrize(
@@ -37,20 +37,20 @@ def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch, t
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(InputError, match=words):
         training.join().steps(**{"loader": [1], "state": {}, **arguments})
 
 
 def test_steps_once_a_run() -> None:
     run = training.join()
     assert list(run.steps([1, 2], state={}, epochs=2)) == [1, 2, 1, 2]
-    with pytest.raises(BadInput, match="once a run"):
+    with pytest.raises(InputError, match="once a run"):
         run.steps([1], state={})
 
 
 @pytest.mark.parametrize("seed", [-1, True, "3"])
 def test_wrong_seed(seed: Any) -> None:
-    with pytest.raises(BadInput, match="column seed"):
+    with pytest.raises(InputError, match="column seed"):
         training.join(seed=seed)
 
 
@@ -59,14 +59,14 @@ def test_ranks_without_a_process_group(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("MUSTER_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("MUSTER_EPOCH", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(BadInput, match=r"init_process_group before run\.steps"):
+    with pytest.raises(InputError, match=r"init_process_group before run\.steps"):
         next(iter(training.join().steps([1], state={})))
 
 
 def test_starts_count_up(tmp_path: Path) -> None:
     begin_start(tmp_path, 2)
     for epoch in (1, 2):
-        with pytest.raises(BadInput, match="start 2 has begun"):
+        with pytest.raises(InputError, match="start 2 has begun"):
             begin_start(tmp_path, epoch)
 
 
@@ -80,7 +80,7 @@ def test_starts_count_up(tmp_path: Path) -> None:
 )
 def test_a_notice_that_cannot_be_read(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "notice.json").write_text(content)
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(InputError, match=words):
         RunFolder(tmp_path, 1).new_notice()
 
 

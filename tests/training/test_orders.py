@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from muster import training
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.run_folder import give_notice
 from tests.training.stores import CountedStore
 
@@ -97,7 +97,7 @@ def test_a_sampler_with_a_state_of_its_own_is_refused_at_once(as_start: Become) 
     loader = data.DataLoader(NUMBERS, batch_size=2, sampler=Forgetful())
     assert len(walk(loader)) == 18, "alone nothing has to be gone on with"
     as_start(1)
-    with pytest.raises(BadInput, match="another order each time it is asked"):
+    with pytest.raises(InputError, match="another order each time it is asked"):
         walk(loader)
 
 
@@ -108,7 +108,7 @@ def test_another_order_is_refused(as_start: Become, tmp_path: Path) -> None:
     as_start(1)
     walk(loader(1, 2, 3, 4), stop=(tmp_path, 1, 0))
     as_start(2)
-    with pytest.raises(BadInput, match="come in another order than when the checkpoint was made"):
+    with pytest.raises(InputError, match="come in another order than when the checkpoint was made"):
         walk(loader(1, 2, 4, 3))
     as_start(3)
     assert walk(loader(1, 2, 3, 4), epochs=1) == [[3, 4]]

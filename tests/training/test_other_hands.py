@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.run_folder import begin_start, give_notice, read_progress
 
 
@@ -32,20 +32,20 @@ def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path, what: str) 
         path.symlink_to("secret")
     else:
         path.mkdir()
-    with pytest.raises(BadInput, match=r"progress\.json"):
+    with pytest.raises(InputError, match=r"progress\.json"):
         read_progress(tmp_path)
 
 
 @pytest.mark.parametrize("content", [100_000 * "[", 900 * "[" + 900 * "]", '{"step": ' + 5000 * "9" + "}"])
 def test_what_no_parser_bears_is_refused_in_words(tmp_path: Path, content: str) -> None:
     (tmp_path / "progress.json").write_text(content)
-    with pytest.raises(BadInput, match=r"progress\.json") as refused:
+    with pytest.raises(InputError, match=r"progress\.json") as refused:
         read_progress(tmp_path)
     assert len(str(refused.value)) < 500
 
 
 def test_a_folder_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
-    with pytest.raises(BadInput, match="Not a directory"):
+    with pytest.raises(InputError, match="Not a directory"):
         read_progress(tmp_path / "run")
     assert read_progress(tmp_path) is None

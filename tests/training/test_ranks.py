@@ -24,9 +24,9 @@ def walked(
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     where["PYTHONPATH"] = str(HERE.parent.parent)
     ranks = [start(job, *arguments, env={**env, **where, "RANK": str(rank)}) for rank in range(2)]
-    told = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [status, status], told
-    return [output.splitlines() for output, _ in told], told[0][1]
+    reply = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [status, status], reply
+    return [output.splitlines() for output, _ in reply], reply[0][1]
 
 
 @pytest.mark.parametrize("case", ["weighted", "random", "seeds", "divided"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster import training
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.run_folder import EXIT_STOPPED, give_notice, read_progress
 from muster.training.stopping import heed_parent_only, held_up
 from tests.training.starting import alone, begin, outcome, start
@@ -112,7 +112,7 @@ def test_early_stopping_is_an_end(as_start: Become, tmp_path: Path, leaves: bool
 
 
 def test_finish_needs_a_beginning() -> None:
-    with pytest.raises(BadInput, match=r"nothing to end before run\.steps"):
+    with pytest.raises(InputError, match=r"nothing to end before run\.steps"):
         training.join().finish()
 
 
@@ -141,7 +141,7 @@ def test_gradients_are_accumulated_before_a_stop(as_start: Become, tmp_path: Pat
         assert progress["step"] in (3, 6, 7, 10, 13, 14)
     assert seen == whole
     as_start(epoch + 1)
-    with pytest.raises(BadInput, match="column accumulate: found 2; the checkpoint was made with 3"):
+    with pytest.raises(InputError, match="column accumulate: found 2; the checkpoint was made with 3"):
         next(training.join().steps(batches, state={}, epochs=3, accumulate=2))
-    with pytest.raises(BadInput, match="column accumulate: found 0"):
+    with pytest.raises(InputError, match="column accumulate: found 0"):
         training.join().steps(batches, state={}, accumulate=0)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from muster import training
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.cache import grant
 from muster.training.checkpoints import Checkpoints
 from muster.training.run_folder import EXIT_STOPPED, RunFolder, begin_start, give_notice, read_progress
@@ -70,7 +70,7 @@ class OwnLoader(torch.utils.data.DataLoader):  # type: ignore[misc, name-defined
     ],
 )
 def test_loaders_that_cannot_start_anywhere(loader: Callable[[], Any], words: str) -> None:
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(InputError, match=words):
         training.join().steps(loader(), state={})
 
 
@@ -239,12 +239,12 @@ def test_two_ranks_stop_at_the_same_step_and_resume(tmp_path: Path) -> None:
     for rank in ranks:
         rank.stdin.write("\n" * 2 * STEPS)
         rank.stdin.flush()
-    told = [rank.communicate(timeout=60)[0].splitlines() for rank in ranks]
+    reply = [rank.communicate(timeout=60)[0].splitlines() for rank in ranks]
     assert [rank.returncode for rank in ranks] == [EXIT_STOPPED, EXIT_STOPPED]
-    assert told[0] == told[1], "the same steps on both"
+    assert reply[0] == reply[1], "the same steps on both"
     progress = read_progress(tmp_path)
     assert progress is not None
-    assert progress["step"] == progress["checkpoint_step"] == 3 + len(told[0])
+    assert progress["step"] == progress["checkpoint_step"] == 3 + len(reply[0])
     assert progress["step"] < 10, "an epoch of each rank has 5 steps"
     assert [outcome(rank) for rank in two_ranks(begin(tmp_path, 2))] == whole
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.unchanged import UnchangedJob
 
 SAVES_ON_USR1 = """
@@ -50,12 +50,12 @@ def test_output_read_in_pieces_tells_the_same(
     output = tmp_path_factory.getbasetemp() / "output.log"
     job = UnchangedJob(progress=r"step (?P<step>\d+)")
     text = "".join(f"loss 0.1 step {step}" + "\n\r"[step % 2] for step in steps).encode()
-    offset, told = 0, None
+    offset, reply = 0, None
     for end in [*sorted(min(cut, len(text)) for cut in cuts), len(text)]:
         output.write_bytes(text[:end])
         step, offset = job.read_progress(output, offset)
-        told = told if step is None else step
-    assert (told, offset) == (steps[-1], len(text))
+        reply = reply if step is None else step
+    assert (reply, offset) == (steps[-1], len(text))
 
 
 def test_odd_output(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_group_may_match_nothing_or_no_number(tmp_path: Path) -> None:
 
 
 def test_every_mistake_is_told_at_once() -> None:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         UnchangedJob(stop_signal="SIGKILL", progress="step (")
     assert [problem.column for problem in refused.value.problems] == ["stop_signal", "progress"]
-    with pytest.raises(BadInput, match="a group named step"):
+    with pytest.raises(InputError, match="a group named step"):
         UnchangedJob(progress=r"step (\d+)")
     assert UnchangedJob().stop_signal == signal.SIGTERM.name

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.workload.trace import Trace, read_trace
 from muster.workload.traces.mapped import parse_mapping
 from muster.workload.traces.openb_nodes import read_nodes
@@ -94,7 +94,7 @@ def test_openb_pods_share_gpus_and_ask_for_types(tmp_path: Path) -> None:
 def test_openb_nodes_become_a_cluster(tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text(samples.OPENB_NODES)
-    with pytest.raises(BadInput, match="muster convert"):
+    with pytest.raises(InputError, match="muster convert"):
         read_trace(path)
     cluster = read_nodes(path)
     assert cluster.name == "nodes"
@@ -107,7 +107,7 @@ def test_openb_nodes_become_a_cluster(tmp_path: Path) -> None:
     assert cluster.nodes[0].memory_gb == pytest.approx(262_144 * 2**20 / 1e9)
     assert cluster.nodes[0].type_name == cluster.nodes[2].type_name != cluster.nodes[1].type_name
     path.write_text(samples.OPENB_NODES.replace("n1,96000", ",x").replace(",2,P100", ",61,P100"))
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         read_nodes(path)
     assert [(problem.row, problem.column) for problem in refused.value.problems] == [
         (2, "gpu"),
@@ -179,7 +179,7 @@ def test_sacct_resources_of_every_age(
 def test_sacct_elapsed(tmp_path: Path, elapsed: str, seconds: float) -> None:
     text = f"JobID|Submit|Elapsed|ReqTRES|\n7|2020-01-01T00:00:00|{elapsed}|gres/gpu=1|\n"
     assert read(tmp_path, text).jobs["duration_seconds"].to_list() == [seconds]
-    with pytest.raises(BadInput, match="line 2, column elapsed: found 'soon'"):
+    with pytest.raises(InputError, match="line 2, column elapsed: found 'soon'"):
         read(tmp_path, text.replace(elapsed, "soon"))
 
 
@@ -211,11 +211,13 @@ def test_any_table_is_read_through_a_mapping(tmp_path: Path) -> None:
 
 
 def test_a_mapped_problem_names_the_column_of_the_file(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"line 2, column num_gpu: found '2\.5'"):
+    with pytest.raises(InputError, match=r"line 2, column num_gpu: found '2\.5'"):
         read(tmp_path, samples.MAPPED.replace("10;2;", "10;2.5;"), mapping=samples.MAPPING)
-    with pytest.raises(BadInput, match="column arrival_s: found 'soon'"):
+    with pytest.raises(InputError, match="column arrival_s: found 'soon'"):
         read(tmp_path, samples.MAPPED.replace("10;2;", "soon;2;"), mapping=samples.MAPPING)
-    with pytest.raises(BadInput, match="column start: no such column to map submit_seconds to; found: name"):
+    with pytest.raises(
+        InputError, match="column start: no such column to map submit_seconds to; found: name"
+    ):
         read(tmp_path, samples.MAPPED, mapping={"submit": "start"})
 
 
@@ -239,7 +241,7 @@ def test_mapped_dates_become_seconds_since_the_first(tmp_path: Path, first: str,
 
 @pytest.mark.parametrize("moment", ["2024-02-30 00:00:00", "2024-01-01 24:00:00", "2024-13-01", "yesterday"])
 def test_no_date_is_refused(tmp_path: Path, moment: str) -> None:
-    with pytest.raises(BadInput, match="line 3, column timestamp: found"):
+    with pytest.raises(InputError, match="line 3, column timestamp: found"):
         read(tmp_path, samples.PHILLY_TENANTS.replace("2017-10-09 06:13:03", moment))
 
 
@@ -252,8 +254,8 @@ def test_no_date_is_refused(tmp_path: Path, moment: str) -> None:
         ("submit=a,submit_seconds=b", "is mapped twice"),
     ],
 )
-def test_a_mapping_that_says_nothing_is_refused(text: str, told: str) -> None:
-    with pytest.raises(BadInput, match=told):
+def test_a_mapping_that_says_nothing_is_refused(text: str, reply: str) -> None:
+    with pytest.raises(InputError, match=reply):
         parse_mapping(text)
 
 
@@ -299,6 +301,6 @@ def test_a_mapping_that_says_nothing_is_refused(text: str, told: str) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told(tmp_path: Path, text: str, how: dict[str, Any], told: str) -> None:
-    with pytest.raises(BadInput, match=told):
+def test_what_does_not_fit_is_told(tmp_path: Path, text: str, how: dict[str, Any], reply: str) -> None:
+    with pytest.raises(InputError, match=reply):
         read(tmp_path, text, **how)

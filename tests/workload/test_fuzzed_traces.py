@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.workload.trace import Trace, read_trace, write_trace
 from muster.workload.traces.columns import NAMES, WORK
 from muster.workload.traces.openb_nodes import read_nodes
@@ -82,9 +82,9 @@ def unless_refused(read: Callable[[], Read]) -> Read | None:
     """What was read; None where it was refused in words. Any other exception is a failure."""
     try:
         return read()
-    except BadInput as refused:
-        told = str(refused)
-    assert len(told) > 10
+    except InputError as refused:
+        reply = str(refused)
+    assert len(reply) > 10
     return None
 
 

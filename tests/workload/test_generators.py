@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare, expon, kstest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.workload.generators import mixed, philly_like, synergy
 from muster.workload.generators.draws import drawn, mean_of_two_ranges, streams, two_range_durations
 from muster.workload.models import shipped_models
@@ -235,11 +235,11 @@ def test_what_has_no_weight_is_never_drawn(weights: list[int], seed: int) -> Non
 
 
 def test_settings_that_make_no_trace_are_refused_together() -> None:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         mixed.generate(0, gpus=0, load=math.nan, seed=-1)
     assert [problem.where for problem in refused.value.problems] == ["--jobs", "--gpus", "--load", "--seed"]
     for split in ((1, 2), (0, 0, 0), (-1, 1, 1)):
-        with pytest.raises(BadInput, match="--split"):
+        with pytest.raises(InputError, match="--split"):
             synergy.generate(5, split=split)
-    with pytest.raises(BadInput, match="--tenants"):
+    with pytest.raises(InputError, match="--tenants"):
         philly_like.generate(5, tenants=0)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.workload.models import Dataset, Model, model, read_model, read_models, shipped_models
 
 GOOD = """\
@@ -43,7 +43,7 @@ def read(folder: Path, text: str | bytes) -> Model:
 
 def refused(folder: Path, text: str | bytes) -> list[str]:
     """What is said of the file, a line a problem, without the folder."""
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         read(folder, text)
     return [str(problem).removeprefix(f"{folder}/") for problem in caught.value.problems]
 
@@ -102,9 +102,11 @@ def test_aliases_and_spelling(asked: str, name: str) -> None:
 
 
 def test_an_unknown_model_names_the_closest() -> None:
-    with pytest.raises(BadInput, match=r"found 'resnet81'; did you mean .*resnet18.*known models: alexnet, "):
+    with pytest.raises(
+        InputError, match=r"found 'resnet81'; did you mean .*resnet18.*known models: alexnet, "
+    ):
         model("resnet81")
-    with pytest.raises(BadInput, match="found 'qqq'; known models"):
+    with pytest.raises(InputError, match="found 'qqq'; known models"):
         model("qqq")
 
 
@@ -130,23 +132,23 @@ def test_a_folder_tells_the_problems_of_all_its_files(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(GOOD)
     (tmp_path / "b.toml").write_text(GOOD.replace('"mine"', '"MY-NET"').replace('"my-net"', '"third"'))
     (tmp_path / "c.toml").write_text(GOOD.replace("batch = 64", "batch = 0"))
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InputError) as caught:
         read_models(tmp_path)
     assert len(caught.value.problems) == 2
     assert "b.toml, column name: found 'my-net'; a.toml has this name already" in str(caught.value)
     assert "c.toml, line 4, column batch: found 0; a whole number from 1 on" in str(caught.value)
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(BadInput, match="no model file"):
+    with pytest.raises(InputError, match="no model file"):
         read_models(empty)
-    with pytest.raises(BadInput, match="a folder of model files"):
+    with pytest.raises(InputError, match="a folder of model files"):
         read_models(tmp_path / "a.toml")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no such file"):
+    with pytest.raises(InputError, match="no such file"):
         read_model(tmp_path / "absent.toml")
-    with pytest.raises(BadInput, match="this is a folder"):
+    with pytest.raises(InputError, match="this is a folder"):
         read_model(tmp_path)
     assert refused(tmp_path, b"\xff\xfe") == [
         "model.toml: this is not text in UTF-8; a model file (*.toml) is needed"
@@ -281,7 +283,7 @@ def test_any_file_is_read_or_refused_in_words(
     folder = tmp_path_factory.getbasetemp()
     try:
         entry = read(folder, content)
-    except BadInput:
+    except InputError:
         assert all(line.startswith("model.toml") for line in refused(folder, content))
         return
     speed = np.array(entry.speed)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.workload.trace import Trace, read_trace, trace_of, write_trace
 from muster.workload.traces.columns import COLUMNS, NAMES, WORK, default_of, dtype_of
 
@@ -25,7 +25,7 @@ def written(folder: Path, text: str, name: str = "trace.csv") -> Path:
 
 
 def problems_of(path: Path, **how: Any) -> list[str]:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         read_trace(path, **how)
     return [
         str(problem).replace(f"{path}, ", "").replace(f"{path}: ", "") for problem in refused.value.problems
@@ -120,17 +120,17 @@ BAD = [
 
 @pytest.mark.parametrize(("column", "cell"), BAD)
 def test_what_a_cell_may_not_hold_is_told_with_its_place(tmp_path: Path, column: str, cell: str) -> None:
-    [told] = problems_of(written(tmp_path, with_cell(column, cell)))
-    assert told.startswith(f"line 2, column {column}: ")
+    [reply] = problems_of(written(tmp_path, with_cell(column, cell)))
+    assert reply.startswith(f"line 2, column {column}: ")
     if cell:
-        assert f"found {cell!r}" in told or "found 500" in told or f"found {cell}" in told
+        assert f"found {cell!r}" in reply or "found 500" in reply or f"found {cell}" in reply
     else:
-        assert "is empty" in told
+        assert "is empty" in reply
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path) -> None:
     text = "job_id,submit_seconds,gpus,duration_seconds\n\na,0,1,NaN\na,-1,1,5\nc,0,-1,0\n"
-    assert [told.partition(":")[0] for told in problems_of(written(tmp_path, text))] == [
+    assert [reply.partition(":")[0] for reply in problems_of(written(tmp_path, text))] == [
         "line 3, column duration_seconds",
         "line 4, column submit_seconds",
         "line 4, column job_id",
@@ -141,7 +141,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_lines(tmp_path: Pat
 
 def test_twenty_problems_are_shown_and_the_others_counted(tmp_path: Path) -> None:
     text = "job_id,submit_seconds,gpus,duration_seconds\n" + "".join(f"{job},0,0,1\n" for job in range(50))
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         read_trace(written(tmp_path, text))
     lines = str(refused.value).splitlines()
     assert len(lines) == 21
@@ -191,9 +191,9 @@ def test_twenty_problems_are_shown_and_the_others_counted(tmp_path: Path) -> Non
         ("job_id,submit_seconds,gpus,iterations\na,0,1,5\n", "iterations need a model"),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_in_words(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_that_is_no_trace_is_refused_in_words(tmp_path: Path, text: str, reply: str) -> None:
     found = "\n".join(problems_of(written(tmp_path, text)))
-    assert told in found
+    assert reply in found
 
 
 def test_quoted_cells_may_hold_separators_and_line_ends(tmp_path: Path) -> None:
@@ -249,9 +249,9 @@ def test_a_parquet_trace_may_hold_numbers_as_ids_but_not_lists_as_numbers(tmp_pa
     pl.DataFrame(columns | {"gpus": [[1], [2]], "tenant": [[1], [2]], "cpus": [True, False]}).write_parquet(
         path
     )
-    told = problems_of(path)
-    assert [line.partition(":")[0] for line in told] == ["column gpus", "column tenant", "column cpus"]
-    assert "true and false" in told[2]
+    reply = problems_of(path)
+    assert [line.partition(":")[0] for line in reply] == ["column gpus", "column tenant", "column cpus"]
+    assert "true and false" in reply[2]
     pl.DataFrame(columns | {"duration_seconds": [1.0, float("nan")]}).write_parquet(path)
     assert problems_of(path)[0].startswith("line 3, column duration_seconds: found nan")
     path.write_bytes(path.read_bytes()[:-30])
@@ -271,13 +271,13 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_left(tmp_path: Path) -
     nested = Trace(trace.jobs.with_columns(pl.Series("tags", [[1], [2]])), "code")
     mixed = Trace(trace.jobs.with_columns(pl.Series("iterations", [1.0, None])), "code")
     for bad, name in ((trace, "out.xlsx"), (nested, "out.csv"), (mixed, "out.parquet")):
-        with pytest.raises(BadInput):
+        with pytest.raises(InputError):
             write_trace(bad, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["trace.csv"]
 
 
 def test_a_made_trace_is_checked_like_a_file() -> None:
-    with pytest.raises(BadInput, match="generator, line 2, column gpus: found -1"):
+    with pytest.raises(InputError, match="generator, line 2, column gpus: found -1"):
         trace_of(
             {"job_id": [1, 2], "submit_seconds": [0, 0], "gpus": [1, -1], "duration_seconds": [1, 1]},
             "generator",

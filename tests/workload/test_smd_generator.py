@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from scipy.stats import binomtest, kstest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.workload.generators.smd import SLOT_SECONDS, generate
 from muster.workload.trace import read_trace, write_trace
 
@@ -68,7 +68,7 @@ def test_a_trace_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(BadInput, match="--jobs"):
+    with pytest.raises(InputError, match="--jobs"):
         generate(0)
-    with pytest.raises(BadInput, match="--per-hour"):
+    with pytest.raises(InputError, match="--per-hour"):
         generate(10, 0.0)

@@ -22,8 +22,8 @@ def test_the_table_of_columns_is_the_code_s() -> None:
 
 
 def test_every_format_is_told() -> None:
-    told = dict.fromkeys(row[0].strip("`") for row in table_under("Foreign forms"))
-    assert {*told, "native"} == {*FORMATS, "csv"}
+    reply = dict.fromkeys(row[0].strip("`") for row in table_under("Foreign forms"))
+    assert {*reply, "native"} == {*FORMATS, "csv"}
     for row in table_under("Foreign forms"):
         for name in re.findall(r"`([^`]+)`", row[1])[0].split(", "):
             if row[0] != "`sacct`" and row[0] != "`csv`" and "attempts" not in row[1]:

@@ -11,10 +11,10 @@ from typing import Any
 
 from muster.cluster import Cluster
 from muster.reproduce.experiment import Effort, Experiment, Findings, Result, Row, Verdict
+from muster.runtime.records import Record
 from muster.simulation import Options, rules_named
 from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
-from muster.world.records import Record
 
 CLUSTER = "dally-2x8x8"
 RULES = "dally-published"
@@ -76,7 +76,7 @@ class Twin:
     def record(self) -> Record:
         """What Muster makes of the run."""
         from muster.cluster.shipped import parse_cluster
-        from muster.schedulers.catalogue import build
+        from muster.schedulers.registry import build
         from muster.simulation import simulate
         from muster.speed.network.layers import read_layers
         from muster.workload.trace import read_trace

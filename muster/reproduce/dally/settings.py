@@ -114,7 +114,7 @@ class Run:
 
     def inputs(self) -> Mapping[str, Any]:
         """All that the result depends on."""
-        from muster.schedulers.catalogue import build
+        from muster.schedulers.registry import build
 
         return {**asdict(self), "parts": build(self.scheduler).describe(), "restart": RESTART_SECONDS}
 
@@ -122,7 +122,7 @@ class Run:
         """Makespan, completion times, waits and communication, in seconds."""
         from muster.cluster.shipped import parse_cluster
         from muster.report import summarise
-        from muster.schedulers.catalogue import build
+        from muster.schedulers.registry import build
         from muster.simulation import simulate
 
         options = Options(

@@ -61,7 +61,7 @@ class Cell:
 
 def scheduler_named(name: str, accounting: str) -> Any:
     """The scheduler under an accounting; `OBLIVIOUS` is smd that plans with M0."""
-    from muster.schedulers.catalogue import build
+    from muster.schedulers.registry import build
 
     variants = {OBLIVIOUS: {"layers": "false"}, PUBLISHED: {"objective": "published"}}
     return build("smd" if name in variants else name, {"accounting": accounting} | variants.get(name, {}))
@@ -102,18 +102,20 @@ def machines(count: int) -> Any:
 def first_question(trace: Any, cluster: Any, scheduler: Any, *, layers_known: bool) -> Any:
     """What a scheduler is asked at time 0 about all jobs of a trace, in an empty cluster."""
     from muster.cluster.ledger import Ledger
-    from muster.schedulers.contract import Jobs, Trigger, View
+    from muster.schedulers.contract import Jobs, Snapshot, Trigger
     from muster.simulation.sizes import with_sizes
-    from muster.speed.demands import DemandBook
+    from muster.speed.demands import ResourceProfiles
     from muster.speed.input_pipeline import model_table
     from muster.workload.jobs import WAITING, job_table
 
     table = with_sizes(job_table(trace, cluster, {}, {}), cluster, trace.source)
     table.facts["state"] = WAITING
     ledger = Ledger(cluster, len(table))
-    wants = DemandBook(model_table(table.models), ledger.books.nodes)
-    view = View(0.0, Trigger.ARRIVAL, Jobs(table, np.arange(len(table)), 0.0), table, ledger, wants)
-    return scheduler.question(view, layers_known)
+    resource_profiles = ResourceProfiles(model_table(table.models), ledger.books.nodes)
+    snapshot = Snapshot(
+        0.0, Trigger.ARRIVAL, Jobs(table, np.arange(len(table)), 0.0), table, ledger, resource_profiles
+    )
+    return scheduler.question(snapshot, layers_known)
 
 
 def _below_bound(decisions: Any) -> float:

@@ -40,7 +40,7 @@ class Decision:
         """What each policy's choice is worth, the best found, and a bound."""
         import numpy as np
 
-        from muster.schedulers.selection.knapsack import FAST, Columns, Effort, choose
+        from muster.schedulers.admission.knapsack import FAST, Columns, Effort, choose
         from muster.workload.generators.smd import generate
 
         trace = generate(self.jobs, seed=self.seed)

@@ -34,7 +34,7 @@ class Alone:
 
         from muster.reproduce.smd.cells import machines
         from muster.schedulers.allocation.worker_server import exact
-        from muster.schedulers.workers_and_servers.question import demands_of
+        from muster.schedulers.workers_and_servers.sizing_problem import demands_of
         from muster.simulation.sizes import with_sizes
         from muster.speed.parameter_server.of_jobs import steps_of
         from muster.workload.generators.smd import generate

@@ -48,7 +48,7 @@ class Testbed:
     def run(self) -> Mapping[str, Any]:
         """Mean completion time and makespan, in hours."""
         from muster.report import summarise
-        from muster.schedulers.catalogue import build
+        from muster.schedulers.registry import build
         from muster.simulation import Options, simulate
 
         options = Options(restart_cost_seconds=30.0, seed=self.seed)

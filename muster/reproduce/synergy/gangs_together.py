@@ -23,8 +23,8 @@ from muster.reproduce.synergy.random_mixes import (
     random_mix,
     servers_of,
 )
-from muster.schedulers.catalogue import build
 from muster.schedulers.certify import bound_of_plan, speed_of_plan
+from muster.schedulers.registry import build
 from muster.sweep.pieces import Piece
 from muster.workload.trace import Trace, trace_of
 

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from muster.cluster.shipped import parse_cluster
 from muster.reproduce.experiment import Effort, Experiment, Findings, Result, Row, Verdict
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.sweep.page import Table

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from muster import words
+from muster import formatting
 from muster.reproduce.experiment import Effort, Experiment, Findings, Result, Row, Verdict
 from muster.reproduce.synergy.workloads import ALLOCATIONS, ORDERS, ROUND_SECONDS, settings_of
 from muster.simulation import Options
@@ -87,7 +87,7 @@ def _read(effort: Effort, results: Sequence[Result]) -> Findings:
         base = by_name[f"{name.partition('+')[0]}+proportional"]
         mean, p99 = (result["jct_seconds"][key] for key in ("mean", "p99"))
         ratio = base["jct_seconds"]["mean"] / mean
-        table.append((name, words.duration(mean), words.duration(p99), f"{ratio:.2f}×"))
+        table.append((name, formatting.duration(mean), formatting.duration(p99), f"{ratio:.2f}×"))
         if not name.endswith("+proportional"):
             rows.append(Row(name, "", "", f"{ratio:.2f}×", Verdict.OTHER_SETTING))
     header = ("Scheduler", "Mean JCT", "p99", "Proportional's mean over it")

@@ -12,10 +12,10 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.shipped import parse_cluster
 from muster.reproduce.experiment import Effort, Experiment, Findings, Result, Row, Verdict
-from muster.schedulers.catalogue import build
 from muster.schedulers.certify import Certified
-from muster.schedulers.contract import Jobs, Trigger, View
-from muster.speed.demands import DemandBook
+from muster.schedulers.contract import Jobs, Snapshot, Trigger
+from muster.schedulers.registry import build
+from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
 from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
@@ -64,8 +64,8 @@ class RandomMixes:
             )
             bounds = []
             for name, scheduler in schedulers.items():
-                view = all_at_once(trace, cluster)
-                plan, _ = scheduler.decide(view, scheduler.initial(cluster))
+                snapshot = all_at_once(trace, cluster)
+                plan, _ = scheduler.decide(snapshot, scheduler.initial(cluster))
                 reached[name].append(plan.value)
                 bounds.append(plan.bound)
             reached["bound"].append(max(bounds))
@@ -91,14 +91,14 @@ def random_mix(gpus: int, sizes: str, rng: np.random.Generator) -> Trace:
     return trace_of(columns, "a random mix")
 
 
-def all_at_once(trace: Trace, cluster: Cluster) -> View:
+def all_at_once(trace: Trace, cluster: Cluster) -> Snapshot:
     """Everybody waits, nobody holds anything."""
     table = job_table(trace, cluster, shipped_models(), {})
     table.facts["state"] = WAITING
     ledger = Ledger(cluster, len(table))
-    wants = DemandBook(model_table(table.models, cluster.gpu_types), ledger.books.nodes)
+    resource_profiles = ResourceProfiles(model_table(table.models, cluster.gpu_types), ledger.books.nodes)
     jobs = Jobs(table, np.arange(len(table)), 0.0)
-    return View(0.0, Trigger.ARRIVAL, jobs, table, ledger, wants)
+    return Snapshot(0.0, Trigger.ARRIVAL, jobs, table, ledger, resource_profiles)
 
 
 def servers_of(count: int) -> Cluster:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from muster.cluster.shipped import parse_cluster
+from muster.formatting import counted
 from muster.reproduce.experiment import Effort, Experiment, Findings, Row, Verdict, best_so_far
 from muster.reproduce.sweeps import Ratio, jct_chart, pieces_of, ratios, table_of
 from muster.reproduce.synergy.workloads import (
@@ -24,7 +25,6 @@ from muster.reproduce.synergy.workloads import (
 )
 from muster.sweep.page import Table
 from muster.sweep.sweep_file import SweepFile
-from muster.words import counted
 
 PUBLISHED_MAKESPANS = {
     "fifo+tune-published": f"{15.250278 / 11.000278:.2f}×",

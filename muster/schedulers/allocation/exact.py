@@ -8,10 +8,10 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from muster.cluster.books import MICRO, Ints
+from muster.cluster.ledger_arrays import MICRO, Ints
+from muster.schedulers.admission.knapsack.relaxation import quiet_solver
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.seats import MOVABLE, Seats, empty_copy, furnish, sit
-from muster.schedulers.selection.knapsack.relaxation import quiet_solver
+from muster.schedulers.allocation.placement_draft import MOVABLE, PlacementDraft, empty_copy, furnish, sit
 
 _CUT_SHORT = (highspy.HighsModelStatus.kSolutionLimit, highspy.HighsModelStatus.kTimeLimit)
 
@@ -31,13 +31,13 @@ class Effort:
 class Exact(NamedTuple):
     """What the integer program said."""
 
-    plan: Seats | None
+    plan: PlacementDraft | None
     """None: too large to be tried, or nothing found."""
     cut_short: bool
     """Whether it ran out of nodes or seconds, so that there may be better plans."""
 
 
-def exact_plan(gangs: Gangs, opened: Seats, served: Ints, effort: Effort) -> Exact:
+def exact_plan(gangs: Gangs, opened: PlacementDraft, served: Ints, effort: Effort) -> Exact:
     """The plan of most speed over the points worth choosing, each gang on one kind of machine.
 
     Whole numbers x[job, machine, point] count units of GPUs, y[job, point] says which point. A unit is the gang
@@ -66,7 +66,7 @@ def exact_plan(gangs: Gangs, opened: Seats, served: Ints, effort: Effort) -> Exa
 
 
 def _program(
-    gangs: Gangs, opened: Seats, served: Ints, machines: Ints, jobs: Ints, points: Ints
+    gangs: Gangs, opened: PlacementDraft, served: Ints, machines: Ints, jobs: Ints, points: Ints
 ) -> tuple[highspy.Highs, int]:
     """Rows: one point a job; GPUs of a point; GPUs, CPU, memory and storage of each machine."""
     count, width = len(points), len(machines)
@@ -114,15 +114,17 @@ def _program(
 
 
 def _seated(
-    gangs: Gangs, opened: Seats, served: Ints, machines: Ints, jobs: Ints, points: Ints, values: Ints
-) -> Seats | None:
+    gangs: Gangs, opened: PlacementDraft, served: Ints, machines: Ints, jobs: Ints, points: Ints, values: Ints
+) -> PlacementDraft | None:
     """The plan that the whole numbers say; None where the solver's tolerance hid an overdraft."""
     plan = empty_copy(opened)
     values = values * _unit(gangs, gangs.gpus[served][jobs], points)[:, None]
     for column in np.flatnonzero(values.any(axis=1)).tolist():
         for machine in np.flatnonzero(values[column]).tolist():
-            seat = sit(plan, int(served[jobs[column]]), int(machines[machine]), int(values[column, machine]))
-            furnish(plan, seat, gangs.demands.choice[points[column]])
+            node_part = sit(
+                plan, int(served[jobs[column]]), int(machines[machine]), int(values[column, machine])
+            )
+            furnish(plan, node_part, gangs.demands.choice[points[column]])
     return None if plan.free.min() < 0 else plan
 
 

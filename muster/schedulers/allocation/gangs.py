@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.cluster.books import Bools, Ints, Rows
+from muster.cluster.ledger_arrays import Bools, Ints, Rows
 from muster.compiling import njit
-from muster.schedulers.allocation.seats import Seats, furnish, sit
-from muster.schedulers.contract import View
+from muster.schedulers.allocation.placement_draft import PlacementDraft, furnish, sit
+from muster.schedulers.contract import Snapshot
 from muster.speed.demands import Demands
 from muster.speed.input_pipeline import ModelTable
 
@@ -30,21 +30,21 @@ class Gangs(NamedTuple):
     models: ModelTable
 
 
-def gangs_of(view: View) -> Gangs:
+def gangs_of(snapshot: Snapshot) -> Gangs:
     """The jobs of a view."""
-    jobs, wants = view.jobs, view.wants
+    jobs, resource_profiles = snapshot.jobs, snapshot.resource_profiles
     gpus, model = jobs.gpus, jobs.model
-    classes, demands = wants.of(model, gpus, jobs.requested_per_gpu)
+    classes, demands = resource_profiles.of(model, gpus, jobs.requested_per_gpu)
     return Gangs(
         gpus,
         classes,
         model,
         jobs.constraint,
-        view.table.node_allowed,
+        snapshot.table.node_allowed,
         demands,
-        wants.kinds,
-        wants.kind_of_node,
-        wants.models,
+        resource_profiles.kinds,
+        resource_profiles.kind_of_node,
+        resource_profiles.models,
     )
 
 
@@ -57,11 +57,11 @@ def ask_above_share(gangs: Gangs, at: Ints) -> Bools:
     return above
 
 
-def fair_per_gpu(view: View) -> Ints:
+def fair_per_gpu(snapshot: Snapshot) -> Ints:
     """The least that each job holds beside a GPU where all are served fairly, on the machines that suit it best."""
-    jobs = view.jobs
-    classes, demands = view.wants.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
-    with_gpus = view.wants.kinds["gpus"] > 0
+    jobs = snapshot.jobs
+    classes, demands = snapshot.resource_profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
+    with_gpus = snapshot.resource_profiles.kinds["gpus"] > 0
     fair: Ints = demands.fair[:, with_gpus].min(axis=1)[classes]
     return fair
 
@@ -75,11 +75,11 @@ def requested_by_kind(gangs: Gangs, at: int) -> Ints:
 
 
 @njit(cache=True)
-def seat_gang(seats: Seats, gangs: Gangs, at: int, need: Ints, take: Ints) -> None:
+def place_gang(draft: PlacementDraft, gangs: Gangs, at: int, need: Ints, take: Ints) -> None:
     """Seat a job on the machines that were chosen for it; `need` is by kind of machine and resource."""
     for node in range(len(take)):
         if take[node] > 0:
-            furnish(seats, sit(seats, at, node, take[node]), need[gangs.kind_of_node[node]])
+            furnish(draft, sit(draft, at, node, take[node]), need[gangs.kind_of_node[node]])
 
 
 @njit(cache=True)

@@ -8,20 +8,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
 from muster.cluster.ledger import Transaction
-from muster.schedulers.allocation.dealing import deal_all
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.allocation.exact import Effort, exact_plan
-from muster.schedulers.allocation.furnishing import furnish_all
 from muster.schedulers.allocation.gangs import Gangs, fair_per_gpu, gangs_of
+from muster.schedulers.allocation.node_assignment import assign_nodes
+from muster.schedulers.allocation.placement_draft import PlacementDraft, empty_copy, open_draft, write_draft
 from muster.schedulers.allocation.pooled import Pooled, points_of_jobs, pool_of, pooled_that_fit
-from muster.schedulers.allocation.seats import Seats, empty_copy, open_seats, write_seats
-from muster.schedulers.allocation.tune import hungriest_first, keep_stopped
+from muster.schedulers.allocation.resource_fill import furnish_all
+from muster.schedulers.allocation.tune import by_demand_descending, keep_stopped
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.allocation.worth import Worth
-from muster.schedulers.contract import View
+from muster.schedulers.contract import Snapshot
 from muster.schedulers.honours import CPUS_AND_MEMORY
-from muster.schedulers.parts import Allotment, check_seconds, setting
+from muster.schedulers.parts import GangAllocator, check_seconds, setting
 
 _REACHED = 1e-9
 """A plan so close to the bound leaves nothing to look for."""
@@ -36,11 +36,11 @@ CUT_SHORT = (
 
 
 @dataclass(frozen=True)
-class Opt(Allotment):
+class Opt(GangAllocator):
     """The most speed in all: the pooled linear program's points dealt over machines, exact where small (Synergy)."""
 
     name: ClassVar[str] = "opt"
-    rests: ClassVar[bool] = False
+    stable_when_queue_empty: ClassVar[bool] = False
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
 
     exact_variables: int = setting(
@@ -56,9 +56,9 @@ class Opt(Allotment):
             raise ValueError("exact_variables and nodes are whole numbers from 0 on")
         check_seconds(self, "solver_seconds")
 
-    def allot(
+    def allocate(
         self,
-        view: View,
+        snapshot: Snapshot,
         transaction: Transaction,
         ranked: Ints,
         chosen: Bools,
@@ -67,10 +67,10 @@ class Opt(Allotment):
         b: Floats,
     ) -> tuple[str, ...]:
         """The best of tune-plus, the pooled points dealt, and the exact placement of a small cluster."""
-        gangs, opened = gangs_of(view), open_seats(view, transaction, ranked, chosen)
-        served = hungriest_first(opened, gangs, chosen)
-        plans = [TunePlus().best_plan(view, gangs, opened, ranked, chosen)]
-        worth_of = Worth(view, gangs).of
+        gangs, opened = gangs_of(snapshot), open_draft(snapshot, transaction, ranked, chosen)
+        served = by_demand_descending(opened, gangs, chosen)
+        plans = [TunePlus().best_plan(snapshot, gangs, opened, ranked, chosen)]
+        worth_of = Worth(snapshot, gangs).of
         worth = [worth_of(plans[0])]
         notes = []
         if len(served):
@@ -90,18 +90,20 @@ class Opt(Allotment):
                     furnish_all(exact.plan, gangs)
                     worth.append(worth_of(exact.plan))
         best = plans[int(np.argmax(np.round(worth, 9)))]
-        keep_stopped(view, gangs, best, ranked, chosen)
-        write_seats(view, transaction, best, ranked, chosen, codes, a, b)
+        keep_stopped(snapshot, gangs, best, ranked, chosen)
+        write_draft(snapshot, transaction, best, ranked, chosen, codes, a, b)
         return tuple(notes)
 
-    def least_per_gpu(self, view: View) -> Ints:
+    def least_per_gpu(self, snapshot: Snapshot) -> Ints:
         """The fair demand."""
-        return fair_per_gpu(view)
+        return fair_per_gpu(snapshot)
 
 
-def _dealt(gangs: Gangs, opened: Seats, served: Ints, ranked: Ints, stage1: Pooled) -> Seats:
+def _dealt(
+    gangs: Gangs, opened: PlacementDraft, served: Ints, ranked: Ints, stage1: Pooled
+) -> PlacementDraft:
     """The points of stage 1 dealt over the machines."""
     wanted, of_kind = points_of_jobs(gangs, served, stage1)
     plan = empty_copy(opened)
-    deal_all(plan, gangs, of_kind, served, ranked, wanted)
+    assign_nodes(plan, gangs, of_kind, served, ranked, wanted)
     return plan

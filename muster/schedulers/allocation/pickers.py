@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from muster.cluster.books import Bools, Ints
+from muster.cluster.ledger_arrays import Bools, Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.seats import Seats, fits, gpus_that_fit
+from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, gpus_that_fit
 
 GpuChoice = Literal["first-fit", "consolidating"]
 
 
 @njit(cache=True)
-def pick(seats: Seats, gangs: Gangs, at: int, need: Ints, consolidating: bool, take: Ints) -> bool:
+def pick(draft: PlacementDraft, gangs: Gangs, at: int, need: Ints, consolidating: bool, take: Ints) -> bool:
     """Choose servers for a job; `take` gets the GPUs on each. `need` is by kind of machine and resource."""
     nodes = len(take)
     gpus, kind_of_node = gangs.gpus[at], gangs.kind_of_node
@@ -22,8 +22,8 @@ def pick(seats: Seats, gangs: Gangs, at: int, need: Ints, consolidating: bool, t
         left = gpus
         for node in range(nodes):
             take[node] = 0
-            if left > 0 and allowed[node] and seats.free[node, 0] > 0:
-                take[node] = min(left, gpus_that_fit(seats, node, need[kind_of_node[node]]))
+            if left > 0 and allowed[node] and draft.free[node, 0] > 0:
+                take[node] = min(left, gpus_that_fit(draft, node, need[kind_of_node[node]]))
                 left -= take[node]
         return bool(left == 0)
     take[:] = 0
@@ -32,23 +32,23 @@ def pick(seats: Seats, gangs: Gangs, at: int, need: Ints, consolidating: bool, t
         for node in range(nodes):
             if (
                 allowed[node]
-                and seats.free[node, 0] >= gpus
-                and (best < 0 or seats.free[node, 0] < seats.free[best, 0])
-                and fits(seats, node, gpus, need[kind_of_node[node]])
+                and draft.free[node, 0] >= gpus
+                and (best < 0 or draft.free[node, 0] < draft.free[best, 0])
+                and fits(draft, node, gpus, need[kind_of_node[node]])
             ):
                 best = node
     if best >= 0:
         take[best] = gpus
         return True
-    return _fullest_first(seats, allowed, gpus, need, kind_of_node, take)
+    return _fullest_first(draft, allowed, gpus, need, kind_of_node, take)
 
 
 @njit(cache=True)
 def _fullest_first(
-    seats: Seats, allowed: Bools, gpus: int, need: Ints, kind_of_node: Ints, take: Ints
+    draft: PlacementDraft, allowed: Bools, gpus: int, need: Ints, kind_of_node: Ints, take: Ints
 ) -> bool:
     """A GPU at a time from the server with the fewest free GPUs; a server that cannot give one is left."""
-    room = seats.free[:, 0].copy()
+    room = draft.free[:, 0].copy()
     for node in range(len(take)):
         if not allowed[node] or room[node] == 0:
             room[node] = -1
@@ -59,7 +59,7 @@ def _fullest_first(
                 best = node
         if best < 0:
             return False
-        if fits(seats, best, take[best] + 1, need[kind_of_node[best]]):
+        if fits(draft, best, take[best] + 1, need[kind_of_node[best]]):
             take[best] += 1
             room[best] -= 1
             gpus -= 1

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.books import MICRO, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints
+from muster.schedulers.admission.knapsack.columns import InfeasibleError, Table
+from muster.schedulers.admission.knapsack.relaxation import relax
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.seats import Seats
-from muster.schedulers.selection.knapsack.columns import InfeasibleError, Table
-from muster.schedulers.selection.knapsack.relaxation import relax
+from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.speed.points import corners, speed_at
 
 
@@ -38,11 +38,11 @@ class Pooled:
     """GPUs of the group that are at it."""
 
 
-def pool_of(opened: Seats, gangs: Gangs) -> Ints:
+def pool_of(opened: PlacementDraft, gangs: Gangs) -> Ints:
     """What an empty plan may use, by kind of machine: GPUs, then millionths; seats of settled jobs included."""
     pool = np.zeros((len(gangs.kinds), 4), np.int64)
     np.add.at(pool, gangs.kind_of_node, opened.free)
-    taken = opened.seats[: int(opened.used[0])]
+    taken = opened.node_parts[: int(opened.used[0])]
     np.add.at(pool[:, 0], gangs.kind_of_node[taken["node"]], taken["gpus"])
     np.add.at(pool[:, 1:], gangs.kind_of_node[taken["node"]], taken["amount"][:, 1:])
     return pool

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.schedulers.contract import Ints, Jobs, View
+from muster.schedulers.contract import Ints, Jobs, Snapshot
 from muster.schedulers.parts import Allocation
 from muster.schedulers.placement.kernels import PROPORTIONAL, proportional_needs
 
@@ -18,8 +18,8 @@ class Proportional(Allocation):
 
     name: ClassVar[str] = "proportional"
 
-    def ladder(self, view: View, jobs: Jobs) -> Ints:
+    def resource_options(self, snapshot: Snapshot, jobs: Jobs) -> Ints:
         """One rung, the same for all unless somebody asks for more than a share."""
-        if not view.table.some_request:
+        if not snapshot.table.some_request:
             return _SHARE_OF_THE_NODE
-        return proportional_needs(view.ledger.books.nodes, jobs.requested_per_gpu)
+        return proportional_needs(snapshot.ledger.books.nodes, jobs.requested_per_gpu)

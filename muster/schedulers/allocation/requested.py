@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import CPU, MEMORY
-from muster.schedulers.contract import Ints, Jobs, View
+from muster.cluster.ledger_arrays import CPU, MEMORY
+from muster.schedulers.contract import Ints, Jobs, Snapshot
 from muster.schedulers.parts import Allocation
 from muster.schedulers.placement.kernels import PROPORTIONAL
 
@@ -17,10 +17,10 @@ class Requested(Allocation):
 
     name: ClassVar[str] = "requested"
 
-    def ladder(self, view: View, jobs: Jobs) -> Ints:
+    def resource_options(self, snapshot: Snapshot, jobs: Jobs) -> Ints:
         """One rung a job: the request by GPU."""
-        ladder = np.full((len(jobs), 1, 4), PROPORTIONAL)
+        resource_options = np.full((len(jobs), 1, 4), PROPORTIONAL)
         requested = jobs.requested_per_gpu
         for resource, amount in ((CPU, jobs.cpus_micro), (MEMORY, jobs.memory_micro)):
-            ladder[:, 0, resource] = np.where(amount >= 0, requested[:, resource], PROPORTIONAL)
-        return ladder
+            resource_options[:, 0, resource] = np.where(amount >= 0, requested[:, resource], PROPORTIONAL)
+        return resource_options

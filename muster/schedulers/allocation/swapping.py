@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.furnishing import furnish_node, gang_speed, meets_requests, per_gpu
 from muster.schedulers.allocation.gangs import Gangs, model_on
-from muster.schedulers.allocation.seats import MOVABLE, Seats, furnish
+from muster.schedulers.allocation.placement_draft import MOVABLE, PlacementDraft, furnish
+from muster.schedulers.allocation.resource_fill import furnish_node, gang_speed, meets_requests, per_gpu
 from muster.speed.points import speed_at
 
 _PARTNERS = 3
@@ -16,63 +16,67 @@ _PARTNERS = 3
 
 
 @njit(cache=True)
-def swap_jobs(seats: Seats, gangs: Gangs, served: Ints, wanted: Ints, of_kind: Ints, tries: int) -> None:
+def swap_jobs(
+    draft: PlacementDraft, gangs: Gangs, served: Ints, wanted: Ints, of_kind: Ints, tries: int
+) -> None:
     """Bring jobs that have least of what they want to machines where least is missing, against meeker ones."""
     missing = np.zeros(len(gangs.gpus))
     hunger = np.zeros(len(gangs.gpus))
     for i in range(len(served)):
         at = served[i]
         hunger[at] = gangs.gpus[at] * wanted[i, 1]
-        if seats.first[at] >= 0:
+        if draft.first[at] >= 0:
             full = speed_at(gangs.models, model_on(gangs, at, of_kind[i]), wanted[i])
-            missing[at] = gangs.gpus[at] * (full - gang_speed(seats, gangs, at))
-    pressure = np.zeros(len(seats.free))
-    for number in range(seats.used[0]):
-        pressure[seats.seats[number]["node"]] += missing[seats.seats[number]["at"]]
+            missing[at] = gangs.gpus[at] * (full - gang_speed(draft, gangs, at))
+    pressure = np.zeros(len(draft.free))
+    for number in range(draft.used[0]):
+        pressure[draft.node_parts[number]["node"]] += missing[draft.node_parts[number]["at"]]
     saved = np.empty((2, 64, 4), np.int64)
     for worst in served[np.argsort(-missing[served], kind="mergesort")]:
         if tries <= 0 or missing[worst] <= 1e-6:
             return
-        if not _alone(seats, worst):
+        if not _alone(draft, worst):
             continue
-        here = seats.seats[seats.first[worst]]["node"]
+        here = draft.node_parts[draft.first[worst]]["node"]
         tried = np.zeros(len(pressure), np.bool_)
         tried[here] = True
-        speed_here = _speed_on(seats, gangs, here)
+        speed_here = _speed_on(draft, gangs, here)
         for _ in range(_PARTNERS):
-            partner = _partner(seats, gangs, worst, hunger, pressure, tried)
+            partner = _partner(draft, gangs, worst, hunger, pressure, tried)
             if partner < 0:
                 break
             tries -= 1
-            there = seats.seats[seats.first[partner]]["node"]
-            before = speed_here + _speed_on(seats, gangs, there)
-            _save(seats, here, saved[0])
-            _save(seats, there, saved[1])
-            _swap(seats, worst, partner)
-            furnish_node(seats, gangs, here)
-            furnish_node(seats, gangs, there)
-            gain = _speed_on(seats, gangs, here) + _speed_on(seats, gangs, there) - before
-            if gain > 1e-9 and meets_requests(seats, gangs, here) and meets_requests(seats, gangs, there):
+            there = draft.node_parts[draft.first[partner]]["node"]
+            before = speed_here + _speed_on(draft, gangs, there)
+            _save(draft, here, saved[0])
+            _save(draft, there, saved[1])
+            _swap(draft, worst, partner)
+            furnish_node(draft, gangs, here)
+            furnish_node(draft, gangs, there)
+            gain = _speed_on(draft, gangs, here) + _speed_on(draft, gangs, there) - before
+            if gain > 1e-9 and meets_requests(draft, gangs, here) and meets_requests(draft, gangs, there):
                 # What was missing in both together has become less; the larger part of it moved.
                 pressure[there] += max(missing[worst] - gain, 0.0)
                 pressure[here] -= missing[worst]
                 break
-            _swap(seats, worst, partner)
-            _restore(seats, here, saved[0])
-            _restore(seats, there, saved[1])
+            _swap(draft, worst, partner)
+            _restore(draft, here, saved[0])
+            _restore(draft, there, saved[1])
 
 
 @njit(cache=True)
-def _alone(seats: Seats, at: int) -> bool:
+def _alone(draft: PlacementDraft, at: int) -> bool:
     """Whether a job may be moved and sits on one machine."""
-    number = seats.first[at]
-    return bool(number >= 0 and seats.condition[at] == MOVABLE and seats.seats[number]["next"] < 0)
+    number = draft.first[at]
+    return bool(number >= 0 and draft.condition[at] == MOVABLE and draft.node_parts[number]["next"] < 0)
 
 
 @njit(cache=True)
-def _partner(seats: Seats, gangs: Gangs, at: int, hunger: Floats, pressure: Floats, tried: Bools) -> int:
+def _partner(
+    draft: PlacementDraft, gangs: Gangs, at: int, hunger: Floats, pressure: Floats, tried: Bools
+) -> int:
     """The meekest job of as many GPUs on the machine, of those not tried, where least is missing; -1: none."""
-    node = seats.seats[seats.first[at]]["node"]
+    node = draft.node_parts[draft.first[at]]["node"]
     allowed = gangs.node_allowed[gangs.constraint[at]]
     while True:
         there = -1
@@ -83,51 +87,51 @@ def _partner(seats: Seats, gangs: Gangs, at: int, hunger: Floats, pressure: Floa
             return -1
         tried[there] = True
         best = -1
-        number = seats.first_here[there]
+        number = draft.first_here[there]
         while number >= 0:
-            other = seats.seats[number]["at"]
-            if gangs.gpus[other] == gangs.gpus[at] and hunger[other] < hunger[at] and _alone(seats, other):
+            other = draft.node_parts[number]["at"]
+            if gangs.gpus[other] == gangs.gpus[at] and hunger[other] < hunger[at] and _alone(draft, other):
                 reachable = gangs.node_allowed[gangs.constraint[other], node]
                 if reachable and (best < 0 or hunger[other] < hunger[best]):
                     best = other
-            number = seats.seats[number]["next_here"]
+            number = draft.node_parts[number]["next_here"]
         if best >= 0:
             return best
 
 
 @njit(cache=True)
-def _swap(seats: Seats, one: int, other: int) -> None:
-    a, b = seats.first[one], seats.first[other]
-    seats.seats[a]["at"], seats.seats[b]["at"] = other, one
-    seats.first[one], seats.first[other] = b, a
+def _swap(draft: PlacementDraft, one: int, other: int) -> None:
+    a, b = draft.first[one], draft.first[other]
+    draft.node_parts[a]["at"], draft.node_parts[b]["at"] = other, one
+    draft.first[one], draft.first[other] = b, a
 
 
 @njit(cache=True)
-def _speed_on(seats: Seats, gangs: Gangs, node: int) -> float:
+def _speed_on(draft: PlacementDraft, gangs: Gangs, node: int) -> float:
     """GPUs times speed of the jobs that sit on this machine alone."""
     total = 0.0
-    number = seats.first_here[node]
+    number = draft.first_here[node]
     while number >= 0:
-        seat = seats.seats[number]
-        if seat["next"] < 0 and seats.first[seat["at"]] == number:
-            total += gangs.gpus[seat["at"]] * gang_speed(seats, gangs, seat["at"])
-        number = seat["next_here"]
+        node_part = draft.node_parts[number]
+        if node_part["next"] < 0 and draft.first[node_part["at"]] == number:
+            total += gangs.gpus[node_part["at"]] * gang_speed(draft, gangs, node_part["at"])
+        number = node_part["next_here"]
     return total
 
 
 @njit(cache=True)
-def _save(seats: Seats, node: int, saved: Ints) -> None:
-    number, place = seats.first_here[node], 0
+def _save(draft: PlacementDraft, node: int, saved: Ints) -> None:
+    number, place = draft.first_here[node], 0
     while number >= 0:
-        per_gpu(seats, number, saved[place])
-        number = seats.seats[number]["next_here"]
+        per_gpu(draft, number, saved[place])
+        number = draft.node_parts[number]["next_here"]
         place += 1
 
 
 @njit(cache=True)
-def _restore(seats: Seats, node: int, saved: Ints) -> None:
-    number, place = seats.first_here[node], 0
+def _restore(draft: PlacementDraft, node: int, saved: Ints) -> None:
+    number, place = draft.first_here[node], 0
     while number >= 0:
-        furnish(seats, number, saved[place])
-        number = seats.seats[number]["next_here"]
+        furnish(draft, number, saved[place])
+        number = draft.node_parts[number]["next_here"]
         place += 1

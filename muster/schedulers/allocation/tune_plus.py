@@ -7,27 +7,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import NONE, Bools, Floats, Ints
 from muster.cluster.ledger import Transaction
-from muster.schedulers.allocation.dealing import deal_all, targets
-from muster.schedulers.allocation.furnishing import furnish_all
+from muster.cluster.ledger_arrays import NONE, Bools, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs, fair_per_gpu, gangs_of
 from muster.schedulers.allocation.newcomers import place_newcomers
-from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled_that_fit
-from muster.schedulers.allocation.seats import (
-    Seats,
+from muster.schedulers.allocation.node_assignment import assign_nodes, targets
+from muster.schedulers.allocation.placement_draft import (
+    PlacementDraft,
     empty_copy,
     keep_amounts,
-    open_seats,
-    sit_at_home,
-    write_seats,
+    keep_in_place,
+    open_draft,
+    write_draft,
 )
+from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled_that_fit
+from muster.schedulers.allocation.resource_fill import furnish_all
 from muster.schedulers.allocation.swapping import swap_jobs
-from muster.schedulers.allocation.tune import hungriest_first, keep_stopped, place_by_best_fit, tune
+from muster.schedulers.allocation.tune import by_demand_descending, keep_stopped, place_by_best_fit, tune
 from muster.schedulers.allocation.worth import Worth
-from muster.schedulers.contract import View
+from muster.schedulers.contract import Snapshot
 from muster.schedulers.honours import CPUS_AND_MEMORY
-from muster.schedulers.parts import Allotment
+from muster.schedulers.parts import GangAllocator
 
 _SWAPS_TRIED = 60
 _SHORT_AT_MOST = 0.03
@@ -37,17 +37,17 @@ _REACHED = 1e-9
 
 
 @dataclass(frozen=True)
-class TunePlus(Allotment):
+class TunePlus(GangAllocator):
     """Never slower in all than tune: hungry jobs spread over machines, each machine given to those that gain most."""
 
     name: ClassVar[str] = "tune-plus"
-    rests: ClassVar[bool] = False
+    stable_when_queue_empty: ClassVar[bool] = False
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
     furnishes: ClassVar[bool] = True
 
-    def allot(
+    def allocate(
         self,
-        view: View,
+        snapshot: Snapshot,
         transaction: Transaction,
         ranked: Ints,
         chosen: Bools,
@@ -56,31 +56,33 @@ class TunePlus(Allotment):
         b: Floats,
     ) -> None:
         """The best of some plans: running jobs stay, tune's, all jobs placed again."""
-        gangs, seats = gangs_of(view), open_seats(view, transaction, ranked, chosen)
-        best = self.best_plan(view, gangs, seats, ranked, chosen)
-        keep_stopped(view, gangs, best, ranked, chosen)
-        write_seats(view, transaction, best, ranked, chosen, codes, a, b)
+        gangs, draft = gangs_of(snapshot), open_draft(snapshot, transaction, ranked, chosen)
+        best = self.best_plan(snapshot, gangs, draft, ranked, chosen)
+        keep_stopped(snapshot, gangs, best, ranked, chosen)
+        write_draft(snapshot, transaction, best, ranked, chosen, codes, a, b)
 
-    def least_per_gpu(self, view: View) -> Ints:
+    def least_per_gpu(self, snapshot: Snapshot) -> Ints:
         """The fair demand."""
-        return fair_per_gpu(view)
+        return fair_per_gpu(snapshot)
 
-    def best_plan(self, view: View, gangs: Gangs, opened: Seats, ranked: Ints, chosen: Bools) -> Seats:
+    def best_plan(
+        self, snapshot: Snapshot, gangs: Gangs, opened: PlacementDraft, ranked: Ints, chosen: Bools
+    ) -> PlacementDraft:
         """The plan that is worth most: the speed of all, less what its restarts cost; of equals the one that stays."""
-        worth = Worth(view, gangs)
-        served = hungriest_first(opened, gangs, chosen)
-        books, index = view.ledger.books, view.jobs.index
+        worth = Worth(snapshot, gangs)
+        served = by_demand_descending(opened, gangs, chosen)
+        books, index = snapshot.ledger.books, snapshot.jobs.index
         stays, tuned, dealt = (empty_copy(opened) for _ in range(3))
-        sit_at_home(books, index, stays, chosen)
+        keep_in_place(books, index, stays, chosen)
         keep_amounts(books, index, stays)
-        plans = [_as_they_are(gangs, stays, served)] if view.resize_restarts else []
+        plans = [_as_they_are(gangs, stays, served)] if snapshot.resize_restarts else []
         place_newcomers(stays, gangs, served, ranked)
         plans.append(stays)
         worths = [worth.of(plan) for plan in plans]
         if worths[0] >= worth.at_most(served) - _REACHED:
             return plans[0]
         wanted, of_kind = _wanted(gangs, opened, served)
-        deal_all(dealt, gangs, of_kind, served, ranked, wanted)
+        assign_nodes(dealt, gangs, of_kind, served, ranked, wanted)
         furnish_all(dealt, gangs)
         swap_jobs(dealt, gangs, served, wanted, of_kind, _SWAPS_TRIED)
         plans.append(dealt)
@@ -89,13 +91,13 @@ class TunePlus(Allotment):
         tune(tuned, gangs, served, ranked)
         if worth.of(tuned) <= max(worths):
             return plans[int(np.argmax(np.round(worths, 9)))]
-        if not view.resize_restarts:
+        if not snapshot.resize_restarts:
             furnish_all(tuned, gangs)
             worth.of(tuned)
         return tuned
 
 
-def _as_they_are(gangs: Gangs, at_home: Seats, served: Ints) -> Seats:
+def _as_they_are(gangs: Gangs, at_home: PlacementDraft, served: Ints) -> PlacementDraft:
     """Return the plan in which running jobs keep what they hold unless a newcomer needs it."""
     plan = empty_copy(at_home)
     take = np.zeros(len(gangs.kind_of_node), np.int64)
@@ -105,7 +107,7 @@ def _as_they_are(gangs: Gangs, at_home: Seats, served: Ints) -> Seats:
     return plan
 
 
-def _wanted(gangs: Gangs, opened: Seats, served: Ints) -> tuple[Ints, Ints]:
+def _wanted(gangs: Gangs, opened: PlacementDraft, served: Ints) -> tuple[Ints, Ints]:
     """What each served job would have on one pooled machine, and on which kind of machine where they differ.
 
     Prices tell it fast; where machines differ or prices leave too much open, the linear program does.

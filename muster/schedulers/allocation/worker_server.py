@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.parameter_server import StepTime
 
 FloatArray = NDArray[np.float64]
@@ -68,7 +68,7 @@ class Demands:
             for i in np.flatnonzero(unbounded)
         ]
         if problems:
-            raise BadInput(*problems)
+            raise InputError(*problems)
         pairs = demands.most(demands.worker, demands.server) * demands.most(demands.server, demands.worker)
         too_many = [
             Problem(
@@ -77,7 +77,7 @@ class Demands:
             for i in np.flatnonzero(pairs > MOST_PAIRS)
         ]
         if too_many:
-            raise BadInput(*too_many)
+            raise InputError(*too_many)
         return demands
 
     def __len__(self) -> int:
@@ -141,7 +141,7 @@ def continuous(steps: StepTime, demands: Demands, epsilon: float) -> Sizes:
     steps, whose ratios are divided by w once more, the factor is (1 + epsilon) squared.
     """
     if not epsilon > 0:
-        raise BadInput(Problem("epsilon", "a number above 0 is needed", found=epsilon))
+        raise InputError(Problem("epsilon", "a number above 0 is needed", found=epsilon))
     workers, servers, seconds = (np.zeros(len(demands)) for _ in range(3))
     most_workers = demands.most(demands.worker, demands.server)
     most_servers = demands.most(demands.server, demands.worker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.worker_server import ROUNDING, Demands, Sizes
 from muster.speed.parameter_server import StepTime

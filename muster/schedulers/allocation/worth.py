@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import Books, Floats, Ints
+from muster.cluster.ledger_arrays import Books, Floats, Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.furnishing import gang_speed, raise_gang
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.seats import Seats, is_unchanged, stays_put
-from muster.schedulers.contract import View
+from muster.schedulers.allocation.placement_draft import PlacementDraft, is_unchanged, stays_put
+from muster.schedulers.allocation.resource_fill import gang_speed, raise_gang
+from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 
 
@@ -19,20 +19,27 @@ class Worth:
     A plan that is worth more than another repays its changes: the rule of `interruption.repays`, over all jobs.
     """
 
-    def __init__(self, view: View, gangs: Gangs) -> None:
-        self._view = view
+    def __init__(self, snapshot: Snapshot, gangs: Gangs) -> None:
+        self._view = snapshot
         self._gangs = gangs
-        jobs = view.jobs
+        jobs = snapshot.jobs
         self._lost = np.where(jobs.running, jobs.interruption_cost, 0.0) / HORIZON_SECONDS
 
-    def of(self, plan: Seats) -> float:
+    def of(self, plan: PlacementDraft) -> float:
         """Return GPUs times speed of all jobs of a plan, less the part of it that its restarts lose in the horizon.
 
         Where a resize restarts nothing, gangs on several machines first get what is left there.
         """
-        view = self._view
+        snapshot = self._view
         return float(
-            _worth(view.ledger.books, view.jobs.index, self._gangs, plan, self._lost, view.resize_restarts)
+            _worth(
+                snapshot.ledger.books,
+                snapshot.jobs.index,
+                self._gangs,
+                plan,
+                self._lost,
+                snapshot.resize_restarts,
+            )
         )
 
     def at_most(self, served: Ints) -> float:
@@ -44,7 +51,7 @@ class Worth:
 
 @njit(cache=True)
 def _worth(
-    books: Books, index: Ints, gangs: Gangs, plan: Seats, lost: Floats, resize_restarts: bool
+    books: Books, index: Ints, gangs: Gangs, plan: PlacementDraft, lost: Floats, resize_restarts: bool
 ) -> float:
     worth = 0.0
     for at in range(len(index)):

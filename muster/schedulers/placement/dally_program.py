@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.schedulers.contract import Floats, Ints, State, View
+from muster.schedulers.contract import Floats, Ints, Snapshot, State
 from muster.schedulers.parts import Placement, setting
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.kernels import PACK, SPREAD
@@ -23,9 +23,9 @@ class SkewLeases(Timers):
         0.4, "share of the gradients in the largest one, from which on a gang waits for a rack"
     )
 
-    def limits_for(self, view: View, positions: Ints, memory: State) -> tuple[Floats, Floats]:
+    def limits_for(self, snapshot: Snapshot, positions: Ints, memory: State) -> tuple[Floats, Floats]:
         """Nobody waits for a machine."""
-        skewed = skews_of(view)[positions] >= self.threshold
+        skewed = skews_of(snapshot)[positions] >= self.threshold
         return np.zeros(len(skewed)), np.where(skewed, inf, 0.0)
 
 
@@ -35,7 +35,7 @@ class Scatter(Placement):
 
     name: ClassVar[str] = "scatter"
 
-    def rules(self, view: View) -> Ints:
+    def rules(self, snapshot: Snapshot) -> Ints:
         """Spread or pack, by the size of the gang."""
-        largest = max(node.gpus for node in view.cluster.nodes)
-        return np.where(view.jobs.gpus > largest, SPREAD, PACK)
+        largest = max(node.gpus for node in snapshot.cluster.nodes)
+        return np.where(snapshot.jobs.gpus > largest, SPREAD, PACK)

@@ -13,9 +13,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from muster.schedulers.contract import Floats, Ints, State, View
+from muster.schedulers.contract import Floats, Ints, Snapshot, State
 from muster.schedulers.parts import Placement, check_seconds, setting
-from muster.schedulers.placement.offers import MACHINE, RACK
+from muster.schedulers.placement.delay_scheduling import MACHINE, RACK
 
 Waits = tuple[tuple[float, float], ...]
 """When a wait succeeded, and how many leases it took."""
@@ -55,9 +55,9 @@ class Timers(Placement):
             by_size[:, size] = self.limits(size, memory)
         return by_size[0, gpus], by_size[1, gpus]
 
-    def limits_for(self, view: View, positions: Ints, memory: State) -> tuple[Floats, Floats]:
+    def limits_for(self, snapshot: Snapshot, positions: Ints, memory: State) -> tuple[Floats, Floats]:
         """Likewise of these jobs of the view; for timers that go by more than the size."""
-        return self.limits_of(view.jobs.at(positions).gpus, memory)
+        return self.limits_of(snapshot.jobs.at(positions).gpus, memory)
 
     def nothing_learned(self) -> State:
         """The memory before the first wait."""

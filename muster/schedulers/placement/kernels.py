@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import (
+from muster.cluster.ledger_arrays import (
     DELAYED,
     Books,
     Bools,
@@ -396,7 +396,7 @@ def serve(
     node_allowed: Bools,
     ranked: Ints,
     chosen: Bools,
-    ladder: Ints,
+    resource_options: Ints,
     rules: Ints,
     strict: bool,
     codes: Ints,
@@ -413,7 +413,7 @@ def serve(
     fit = np.zeros(nodes, np.int64)
     take = np.zeros(nodes, np.int64)
     stopped_at = np.full(len(jobs), -1)
-    shared_ladder = len(ladder) == 1
+    shared_ladder = len(resource_options) == 1
     for at in ranked:
         if books.heads[jobs[at]] >= 0:
             codes[at] = PLACED
@@ -453,7 +453,7 @@ def serve(
             placed = False
             if not (alike and hopeless[gpus]):
                 allowed = node_allowed[constraint]
-                rungs = ladder[0 if shared_ladder else at]
+                rungs = resource_options[0 if shared_ladder else at]
                 rule = rules[0 if len(rules) == 1 else at]
                 for rung in range(len(rungs)):
                     if place_job(books, job, gpus, milli, allowed, rungs[rung], rule, fit, take):

@@ -8,26 +8,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
 from muster.cluster.ledger import Transaction
-from muster.schedulers.contract import View
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.schedulers.contract import Snapshot
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
-from muster.schedulers.parts import Allotment, check_seconds, setting
-from muster.schedulers.placement.arranging import arrange
+from muster.schedulers.parts import GangAllocator, check_seconds, setting
 from muster.schedulers.placement.kernels import proportional_needs
-from muster.speed.network.forms import FormBook
+from muster.schedulers.placement.network_aware import arrange
+from muster.speed.network.forms import PlacementShapes
 
 _INSENSITIVE = 0.98
 """Share of a gang's best speed anywhere, from which on it is put last, into what the others leave."""
 
 
 @dataclass(frozen=True)
-class LeastLoss(Allotment):
+class LeastLoss(GangAllocator):
     """Gangs where the network costs them least; running jobs move where the gain repays their interruption."""
 
     name: ClassVar[str] = "least-loss"
-    rests: ClassVar[bool] = False
+    stable_when_queue_empty: ClassVar[bool] = False
     honours: ClassVar[frozenset[str]] = frozenset({REQUESTS})
 
     enough: float = setting(0.7, "share of its best speed for which a gang takes a place before others do")
@@ -41,9 +41,9 @@ class LeastLoss(Allotment):
             raise ValueError("least and enough: 0 <= least <= enough <= 1 is needed")
         check_seconds(self, "horizon_seconds", finite=True)
 
-    def allot(
+    def allocate(
         self,
-        view: View,
+        snapshot: Snapshot,
         transaction: Transaction,
         ranked: Ints,
         chosen: Bools,
@@ -52,20 +52,20 @@ class LeastLoss(Allotment):
         b: Floats,
     ) -> None:
         """The first in rank, then large gangs that the network can hurt, then the others."""
-        jobs = view.jobs
-        book = view.forms or FormBook(None, view.cluster)
+        jobs = snapshot.jobs
+        book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
         line, forms = book.of(jobs.model, jobs.gpus)
         served = ranked[chosen[ranked]]
         anywhere = _slowest(forms.speeds)[line[served]] / forms.speeds[line[served], 0]
         hurt = anywhere < _INSENSITIVE
         first = np.arange(len(served)) > 0
         order = served[np.lexsort((anywhere, -jobs.gpus[served], ~hurt, first))]
-        books = transaction.ledger.reserve(4 * view.cluster.total_gpus + len(jobs), 8 * len(jobs))
+        books = transaction.ledger.reserve(4 * snapshot.cluster.total_gpus + len(jobs), 8 * len(jobs))
         arrange(
             books,
-            view.table.asked,
+            snapshot.table.asked,
             jobs.index,
-            view.table.node_allowed,
+            snapshot.table.node_allowed,
             ranked,
             order,
             chosen,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import Books, Bools, Ints
+from muster.cluster.ledger_arrays import Books, Bools, Ints
 from muster.compiling import njit
 
 _BUCKETS = 16

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.schedulers.contract import Floats, Ints, View
+from muster.schedulers.contract import Floats, Ints, Snapshot
 from muster.schedulers.parts import Placement, setting
 from muster.schedulers.placement.kernels import CONSOLIDATE, PACK
 from muster.speed.network.model_file import find
@@ -23,14 +23,14 @@ class Skew(Placement):
         0.4, "share of the gradients in the largest one, from which on gangs stay together"
     )
 
-    def rules(self, view: View) -> Ints:
+    def rules(self, snapshot: Snapshot) -> Ints:
         """Consolidate or pack, by the job's model; a model without a network profile has no skew."""
-        return np.where(skews_of(view) >= self.threshold, CONSOLIDATE, PACK)
+        return np.where(skews_of(snapshot) >= self.threshold, CONSOLIDATE, PACK)
 
 
-def skews_of(view: View) -> Floats:
+def skews_of(snapshot: Snapshot) -> Floats:
     """Of each job's model the share of its gradients in the largest one; 0 without a network profile."""
-    skews: Floats = np.array([_skew(name) for name in view.table.model_names])[view.jobs.model]
+    skews: Floats = np.array([_skew(name) for name in snapshot.table.model_names])[snapshot.jobs.model]
     return skews
 
 

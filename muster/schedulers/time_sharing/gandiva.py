@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from muster.cluster import Cluster
 from muster.schedulers.ageing import next_overdue
-from muster.schedulers.contract import Decision, Proposal, State, View
+from muster.schedulers.contract import Decision, Proposal, Snapshot, State
 from muster.schedulers.honours import SIZES
 from muster.schedulers.parts import check_seconds, setting, settings_of
 from muster.schedulers.phases import log_phase
@@ -59,7 +59,11 @@ class Gandiva:
         """Name and settings, for the record."""
         return {
             "name": self.name,
-            "parts": {"order": "arrival", "allocation": "proportional", "placement": "affinity, in turns"},
+            "parts": {
+                "queue_order": "arrival",
+                "allocation": "proportional",
+                "placement": "affinity, in turns",
+            },
             "settings": {self.name: settings_of(self)},  # type: ignore[arg-type]
             "needs": [],
         }
@@ -68,17 +72,17 @@ class Gandiva:
         """No pair tried."""
         return packing.NOTHING_LEARNED
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Place the waiting jobs, improve what can be, try pairs; then write it all down at once."""
-        moves = Moves(view, self.most_turns, self.defragment_from, self.promote_after_seconds)
+        moves = Moves(snapshot, self.most_turns, self.defragment_from, self.promote_after_seconds)
         while moves.serve() | moves.improve():
             pass
-        packed, wake, state = packing.step(view, moves.floor, state, self.trial_seconds, self.least_gain)
-        with view.transaction() as transaction:
-            plan = Proposal.blank(transaction, len(view.jobs))
+        packed, wake, state = packing.step(snapshot, moves.floor, state, self.trial_seconds, self.least_gain)
+        with snapshot.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(snapshot.jobs))
             moves.write(plan, packed)
-            log_phase(view, "placed, alone or in turns", lambda: plan.reasons == PLACED)
-            waiting = view.jobs.index[plan.reasons != PLACED]
-            due = next_overdue(view.table.facts, waiting, view.now, self.promote_after_seconds)
+            log_phase(snapshot, "placed, alone or in turns", lambda: plan.reasons == PLACED)
+            waiting = snapshot.jobs.index[plan.reasons != PLACED]
+            due = next_overdue(snapshot.table.facts, waiting, snapshot.now, self.promote_after_seconds)
             plan.next_wake = plan.stable_until = min(wake, moves.next_release(), due)
             return plan.decision(), state

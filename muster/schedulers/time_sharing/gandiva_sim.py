@@ -14,10 +14,10 @@ from math import ceil, inf
 from typing import Any, ClassVar
 
 from muster.cluster import Cluster
-from muster.cluster.books import CPU, MEMORY, MICRO, STORAGE, WHOLE
-from muster.cluster.ledger import DoesNotFit, Share
-from muster.problems import BadInput, Problem
-from muster.schedulers.contract import Decision, Proposal, State, Trigger, View
+from muster.cluster.ledger import DoesNotFit, NodeAllocation
+from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, STORAGE, WHOLE
+from muster.problems import InputError, Problem
+from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
 from muster.schedulers.reasons import NO_PLACE, PLACED, WAITS_ITS_TURN
 
 STEP_SECONDS, TURN_SECONDS = 10.0, 60.0
@@ -42,37 +42,37 @@ class GandivaSim:
 
     def describe(self) -> dict[str, Any]:
         """Name, for the record."""
-        parts = {"order": "arrival", "allocation": "proportional", "placement": "node sets, in turns"}
+        parts = {"queue_order": "arrival", "allocation": "proportional", "placement": "node sets, in turns"}
         return {"name": self.name, "parts": parts, "settings": {}, "needs": []}
 
     def initial(self, cluster: Cluster) -> State:
         """All nodes free."""
         return {"free": tuple(range(len(cluster.nodes))), "sets": {}, "pending": ()}
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """One step, and who runs until the next."""
-        _refuse(view)
-        sets = _Sets(view, state)
-        sets.take_turns(view.now % TURN_SECONDS == 0)
+        _refuse(snapshot)
+        sets = _Sets(snapshot, state)
+        sets.take_turns(snapshot.now % TURN_SECONDS == 0)
         sets.admit()
         sets.adjust()  # They do so at the next step, before they look at who ran since this one.
-        with view.transaction() as transaction:
-            plan = Proposal.blank(transaction, len(view.jobs))
+        with snapshot.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(snapshot.jobs))
             sets.write(plan)
             plan.wake_on = Trigger.ARRIVAL
-            plan.next_wake = plan.stable_until = view.now + STEP_SECONDS if len(view.jobs) else inf
+            plan.next_wake = plan.stable_until = snapshot.now + STEP_SECONDS if len(snapshot.jobs) else inf
             return plan.decision(), sets.state()
 
 
 class _Sets:
     """The sets of a step."""
 
-    def __init__(self, view: View, state: State) -> None:
-        self._view = view
-        self._here = int(view.cluster.nodes[0].gpus)
+    def __init__(self, snapshot: Snapshot, state: State) -> None:
+        self._view = snapshot
+        self._here = int(snapshot.cluster.nodes[0].gpus)
         """GPUs of a node."""
         self._gpus: Mapping[int, int] = dict(
-            zip(view.jobs.index.tolist(), view.jobs.gpus.tolist(), strict=True)
+            zip(snapshot.jobs.index.tolist(), snapshot.jobs.gpus.tolist(), strict=True)
         )
         self._free: list[int] = list(state["free"])
         self._sets: dict[int, list[NodeSet]] = {
@@ -187,13 +187,13 @@ class _Sets:
 
     def write(self, plan: Proposal) -> None:
         """The first jobs of each set hold its slots; who held one before keeps it."""
-        view, transaction, index = self._view, plan.transaction, self._view.jobs.index
-        runs: dict[int, list[Share]] = {}
+        snapshot, transaction, index = self._view, plan.transaction, self._view.jobs.index
+        runs: dict[int, list[NodeAllocation]] = {}
         for gpus, sets in self._sets.items():
             for here in sets:
                 slots = self._slots_of(gpus, here)
                 running = here.jobs[: len(slots)]
-                held = {job: view.ledger.holding(job) for job in running}
+                held = {job: snapshot.ledger.holding(job) for job in running}
                 for job in running:
                     if held[job] in slots:
                         slots.remove(held[job])
@@ -201,21 +201,21 @@ class _Sets:
                 for job in running:
                     if job not in runs:
                         runs[job] = slots.pop(0)
-        for job in index[view.jobs.running].tolist():
-            if runs.get(job) != view.ledger.holding(job):
+        for job in index[snapshot.jobs.running].tolist():
+            if runs.get(job) != snapshot.ledger.holding(job):
                 transaction.release(job)
         pending = set(self._pending)
         for at, job in enumerate(index.tolist()):
             plan.reasons[at] = NO_PLACE if job in pending else WAITS_ITS_TURN
             if job in runs:
                 try:
-                    if not view.ledger.holds(job):
+                    if not snapshot.ledger.holds(job):
                         transaction.put(job, runs[job])
                     plan.reasons[at] = PLACED
                 except DoesNotFit:  # A node is down, or its GPUs are still releasing.
                     continue
 
-    def _slots_of(self, gpus: int, here: NodeSet) -> list[list[Share]]:
+    def _slots_of(self, gpus: int, here: NodeSet) -> list[list[NodeAllocation]]:
         """What a gang holds in each slot."""
         if len(here.nodes) == 1:
             firsts = range(0, self._here - gpus + 1, gpus)
@@ -223,9 +223,9 @@ class _Sets:
         sizes = [min(self._here, gpus - self._here * at) for at in range(len(here.nodes))]
         return [[self._share(node, 0, size) for node, size in zip(here.nodes, sizes, strict=True)]]
 
-    def _share(self, node: int, first: int, gpus: int) -> Share:
+    def _share(self, node: int, first: int, gpus: int) -> NodeAllocation:
         amounts = self._view.ledger.books.nodes[node]["share"] * gpus / MICRO
-        return Share(
+        return NodeAllocation(
             node,
             tuple(range(first, first + gpus)),
             float(amounts[CPU]),
@@ -239,17 +239,17 @@ def _join(here: NodeSet, job: int) -> None:
     here.used += 1
 
 
-def _refuse(view: View) -> None:
+def _refuse(snapshot: Snapshot) -> None:
     """What their program does not know: nodes of several sizes, shares of a GPU, owners' wishes."""
     problems = []
-    if len({node.gpus for node in view.cluster.nodes}) > 1:
+    if len({node.gpus for node in snapshot.cluster.nodes}) > 1:
         problems.append(
-            Problem("--scheduler", "gandiva-sim needs nodes of one size", found=view.cluster.name)
+            Problem("--scheduler", "gandiva-sim needs nodes of one size", found=snapshot.cluster.name)
         )
-    jobs = view.jobs
+    jobs = snapshot.jobs
     strange = (jobs.gpu_milli < WHOLE) | (jobs.constraint > 0) | ~jobs.preemptible | (jobs.min_runtime > 0)
     for job in jobs.index[strange].tolist()[:20]:
         what = "gandiva-sim knows whole GPUs of any node, and stops a job at any time"
-        problems.append(Problem("--scheduler", what, column="job", found=view.table.ids[job]))
+        problems.append(Problem("--scheduler", what, column="job", found=snapshot.table.ids[job]))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)

@@ -13,15 +13,15 @@ from math import inf
 
 import numpy as np
 
-from muster.cluster.books import CPU, DELAYED, MEMORY, MICRO, STORAGE, WHOLE, Bools
-from muster.cluster.ledger import Share
+from muster.cluster.ledger import NodeAllocation
+from muster.cluster.ledger_arrays import CPU, DELAYED, MEMORY, MICRO, STORAGE, WHOLE, Bools
 from muster.schedulers.ageing import overdue
-from muster.schedulers.contract import Proposal, View
+from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.interruption import repays
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, PLACED
-from muster.schedulers.time_sharing.floor import Floor, Place, gpus_of
+from muster.schedulers.time_sharing.gpu_occupancy import GpuOccupancy, Place, gpus_of
 from muster.schedulers.time_sharing.seats import write_seats
-from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK, FormBook
+from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK, PlacementShapes
 from muster.workload.sized import RIGID
 
 _INSTANT = 1e-6
@@ -34,23 +34,23 @@ class Moves:
     """What a decision has come to so far; positions are those of the view's jobs."""
 
     def __init__(
-        self, view: View, most_turns: float, defragment_from: float, promote_after_seconds: float
+        self, snapshot: Snapshot, most_turns: float, defragment_from: float, promote_after_seconds: float
     ) -> None:
-        jobs = view.jobs
-        self._view, self._most_turns, self._defragment_from = view, most_turns, defragment_from
-        self._hands_over = not view.ledger.books.totals[DELAYED]
+        jobs = snapshot.jobs
+        self._view, self._most_turns, self._defragment_from = snapshot, most_turns, defragment_from
+        self._hands_over = not snapshot.ledger.books.totals[DELAYED]
         """Whether a GPU can change hands at once; where it cannot, nobody takes turns, moves or grows."""
         self._sharing = jobs.preemptible & (jobs.min_runtime <= 0)
         """Who may start by taking turns: whoever may be stopped at any time."""
         self._gpus: list[int] = jobs.gpus.tolist()
         self._milli: list[int] = jobs.gpu_milli.tolist()
         self._constraint: list[int] = jobs.constraint.tolist()
-        most = np.where(view.table.asked["sync"][jobs.index] == RIGID, jobs.max_gpus, jobs.gpus)
+        most = np.where(snapshot.table.asked["sync"][jobs.index] == RIGID, jobs.max_gpus, jobs.gpus)
         self._most: list[int] = most.tolist()
         self._elastic: list[int] = np.flatnonzero(most > jobs.gpus)[::-1].tolist()
         """Who can use more GPUs than it asked for, the latest first."""
         self._service: list[float] = jobs.attained_service.tolist()
-        late = overdue(view.table.facts, jobs.index, view.now, promote_after_seconds)
+        late = overdue(snapshot.table.facts, jobs.index, snapshot.now, promote_after_seconds)
         urgent = np.flatnonzero(np.isin(jobs.index, late))
         self._urgent: list[int] = urgent[np.argsort(jobs.last_stop[urgent], kind="stable")].tolist()
         """Jobs that have waited too long, the longest first: they go before all others and share with any number."""
@@ -63,7 +63,7 @@ class Moves:
         pinned = jobs.pinned
         self._fixed: set[int] = set(np.flatnonzero(pinned).tolist())
         """Who may not be stopped, and whose GPUs nobody else has a turn on."""
-        self.floor = Floor(view, pinned)
+        self.floor = GpuOccupancy(snapshot, pinned)
 
     # Who waits
 
@@ -273,11 +273,11 @@ class Moves:
 
     def _speed(self, at: int, place: Place) -> float:
         """The part of its best speed that a job has on a place, by the network model."""
-        view = self._view
-        book = view.forms or FormBook(None, view.cluster)
-        model = view.jobs.at(np.array([at])).model
+        snapshot = self._view
+        book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
+        model = snapshot.jobs.at(np.array([at])).model
         (line,), forms = book.of(model, np.array([gpus_of(place)]))
-        nodes = [view.cluster.nodes[node] for node, _ in place]
+        nodes = [snapshot.cluster.nodes[node] for node, _ in place]
         masks = [mask for _, mask in place]
         in_racks = Counter(node.rack for node in nodes)
         island = max(nodes[0].gpus_per_island, 1)
@@ -321,13 +321,13 @@ class Moves:
 
     def write(self, plan: Proposal, packed: set[int]) -> None:
         """The changes, and the reasons of the jobs that hold nothing."""
-        view, floor, jobs = self._view, self.floor, self._view.jobs
+        snapshot, floor, jobs = self._view, self.floor, self._view.jobs
         seated = np.array(sorted(floor.places), np.int64)
         places = [floor.places[at] for at in seated.tolist()]
         first = np.cumsum([0, *map(len, places)])
         seats = np.array([seat for place in places for seat in place], np.int64).reshape(-1, 2)
         refused = write_seats(
-            view.ledger.reserve(len(seats), 2 * len(seated)),
+            snapshot.ledger.reserve(len(seats), 2 * len(seated)),
             jobs.index[seated],
             first,
             seats[:, 0].copy(),
@@ -337,8 +337,10 @@ class Moves:
         )
         assert refused < 0, f"job {jobs.index[seated[refused]]} does not fit where it was seen to fit"
         for at, (node, gpu) in self._shares.items():
-            amounts = view.ledger.books.nodes[node]["share"] * self._milli[at] // WHOLE / MICRO
-            share = Share(node, (gpu,), amounts[CPU], amounts[MEMORY], amounts[STORAGE], self._milli[at])
+            amounts = snapshot.ledger.books.nodes[node]["share"] * self._milli[at] // WHOLE / MICRO
+            share = NodeAllocation(
+                node, (gpu,), amounts[CPU], amounts[MEMORY], amounts[STORAGE], self._milli[at]
+            )
             plan.transaction.put(int(jobs.index[at]), [share])
         free = int(floor.free.sum())
         plan.reasons[:] = PLACED
@@ -349,9 +351,9 @@ class Moves:
 
     def next_release(self) -> float:
         """When the next job that was left alone for its first seconds may be stopped."""
-        view, jobs = self._view, self._view.jobs
-        if not view.table.some_pinned:
+        snapshot, jobs = self._view, self._view.jobs
+        if not snapshot.table.some_pinned:
             return inf
-        started = np.where(jobs.running, jobs.last_start, view.now)
+        started = np.where(jobs.running, jobs.last_start, snapshot.now)
         due = (started + jobs.min_runtime)[jobs.preemptible & (jobs.min_runtime > 0)] + _INSTANT
-        return float(due[due > view.now].min(initial=inf))
+        return float(due[due > snapshot.now].min(initial=inf))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from muster.schedulers.contract import State, View
-from muster.schedulers.time_sharing.floor import Floor, Place, gpus_of
+from muster.schedulers.contract import Snapshot, State
+from muster.schedulers.time_sharing.gpu_occupancy import GpuOccupancy, Place, gpus_of
 
 SETTLING, IN_TURNS, TOGETHER = 0, 1, 2
 """Phases of a trial: letting restarts pass, measuring turns, measuring the jobs side by side."""
@@ -31,7 +31,7 @@ class Trial(NamedTuple):
     """Iterations a second in turns."""
 
 
-def pairs_in_turns(floor: Floor) -> list[tuple[int, int, Place]]:
+def pairs_in_turns(floor: GpuOccupancy) -> list[tuple[int, int, Place]]:
     """Positions of two jobs that have the same GPUs, and these for themselves."""
     found = [
         (min(members), max(members), place)
@@ -43,18 +43,18 @@ def pairs_in_turns(floor: Floor) -> list[tuple[int, int, Place]]:
 
 
 def step(
-    view: View, floor: Floor, state: State, trial_seconds: float, least_gain: float
+    snapshot: Snapshot, floor: GpuOccupancy, state: State, trial_seconds: float, least_gain: float
 ) -> tuple[set[int], float, State]:
     """The positions to be packed from now on, when to look again, and what is known by then."""
     pairs = pairs_in_turns(floor)
     if not pairs:
         return set(), inf, {**state, "trials": {}}
-    index, now, done = view.jobs.index.tolist(), view.now, view.jobs.work_done.tolist()
+    index, now, done = snapshot.jobs.index.tolist(), snapshot.now, snapshot.jobs.work_done.tolist()
     packed: set[int] = set()
     trials: dict[str, Trial] = {}
     pays = dict(state["pays"])
     for one, other, place in pairs:
-        label = _label(view, (index[one], index[other]), gpus_of(place))
+        label = _label(snapshot, (index[one], index[other]), gpus_of(place))
         if label not in pays:
             key = f"{index[one]},{index[other]}"
             work = (done[one], done[other])
@@ -88,8 +88,8 @@ def _gain(in_turns: tuple[float, float], together: tuple[float, float]) -> float
     return (together[0] / in_turns[0] + together[1] / in_turns[1]) / 2 - 1
 
 
-def _label(view: View, pair: tuple[int, int], gpus: int) -> str:
+def _label(snapshot: Snapshot, pair: tuple[int, int], gpus: int) -> str:
     """What a lesson is about: the two models and their gang; of a job that does not say its model, the job."""
-    table = view.table
+    table = snapshot.table
     names = sorted(table.model_names[table.asked["model"][job]] or f"job {table.ids[job]}" for job in pair)
     return f"{names[0]} with {names[1]} on {gpus}"

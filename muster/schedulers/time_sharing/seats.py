@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import (
+from muster.cluster.ledger_arrays import (
     PACKED,
     Books,
     Bools,

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.schedulers.contract import Decision, State, View
-from muster.schedulers.selection.knapsack import FAST, Columns, choose
-from muster.schedulers.workers_and_servers.interval import AtIntervals
-from muster.schedulers.workers_and_servers.question import Question, held_sizes
+from muster.schedulers.admission.knapsack import FAST, Columns, choose
+from muster.schedulers.contract import Decision, Snapshot, State
+from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, held_sizes
 
 
-def certified(scheduler: AtIntervals, view: View, state: State) -> tuple[Decision, State]:
+def certified(scheduler: PeriodicScheduler, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
     """The scheduler's plan; at the end of an interval with what it is worth and the most that was possible.
 
-    The measure is the jobs' utility as `Question.profit` has it: true layers, restarts and no hysteresis, whatever the
-    scheduler itself knows or weighs; under its own accounting.
+    The measure is the jobs' utility as `SizingProblem.profit` has it: true layers, restarts and no hysteresis,
+    whatever the scheduler itself knows or weighs; under its own accounting.
     """
-    if not scheduler.is_due(view, state):
-        return scheduler.decide(view, state)
-    question = scheduler.question(view, layers_known=True)
-    decision, after = scheduler.decide(view, state)
-    with view.transaction() as transaction:
+    if not scheduler.is_due(snapshot, state):
+        return scheduler.decide(snapshot, state)
+    question = scheduler.question(snapshot, layers_known=True)
+    decision, after = scheduler.decide(snapshot, state)
+    with snapshot.transaction() as transaction:
         transaction.try_out(decision.changes)
-        workers, servers = held_sizes(view.ledger.books, view.table.asked, view.jobs.index)
+        workers, servers = held_sizes(snapshot.ledger.books, snapshot.table.asked, snapshot.jobs.index)
     return decision._replace(value=question.value(workers, servers), bound=bound_of(question)), after
 
 
-def bound_of(question: Question) -> float:
+def bound_of(question: SizingProblem) -> float:
     """No sizes that fit the capacity together are worth more: the outer problem's relaxation.
 
     Pinned jobs keep their sizes, even where their reservations exceed a capacity that has shrunk.

@@ -6,25 +6,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from muster.cluster.books import CPU, GPU, MEMORY, MICRO
-from muster.schedulers.contract import View
+from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO
+from muster.schedulers.contract import Snapshot
 from muster.workload.jobs import JobTable
 from muster.workload.sized import RIGID
 
 
-def with_gangs(view: View) -> JobTable:
+def with_gangs(snapshot: Snapshot) -> JobTable:
     """The table with the view's gangs as rings of fixed size: a worker a GPU, at the speed that the gang is known by.
 
     A worker holds what the owner asked for, else its GPU's proportional share on the machine that has the least.
     """
-    table, jobs = view.table, view.jobs
+    table, jobs = snapshot.table, snapshot.jobs
     gangs = jobs.index[table.asked["sync"][jobs.index] == RIGID]
     if not len(gangs):
         return table
     asked, sized = table.asked.copy(), table.sized.copy()
     asked["terms"][gangs] = 0.0
     asked["terms"][gangs, :, 1] = (asked["ideal"][gangs] / asked["iterations"][gangs])[:, None]
-    nodes = view.ledger.books.nodes
+    nodes = snapshot.ledger.books.nodes
     least_share = nodes["share"][nodes["gpus"] > 0].min(axis=0) / MICRO
     sized["worker"][gangs] = 0.0
     sized["worker"][gangs, GPU] = 1.0

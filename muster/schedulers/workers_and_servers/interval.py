@@ -14,15 +14,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, WHOLE, Bools, Floats, Ints
-from muster.schedulers.contract import Decision, Proposal, State, Trigger, View
+from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
+from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
 from muster.schedulers.parts import DURATIONS, check_seconds, setting, settings_of
 from muster.schedulers.phases import log_phase
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
-from muster.schedulers.workers_and_servers.question import Question, held_sizes, question_of
 from muster.schedulers.workers_and_servers.seating import seat
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, held_sizes, sizing_problem
 from muster.workload.sized import RESOURCES
 
 Accounting = Literal["usage", "reservation"]
@@ -32,7 +32,7 @@ WAKES = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.CAPACITY
 
 
 @dataclass(eq=False)
-class Answer:
+class SizingSolution:
     """How many workers and servers each job of the question should hold; 0 workers: none of either."""
 
     workers: Ints
@@ -47,7 +47,7 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
-def not_repaid(question: Question, answer: Answer) -> Bools:
+def not_repaid(question: SizingProblem, answer: SizingSolution) -> Bools:
     """Running jobs whose change does not repay its interruption.
 
     A job that grows repays its own. Jobs that are stopped or shrunk are repaid by all changes together. The gain is
@@ -67,7 +67,7 @@ def not_repaid(question: Question, answer: Answer) -> Bools:
     return kept
 
 
-def within_reservations(question: Question, served: Bools, added: Bools) -> Bools:
+def within_reservations(question: SizingProblem, served: Bools, added: Bools) -> Bools:
     """Those of the added jobs whose reservations fit beside the jobs served, by arrival; all without reservations."""
     if not question.reserved or not added.any():
         return added
@@ -81,7 +81,7 @@ def within_reservations(question: Question, served: Bools, added: Bools) -> Bool
     return fitting
 
 
-def _pace(question: Question, workers: Ints, servers: Ints) -> Floats:
+def _pace(question: SizingProblem, workers: Ints, servers: Ints) -> Floats:
     """Seconds of work each second with these sizes; 0 without any."""
     return np.where(workers > 0, question.best_seconds / question.iteration_seconds(workers, servers), 0.0)
 
@@ -92,7 +92,7 @@ def _repaid(gain: Floats, cost: Floats, horizon: Floats) -> Bools:
 
 
 @dataclass(frozen=True)
-class AtIntervals:
+class PeriodicScheduler:
     """What they have in common: when they ask, how jobs are charged, how they are seated."""
 
     name: ClassVar[str] = ""
@@ -108,7 +108,7 @@ class AtIntervals:
     def __post_init__(self) -> None:
         check_seconds(self, "interval_seconds", finite=True)
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """The sizes from now on; `memory` is what the last answer left."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class AtIntervals:
         """Name and settings, for the record."""
         return {
             "name": self.name,
-            "parts": {"selection": self.name, "allocation": self.name, "placement": "even on fewest nodes"},
+            "parts": {"admission": self.name, "allocation": self.name, "placement": "even on fewest nodes"},
             "settings": {self.name: settings_of(self)},  # type: ignore[arg-type]
             "needs": list(self.needs),
         }
@@ -129,19 +129,19 @@ class AtIntervals:
         """Ask at once; nothing to remember."""
         return {"next": -inf, "memory": None}
 
-    def decide(self, view: View, state: State) -> tuple[Decision, State]:
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """At an interval's end size and seat everybody anew; in between, and without jobs, everything stays.
 
         A job that asks for a share of a GPU waits for another scheduler.
         """
-        whole = view.table.asked["milli"][view.jobs.index] == WHOLE
-        with view.transaction() as transaction:
-            jobs = view.jobs if whole.all() else view.jobs.at(whole)
-            facts = view.table.facts[jobs.index]
+        whole = snapshot.table.asked["milli"][snapshot.jobs.index] == WHOLE
+        with snapshot.transaction() as transaction:
+            jobs = snapshot.jobs if whole.all() else snapshot.jobs.at(whole)
+            facts = snapshot.table.facts[jobs.index]
             codes = np.where(jobs.running, PLACED, np.maximum(facts["reason"], NOT_CONSIDERED))
             plan = Proposal(transaction, codes, facts["reason_a"], facts["reason_b"], stable_until=inf)
             plan.wake_on = WAKES
-            state = self._propose(replace(view, jobs=jobs), state, plan)
+            state = self._propose(replace(snapshot, jobs=jobs), state, plan)
             if not whole.all():
                 of_all = np.full(len(whole), GPU_NOT_PARTED), np.zeros(len(whole)), np.zeros(len(whole))
                 for column, known in zip(of_all, (plan.reasons, plan.reason_a, plan.reason_b), strict=True):
@@ -149,31 +149,31 @@ class AtIntervals:
                 plan.reasons, plan.reason_a, plan.reason_b = of_all
             return plan.decision(), state
 
-    def _propose(self, view: View, state: State, plan: Proposal) -> State:
+    def _propose(self, snapshot: Snapshot, state: State, plan: Proposal) -> State:
         """Write the proposal for jobs that hold whole GPUs; the state after it."""
-        jobs = view.jobs
-        if not self.is_due(view, state):
-            waits = len(jobs) and view.now < state["next"]
+        jobs = snapshot.jobs
+        if not self.is_due(snapshot, state):
+            waits = len(jobs) and snapshot.now < state["next"]
             plan.next_wake = plan.stable_until = state["next"] if waits else inf
             return state
-        question = self.question(view, self.layers_known())
-        if not self._may_change(view, state):
+        question = self.question(snapshot, self.layers_known())
+        if not self._may_change(snapshot, state):
             question = replace(question, pinned=jobs.running)
         answer, question = self.sizes(question, state["memory"])
-        log_phase(view, "keep their size", lambda: question.pinned)
-        log_phase(view, "get workers", lambda: answer.workers > 0)
-        self._place(view, plan, question, answer)
-        log_phase(view, "placed", lambda: plan.reasons == PLACED)
+        log_phase(snapshot, "keep their size", lambda: question.pinned)
+        log_phase(snapshot, "get workers", lambda: answer.workers > 0)
+        self._place(snapshot, plan, question, answer)
+        log_phase(snapshot, "placed", lambda: plan.reasons == PLACED)
         if answer.value_of is not None:
             free = ~question.pinned
-            held = held_sizes(view.ledger.books, view.table.asked, jobs.index[free])
+            held = held_sizes(snapshot.ledger.books, snapshot.table.asked, jobs.index[free])
             plan.value, plan.bound = answer.value_of(*held), answer.bound
         plan.notes = answer.notes
-        next_time = state["next"] if view.now < state["next"] else view.now + self.interval_seconds
+        next_time = state["next"] if snapshot.now < state["next"] else snapshot.now + self.interval_seconds
         plan.next_wake = plan.stable_until = next_time
         return {"next": next_time, "memory": answer.memory}
 
-    def sizes(self, question: Question, memory: State) -> tuple[Answer, Question]:
+    def sizes(self, question: SizingProblem, memory: State) -> tuple[SizingSolution, SizingProblem]:
         """The answer for all jobs, and the question with all jobs pinned that keep their size for their own sake."""
         answer = self.beside_pinned(question, memory)
         for rounds_left in reversed(range(ROUNDS)):
@@ -187,7 +187,7 @@ class AtIntervals:
             answer = self.beside_pinned(question, memory)
         return answer, question
 
-    def beside_pinned(self, question: Question, memory: State) -> Answer:
+    def beside_pinned(self, question: SizingProblem, memory: State) -> SizingSolution:
         """The answer for all jobs: pinned ones keep their sizes, the others share the rest."""
         if not question.pinned.any():
             return self.answer(question, memory)
@@ -200,27 +200,29 @@ class AtIntervals:
             last[free] = answer.last
         return replace(answer, workers=workers, servers=servers, last=last)
 
-    def is_due(self, view: View, state: State) -> bool:
+    def is_due(self, snapshot: Snapshot, state: State) -> bool:
         """Whether there are jobs and nodes, and an interval is over or something happened."""
-        some = len(view.jobs) > 0 and bool(view.ledger.books.nodes["up"].any())
-        return some and (view.now >= state["next"] or bool(view.triggers & WAKES))
+        some = len(snapshot.jobs) > 0 and bool(snapshot.ledger.books.nodes["up"].any())
+        return some and (snapshot.now >= state["next"] or bool(snapshot.triggers & WAKES))
 
-    def _may_change(self, view: View, state: State) -> bool:
+    def _may_change(self, snapshot: Snapshot, state: State) -> bool:
         """Whether running jobs may change now; when a job only arrives they may not."""
-        return view.now >= state["next"] or bool(view.triggers & (WAKES & ~Trigger.ARRIVAL))
+        return snapshot.now >= state["next"] or bool(snapshot.triggers & (WAKES & ~Trigger.ARRIVAL))
 
-    def question(self, view: View, layers_known: bool) -> Question:
+    def question(self, snapshot: Snapshot, layers_known: bool) -> SizingProblem:
         """What is asked at this moment, under this scheduler's accounting."""
         reserved = self.accounting == "reservation"
-        return question_of(view, layers_known, reserved, self.interval_seconds)
+        return sizing_problem(snapshot, layers_known, reserved, self.interval_seconds)
 
-    def _place(self, view: View, plan: Proposal, question: Question, answer: Answer) -> None:
+    def _place(
+        self, snapshot: Snapshot, plan: Proposal, question: SizingProblem, answer: SizingSolution
+    ) -> None:
         """Write the changes and the reasons.
 
         A job that was stopped or shrunk keeps its place if what it frees is used by no other: the others are then
         placed again around it.
         """
-        jobs = view.jobs
+        jobs = snapshot.jobs
         kept = (answer.workers == question.workers) & (answer.servers == question.servers) & jobs.running
         usage = question.usage(np.arange(len(question)), answer.workers, answer.servers)
         demand = question.shares(usage)
@@ -229,7 +231,7 @@ class AtIntervals:
         order = np.lexsort((demand * self.placed_first(question), ~question.is_ring, last))
         wanted = answer.workers > 0
         rounds = 0
-        while (in_vain := self._in_vain(view, question, answer, order, kept)).any():
+        while (in_vain := self._in_vain(snapshot, question, answer, order, kept)).any():
             rounds += 1
             if rounds == ROUNDS:
                 in_vain = within_reservations(question, answer.workers > 0, jobs.running & ~kept)
@@ -237,34 +239,36 @@ class AtIntervals:
             kept |= in_vain
             answer.workers[in_vain] = question.workers[in_vain]
             answer.servers[in_vain] = question.servers[in_vain]
-        holds = view.ledger.books.heads[jobs.index] >= 0
+        holds = snapshot.ledger.books.heads[jobs.index] >= 0
         plan.reasons[:] = np.where(holds, PLACED, np.where(wanted, NO_PLACE, NOT_SELECTED))
         lost = ~holds & wanted
         plan.reason_a[lost] = (question.least_workers * question.demands.worker[:, 0])[lost]
-        plan.reason_b[lost] = view.ledger.free()[0]
+        plan.reason_b[lost] = snapshot.ledger.free()[0]
 
-    def placed_first(self, question: Question) -> Ints:
+    def placed_first(self, question: SizingProblem) -> Ints:
         """1 for the jobs that are placed by rising demand, -1 by falling: rings and gangs (Optimus 4.2: rising)."""
         return np.where(question.is_ring, -1, 1)
 
-    def _in_vain(self, view: View, question: Question, answer: Answer, order: Ints, kept: Bools) -> Bools:
+    def _in_vain(
+        self, snapshot: Snapshot, question: SizingProblem, answer: SizingSolution, order: Ints, kept: Bools
+    ) -> Bools:
         """Place all jobs; which of them were stopped or shrunk in vain and may hold again what they held."""
         needs = np.stack([question.demands.worker, question.demands.server], axis=1)
         counts = (answer.workers, answer.servers, question.workers, question.servers)
         tasks = int(sum(count.sum() for count in counts))
         in_vain = seat(
-            view.ledger.reserve(2 * tasks + len(view.jobs), 4 * len(view.jobs)),
-            view.table.asked,
-            view.jobs.index,
+            snapshot.ledger.reserve(2 * tasks + len(snapshot.jobs), 4 * len(snapshot.jobs)),
+            snapshot.table.asked,
+            snapshot.jobs.index,
             order,
             answer.workers,
             answer.servers,
             question.least_workers,
             np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64),
-            np.array([round(node.nic_gb_per_s * MICRO) for node in view.cluster.nodes], np.int64),
-            np.array([node.rack for node in view.cluster.nodes], np.int64),
+            np.array([round(node.nic_gb_per_s * MICRO) for node in snapshot.cluster.nodes], np.int64),
+            np.array([node.rack for node in snapshot.cluster.nodes], np.int64),
             question.is_ring,
-            view.table.node_allowed,
+            snapshot.table.node_allowed,
             kept,
         )
         return within_reservations(question, answer.workers > 0, in_vain)

@@ -16,11 +16,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from muster.cluster.books import Floats
+from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.contract import State
 from muster.schedulers.parts import check_seconds, setting
-from muster.schedulers.workers_and_servers.interval import Answer, AtIntervals
-from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.interval import PeriodicScheduler, SizingSolution
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 
 LEAST_PRICE_RATIO = 1e-6
 """L over U where the worst utility is nothing."""
@@ -40,7 +40,7 @@ REFUSED = Booking(0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Oasis(AtIntervals):
+class Oasis(PeriodicScheduler):
     """OASiS: admission at arrival by primal-dual prices, with a plan of slots that is kept."""
 
     name: ClassVar[str] = "oasis"
@@ -55,7 +55,7 @@ class Oasis(AtIntervals):
         if self.horizon_slots < 1:
             raise ValueError("horizon_slots: a whole number from 1 on is needed")
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Admit or refuse the new jobs, by arrival; then whoever is booked for this slot, or late, holds its size."""
         slot = int(question.now // self.slot_seconds)
         booked = {job: memory[job] for job in question.index.tolist() if memory and job in memory}
@@ -73,16 +73,16 @@ class Oasis(AtIntervals):
         due = [booked[job] for job in question.index.tolist()]
         now = [booking.first_slot <= slot for booking in due]
         workers = np.array([booking.workers for booking in due]) * now
-        return Answer(workers, np.array([booking.servers for booking in due]) * now, memory=booked)
+        return SizingSolution(workers, np.array([booking.servers for booking in due]) * now, memory=booked)
 
-    def beside_pinned(self, question: Question, memory: State) -> Answer:
+    def beside_pinned(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Pinned jobs count in the slots ahead as their plans say."""
         answer = self.answer(question, memory)
         workers = np.where(question.pinned, question.workers, answer.workers)
         servers = np.where(question.pinned, question.servers, answer.servers)
         return replace(answer, workers=workers, servers=servers)
 
-    def _price_range(self, question: Question) -> tuple[Floats, Floats]:
+    def _price_range(self, question: SizingProblem) -> tuple[Floats, Floats]:
         """L and U of each resource, utility a unit and slot, over the jobs present."""
         pairs = question.choices
         seconds = question.remaining[pairs.job] * pairs.seconds
@@ -100,7 +100,7 @@ class Oasis(AtIntervals):
         return np.clip(lowest, LEAST_PRICE_RATIO * highest, highest / np.e), highest
 
     def _best_plan(
-        self, question: Question, at: int, slot: int, used: Floats, lowest: Floats, highest: Floats
+        self, question: SizingProblem, at: int, slot: int, used: Floats, lowest: Floats, highest: Floats
     ) -> Booking:
         """The plan of most utility less cost; refused where none is above 0."""
         pairs = question.choices
@@ -137,7 +137,7 @@ class Oasis(AtIntervals):
         return plan
 
 
-def _book(question: Question, at: int, booking: Booking, slot: int, used: Floats) -> None:
+def _book(question: SizingProblem, at: int, booking: Booking, slot: int, used: Floats) -> None:
     """Count a booking in the slots from now on; a job that is late holds this slot too."""
     if booking.workers:
         usage = question.usage(np.array([at]), np.array([booking.workers]), np.array([booking.servers]))[0]

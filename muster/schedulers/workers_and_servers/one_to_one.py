@@ -11,21 +11,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.contract import State
-from muster.schedulers.workers_and_servers.interval import Answer, AtIntervals
-from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.interval import PeriodicScheduler, SizingSolution
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.workload.sized import RESOURCES
 
 
 @dataclass(frozen=True)
-class Equal(AtIntervals):
+class Equal(PeriodicScheduler):
     """As many workers as servers, as many as the owner allows; first come, first served, whoever fits."""
 
     name: ClassVar[str] = "equal-1to1"
     needs: ClassVar[tuple[str, ...]] = ()
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Running jobs keep what they hold; then by arrival."""
         workers, servers = largest_pairs(question)
         running = question.workers > 0
@@ -34,24 +34,24 @@ class Equal(AtIntervals):
 
 
 @dataclass(frozen=True)
-class FirstFit(AtIntervals):
+class FirstFit(PeriodicScheduler):
     """Each job its own best workers and servers; first come, first served, whoever fits."""
 
     name: ClassVar[str] = "first-fit-sized"
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Running jobs keep what they hold; then by arrival."""
         workers, servers, running = best_or_held(question)
         return first_fit(question, workers, servers, np.lexsort((question.arrival, ~running)))
 
 
 @dataclass(frozen=True)
-class DensityFirstFit(AtIntervals):
+class DensityFirstFit(PeriodicScheduler):
     """Each job its own best workers and servers; the most utility for its dominant share first, whichever fits."""
 
     name: ClassVar[str] = "density-first-fit"
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Running jobs keep what they hold; then by utility now over the dominant share."""
         workers, servers, running = best_or_held(question)
         job = np.arange(len(question))
@@ -64,12 +64,12 @@ class DensityFirstFit(AtIntervals):
 
 
 @dataclass(frozen=True)
-class Tetris(AtIntervals):
+class Tetris(PeriodicScheduler):
     """Tetris over pairs of a worker and a server: alignment with what is free, and little work left, first."""
 
     name: ClassVar[str] = "tetris-1to1"
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """The best job takes pairs while they fit, then scores count again; in shares of the capacity (Tetris 3.3)."""
         jobs = np.arange(len(question))
         most, _ = largest_pairs(question)
@@ -86,7 +86,7 @@ class Tetris(AtIntervals):
         while True:
             waits &= (least <= left).all(axis=1)
             if not waits.any():
-                return Answer(workers, workers * paired)
+                return SizingSolution(workers, workers * paired)
             alignment = pair @ left
             total = remaining[waits].sum()
             # The weight makes both count alike on average over those that still fit.
@@ -100,13 +100,13 @@ class Tetris(AtIntervals):
 
 
 @dataclass(frozen=True)
-class Drf(AtIntervals):
+class Drf(PeriodicScheduler):
     """DRF over pairs of a worker and a server: the job with the least dominant share gets the next pair."""
 
     name: ClassVar[str] = "drf-1to1"
     needs: ClassVar[tuple[str, ...]] = ()
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Progressive filling; a job whose next pair does not fit keeps what it has (Ghodsi 2011)."""
         jobs = len(question)
         most, _ = largest_pairs(question)
@@ -128,10 +128,10 @@ class Drf(AtIntervals):
             left -= charge
             workers[job] += step
             heapq.heappush(heap, (share[job] * float(workers[job]), job))
-        return Answer(workers, workers * paired)
+        return SizingSolution(workers, workers * paired)
 
 
-def largest_pairs(question: Question) -> tuple[Ints, Ints]:
+def largest_pairs(question: SizingProblem) -> tuple[Ints, Ints]:
     """Workers and as many servers, the most that each owner allows; a ring's workers alone."""
     demands, ring = question.demands, question.is_ring
     pair = demands.worker + np.where(ring[:, None], 0.0, demands.server)
@@ -140,7 +140,7 @@ def largest_pairs(question: Question) -> tuple[Ints, Ints]:
     return workers, np.where(ring, 0, np.maximum(most, 1))
 
 
-def best_or_held(question: Question) -> tuple[Ints, Ints, Bools]:
+def best_or_held(question: SizingProblem) -> tuple[Ints, Ints, Bools]:
     """Workers and servers of each job: held ones of a running job, else its fastest choice; which jobs run."""
     pairs, best = question.choices, question.fastest
     running = question.workers > 0
@@ -150,7 +150,7 @@ def best_or_held(question: Question) -> tuple[Ints, Ints, Bools]:
     return workers, servers, running
 
 
-def first_fit(question: Question, workers: Ints, servers: Ints, order: Ints) -> Answer:
+def first_fit(question: SizingProblem, workers: Ints, servers: Ints, order: Ints) -> SizingSolution:
     """In order, whoever fits in what is left."""
     usage: Floats = question.usage(np.arange(len(question)), workers, servers)
     left = question.capacity[: len(RESOURCES)] * (1 + 1e-9)
@@ -159,4 +159,4 @@ def first_fit(question: Question, workers: Ints, servers: Ints, order: Ints) -> 
         if workers[job] and (usage[job] <= left).all():
             left -= usage[job]
             taken[job] = True
-    return Answer(np.where(taken, workers, 0), np.where(taken, servers, 0))
+    return SizingSolution(np.where(taken, workers, 0), np.where(taken, servers, 0))

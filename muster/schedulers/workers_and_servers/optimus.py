@@ -8,18 +8,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.contract import State
 from muster.schedulers.parts import setting
-from muster.schedulers.workers_and_servers.interval import Answer, AtIntervals
-from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.interval import PeriodicScheduler, SizingSolution
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.speed.parameter_server.compiled import sized_step
 from muster.workload.sized import RESOURCES
 
 
 @dataclass(frozen=True)
-class Optimus(AtIntervals):
+class Optimus(PeriodicScheduler):
     """Optimus: one more worker or server, again and again, where it cuts completion most for its share."""
 
     name: ClassVar[str] = "optimus"
@@ -30,7 +30,7 @@ class Optimus(AtIntervals):
         """By its setting; Optimus itself does not."""
         return self.layers
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Marginal gains, until nothing fits or nothing gains."""
         demands = question.demands
         workers, servers = np.zeros(len(question), np.int64), np.zeros(len(question), np.int64)
@@ -50,7 +50,7 @@ class Optimus(AtIntervals):
             workers,
             servers,
         )
-        return Answer(workers, servers)
+        return SizingSolution(workers, servers)
 
 
 @njit(cache=True)

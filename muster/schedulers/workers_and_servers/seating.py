@@ -12,7 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import SERVER, Books, Bools, Ints, Rows, copy_chain, new_row, put_chain, release_job
+from muster.cluster.ledger_arrays import (
+    SERVER,
+    Books,
+    Bools,
+    Ints,
+    Rows,
+    copy_chain,
+    new_row,
+    put_chain,
+    release_job,
+)
 from muster.compiling import njit
 from muster.schedulers.placement.kernels import pick_gpus
 

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from muster.schedulers.admission.knapsack import NOTHING, AdmissionFilter, Columns, Effort, choose
 from muster.schedulers.contract import Floats, Ints, State
 from muster.schedulers.parts import check_seconds, setting
-from muster.schedulers.selection.knapsack import NOTHING, Columns, Effort, Selection, choose
-from muster.schedulers.workers_and_servers.interval import Accounting, Answer, AtIntervals
-from muster.schedulers.workers_and_servers.question import Question
+from muster.schedulers.workers_and_servers.interval import Accounting, PeriodicScheduler, SizingSolution
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.schedulers.workers_and_servers.waiting import Waiting, waiting
 
 Objective = Literal["waiting", "published"]
@@ -22,7 +22,7 @@ EXACT = Effort(nodes=200, work=10_000.0)
 
 
 @dataclass(frozen=True)
-class Smd(AtIntervals):
+class Smd(PeriodicScheduler):
     """SMD: the set of jobs and sizes of most utility, by a multiple-choice knapsack."""
 
     name: ClassVar[str] = "smd"
@@ -53,7 +53,7 @@ class Smd(AtIntervals):
         """By its setting."""
         return self.layers
 
-    def answer(self, question: Question, memory: State) -> Answer:
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """The knapsack's choice, with its bound."""
         pairs = question.choices
         if question.reserved:
@@ -65,7 +65,7 @@ class Smd(AtIntervals):
         job, workers, servers = pairs.job, pairs.workers, pairs.servers
         if not len(job):
             nothing = np.zeros(len(question), np.int64)
-            return Answer(nothing, nothing.copy())
+            return SizingSolution(nothing, nothing.copy())
         ahead = waiting(question, pairs, self.hysteresis) if self.objective == "waiting" else None
         profit = self._profit(question, ahead, job, workers, servers, pairs.seconds)
         usage = question.usage(job, workers, servers)
@@ -83,18 +83,18 @@ class Smd(AtIntervals):
             return question.value(workers, servers, self.hysteresis)
 
         notes = self._notes(selection, effort)
-        answer = Answer(_at(workers, taken), _at(servers, taken), last=last, notes=notes)
+        answer = SizingSolution(_at(workers, taken), _at(servers, taken), last=last, notes=notes)
         if ahead is None:
             answer.bound, answer.value_of = selection.bound, value_of
         return answer
 
-    def placed_first(self, question: Question) -> Ints:
+    def placed_first(self, question: SizingProblem) -> Ints:
         """All jobs by falling demand: a large job that finds no place is worth more than the small ones around it."""
         return np.full(len(question), -1)
 
     def _profit(
         self,
-        question: Question,
+        question: SizingProblem,
         ahead: Waiting | None,
         job: Ints,
         workers: Ints,
@@ -106,7 +106,7 @@ class Smd(AtIntervals):
             return ahead.profit(job, workers, servers, seconds)
         return question.profit(job, workers, servers, seconds, self.hysteresis)
 
-    def _notes(self, selection: Selection, effort: Effort) -> tuple[str, ...]:
+    def _notes(self, selection: AdmissionFilter, effort: Effort) -> tuple[str, ...]:
         """What is said about a search that ended at a limit; a gap is rounded up, so that few notes differ."""
         if selection.out_of_time:
             why, gap = f"out of time after {self.solver_seconds:g} s", f"{selection.gap:.2%}"

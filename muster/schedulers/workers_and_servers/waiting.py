@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.schedulers.admission.knapsack import Columns, prices_of
 from muster.schedulers.allocation.worker_server import utility
-from muster.schedulers.selection.knapsack import Columns, prices_of
-from muster.schedulers.workers_and_servers.question import Choices, Question
+from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem
 from muster.workload.sized import RESOURCES
 
 FIRST_SLOT_SECONDS = 600.0
@@ -45,7 +45,7 @@ IDLE = 1e-4
 class Waiting:
     """Prices of the time ahead, and what each job gains by its best later start."""
 
-    question: Question
+    question: SizingProblem
     hysteresis: float
     boundaries: Floats
     """(slots + 1,) seconds from now."""
@@ -77,7 +77,7 @@ class Waiting:
         return idle
 
 
-def waiting(question: Question, choices: Choices, hysteresis: float) -> Waiting:
+def waiting(question: SizingProblem, choices: Choices, hysteresis: float) -> Waiting:
     """Solve the relaxation for these sizes of the jobs."""
     few = _spread(question, choices)
     job, workers, servers = few.job, few.workers, few.servers
@@ -112,7 +112,7 @@ def waiting(question: Question, choices: Choices, hysteresis: float) -> Waiting:
     return Waiting(question, hysteresis, boundaries, spent, unserved, later)
 
 
-def worth(question: Question, job: Ints, seconds: Floats) -> Floats:
+def worth(question: SizingProblem, job: Ints, seconds: Floats) -> Floats:
     """Utility of a completion in so many seconds from now; see `PROGRESS` and `UNRATED_HOURS`."""
     completion = question.now - question.arrival[job] + seconds
     hours = completion / 3600.0
@@ -123,7 +123,7 @@ def worth(question: Question, job: Ints, seconds: Floats) -> Floats:
 
 
 def seconds_left(
-    question: Question, job: Ints, workers: Ints, servers: Ints, seconds: Floats, hysteresis: float
+    question: SizingProblem, job: Ints, workers: Ints, servers: Ints, seconds: Floats, hysteresis: float
 ) -> Floats:
     """Until the end with these sizes from now on; a change costs the interruption and `hysteresis` of what is left."""
     left = question.remaining[job] * seconds
@@ -131,7 +131,7 @@ def seconds_left(
     return np.where(changed, left * (1 + hysteresis) + question.interruption_cost[job], left)
 
 
-def _spread(question: Question, choices: Choices) -> Choices:
+def _spread(question: SizingProblem, choices: Choices) -> Choices:
     """At most `SIZES` sizes of each job and the one it holds."""
     order = np.lexsort((choices.seconds, choices.job))
     first = np.flatnonzero(np.diff(choices.job, prepend=-1))
@@ -146,7 +146,7 @@ def _spread(question: Question, choices: Choices) -> Choices:
     return choices.at(np.flatnonzero(kept | held))
 
 
-def _boundaries(question: Question, job: Ints, usage: Floats, left: Floats) -> Floats:
+def _boundaries(question: SizingProblem, job: Ints, usage: Floats, left: Floats) -> Floats:
     """Slots that grow by one factor, the first of `FIRST_SLOT_SECONDS`, until all work could be done."""
     slots = int(np.clip(SLOTS_OF_ALL_JOBS // max(len(question), 1), FEWEST_SLOTS, MOST_SLOTS))
     total = question.capacity + question.fixed_usage.sum(axis=0)
@@ -170,7 +170,7 @@ def _growth(total: float, slots: int) -> float:
     return low
 
 
-def _capacity(question: Question, boundaries: Floats) -> Floats:
+def _capacity(question: SizingProblem, boundaries: Floats) -> Floats:
     """(slots, RESOURCES): what is there, and what the jobs that may not change leave in the mean of each slot."""
     free_for = boundaries[1:] - np.maximum(question.fixed_until[:, None], boundaries[:-1])
     part = np.clip(free_for, 0.0, np.diff(boundaries)) / np.diff(boundaries)

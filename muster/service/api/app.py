@@ -12,14 +12,14 @@ from muster.service.api.failures import tell_failures
 from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
 from muster.service.api.service import Service
-from muster.service.board import Board
+from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
-from muster.service.outlook import Outlooks
+from muster.service.queue_estimate import Outlooks
 from muster.service.store import Store
 from muster.service.tokens import LivingTokens
 
 
-def create_app(store: Store, board: Board, home: Path, limits: LiveLimits) -> FastAPI:
+def create_app(store: Store, board: DaemonStatus, home: Path, limits: LiveLimits) -> FastAPI:
     """The API of one daemon."""
     app = FastAPI(
         title="Muster",

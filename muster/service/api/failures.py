@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 
 from muster.checked_toml import in_words
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.service.callers import Unknown
 from muster.service.store import StoreUnavailable
 
@@ -70,7 +70,7 @@ def tell_failures(app: FastAPI) -> None:
     """Has every failure of an app answered here."""
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(Unknown, _unknown)
-    app.add_exception_handler(BadInput, _bad_input)
+    app.add_exception_handler(InputError, _bad_input)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(StoreUnavailable, _unavailable)
     app.add_exception_handler(Exception, _unforeseen)
@@ -110,7 +110,7 @@ def _unknown(_: Request, error: Exception) -> Response:
 
 
 def _bad_input(_: Request, error: Exception) -> Response:
-    assert isinstance(error, BadInput)
+    assert isinstance(error, InputError)
     return _answer(422, str(error), error.problems)
 
 
@@ -119,7 +119,7 @@ def _invalid(request: Request, error: Exception) -> Response:
     body = getattr(request.scope.get("route"), "body_field", None)
     model = body.field_info.annotation if body is not None else None
     problems = [_problem(details, model) for details in error.errors()]
-    return _answer(422, str(BadInput(*problems)), problems)
+    return _answer(422, str(InputError(*problems)), problems)
 
 
 def _problem(details: Any, model: type[BaseModel] | None) -> Problem:

@@ -15,15 +15,15 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 import muster
-from muster.cluster.books import WHOLE
+from muster.cluster.ledger_arrays import WHOLE
 from muster.service.api import answers
 from muster.service.api.failures import Failure, Refused
 from muster.service.api.service import Service, ServiceHere
-from muster.service.board import Board
+from muster.service.daemon_status import DaemonStatus
 from muster.service.store import StoreUnavailable
 
 _HANGS_SECONDS = 60.0
-"""A turn of the conductor's loop takes a fraction of a second, and a few with a large decision in it."""
+"""A turn of the controller's loop takes a fraction of a second, and a few with a large decision in it."""
 _RESOURCES = {"gpus": 1.0, "cpus": 1.0, "memory_bytes": 1e9, "storage_bytes_per_second": 1e9}
 """In the units that Prometheus wants, and how many of them make one of ours."""
 _UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": Failure, "description": "In trouble, or hangs"}}
@@ -37,7 +37,7 @@ def health(service: ServiceHere) -> dict[str, Any]:
     board = service.board
     silent = _silent(board)
     if board.ready and silent > _HANGS_SECONDS:
-        raise Refused(503, f"the conductor hangs: its last turn was {silent:.0f} s ago")
+        raise Refused(503, f"the controller hangs: its last turn was {silent:.0f} s ago")
     if board.trouble:
         raise Refused(503, board.trouble)
     of_board = answers.Health.model_fields.keys() - {"limits_error"}
@@ -56,8 +56,8 @@ def metrics(service: ServiceHere) -> Response:
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def _silent(board: Board) -> float:
-    """Seconds since the conductor's last turn."""
+def _silent(board: DaemonStatus) -> float:
+    """Seconds since the controller's last turn."""
     return time.monotonic() - board.looked_at
 
 
@@ -83,7 +83,7 @@ class _Figures(Collector):
         )
         yield GaugeMetricFamily("muster_last_decision_seconds", "Of one.", value=board.decision_seconds)
         seen = time.time() - _silent(board)
-        yield GaugeMetricFamily("muster_conductor_seen_timestamp_seconds", "Its last turn.", value=seen)
+        yield GaugeMetricFamily("muster_controller_seen_timestamp_seconds", "Its last turn.", value=seen)
         yield GaugeMetricFamily("muster_ready", "1: earlier starts are found again.", value=board.ready)
         yield GaugeMetricFamily("muster_trouble", "1: /healthz tells what.", value=bool(board.trouble))
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.service.accounts import cannot_run
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
@@ -193,7 +193,7 @@ def models(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
 
 
 def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
-    """BadInput if a job could never run here."""
+    """InputError if a job could never run here."""
     problems: list[Problem] = []
     if why := cannot_run(caller.user, service.board.engine_facts, service.home):
         problems.append(Problem("request", why, found=caller.user))
@@ -205,7 +205,7 @@ def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None
         problems += without_effect(request, service.board.policy, where)
         problems += unknown_model(request, known, where)
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
 
 
 async def _submit(service: Service, caller: Caller, requests: list[JobRequest]) -> list[int]:
@@ -233,7 +233,7 @@ def _wish(service: Service, caller: Caller, job: int, wish: Wish) -> dict[str, A
     job_of(service, caller, job)
     try:
         row = service.store.wish(job, wish, caller.user)
-    except BadInput as bad:
+    except InputError as bad:
         raise Refused(409, str(bad), bad.problems) from None
     assert row is not None
     service.board.wake()

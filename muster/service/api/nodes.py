@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Path
 
-from muster.cluster.books import WHOLE
+from muster.cluster.ledger_arrays import WHOLE
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.service import DESCRIBED, CallerHere, OperatorHere, Service, ServiceHere

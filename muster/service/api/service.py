@@ -14,10 +14,10 @@ from fastapi.security import HTTPBearer
 
 from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
-from muster.service.board import Board
 from muster.service.callers import Call, Unknown, caller
+from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
-from muster.service.outlook import Outlooks
+from muster.service.queue_estimate import Outlooks
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, Submission
 from muster.service.tokens import LivingTokens
@@ -31,7 +31,7 @@ class Service:
 
     store: Store
     tokens: LivingTokens
-    board: Board
+    board: DaemonStatus
     home: Path
     submissions: GroupCommit[Submission, int]
     outlooks: Outlooks

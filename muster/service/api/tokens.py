@@ -8,7 +8,7 @@ import structlog
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.service import DESCRIBED, OperatorHere, ServiceHere
@@ -56,7 +56,7 @@ def revoke(
     """End a token's use at once."""
     try:
         row = revoke_token(service.store, token_id)
-    except BadInput as bad:
+    except InputError as bad:
         raise Refused(409, str(bad), bad.problems) from None
     if row is None:
         raise Refused(404, f"there is no token {token_id}")

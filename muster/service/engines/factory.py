@@ -66,4 +66,4 @@ class EngineFactory:
     options: frozenset[str]
     """Options of `muster serve` that `configure` reads, for example `--gpus`; the registry rejects the others."""
     configure: Callable[[EngineOptions], ConfiguredEngine]
-    """Checks the options and changes nothing. BadInput if they cannot be used."""
+    """Checks the options and changes nothing. InputError if they cannot be used."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from muster.cluster import Cluster, Node
 from muster.cluster.shipped import FLAG, parse_cluster
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.interface import EngineFacts, Exit, Launch, Observed, Seat
 from muster.service.store.rows import JobRow
@@ -298,11 +298,13 @@ def _gpus(seat: Seat) -> float:
 
 def _configure(options: EngineOptions) -> ConfiguredEngine:
     if options.fake_nodes is None:
-        raise BadInput(Problem(_OPTION, "a cluster is needed, for example 16x8gpu,24cpu,500gb"))
+        raise InputError(Problem(_OPTION, "a cluster is needed, for example 16x8gpu,24cpu,500gb"))
     try:
         cluster = parse_cluster(options.fake_nodes)
-    except BadInput as bad:
-        raise BadInput(*(replace(problem, where=_where(problem.where)) for problem in bad.problems)) from None
+    except InputError as bad:
+        raise InputError(
+            *(replace(problem, where=_where(problem.where)) for problem in bad.problems)
+        ) from None
 
     def open_engine(context: EngineContext) -> FakeEngine:
         def pace(job: int, seats: Sequence[Seat]) -> Pace:

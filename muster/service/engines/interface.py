@@ -1,4 +1,4 @@
-"""What the conductor asks of an engine, and all that it asks.
+"""What the controller asks of an engine, and all that it asks.
 
 A *start* is one attempt at running a job, told apart by (job, epoch); epochs of a job count up. Every call may be
 repeated after a crash: launching a start that was launched, stopping what has stopped, forgetting what is forgotten
@@ -69,7 +69,7 @@ class Launch:
     """An argument list; no shell reads it."""
     directory: Path
     environment: Mapping[str, str]
-    """The owner's own and what the conductor adds for `muster.training`.
+    """The owner's own and what the controller adds for `muster.training`.
 
     The engine adds MUSTER_RUN_DIR, MUSTER_EPOCH, the GPUs and the variables of torchrun, and where nothing is said
     PATH, HOME, USER, LOGNAME and PYTHONUNBUFFERED. Nothing of the daemon's own is handed down.

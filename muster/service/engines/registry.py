@@ -11,7 +11,7 @@ import re
 from functools import cache
 from importlib import metadata
 
-from muster.problems import BadInput, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean
 from muster.service.engines.factory import ConfiguredEngine, EngineFactory, EngineOptions
 from muster.service.engines.interface import EngineFacts
 
@@ -28,23 +28,23 @@ def engine_names() -> tuple[str, ...]:
 
 
 def engine_factory(name: str) -> EngineFactory:
-    """The factory of an installed engine. BadInput if there is none, or if it cannot be loaded."""
+    """The factory of an installed engine. InputError if there is none, or if it cannot be loaded."""
     point = _entry_points().get(name)
     if point is None:
-        raise BadInput(Problem(_FLAG, _not_installed(name), found=name))
+        raise InputError(Problem(_FLAG, _not_installed(name), found=name))
     try:
         factory = point.load()
     except Exception as error:
         what = f"{point.value} cannot be loaded: {type(error).__name__}: {error}"
-        raise BadInput(Problem(_FLAG, what, found=name)) from error
+        raise InputError(Problem(_FLAG, what, found=name)) from error
     if not isinstance(factory, EngineFactory):
         what = f"{point.value} is a {type(factory).__name__}; an entry point of {ENTRY_POINTS} names an EngineFactory"
-        raise BadInput(Problem(_FLAG, what, found=name))
+        raise InputError(Problem(_FLAG, what, found=name))
     return factory
 
 
 def configured_engine(name: str, options: EngineOptions) -> ConfiguredEngine:
-    """The engine of a name with its options. BadInput for each option that it does not take."""
+    """The engine of a name with its options. InputError for each option that it does not take."""
     factory = engine_factory(name)
     allowed = ", ".join(sorted(factory.options)) or "none"
     problems = [
@@ -53,7 +53,7 @@ def configured_engine(name: str, options: EngineOptions) -> ConfiguredEngine:
         if option not in factory.options
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return factory.configure(options)
 
 
@@ -63,12 +63,12 @@ def facts_of(name: str | None) -> EngineFacts | None:
 
 
 def check_bound_engine(bound: str | None, name: str, hint: str) -> None:
-    """Raises BadInput if a store is bound to another engine than this one: their starts have nothing in common."""
+    """Raises InputError if a store is bound to another engine than this one: their starts have nothing in common."""
     if bound not in (None, name):
         what = (
             f"the jobs of this store run on engine {bound}, and two engines never share a store. Hint: {hint}"
         )
-        raise BadInput(Problem(_FLAG, what, found=name))
+        raise InputError(Problem(_FLAG, what, found=name))
 
 
 def _not_installed(name: str) -> str:
@@ -81,14 +81,14 @@ def _not_installed(name: str) -> str:
 
 @cache
 def _entry_points() -> dict[str, metadata.EntryPoint]:
-    """By name. BadInput if two packages register one name, or if a name cannot be a folder's."""
+    """By name. InputError if two packages register one name, or if a name cannot be a folder's."""
     points: dict[str, metadata.EntryPoint] = {}
     for point in metadata.entry_points(group=ENTRY_POINTS):
         if not _NAME.fullmatch(point.name):
             what = f"the entry point {point.value} has this name; allowed: lower-case letters, digits, . _ -"
-            raise BadInput(Problem(_FLAG, what, found=point.name))
+            raise InputError(Problem(_FLAG, what, found=point.name))
         other = points.setdefault(point.name, point)
         if other.value != point.value:
             what = f"two installed packages register this name, {other.value} and {point.value}. Hint: remove one"
-            raise BadInput(Problem(_FLAG, what, found=point.name))
+            raise InputError(Problem(_FLAG, what, found=point.name))
     return points

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from muster.files import open_lock_file
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 _NUMBER = 0x4D757374
 """Of the advisory lock in PostgreSQL that the one daemon of a database holds."""
@@ -45,7 +45,7 @@ class _OfAFile:
         try:
             file = open_lock_file(self._path)
         except OSError as error:
-            raise BadInput(Problem(str(self._path), f"cannot be locked: {error.strerror}")) from None
+            raise InputError(Problem(str(self._path), f"cannot be locked: {error.strerror}")) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, OperationalError
 
-from muster.problems import BadInput, Problem, Unable
+from muster.problems import InputError, Problem, Unable
 from muster.service.store.claims import claim_on
 from muster.service.store.tables import STORE
 
@@ -85,12 +85,12 @@ class Database:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """The database as one daemon's alone, until the body ends or this process does. BadInput if it is taken."""
+        """The database as one daemon's alone, until the body ends or this process does. InputError if it is taken."""
         with _failures_in_words():
             if not self._claim.take():
                 what = "another daemon works on this store; each needs one of its own"
                 shown = self._engine.url.render_as_string(hide_password=True)
-                raise BadInput(Problem("--store", what, found=shown))
+                raise InputError(Problem("--store", what, found=shown))
         self._is_claimed = True
         try:
             with self.writing() as connection:
@@ -135,7 +135,7 @@ class Database:
                 return origin, claim
         except DatabaseError as error:
             what = f"this is not a store of Muster: {_said(error)}"
-            raise BadInput(Problem(_shown(url), what)) from None
+            raise InputError(Problem(_shown(url), what)) from None
 
 
 def _engine(url: str, make: bool) -> Engine:
@@ -146,7 +146,7 @@ def _engine(url: str, make: bool) -> Engine:
         if parsed.drivername != POSTGRESQL or not parsed.database:
             raise ArgumentError
     except (ArgumentError, ValueError):
-        raise BadInput(Problem("--store", _ALLOWED, found=_shown(url))) from None
+        raise InputError(Problem("--store", _ALLOWED, found=_shown(url))) from None
     try:
         engine = create_engine(
             parsed.set(drivername="postgresql+psycopg"),
@@ -156,7 +156,7 @@ def _engine(url: str, make: bool) -> Engine:
         )
     except ModuleNotFoundError:
         what = "PostgreSQL needs its driver: pip install 'muster[postgres]'"
-        raise BadInput(Problem("--store", what)) from None
+        raise InputError(Problem("--store", what)) from None
     event.listen(engine, "connect", _set_up_postgresql)
     return engine
 
@@ -168,7 +168,7 @@ def _sqlite_engine(path: Path, make: bool) -> Engine:
         os.close(os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         what = f"no store can be opened here: {error.strerror}"
-        raise BadInput(Problem(str(path), what)) from None
+        raise InputError(Problem(str(path), what)) from None
     except OSError as error:
         raise StoreUnavailable(f"{path}: the store cannot be opened: {error.strerror}") from None
     engine = create_engine(
@@ -217,13 +217,13 @@ def _migrate(connection: Connection, url: str, make: bool) -> None:
     if there == newest:
         return
     if there is None and not make:
-        raise BadInput(Problem(_shown(url), "there is no store of Muster; muster serve makes one"))
+        raise InputError(Problem(_shown(url), "there is no store of Muster; muster serve makes one"))
     known = {step.revision for step in ScriptDirectory(folder).walk_revisions()}
     if there is not None and there not in known:
         what = (
             f"a newer Muster made this store (version {there}; this one knows up to {newest}); use that one"
         )
-        raise BadInput(Problem(_shown(url), what))
+        raise InputError(Problem(_shown(url), what))
     config = Config()
     # A path may hold what the configuration would read as its own.
     config.set_main_option("script_location", str(folder).replace("%", "%%"))

@@ -27,7 +27,7 @@ ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.TIMED_O
 
 
 class Wish(StrEnum):
-    """What its owner wants of a job; on disk before it is answered, carried out by the conductor."""
+    """What its owner wants of a job; on disk before it is answered, carried out by the controller."""
 
     CANCEL = "cancel"
     HOLD = "hold"
@@ -169,7 +169,7 @@ class Event:
 
 @dataclass
 class Changes:
-    """What the conductor writes in one transaction: all of it or nothing."""
+    """What the controller writes in one transaction: all of it or nothing."""
 
     jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Job to the fields of `JobRow` that change; of `wish` see `carried_out`."""

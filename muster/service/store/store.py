@@ -1,4 +1,4 @@
-"""The store: what owners ask, what the conductor writes, and what can be read of both."""
+"""The store: what owners ask, what the controller writes, and what can be read of both."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ from muster.service.store.tables import (
     CONFIGURATIONS,
     DECISIONS,
     EVENTS,
-    EXPLAINED,
     HOLDINGS,
     JOBS,
     NODES,
+    PENDING_INTERVAL,
     SCHEDULER,
     STORE,
     TOKENS,
@@ -62,7 +62,7 @@ _LIVING = JOBS.c.state.in_(sorted(set(State) - ENDED))
 
 
 class Store:
-    """What must survive the daemon. Any thread may call; one conductor writes. Got from `Store.open`.
+    """What must survive the daemon. Any thread may call; one controller writes. Got from `Store.open`.
 
     Whatever is written is on the disk when its call returns; `StoreUnavailable` means that none of it is.
     """
@@ -83,7 +83,7 @@ class Store:
         return cls(Database(url, make=make))
 
     def claimed(self) -> AbstractContextManager[None]:
-        """As one daemon's alone while the body runs. BadInput if another one has it."""
+        """As one daemon's alone while the body runs. InputError if another one has it."""
         return self._database.claimed()
 
     def keep_claim(self) -> None:
@@ -126,7 +126,7 @@ class Store:
         return ids
 
     def wish(self, job: int, wish: Wish, by: str = "") -> JobRow | None:
-        """Notes what somebody wants of a job; None: there is no such job. BadInput where it makes no sense."""
+        """Notes what somebody wants of a job; None: there is no such job. InputError where it makes no sense."""
         with self._database.writing() as connection:
             found = connection.execute(select(JOBS).where(JOBS.c.id == job).with_for_update()).first()
             if found is None:
@@ -217,7 +217,7 @@ class Store:
     def all_explained(self) -> list[Explained]:
         """What every job waited for."""
         with self._database.reading() as connection:
-            found = connection.execute(select(EXPLAINED).order_by(EXPLAINED.c.id))
+            found = connection.execute(select(PENDING_INTERVAL).order_by(PENDING_INTERVAL.c.id))
             return [encoding.explained(row) for row in found]
 
     def holdings(self, job: int | None = None, open_only: bool = False) -> list[Holding]:
@@ -259,7 +259,7 @@ class Store:
         with self._database.reading() as connection:
             return bool(connection.scalar(select(STORE.c.needs_tokens)))
 
-    # The conductor's side.
+    # The controller's side.
 
     def newest(self) -> int:
         """The largest id that a job was ever given."""
@@ -333,7 +333,7 @@ class Store:
         """Those of these jobs that have ended, with all that happened to them; their numbers are not given again."""
         ended = select(JOBS.c.id).where(JOBS.c.id.in_(jobs), JOBS.c.state.in_(sorted(ENDED)))
         with self._database.writing() as connection:
-            for table in (EVENTS, EXPLAINED, HOLDINGS):
+            for table in (EVENTS, PENDING_INTERVAL, HOLDINGS):
                 connection.execute(delete(table).where(table.c.job.in_(ended)))
             connection.execute(delete(JOBS).where(JOBS.c.id.in_(ended)))
 
@@ -383,7 +383,7 @@ def _write(connection: Connection, changes: Changes) -> None:
     _change_jobs(connection, changes)
     _add(connection, HOLDINGS, [encoding.of_holding(entry) for entry in changes.opened])
     _add(connection, DECISIONS, [_known_figures(row) for row in changes.decisions])
-    _add(connection, EXPLAINED, [encoding.of_explained(entry) for entry in changes.explained])
+    _add(connection, PENDING_INTERVAL, [encoding.of_explained(entry) for entry in changes.explained])
     _add(connection, EVENTS, [vars(entry) for entry in changes.events])
     if changes.scheduler_state is not None:
         connection.execute(delete(SCHEDULER))

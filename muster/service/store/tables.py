@@ -46,7 +46,7 @@ STORE = Table(
     Column("next_job", NUMBER, nullable=False),
     Column("engine", Text),  # whose starts the jobs have; null: of none yet
     Column("needs_tokens", Boolean, nullable=False, server_default=false()),
-    _count("turn"),  # commits of the conductor
+    _count("turn"),  # commits of the controller
     _count("claim"),  # daemons that have claimed it
 )
 
@@ -117,7 +117,7 @@ HOLDINGS = Table(
     Index("holdings_open", "job", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
 )
 
-EXPLAINED = Table(
+PENDING_INTERVAL = Table(
     "explained",
     METADATA,
     Column("id", NUMBER, primary_key=True),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.service.store.rows import ENDED, JobRow, State, Wish
 
 
 def checked_wish(row: JobRow, wish: Wish) -> Wish:
-    """The wish, if there is a sense in it; BadInput says why not."""
+    """The wish, if there is a sense in it; InputError says why not."""
     if row.state in ENDED:
         raise _senseless(row, f"it has ended ({row.state}), and nothing can be wished of it any more")
     if row.wish == wish:
@@ -22,5 +22,5 @@ def checked_wish(row: JobRow, wish: Wish) -> Wish:
     return wish
 
 
-def _senseless(row: JobRow, what: str) -> BadInput:
-    return BadInput(Problem(f"job {row.id}", what))
+def _senseless(row: JobRow, what: str) -> InputError:
+    return InputError(Problem(f"job {row.id}", what))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.cluster.books import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.compiling import njit
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from muster.files import write_folder_aside
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.network.compact import fit_compact
 from muster.speed.network.layers import read_layers
 from muster.speed.network.measured import fit_measured, read_placements, read_scalability
@@ -32,7 +32,7 @@ def fit_folder(data: Path, nic_gb_per_s: float) -> tuple[Table, list[ModelFile]]
     """Errors by application, and the models, each at the smallest batch size that the data validates."""
     folders = sorted({path.parent for path in data.glob("*/placements.csv*")})
     if not folders:
-        raise BadInput(Problem(str(data), "holds no folder with a placements.csv or placements.csv.xz"))
+        raise InputError(Problem(str(data), "holds no folder with a placements.csv or placements.csv.xz"))
     table = Table(
         Column("application", no_wrap=True),
         *("rows", "median", "mean", "90 %", "worst", "k", "2 machines, signed", "unseen machines"),
@@ -65,7 +65,7 @@ def fit_layers(path: Path, compute_scales: Mapping[str, float]) -> tuple[Table, 
         if name not in layered
     ]
     if unknown:
-        raise BadInput(*unknown)
+        raise InputError(*unknown)
     table = Table("model", "layers", "mean", "worst", caption="points of efficiency")
     files = []
     for name, model in layered.items():
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if not 0.0 < options.nic < float("inf"):
-            raise BadInput(Problem("--nic", "more than 0 GB/s is needed", found=options.nic))
+            raise InputError(Problem("--nic", "more than 0 GB/s is needed", found=options.nic))
         if options.layers:
             table, files = fit_layers(options.layers, dict(options.compute_scale))
         else:
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with write_folder_aside(options.write) as folder:
                 for file in files:
                     write_model_file(file, folder / f"{file.model.name.lower()}.toml")
-    except BadInput as problem:
+    except InputError as problem:
         print(problem, file=sys.stderr)
         return 2
     Console().print(table)

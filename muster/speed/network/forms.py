@@ -40,7 +40,7 @@ class Forms:
     """Compute over compute and exposed communication, likewise."""
 
 
-class FormBook:
+class PlacementShapes:
     """Looks the forms of gangs up, and works each kind of gang out once."""
 
     def __init__(self, speed: NetworkSpeed | None, cluster: Cluster) -> None:

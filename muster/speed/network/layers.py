@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from muster.files import read_text
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.network.models import LayeredModel
 
 NEEDED = ("model", "fwd_ns", "input_grad_ns", "weight_grad_ns", "allreduce_bytes")
@@ -90,16 +90,16 @@ def _layers_by_model(
 def _refuse(problems: Sequence[Problem]) -> None:
     """Raises the problems, if there are any."""
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
 
 
 def _rows(path: Path) -> list[list[str]]:
     try:
         rows = list(csv.reader(read_text(path).splitlines()))
     except csv.Error as error:
-        raise BadInput(Problem(str(path), f"is no CSV: {error}")) from None
+        raise InputError(Problem(str(path), f"is no CSV: {error}")) from None
     if not rows:
-        raise BadInput(Problem(str(path), "is empty; a header and a row a layer are needed"))
+        raise InputError(Problem(str(path), "is empty; a header and a row a layer are needed"))
     return rows
 
 

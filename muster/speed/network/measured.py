@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from muster.files import read_text
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.network.models import Floats, MeasuredModel
 
 LARGEST_OVERLAP = 10.0
@@ -142,7 +142,7 @@ def _read(path: Path, columns: Sequence[str]) -> list[list[str]]:
         if column not in (reader.fieldnames or ())
     ]
     if missing:
-        raise BadInput(*missing)
+        raise InputError(*missing)
     rows = []
     problems = []
     for line, row in enumerate(reader, start=2):
@@ -152,7 +152,7 @@ def _read(path: Path, columns: Sequence[str]) -> list[list[str]]:
                 problems.append(Problem(str(path), allowed, line, column, row[column]))
         rows.append([row[column] for column in columns])
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return rows
 
 

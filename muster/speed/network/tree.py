@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.cluster import Cluster, Link
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def link_tree(cluster: Cluster, congestion: float = 0.0) -> LinkTree:
     """The links of a cluster of which other traffic takes the fraction `congestion` above the machines."""
     problems = list(_problems(cluster, congestion))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     links = cluster.links
     left = 1.0 - congestion
     nics = np.array([node.nic_gb_per_s for node in cluster.nodes], dtype=np.float64)

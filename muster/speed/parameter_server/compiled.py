@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.cluster.books import Floats
+from muster.cluster.ledger_arrays import Floats
 from muster.compiling import njit
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 FloatArray = NDArray[np.float64]
 
@@ -37,9 +37,9 @@ class Layers:
         }
         lengths = {name: column.size for name, column in columns.items()}
         if 0 in lengths.values():
-            raise BadInput(Problem(where, "there is no layer; a model needs at least one"))
+            raise InputError(Problem(where, "there is no layer; a model needs at least one"))
         if len(set(lengths.values())) > 1:
-            raise BadInput(
+            raise InputError(
                 Problem(where, "every column needs as many numbers as there are layers", found=lengths)
             )
         problems = [
@@ -50,7 +50,7 @@ class Layers:
             for layer in np.flatnonzero(~(np.isfinite(column) & (column >= 0)))
         ]
         if problems:
-            raise BadInput(*problems)
+            raise InputError(*problems)
         return cls(*columns.values())
 
     def __len__(self) -> int:

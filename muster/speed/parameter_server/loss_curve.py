@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from muster.files import read_text
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.parameter_server.layers import FloatArray
 
 NEIGHBOURS = 5
@@ -47,7 +47,7 @@ class LossCurve:
         if not target_loss > lowest or self.slope == 0:
             reached = lowest if self.slope > 0 else float(self.loss(0))
             what = f"the losses so far do not lead there: their curve flattens at {reached:.4g}"
-            raise BadInput(Problem("target loss", what, found=target_loss))
+            raise InputError(Problem("target loss", what, found=target_loss))
         steps = (1 / (target_loss / self.largest - self.floor) - self.offset) / self.slope
         return math.ceil(steps - 1e-9 * steps) - steps_done
 
@@ -57,7 +57,7 @@ def read_losses(path: Path) -> tuple[FloatArray, FloatArray]:
     rows, problems = [], []
     reader = csv.DictReader(io.StringIO(read_text(path)))
     if not {"step", "loss"} <= set(reader.fieldnames or ()):
-        raise BadInput(Problem(str(path), "the columns step and loss are needed", 1))
+        raise InputError(Problem(str(path), "the columns step and loss are needed", 1))
     for row in reader:
         try:
             rows.append((float(row["step"]), float(row["loss"])))
@@ -65,7 +65,7 @@ def read_losses(path: Path) -> tuple[FloatArray, FloatArray]:
             what = "two numbers are needed: a step and its loss"
             problems.append(Problem(str(path), what, reader.line_num, found=f"{row['step']},{row['loss']}"))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     steps, losses = np.array(rows, dtype=np.float64).reshape(-1, 2).T
     return steps, losses
 
@@ -120,7 +120,7 @@ def _check(k: FloatArray, losses: FloatArray) -> None:
             Problem("loss curve", "the losses do not fall: a job that does not learn converges to no target")
         )
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
 
 
 def _best_floor(k: FloatArray, y: FloatArray, floors: FloatArray) -> float:

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import MICRO, Bools, Ints
-from muster.problems import BadInput, Problem
+from muster.cluster.ledger_arrays import MICRO, Bools, Ints
+from muster.problems import InputError, Problem
 from muster.speed.network.models import LayeredModel, NetworkModel
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.parameter_server.architectures import estimated_layers, names
@@ -126,10 +126,10 @@ def _refuse_unknown_layers(table: JobTable, source: str, profiles: Mapping[str, 
     for model in np.unique(table.asked["model"][table.asked["sync"] != RIGID]).tolist():
         try:
             _layers(table.model_names[model], source, profiles)
-        except BadInput as bad:
+        except InputError as bad:
             problems += bad.problems
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
 
 
 def _rings_apart(table: JobTable) -> JobTable:
@@ -153,9 +153,9 @@ def _layers(name: str, source: str, profiles: Mapping[str, NetworkModel]) -> Lay
     if isinstance(profile, LayeredModel):
         if math.isnan(profile.batch):
             what = "workers and servers need the samples of a profiled iteration: a column batch in the layer file"
-            raise BadInput(Problem("--layers", what, column="batch", found=name))
+            raise InputError(Problem("--layers", what, column="batch", found=name))
         return layers_of(profile, profile.batch, "--layers")
     if name.lower() in names():
         return estimated_layers(name.lower(), GPU_TFLOPS)
     what = f"its layers are not known; a job with sync needs one of {', '.join(names())}, or --layers FILE"
-    raise BadInput(Problem(source, what, column="model", found=name))
+    raise InputError(Problem(source, what, column="model", found=name))

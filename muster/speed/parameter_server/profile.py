@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.network.layers import read_layers
 from muster.speed.network.models import LayeredModel
 from muster.speed.parameter_server.layers import Layers
@@ -27,12 +27,12 @@ def profiled_model(path: Path, model: str, profiled_batch: int | None = None) ->
     if profiled_batch is not None and profiled_batch < 1:
         problems.append(Problem("profiled batch", "a whole number from 1 on is needed", found=profiled_batch))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     profile = profiles[model]
     batch = profile.batch if profiled_batch is None else float(profiled_batch)
     if math.isnan(batch):
         what = "the samples a batch of the profile are needed: a column batch, or --profile-batch"
-        raise BadInput(Problem(str(path), what, found=model))
+        raise InputError(Problem(str(path), what, found=model))
     return replace(profile, batch=batch)
 
 

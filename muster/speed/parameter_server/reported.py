@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.books import Floats, Ints, Rows
-from muster.problems import BadInput
+from muster.cluster.ledger_arrays import Floats, Ints, Rows
+from muster.problems import InputError
 from muster.speed.parameter_server.loss_curve import LossCurve, fit_loss_curve
 
 MOST_REPORTS = 60
@@ -25,7 +25,7 @@ def fitted_remaining(sized: Rows, index: Ints, done: Floats) -> Floats:
         try:
             curve = fit_loss_curve(steps, losses)
             left[at] = curve.remaining_steps(float(sized[at]["target_loss"]), int(done[at]))
-        except BadInput:
+        except InputError:
             continue  # too few losses, or they do not fall towards the target yet
     return left
 

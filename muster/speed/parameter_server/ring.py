@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.books import Floats, Ints
-from muster.problems import BadInput, Problem
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.problems import InputError, Problem
 from muster.speed.network.models import LayeredModel
 from muster.speed.network.placement import Placements, shapes_of
 from muster.speed.network.speed import NetworkSpeed
@@ -80,7 +80,7 @@ def ranks(seats: Sequence[Seats], worker_gpus: int) -> Placements:
 def step(model: LayeredModel, batch: float, ring_seconds: Floats) -> StepTime:
     """The step of a ring to which the network adds so much; `batch` is the job's, over all its workers."""
     if not (np.isfinite(batch) and batch > 0):
-        raise BadInput(Problem("batch", "a finite number above 0 is needed", found=batch))
+        raise InputError(Problem("batch", "a finite number above 0 is needed", found=batch))
     compute = np.array(compute_seconds(model, batch))
     nothing = np.zeros(())
     alone = np.append(compute, 0.0)[None]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.parameter_server.layers import FloatArray
 from muster.speed.parameter_server.step_time import StepTime, asynchronous
 
@@ -59,7 +59,7 @@ def _fit(terms: FloatArray, seconds: ArrayLike) -> FloatArray:
     bad = np.flatnonzero(~(np.isfinite(measured) & (measured > 0)))
     if bad.size or not measured.size:
         found = measured[bad].tolist()
-        raise BadInput(
+        raise InputError(
             Problem("measured speeds", "at least one, each finite and above 0, is needed", found=found)
         )
     return np.asarray(nnls(terms / measured[:, None], np.ones_like(measured))[0], dtype=np.float64)

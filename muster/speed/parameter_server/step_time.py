@@ -22,7 +22,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.speed.parameter_server.layers import FloatArray, Layers
 
 Value = TypeVar("Value", bound=np.generic)
@@ -143,7 +143,7 @@ def bounded_staleness(
     of the event recurrence). What staleness costs in convergence is not charged here.
     """
     if staleness < 0:
-        raise BadInput(Problem("staleness", "a whole number from 0 on is needed", found=staleness))
+        raise InputError(Problem("staleness", "a whole number from 0 on is needed", found=staleness))
     alpha, beta, gamma = _totals(layers, batch, nic_gb_per_s)
     in_flight = _layer_terms(layers, alpha, nic_gb_per_s) / (staleness + 1)
     alone = [[alpha, beta, 0.0], [0.0, 0.0, gamma]]
@@ -209,7 +209,7 @@ def _totals(layers: Layers, batch: float, nic_gb_per_s: float) -> tuple[float, f
         if not (np.isfinite(value) and value > 0)
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     alpha = batch * float(layers.forward_seconds_per_sample.sum())
     return alpha, float(layers.backward_seconds.sum()), 2 * float(layers.gradient_gb.sum()) / nic_gb_per_s
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 LARGEST_COUNT = 10_000_000
 """Of jobs, tenants or GPUs."""
@@ -78,4 +78,4 @@ def check_settings(seed: int, counts: Mapping[str, int], rates: Mapping[str, flo
     if seed < 0:
         problems.append(Problem("--seed", "a whole number from 0 on is needed", found=seed))
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.workload.generators.draws import (
     LogRange,
     check_settings,
@@ -58,7 +58,7 @@ def generate(
     check_settings(seed, {"jobs": jobs}, {"load": load_per_hour})
     if len(split) != len(CLASSES) or min(split) < 0 or sum(split) == 0:
         what = "three whole numbers from 0 on are needed, not all 0: image, language, speech"
-        raise BadInput(Problem("--split", what, found=",".join(map(str, split))))
+        raise InputError(Problem("--split", what, found=",".join(map(str, split))))
     arrivals, durations, sizes = streams(seed, 3)
     law = STATIC if static else DYNAMIC
     models = list(islice(models_in_turn(split), jobs))

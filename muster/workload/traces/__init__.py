@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.workload.traces import helios, mapped, native, openb, philly, sacct
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.content import Content, Document
@@ -41,18 +41,20 @@ def read_content(content: Content, kind: str, mapping: Mapping[str, str] | None)
     """Reads a file as the kind asked for, or as what it is recognised to be; a mapping makes it csv."""
     where = content.where
     if kind not in KINDS:
-        raise BadInput(Problem("--from", f"one of {', '.join(KINDS)} is needed", found=kind))
+        raise InputError(Problem("--from", f"one of {', '.join(KINDS)} is needed", found=kind))
     if mapping is not None and kind not in ("auto", "csv"):
-        raise BadInput(Problem("--map", f"columns are mapped for csv only, not for {kind}"))
+        raise InputError(Problem("--map", f"columns are mapped for csv only, not for {kind}"))
     if kind == "csv" or mapping is not None:
         if isinstance(content, Document):
-            raise BadInput(Problem(where, "this is JSON; a table is needed to map its columns"))
+            raise InputError(Problem(where, "this is JSON; a table is needed to map its columns"))
         return mapped.read(content, mapping or {})
     if kind == "auto":
         return _recognised(content).read(content)
     chosen = FORMATS[kind]
     if not chosen.recognise(content):
-        raise BadInput(Problem(where, f"this is not {kind}: needed are {chosen.expected}; {_found(content)}"))
+        raise InputError(
+            Problem(where, f"this is not {kind}: needed are {chosen.expected}; {_found(content)}")
+        )
     return chosen.read(content)
 
 
@@ -64,13 +66,13 @@ def _recognised(content: Content) -> Format:
         what = (
             "this is a list of nodes, not of jobs; make a cluster of it: muster convert NODES -o cluster.toml"
         )
-        raise BadInput(Problem(content.where, what))
+        raise InputError(Problem(content.where, what))
     known = "; ".join(f"{kind}: {form.expected}" for kind, form in FORMATS.items())
     what = (
         f"this is no trace that is known here; {_found(content)}. Known are {known}. "
         "Name the columns of any other table: --map submit=COLUMN,gpus=COLUMN,duration=COLUMN"
     )
-    raise BadInput(Problem(content.where, what))
+    raise InputError(Problem(content.where, what))
 
 
 def _found(content: Content) -> str:

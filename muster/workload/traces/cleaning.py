@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from muster.words import counted
+from muster.formatting import counted
 from muster.workload.traces.columns import LINE, Checks, Number
 from muster.workload.traces.content import Table
 from muster.workload.traces.times import epoch_seconds

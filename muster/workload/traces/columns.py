@@ -13,7 +13,7 @@ from math import inf
 
 import polars as pl
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 LINE = "line of the file"
 """The column beside the cells that says which line of the file a row came from."""
@@ -190,7 +190,7 @@ class Checks:
     def raise_if_any(self) -> None:
         """Refuses the file if anything was wrong, in the order of its lines."""
         if self.problems:
-            raise BadInput(*sorted(self.problems, key=lambda problem: problem.row or 0))
+            raise InputError(*sorted(self.problems, key=lambda problem: problem.row or 0))
 
 
 def checked(frame: pl.DataFrame, checks: Checks, models: Sequence[str]) -> pl.DataFrame:

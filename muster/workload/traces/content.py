@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from muster.files import decode_text, read_bytes
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _PARQUET_MAGIC = b"PAR1"
@@ -62,9 +62,9 @@ def _parse_json(text: str, where: str) -> object:
         return json.loads(text)
     except json.JSONDecodeError as error:
         what = f"this is not JSON: {error.msg} at character {error.colno}"
-        raise BadInput(Problem(where, what, row=error.lineno)) from None
+        raise InputError(Problem(where, what, row=error.lineno)) from None
     except (RecursionError, ValueError) as error:
-        raise BadInput(Problem(where, f"this JSON cannot be used: {error}")) from None
+        raise InputError(Problem(where, f"this JSON cannot be used: {error}")) from None
 
 
 def _parquet_table(data: bytes, where: str) -> Table:
@@ -72,9 +72,9 @@ def _parquet_table(data: bytes, where: str) -> Table:
         cells = pl.read_parquet(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else "its structure is damaged"
-        raise BadInput(Problem(where, f"this Parquet file cannot be read: {reason}")) from None
+        raise InputError(Problem(where, f"this Parquet file cannot be read: {reason}")) from None
     if cells.height == 0:
-        raise BadInput(Problem(where, "there is no job in it: no rows"))
+        raise InputError(Problem(where, "there is no job in it: no rows"))
     named = cells.select(
         _clean(pl.col(name).cast(pl.String)).alias(name)
         if isinstance(dtype, pl.String | pl.Categorical | pl.Enum)
@@ -91,7 +91,7 @@ def _text_table(text: str, where: str) -> Table:
     # A line of separators alone is what a spreadsheet leaves below the data; it has no cell either.
     filled = numbered.filter(pl.col("line").str.contains(r"[^\s,;|]"))
     if filled.height == 0:
-        raise BadInput(Problem(where, "the file is empty; a header line and one line a job are needed"))
+        raise InputError(Problem(where, "the file is empty; a header line and one line a job are needed"))
     header_line, header_number = str(filled["line"][0]), int(filled["number"][0])
     separator = _sniff_separator(header_line, header_number, where)
     # Accounting logs separated by bars never quote: there a quotation mark is a letter.
@@ -103,7 +103,7 @@ def _text_table(text: str, where: str) -> Table:
         table = Table(where, cells, filled["number"].slice(1))
         table = _with_names(table, names, header_number)
     if table.cells.height == 0:
-        raise BadInput(Problem(where, "there is no job in it: a header and no rows"))
+        raise InputError(Problem(where, "there is no job in it: a header and no rows"))
     return table
 
 
@@ -112,10 +112,10 @@ def _sniff_separator(header: str, number: int, where: str) -> str:
     present = Counter(letter for letter in unquoted if letter in _SEPARATORS)
     if not present:
         what = "the header has one column only; columns are separated by comma, semicolon, tab or bar"
-        raise BadInput(Problem(where, what, row=number, found=_short(header)))
+        raise InputError(Problem(where, what, row=number, found=_short(header)))
     if len(present) > 1:
         mixed = " and ".join(_SEPARATORS[letter] for letter in _SEPARATORS if letter in present)
-        raise BadInput(Problem(where, f"the header mixes {mixed}; one separator is needed", row=number))
+        raise InputError(Problem(where, f"the header mixes {mixed}; one separator is needed", row=number))
     return next(iter(present))
 
 
@@ -124,7 +124,7 @@ def _split_cells(rows: pl.DataFrame, separator: str, width: int, where: str) -> 
     counts = rows["line"].str.count_matches(separator, literal=True)
     wrong = rows.filter(counts != width - 1)
     if wrong.height:
-        raise BadInput(
+        raise InputError(
             *(
                 Problem(where, _width_problem(line.split(separator), line, separator, width), row=number)
                 for line, number in wrong.iter_rows()
@@ -147,7 +147,7 @@ def _quoted_table(text: str, separator: str, where: str) -> Table:
                 numbers.append(next_number)
             next_number = reader.line_num + 1
     except csv.Error as error:
-        raise BadInput(Problem(where, f"this line cannot be split: {error}", row=reader.line_num)) from None
+        raise InputError(Problem(where, f"this line cannot be split: {error}", row=reader.line_num)) from None
     width = len(rows[0])
     problems = [
         Problem(where, _width_problem(row, separator.join(row), separator, width), row=number)
@@ -155,7 +155,7 @@ def _quoted_table(text: str, separator: str, where: str) -> Table:
         if len(row) != width
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     columns = zip(*rows[1:], strict=True) if len(rows) > 1 else ((),) * width
     fields = pl.DataFrame(
         [pl.Series(f"field_{index}", column, dtype=pl.String) for index, column in enumerate(columns)]
@@ -180,7 +180,7 @@ def _with_names(table: Table, names: list[str], header_number: int) -> Table:
     stripped = [name or f"unnamed_{place}" for place, name in enumerate(stripped, start=1)]
     twice = [name for name, count in Counter(stripped).items() if count > 1]
     if twice:
-        raise BadInput(
+        raise InputError(
             *(
                 Problem(table.where, "the header has this column twice", row=header_number, column=name)
                 for name in twice

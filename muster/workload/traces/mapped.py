@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from muster.problems import BadInput, Problem, did_you_mean
-from muster.words import counted
+from muster.formatting import counted
+from muster.problems import InputError, Problem, did_you_mean
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import LINE, NAMES, WORK
 from muster.workload.traces.content import Table
@@ -46,7 +46,7 @@ def parse_mapping(text: str) -> dict[str, str]:
         else:
             mapping[native] = column
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return mapping
 
 
@@ -61,7 +61,7 @@ def read(table: Table, mapping: Mapping[str, str]) -> Reading:
         if column not in table.header
     ]
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     taken = {*mapping, *mapping.values()}
     # Whoever maps a length means that one, whatever else the file says about it.
     unmeant = [name for name in WORK if name in table.header and name not in taken and taken & set(WORK)]

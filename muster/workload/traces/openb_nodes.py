@@ -8,7 +8,7 @@ import polars as pl
 
 from muster.cluster import MAX_GPUS_PER_NODE, Cluster, Links
 from muster.cluster.cluster_file import NodeType, machine
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.workload.traces.cleaning import Cells
 from muster.workload.traces.columns import Number
 from muster.workload.traces.content import Table, open_content
@@ -26,7 +26,7 @@ def read_nodes(path: Path | str) -> Cluster:
     content = open_content(Path(path))
     if not isinstance(content, Table) or not recognise_nodes(content):
         what = f"this is no list of nodes; columns {', '.join(NODE_COLUMNS)} are needed"
-        raise BadInput(Problem(content.where, what))
+        raise InputError(Problem(content.where, what))
     cells = Cells(content, {})
     columns = {"sn": cells.text("sn"), "model": cells.text("model")}
     for rule in _COUNTS:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from muster.problems import BadInput, Problem
-from muster.words import counted
+from muster.formatting import counted
+from muster.problems import InputError, Problem
 from muster.workload.traces.cleaning import NOTHING, Reading
 from muster.workload.traces.columns import LINE, Checks
 from muster.workload.traces.content import Content, Document
@@ -30,7 +30,7 @@ def read(content: Content) -> Reading:
     assert isinstance(content.value, list)
     jobs, attempts, problems = _tables(content.value, content.where)
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     checks = Checks(content.where, pl.Series(range(1, jobs.height + 1)))
     submit = _times(jobs["submitted"], "submitted_time", checks)
     checks.lines = attempts["job"] + 1

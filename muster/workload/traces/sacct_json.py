@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from muster.problems import BadInput, Problem
+from muster.problems import InputError, Problem
 from muster.workload.traces.cleaning import NOTHING, Reading
 from muster.workload.traces.columns import LARGEST_SECONDS, LINE
 from muster.workload.traces.content import Content, Document
@@ -54,7 +54,7 @@ def read(content: Content) -> Reading:
         else:
             rows.append({**row, LINE: number + 1})
     if problems:
-        raise BadInput(*problems)
+        raise InputError(*problems)
     return Reading(pl.DataFrame(rows, schema=_SCHEMA))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service import accounts, callers, sockets, tokens
 from muster.service.callers import check_bind
 from muster.service.engines import EngineFacts
@@ -22,7 +22,7 @@ from muster.service.store import Store
 from muster.service.store.rows import TokenRow
 from muster.service.tokens import KnownTokens, LivingTokens, create_token, hash_of
 
-from ..serving import Answer, Serving, serving
+from ..serving import Serving, SizingSolution, serving
 from .test_routes import JOB
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -81,8 +81,8 @@ def test_a_daemon_of_root_lets_others_in_as_themselves(api: Serving) -> None:
     assert by_nobody(api, "GET", "/v1/tokens")[0] == 403
     api.ask("POST", "/v1/jobs", JOB)
     assert by_nobody(api, "POST", "/v1/jobs/1/cancel")[0] == 200
-    status, told = by_nobody(api, "POST", "/v1/jobs/2/cancel")
-    assert (status, "there is no job 2" in told) == (404, True)
+    status, reply = by_nobody(api, "POST", "/v1/jobs/2/cancel")
+    assert (status, "there is no job 2" in reply) == (404, True)
     assert api.ask("POST", "/v1/jobs/1/cancel").status == 200
 
 
@@ -91,9 +91,9 @@ def test_a_daemon_of_somebody_lets_only_him_and_root_in(
     api: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(callers.os, "geteuid", lambda: pwd.getpwnam("daemon").pw_uid)
-    status, told = by_nobody(api, "GET", "/v1/jobs")
+    status, reply = by_nobody(api, "GET", "/v1/jobs")
     assert status == 401
-    assert "this daemon belongs to daemon" in told
+    assert "this daemon belongs to daemon" in reply
     assert api.ask("GET", "/v1/tokens").status == 200  # root
     monkeypatch.setattr(callers.os, "geteuid", lambda: pwd.getpwnam(NOBODY).pw_uid)
     assert by_nobody(api, "GET", "/v1/tokens")[0] == 200
@@ -161,7 +161,7 @@ def test_browsers_and_proxies_do_not_lend_their_place(
     assert api.ask("GET", "/v1/jobs", headers=own).status == 200
 
 
-def make(api: Serving, user: str, role: str, token: str | None = None) -> Answer:
+def make(api: Serving, user: str, role: str, token: str | None = None) -> SizingSolution:
     return api.ask("POST", "/v1/tokens", {"user": user, "role": role}, token)
 
 
@@ -240,7 +240,7 @@ def test_a_revoked_token_ends_at_once_and_the_last_operators_goes_last(api: Serv
     assert until_let_in(api, back).json["jobs"] == []
 
 
-def until_let_in(api: Serving, token: str) -> Answer:
+def until_let_in(api: Serving, token: str) -> SizingSolution:
     """What another process made is known within a second."""
     deadline = time.monotonic() + 30
     while (answer := api.ask("GET", "/v1/jobs", token=token)).status == 401:
@@ -280,7 +280,7 @@ def test_a_token_is_for_whom_this_machine_knows(
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0b", "\ud800"])
 def test_a_name_is_looked_at_whoever_makes_a_token(api: Serving, name: str) -> None:
-    with pytest.raises(BadInput, match="a name of 1 to 200 characters is needed"):
+    with pytest.raises(InputError, match="a name of 1 to 200 characters is needed"):
         create_token(api.store, name, operator=True, engine=None)
     assert make(api, name, "operator").status == 422
     assert api.store.tokens() == []
@@ -290,9 +290,9 @@ def test_elsewhere_than_on_loopback_a_daemon_needs_tokens_first() -> None:
     for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost", "::ffff:127.0.0.1"):
         check_bind(host, needs_tokens=False)
     for host in ("0.0.0.0", "::", "10.0.0.1", "192.168.1.1"):
-        with pytest.raises(BadInput, match=r"muster token create NAME --role operator.*TLS"):
+        with pytest.raises(InputError, match=r"muster token create NAME --role operator.*TLS"):
             check_bind(host, needs_tokens=False)
-    with pytest.raises(BadInput, match="the number of an address"):
+    with pytest.raises(InputError, match="the number of an address"):
         check_bind("example.org", needs_tokens=False)
     check_bind("0.0.0.0", needs_tokens=True)
 

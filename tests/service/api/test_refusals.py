@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 
 from ..serving import Serving
 from .test_routes import JOB

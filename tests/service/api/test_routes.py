@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from muster.report.record import read_record
 from muster.schedulers.reasons import REASONS
-from muster.service.board import SCHEDULER, STORE
+from muster.service.daemon_status import SCHEDULER, STORE
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
 from muster.service.store.rows import Changes, Holding, Phase, State, Wish
@@ -32,7 +32,7 @@ def submitted(api: Serving, **fields: Any) -> int:
     return int(answer.json["job_id"])
 
 
-def test_a_submitted_job_is_on_the_disk_and_the_conductor_is_woken(api: Serving) -> None:
+def test_a_submitted_job_is_on_the_disk_and_the_controller_is_woken(api: Serving) -> None:
     answer = api.ask("POST", "/v1/jobs", JOB)
     assert (answer.status, answer.json) == (201, {"job_id": 1})
     assert api.board._something_new.is_set()
@@ -193,9 +193,9 @@ def test_why_names_a_time_limit_that_is_over(api: Serving) -> None:
 
 def test_why_is_answered_in_sentences(api: Serving) -> None:
     submitted(api, held=True)
-    told = api.ask("GET", "/v1/jobs/1/why").json
-    assert told["job_id"] == 1
-    assert "is held" in " ".join(told["sentences"])
+    reply = api.ask("GET", "/v1/jobs/1/why").json
+    assert reply["job_id"] == 1
+    assert "is held" in " ".join(reply["sentences"])
 
 
 def test_nodes_are_drained_and_used_again(api: Serving) -> None:
@@ -268,23 +268,23 @@ def test_the_dashboard_asks_for_metrics_that_exist(api: Serving) -> None:
     dashboard = json.loads((Path(__file__).parents[3] / "docs" / "grafana-dashboard.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     names = set(re.findall(r"muster_[a-z_]+", " ".join(asked)))
-    told = set(re.findall(r"^muster_[a-z_]+", api.ask("GET", "/metrics").body.decode(), flags=re.MULTILINE))
+    reply = set(re.findall(r"^muster_[a-z_]+", api.ask("GET", "/metrics").body.decode(), flags=re.MULTILINE))
     assert names
-    assert names <= told
+    assert names <= reply
 
 
 def test_health_says_what_is_wrong(api: Serving) -> None:
     assert api.ask("GET", "/healthz").json["scheduler"] == "fifo+proportional+pack"
-    api.board.tell(STORE, "no space left on the disk of the store")
+    api.board.set_condition(STORE, "no space left on the disk of the store")
     unwell = api.ask("GET", "/healthz")
     assert (unwell.status, unwell.message) == (503, "no space left on the disk of the store")
-    api.board.tell(SCHEDULER, "the scheduler fails")
-    api.board.mended(STORE)
+    api.board.set_condition(SCHEDULER, "the scheduler fails")
+    api.board.clear_condition(STORE)
     assert api.ask("GET", "/healthz").message == "the scheduler fails"
-    api.board.mended(SCHEDULER)
+    api.board.clear_condition(SCHEDULER)
     assert api.ask("GET", "/healthz").status == 200
     api.board.looked_at = time.monotonic() - 1000
-    assert "the conductor hangs: its last turn was 1000 s ago" in api.ask("GET", "/healthz").message
+    assert "the controller hangs: its last turn was 1000 s ago" in api.ask("GET", "/healthz").message
 
 
 def test_a_store_that_fails_is_told_in_words(api: Serving) -> None:

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from muster.service.board import Failing
+from muster.service.daemon_status import Failing
 from muster.service.forecast import forecast
 from muster.service.home import job_folder
 from muster.service.store.rows import Changes, Explained, Holding, JobRow, Phase, State, Submission, Wish
 from muster.service.store.tables import STORE
 
-from ..serving import Answer, Serving, a_request, serving
+from ..serving import Serving, SizingSolution, a_request, serving
 
 USERS = ("ann", "bob", "carl")
 
@@ -30,7 +30,7 @@ class House:
     api: Serving
     tokens: dict[str, str]
 
-    def get(self, path: str, user: str) -> Answer:
+    def get(self, path: str, user: str) -> SizingSolution:
         return self.api.ask("GET", path, token=self.tokens[user])
 
 
@@ -121,10 +121,10 @@ def test_no_answer_to_a_user_names_a_job_of_another(
             path, owner = general.replace("{job_id}", str(job)), made.get(job, ("", ""))[0]
             for user in USERS:
                 answer = house.get(path, user)
-                told = json.dumps([answer.body.decode(errors="replace"), dict(answer.headers)])
+                reply = json.dumps([answer.body.decode(errors="replace"), dict(answer.headers)])
                 if job and owner != user:
                     assert answer.status == 404, path
-                    assert told == json.dumps(
+                    assert reply == json.dumps(
                         [
                             house.get(path.replace(str(job), "999999999"), user)
                             .body.decode()
@@ -134,8 +134,8 @@ def test_no_answer_to_a_user_names_a_job_of_another(
                     )
                 for other, (whose, name) in made.items():
                     if whose != user:
-                        assert name not in told, (path, user)
-                        assert other == job or str(other) not in told, (path, user)
+                        assert name not in reply, (path, user)
+                        assert other == job or str(other) not in reply, (path, user)
     whole = house.get("/v1/jobs?limit=1000&after=1", "chief").body.decode()
     assert all(name in whole for _, name in made.values())
     api.store.commit(
@@ -157,15 +157,15 @@ def test_counts_stand_where_others_are(house: House) -> None:
     runs, others, _, _, waits, last = made
     for job in (waits, last):
         api.store.commit(Changes(jobs={job: {"reason": "no_gpus", "reason_parameters": {"needs": 1.0}}}))
-    told = house.get(f"/v1/jobs/{last}/why", "ann").json
-    sentences = " ".join(told["sentences"])
+    reply = house.get(f"/v1/jobs/{last}/why", "ann").json
+    sentences = " ".join(reply["sentences"])
     assert f"3 of 8 GPUs are held, by job {runs} ({made[runs][1]}, 1) and 2 of others." in sentences
     kept = f"Job {runs} and 2 of others keep their GPUs until they end: not preemptible (muster status says why)."
     assert kept in sentences
     api.store.commit(Changes(jobs={job: {"joined": True} for job in made}))
     api.board.decisions += 1
     assert "keep their GPUs" not in " ".join(house.get(f"/v1/jobs/{last}/why", "ann").json["sentences"])
-    assert (told["holders"], told["holders_count"]) == ([runs], 3)
+    assert (reply["holders"], reply["holders_count"]) == ([runs], 3)
     whole = house.get(f"/v1/jobs/{last}/why", "chief").json
     assert len(whole["holders"]) == whole["holders_count"] == 3
     assert str(others) in " ".join(whole["sentences"])
@@ -186,13 +186,13 @@ def test_what_is_drained_is_told(house: House) -> None:
     api.board.failing = None
     api.store.drain("node-1", True)
     api.board.decisions += 1
-    told = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
-    assert "Of 2 nodes, node-1 is drained: nothing starts there." in told
+    reply = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
+    assert "Of 2 nodes, node-1 is drained: nothing starts there." in reply
     api.store.drain("node-0", True)
     api.board.decisions += 1
-    told = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
-    assert "Of 2 nodes, node-0 and node-1 are drained: nothing starts there." in told
-    assert told[-1] == "When it starts cannot be estimated: all nodes are drained."
+    reply = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
+    assert "Of 2 nodes, node-0 and node-1 are drained: nothing starts there." in reply
+    assert reply[-1] == "When it starts cannot be estimated: all nodes are drained."
     for node in ("node-0", "node-1"):
         api.store.drain(node, False)
     api.store.commit(Changes(jobs={job: {"state": State.COMPLETED}}))

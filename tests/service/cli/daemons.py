@@ -60,17 +60,17 @@ class Person:
         pipe = subprocess.PIPE
         process = subprocess.Popen(line, umask=umask, stdout=pipe, stderr=pipe, text=True, **given)
         assert process.stdout is not None
-        told: list[str] = []
+        reply: list[str] = []
         try:
             assert "serves " in process.stdout.readline()
-            yield told
+            yield reply
         finally:
             process.send_signal(number)
             try:
                 said, logged = process.communicate(timeout=60)
             finally:
                 process.kill()
-            told += [*said.splitlines(), *logged.splitlines(), str(process.returncode)]
+            reply += [*said.splitlines(), *logged.splitlines(), str(process.returncode)]
 
     def _line(self, home: Path, words: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
         environment = {**self.environment, "MUSTER_HOME": str(home)}

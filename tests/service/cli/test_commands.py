@@ -15,7 +15,7 @@ import pytest
 
 from muster.cli import logs as logs_command
 from muster.report.record import read_record
-from muster.schedulers.catalogue import build
+from muster.schedulers.registry import build
 from muster.service.home import job_folder, read_endpoint, remove_endpoint, store_url, write_endpoint
 from muster.service.store.rows import Changes, Holding, Phase, State, Submission
 
@@ -276,9 +276,9 @@ def test_the_queue_fits_80_columns_and_tells_who_holds_what(api: Serving, muster
     assert "killed" in failed
     assert "runs" not in failed
     for chosen, ids in ((("--user", "b"), [3]), (("--name", "runs"), [1]), (("--all",), [1, 2, 3, 4])):
-        told = json.loads(muster("queue", *chosen, "--json").out)
-        assert [job["job_id"] for job in told["jobs"]] == ids
-    assert told["counts"]["queued"] == 1
+        reply = json.loads(muster("queue", *chosen, "--json").out)
+        assert [job["job_id"] for job in reply["jobs"]] == ids
+    assert reply["counts"]["queued"] == 1
     wrong = muster("queue", "--state", "lost")
     assert (wrong.status, wrong.err.partition(";")[0]) == (2, "--state: found 'lost'")
 

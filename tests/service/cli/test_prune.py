@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from muster.runtime.records import DECISIONS
 from muster.service import prune as pruning
 from muster.service.home import WHOSE, job_folder
 from muster.service.prune import Pruned, prune
 from muster.service.store import Store
 from muster.service.store.rows import Changes, Explained, Holding, State, Submission
-from muster.world.records import DECISIONS
 
 from ..serving import Serving, a_request
 from .conftest import Muster

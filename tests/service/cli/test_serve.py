@@ -47,10 +47,10 @@ def no_nohup() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals) -> None:
-    with ME.serves(home, *FAKE, number=number) as told:
+    with ME.serves(home, *FAKE, number=number) as reply:
         assert ME.types(home, "submit", "--", "true").returncode == 0
     assert read_endpoint(home) is None
-    assert (json.loads(told[-2])["event"], told[-1]) == ("stopped", "0")
+    assert (json.loads(reply[-2])["event"], reply[-1]) == ("stopped", "0")
 
 
 def health(home: Path) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def test_a_hangup_reloads_the_limits(home: Path, tmp_path: Path, no_nohup: None)
     limits = tmp_path / "limits.toml"
     limits.write_text("[default]\nmax_priority = 3\n")
     flags = ("--scheduler", "priority", "--fake-nodes", "1x2gpu", "--limits", str(limits))
-    with ME.serves(home, *flags) as told:
+    with ME.serves(home, *flags) as reply:
         ME.types(home, "token", "create", "root", "--role", "operator", "--store", store_url(home))
         made = ME.types(home, "token", "create", "bob", "--store", store_url(home))
         token = made.stdout.strip()
@@ -91,10 +91,10 @@ def test_a_hangup_reloads_the_limits(home: Path, tmp_path: Path, no_nohup: None)
         until(lambda: not health(home)["limits_error"], "the reload")
         assert refusal(5) == ""
         assert "bob may ask for 5 at most" in refusal(6)
-    events = [json.loads(line) for line in told if line.startswith("{")]
+    events = [json.loads(line) for line in reply if line.startswith("{")]
     (error,) = (event["error"] for event in events if event["level"] == "error")
     assert error.startswith(f"{limits}, line 3, column default.max_job: there is no such field")
-    assert told[-1] == "0"
+    assert reply[-1] == "0"
 
 
 def test_the_end_of_its_terminal_stops_it(home: Path, no_nohup: None) -> None:
@@ -163,13 +163,13 @@ def test_root_serves_itself_alone_where_others_cannot_pass(home: Path) -> None:
     home.parent.chmod(0o701)  # Others can ask the daemon, and their jobs could not reach their folders.
     make_home(home)
     (home / "jobs").chmod(0o700)
-    with open_folder(0o777) as scratch, ME.serves(home, *REAL) as told:
+    with open_folder(0o777) as scratch, ME.serves(home, *REAL) as reply:
         refused = a_nobody(scratch).types(home, "submit", "--", "true")
         taken = ME.types(home, "submit", "--", "true")
     shut = f"nobody but root can pass {home}/jobs, so jobs of others could not reach their folders"
     assert (refused.returncode, shut in refused.stderr) == (2, True), refused.stderr
     assert taken.returncode == 0, taken.stderr
-    assert shut in "".join(told)
+    assert shut in "".join(reply)
 
 
 def test_a_store_that_is_not_there_is_told_in_words(home: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_wrong_engine_or_option_is_refused(
 
 @pytest.mark.long
 def test_tokens_may_be_needed_before_the_first_one(home: Path) -> None:
-    with ME.serves(home, *FAKE, "--tokens") as told:
+    with ME.serves(home, *FAKE, "--tokens") as reply:
         assert (
             "a token is needed, and there is none; whoever can write the store"
             in ME.types(home, "queue").stderr
@@ -233,7 +233,7 @@ def test_tokens_may_be_needed_before_the_first_one(home: Path) -> None:
         made = ME.types(home, "token", "create", "me", "--role", "operator", "--store", store_url(home))
         assert ME.types(home, "queue", MUSTER_TOKEN=made.stdout.strip()).returncode == 0
         assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
-    assert any("nobody gets in without a token, and there is none: muster token" in line for line in told)
+    assert any("nobody gets in without a token, and there is none: muster token" in line for line in reply)
     # Once needed they are for ever.
     with ME.serves(home, *FAKE):
         assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr

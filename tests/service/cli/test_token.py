@@ -75,12 +75,12 @@ def test_its_maker_is_told_what_a_token_does_not_keep(
 def test_a_daemon_that_is_not_roots_says_what_tokens_do_not_keep() -> None:
     with open_folder(0o777) as folder:
         home, nobody = folder / "home", a_nobody(folder)
-        with nobody.serves(home, "--gpus", "1", "--scheduler", "fifo", "--tokens") as told:
+        with nobody.serves(home, "--gpus", "1", "--scheduler", "fifo", "--tokens") as reply:
             create = ("token", "create")
             made = nobody.types(home, *create, "chief", "--role", "operator", "--store", store_url(home))
             ann = nobody.types(home, *create, "ann", MUSTER_TOKEN=made.stdout.strip())
             assert "Note: all jobs run as nobody here" in ann.stderr
-        assert any("tokens do not keep jobs apart: all jobs run as nobody here" in line for line in told)
+        assert any("tokens do not keep jobs apart: all jobs run as nobody here" in line for line in reply)
         # Another one may have asked for no token; that one was made is never forgotten.
         with nobody.serves(home, "--gpus", "1", "--scheduler", "fifo"):
             assert "a token is needed" in nobody.types(home, "queue").stderr

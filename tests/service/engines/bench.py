@@ -107,15 +107,15 @@ class Bench:
     def records(self, job: int, epoch: int) -> list[dict[str, object]]:
         return self.engine._starts[job, epoch].folder.records()
 
-    def shepherd(self, job: int, epoch: int) -> int:
-        """The process id of a start's shepherd, its ranks being up."""
+    def supervisor(self, job: int, epoch: int) -> int:
+        """The process id of a start's supervisor, its ranks being up."""
         until(lambda: len(self.records(job, epoch)) >= 2, "ranks")
-        pid = self.records(job, epoch)[0]["shepherd"][0]  # type: ignore[index]
+        pid = self.records(job, epoch)[0]["supervisor"][0]  # type: ignore[index]
         assert isinstance(pid, int)
         return pid
 
     def left(self, job: int, epoch: int) -> list[int]:
-        """Living processes of a start, its shepherd too."""
+        """Living processes of a start, its supervisor too."""
         return processes.marked(self.folder.resolve() / "engine" / f"{job}.{epoch}")
 
     def clear(self) -> None:
@@ -126,7 +126,7 @@ class Bench:
         for one in self.engine.observe():
             self.end(one.job, one.epoch)
             self.engine.forget(one.job, one.epoch)
-            until(lambda one=one: self.left(one.job, one.epoch) == [], "the end of a shepherd")
+            until(lambda one=one: self.left(one.job, one.epoch) == [], "the end of a supervisor")
         assert self.engine.observe() == []
         assert list((self.folder / "engine").iterdir()) == []
         if self.engine._cgroups is not None:

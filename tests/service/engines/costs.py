@@ -23,13 +23,13 @@ def main() -> None:
         for job in range(STARTS):
             bench.launch(job, 1, ["sleep", "600"], cpus=0.05, memory_gb=0.1)
         print(f"launch: {(time.process_time() - begin) / STARTS * 1e3:.2f} ms")
-        pids = [bench.shepherd(job, 1) for job in range(STARTS)]
+        pids = [bench.supervisor(job, 1) for job in range(STARTS)]
         begin = time.process_time()
         for _ in range(LOOKS):
             bench.engine.observe()
         print(f"observe with {STARTS} starts: {(time.process_time() - begin) / LOOKS * 1e3:.2f} ms")
         own = statistics.median(_own_kilobytes(pid) for pid in pids)
-        print(f"memory of a shepherd's own: {own / 1e3:.1f} MB")
+        print(f"memory of a supervisor's own: {own / 1e3:.1f} MB")
         bench.clear()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for _ in range(20):
@@ -45,7 +45,7 @@ def main() -> None:
         subprocess.run(command, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"a shepherd's start: {spent / 20 * 1e3:.1f} ms")
+    print(f"a supervisor's start: {spent / 20 * 1e3:.1f} ms")
 
 
 def _own_kilobytes(pid: int) -> int:

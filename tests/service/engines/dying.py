@@ -1,8 +1,8 @@
-"""Daemons and shepherds that die: at a line of their own code, or after a time.
+"""Daemons and supervisors that die: at a line of their own code, or after a time.
 
 Run as a process of its own; reads lines of JSON and answers each with a line: whether somebody died.
     {"who": "daemon", "line": 17, "folder": "...", "epoch": 1, "command": [...]}
-    {"who": "conductor", "seconds": 0.05, "folder": "...", "jobs": 20, "command": [...]}
+    {"who": "controller", "seconds": 0.05, "folder": "...", "jobs": 20, "command": [...]}
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from muster.service.engines.local import engine as engine_module
-from muster.service.engines.local import shepherd
+from muster.service.engines.local import supervisor
 from muster.training import run_folder
 from tests.service.engines.bench import Bench
 
@@ -49,17 +49,17 @@ def daemon(order: dict[str, Any]) -> None:
     bench.engine.launch(launch)
 
 
-def shepherd_of_that_start(order: dict[str, Any]) -> None:
+def supervisor_of_that_start(order: dict[str, Any]) -> None:
     def spawn(folder: Path) -> int:
         child = os.fork()
         if child == 0:
             os.setsid()
             die_at(order["line"])
-            shepherd.main(str(folder))
+            supervisor.main(str(folder))
             os._exit(0)
         return child
 
-    engine_module.spawn_shepherd = spawn
+    engine_module.spawn_supervisor = spawn
     bench = Bench(Path(order["folder"]))
     bench.launch(1, order["epoch"], order["command"])
     (child,) = bench.engine._children
@@ -68,13 +68,13 @@ def shepherd_of_that_start(order: dict[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def conductor(order: dict[str, Any]) -> None:
+def controller(order: dict[str, Any]) -> None:
     """Launches what the engine does not know, writes down what has ended, forgets it; until all has."""
     if order["seconds"] is not None:
         signal.setitimer(signal.ITIMER_REAL, order["seconds"])  # ends a process that does not heed it
     bench = Bench(Path(order["folder"]))
-    told = bench.folder / "told"
-    ends = set(told.read_text().split()) if told.exists() else set()
+    reply = bench.folder / "told"
+    ends = set(reply.read_text().split()) if reply.exists() else set()
     while len(ends) < order["jobs"]:
         seen = bench.engine.observe()
         for job in range(1, order["jobs"] + 1):
@@ -84,14 +84,14 @@ def conductor(order: dict[str, Any]) -> None:
             if one.ended is not None:
                 if str(one.job) not in ends:
                     assert one.status == 0, one
-                    with told.open("a") as file:
+                    with reply.open("a") as file:
                         file.write(f"{one.job}\n")
                     ends.add(str(one.job))
                 bench.engine.forget(one.job, one.epoch)
         time.sleep(0.005)
 
 
-WHO = {"daemon": daemon, "shepherd": shepherd_of_that_start, "conductor": conductor}
+WHO = {"daemon": daemon, "supervisor": supervisor_of_that_start, "controller": controller}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Daemon and shepherds killed at every point: a start is never lost, never brought up twice, its end is told."""
+"""Daemon and supervisors killed at every point: a start is never lost, never brought up twice, its end is told."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONCE = shell("echo $MUSTER_EPOCH >> ran")
 
 
 class Dying:
-    """Daemons and shepherds that die at a line."""
+    """Daemons and supervisors that die at a line."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -90,13 +90,13 @@ def test_a_daemon_that_dies_anywhere_in_launch(bench: Bench, dying: Dying) -> No
     assert states == {(True, False), (True, True), (False, True)}
 
 
-def test_a_shepherd_that_dies_anywhere(bench: Bench, dying: Dying) -> None:
+def test_a_supervisor_that_dies_anywhere(bench: Bench, dying: Dying) -> None:
     """Its start is brought up by another one, if it had not begun; else it is told lost (or
     killed, if something of it was still there), once all is gone."""
     ends = set()
     for epoch, line in points(40, 2):
         before = len(ran(bench))
-        died = dying("shepherd", bench, line=line, epoch=epoch, command=ONCE)
+        died = dying("supervisor", bench, line=line, epoch=epoch, command=ONCE)
         bench.anew()
         end = bench.end(1, epoch)
         times = len(ran(bench)) - before
@@ -120,17 +120,17 @@ def test_daemons_killed_at_random_moments(bench: Bench, dying: Dying) -> None:
     command = [*shell("echo $1 >> began; sleep 0.1; echo $1 >> ended"), "sh"]
     chance = random.Random(3)
     for _ in range(20):
-        dying("conductor", bench, seconds=chance.uniform(0.002, 0.12), jobs=24, command=command)
-    assert not dying("conductor", bench, seconds=None, jobs=24, command=command)
+        dying("controller", bench, seconds=chance.uniform(0.002, 0.12), jobs=24, command=command)
+    assert not dying("controller", bench, seconds=None, jobs=24, command=command)
     expected = list(range(1, 25))
     for name in ("began", "ended", "told"):
         assert sorted(map(int, (bench.folder / name).read_text().split())) == expected, name
 
 
-def test_only_one_of_many_shepherds_brings_a_start_up(bench: Bench) -> None:
+def test_only_one_of_many_supervisors_brings_a_start_up(bench: Bench) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        spawn = engine_module.spawn_shepherd
-        patch.setattr(engine_module, "spawn_shepherd", lambda folder: min(spawn(folder) for _ in range(6)))
+        spawn = engine_module.spawn_supervisor
+        patch.setattr(engine_module, "spawn_supervisor", lambda folder: min(spawn(folder) for _ in range(6)))
         bench.launch(1, 1, ONCE)
     assert bench.end(1, 1).ended is Exit.COMPLETED
     until(lambda: bench.left(1, 1) == [], "the end of the late ones")
@@ -139,13 +139,13 @@ def test_only_one_of_many_shepherds_brings_a_start_up(bench: Bench) -> None:
         os.wait()
 
 
-def test_shepherds_that_never_come_up_are_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supervisors_that_never_come_up_are_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "SHEPHERD_SECONDS", 0.0)
-    monkeypatch.setattr(given, "RUN_SHEPHERD", "raise SystemExit('no shepherds here')")
+    monkeypatch.setattr(given, "RUN_SHEPHERD", "raise SystemExit('no supervisors here')")
     bench.launch(1, 1, ONCE)
     end = bench.end(1, 1)
     assert end.ended is Exit.LOST
-    assert end.message.startswith("its shepherd did not come up")
+    assert end.message.startswith("its supervisor did not come up")
     monkeypatch.undo()
     assert bench.anew().observe() == [end]
     assert ran(bench) == []
@@ -161,9 +161,9 @@ def test_an_older_start_than_the_newest_never_runs(bench: Bench) -> None:
     assert ran(bench) == ["5"]
 
 
-def test_a_late_shepherd_of_a_stale_start_ends_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_supervisor_of_a_stale_start_ends_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(engine_module, "spawn_shepherd", lambda _: os.posix_spawn("/bin/true", ["true"], {}))
+        patch.setattr(engine_module, "spawn_supervisor", lambda _: os.posix_spawn("/bin/true", ["true"], {}))
         bench.launch(1, 1, ONCE)
     begin_start(bench.folder / "1" / "run", 2)
     bench.anew()
@@ -173,29 +173,29 @@ def test_a_late_shepherd_of_a_stale_start_ends_it(bench: Bench, monkeypatch: pyt
     assert ran(bench) == []
 
 
-def test_a_killed_shepherd_takes_all_with_it(way: str, bench: Bench) -> None:
+def test_a_killed_supervisor_takes_all_with_it(way: str, bench: Bench) -> None:
     """Its ranks at once; what ran away from them, when the engine looks."""
     away = "setsid sh -c 'echo away; exec sleep 600' & echo up; exec sleep 600"
     bench.launch(1, 1, shell(away), ranks=2)
-    shepherd = bench.shepherd(1, 1)
+    supervisor = bench.supervisor(1, 1)
     ranks = bench.records(1, 1)[1]["ranks"]
     assert isinstance(ranks, list)
     for rank in (0, 1):
         bench.says("away", 1, rank)
-    os.kill(shepherd, signal.SIGKILL)
+    os.kill(supervisor, signal.SIGKILL)
     until(lambda: not any(map(processes.look_at, ranks)), "the end of the ranks")
     assert len(bench.left(1, 1)) == 2
     end = bench.end(1, 1)
     assert bench.left(1, 1) == []
-    assert (end.ended, end.status, end.message) == (Exit.KILLED, None, "its shepherd died")
+    assert (end.ended, end.status, end.message) == (Exit.KILLED, None, "its supervisor died")
     assert bench.anew().observe() == [end]
 
 
-def test_a_shepherd_minds_no_signal_but_kill(bench: Bench) -> None:
+def test_a_supervisor_minds_no_signal_but_kill(bench: Bench) -> None:
     bench.launch(1, 1, shell("while [ ! -e go ]; do :; done"))
-    shepherd = bench.shepherd(1, 1)
+    supervisor = bench.supervisor(1, 1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        os.kill(shepherd, number)
+        os.kill(supervisor, number)
     bench.engine.resize(1, 1, [bench.seat()])
     (bench.folder / "go").touch()
     assert bench.end(1, 1).ended is Exit.COMPLETED
@@ -203,7 +203,7 @@ def test_a_shepherd_minds_no_signal_but_kill(bench: Bench) -> None:
 
 def test_a_rank_killed_by_somebody_else(bench: Bench) -> None:
     bench.launch(1, 1, ["sleep", "600"], ranks=2)
-    bench.shepherd(1, 1)
+    bench.supervisor(1, 1)
     ranks = bench.records(1, 1)[1]["ranks"]
     assert isinstance(ranks, list)
     os.kill(ranks[1], signal.SIGKILL)

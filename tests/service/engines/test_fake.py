@@ -46,7 +46,7 @@ class World:
         nothing = self.folder / "nothing"
         self.engine.launch(Launch(job, epoch, run_dir, nothing, ("true",), nothing, {}, (seat(cpus),), None))
 
-    def told(self, job: int) -> dict[str, object] | None:
+    def reply(self, job: int) -> dict[str, object] | None:
         return read_progress(self.folder / str(job) / "run")
 
 
@@ -58,9 +58,14 @@ def test_a_start_takes_the_time_of_its_steps(tmp_path: Path) -> None:
         (one,) = world.engine.observe()
         assert (one.ended, one.since) == (ended, 1000.0 if ended is None else 1050.0)
     assert one.status == 0
-    told = world.told(1)
-    assert told is not None
-    assert (told["epoch"], told["state"], told["step"], told["steps_per_second"]) == (1, "trained", 100, 2.0)
+    reply = world.told(1)
+    assert reply is not None
+    assert (reply["epoch"], reply["state"], reply["step"], reply["steps_per_second"]) == (
+        1,
+        "trained",
+        100,
+        2.0,
+    )
     world.engine.forget(1, 1)
     world.engine.forget(1, 1)
     assert world.engine.observe() == []
@@ -73,9 +78,9 @@ def test_stopped_and_started_again_it_has_the_rest_to_do(tmp_path: Path) -> None
     world.engine.signal(1, 1, "SIGTERM")
     (one,) = world.engine.observe()
     assert (one.ended, one.status, one.since) == (Exit.STOPPED, 75, 1020.0)
-    told = world.told(1)
-    assert told is not None
-    assert (told["state"], told["step"]) == ("stopped", 40)
+    reply = world.told(1)
+    assert reply is not None
+    assert (reply["state"], reply["step"]) == ("stopped", 40)
     world.engine.forget(1, 1)
     world.done[1] = 40.0
     world.launch(1, 2, cpus=1.0)
@@ -126,11 +131,11 @@ ACTS = st.lists(
 def test_an_engine_made_anew_at_any_moment_makes_no_difference(
     tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int, float]], lines: int
 ) -> None:
-    steady, restarted = (World(tmp_path_factory.mktemp(name)) for name in ("steady", "restarted"))
+    static_priority, restarted = (World(tmp_path_factory.mktemp(name)) for name in ("steady", "restarted"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fake_module, "_LINES_BEFORE_REWRITE", lines)
         for act, job, epoch, seconds in acts:
-            for world in (steady, restarted):
+            for world in (static_priority, restarted):
                 world.now += seconds
                 if act == "launch":
                     with suppress(OSError):  # An older start of the job lives.
@@ -147,7 +152,7 @@ def test_an_engine_made_anew_at_any_moment_makes_no_difference(
             restarted.anew()
             seen = [
                 sorted(world.engine.observe(), key=lambda one: (one.job, one.epoch))
-                for world in (steady, restarted)
+                for world in (static_priority, restarted)
             ]
             assert seen[0] == seen[1]
 

@@ -103,7 +103,7 @@ def test_a_start_does_not_begin_without_its_filter(isolating: Bench, monkeypatch
     isolating.launch(2, 1, python("print('never')"))
     end = isolating.end(2, 1)
     assert end.ended is Exit.LOST
-    assert end.message.startswith("its shepherd did not come up: group ")
+    assert end.message.startswith("its supervisor did not come up: group ")
     assert end.message.endswith("cannot have a device filter: Operation not permitted (bpf)")
     assert isolating.output(2) == ""
 

@@ -28,7 +28,7 @@ while True: time.sleep(60)
 
 
 def rank(bench: Bench, job: int) -> int:
-    bench.shepherd(job, 1)
+    bench.supervisor(job, 1)
     pids = bench.records(job, 1)[1]["ranks"]
     assert isinstance(pids, list)
     return int(pids[0])
@@ -48,8 +48,8 @@ while True: time.sleep(0.005)
     bench.launch(1, 1, python(source), cpus=1.0)
     bench.says("up", 1)
     pid = rank(bench, 1)
-    until(lambda: len(bench.left(1, 1)) == 3, "the child")  # with the shepherd
-    family = [one for one in bench.left(1, 1) if one != bench.shepherd(1, 1)]
+    until(lambda: len(bench.left(1, 1)) == 3, "the child")  # with the supervisor
+    family = [one for one in bench.left(1, 1) if one != bench.supervisor(1, 1)]
     assert pid in family
 
     def on(count: int) -> bool:

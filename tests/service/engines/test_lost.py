@@ -20,9 +20,9 @@ def folder(bench: Bench, job: int) -> Path:
     return bench.folder / "engine" / f"{job}.1"
 
 
-def killed_with_its_shepherd(bench: Bench) -> None:
+def killed_with_its_supervisor(bench: Bench) -> None:
     """As by the end of a machine, or a container: all at once."""
-    pid = bench.shepherd(1, 1)
+    pid = bench.supervisor(1, 1)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     until(lambda: bench.left(1, 1) == [], "the end of its ranks")
@@ -41,7 +41,7 @@ def test_a_group_that_lets_nobody_in_is_no_fault_of_the_job(
 ) -> None:
     if bench.engine._cgroups is None:
         pytest.skip("no control groups on this machine")
-    spawn = engine_module.spawn_shepherd
+    spawn = engine_module.spawn_supervisor
 
     def spawn_without_group(folder: Path) -> int:
         group = bench.engine._starts[1, 1].group
@@ -49,7 +49,7 @@ def test_a_group_that_lets_nobody_in_is_no_fault_of_the_job(
         group.remove()
         return spawn(folder)
 
-    monkeypatch.setattr(engine_module, "spawn_shepherd", spawn_without_group)
+    monkeypatch.setattr(engine_module, "spawn_supervisor", spawn_without_group)
     bench.launch(1, 1, shell("echo ran"))
     end = bench.end(1, 1)
     assert end.ended is Exit.LOST
@@ -61,7 +61,7 @@ def test_a_group_that_lets_nobody_in_is_no_fault_of_the_job(
 def test_a_start_that_went_with_its_machine_ended_at_its_last_sign_of_life(bench: Bench, last: str) -> None:
     bench.launch(1, 1, shell("echo x > $MUSTER_RUN_DIR/progress.json; echo up; exec sleep 600"))
     bench.says("up", 1)
-    killed_with_its_shepherd(bench)
+    killed_with_its_supervisor(bench)
     friday = time.time() - 200_000
     signs = (
         folder(bench, 1) / "status",
@@ -79,16 +79,16 @@ def test_a_start_that_went_with_its_machine_ended_at_its_last_sign_of_life(bench
 def test_nobody_can_put_its_end_into_the_future(bench: Bench) -> None:
     bench.launch(1, 1, shell("touch -d '2100-01-01' $MUSTER_RUN_DIR/progress.json; echo up; exec sleep 600"))
     bench.says("up", 1)
-    killed_with_its_shepherd(bench)
+    killed_with_its_supervisor(bench)
     assert bench.anew().observe()[0].since <= time.time()
 
 
 def test_one_that_was_seen_alive_has_been_killed(bench: Bench) -> None:
     bench.launch(1, 1, ["sleep", "600"])
-    bench.shepherd(1, 1)
+    bench.supervisor(1, 1)
     before = time.time()
     bench.anew().observe()
-    killed_with_its_shepherd(bench)
+    killed_with_its_supervisor(bench)
     end = bench.end(1, 1)
     assert end.ended is Exit.KILLED
     assert before <= end.since <= time.time()
@@ -96,17 +96,17 @@ def test_one_that_was_seen_alive_has_been_killed(bench: Bench) -> None:
 
 def test_a_living_start_that_cannot_be_read_is_neither_removed_nor_left_out(bench: Bench) -> None:
     bench.launch(1, 1, shell("while [ ! -e go ]; do sleep 0.01; done"))
-    shepherd = bench.shepherd(1, 1)
+    supervisor = bench.supervisor(1, 1)
     launch, aside = folder(bench, 1) / "launch.json", bench.folder / "aside"
     launch.rename(aside)
-    with pytest.raises(OSError, match="the shepherd of that start lives"):
+    with pytest.raises(OSError, match="the supervisor of that start lives"):
         bench.anew()
     launch.mkdir()  # it cannot be read, and it is there
     with pytest.raises(IsADirectoryError):
         bench.anew()
     launch.rmdir()
     aside.rename(launch)
-    assert processes.look_at(shepherd) is not None
+    assert processes.look_at(supervisor) is not None
     (bench.folder / "go").touch()
     bench.anew()
     assert bench.end(1, 1).ended is Exit.COMPLETED
@@ -116,7 +116,7 @@ def test_what_a_crash_of_the_machine_left_in_pieces_goes(bench: Bench) -> None:
     for job, lost in ((1, "launch.json"), (2, "lock"), (3, "wanted")):
         bench.launch(job, 1, ["true"])
         bench.end(job, 1)
-        until(lambda job=job: bench.left(job, 1) == [], "the end of its shepherd")
+        until(lambda job=job: bench.left(job, 1) == [], "the end of its supervisor")
         path = folder(bench, job) / lost
         path.write_bytes(bytes(100)) if lost == "wanted" else path.unlink()
     (bench.folder / "engine" / "4.1.part").mkdir()
@@ -127,7 +127,7 @@ def test_what_a_crash_of_the_machine_left_in_pieces_goes(bench: Bench) -> None:
 def test_a_start_whose_files_fail_is_as_it_was_and_does_not_blind_the_others(bench: Bench) -> None:
     for job in (1, 2):
         bench.launch(job, 1, shell("while [ ! -e go ]; do sleep 0.01; done"))
-        bench.shepherd(job, 1)
+        bench.supervisor(job, 1)
     status, aside = folder(bench, 1) / "status", bench.folder / "aside"
     status.rename(aside)
     status.mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.cgroups.own_limits import cores_of, memory_gb_of
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service.machine import find_machine
 from tests.service.engines.bench import until
 
@@ -109,7 +109,7 @@ def test_names_that_are_no_gpu_or_come_twice_are_refused(
 ) -> None:
     nvidia_smi(tools, H100S)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", allowed)
-    with pytest.raises(BadInput) as raised:
+    with pytest.raises(InputError) as raised:
         find_machine(gpus=1)
     assert [problem.found for problem in raised.value.problems] == refused
     assert {problem.where for problem in raised.value.problems} == {"CUDA_VISIBLE_DEVICES"}
@@ -121,7 +121,7 @@ def test_hidden_gpus_are_neither_found_nor_handed_out(
 ) -> None:
     nvidia_smi(tools, H100S)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    with pytest.raises(BadInput, match="CUDA_VISIBLE_DEVICES hides all"):
+    with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES hides all"):
         find_machine()
     assert find_machine(gpus=2).gpu_names == ("3", "4")
 
@@ -220,7 +220,7 @@ def test_without_gpus_one_is_told_why_and_to_declare_some(
 ) -> None:
     if listed is not None:
         nvidia_smi(tools, listed, status=status)
-    with pytest.raises(BadInput) as raised:
+    with pytest.raises(InputError) as raised:
         find_machine()
     assert why in str(raised.value)
     assert "--gpus 8" in str(raised.value)
@@ -233,12 +233,12 @@ def test_a_driver_that_hangs_is_not_waited_for(tools: Path, monkeypatch: pytest.
     (tools / "nvidia-smi").write_text("#!/bin/sh\n/bin/sleep 600\n")
     (tools / "nvidia-smi").chmod(0o755)
     monkeypatch.setattr("muster.gpus.QUERY_SECONDS", 0.1)
-    with pytest.raises(BadInput, match="nvidia-smi has not answered within"):
+    with pytest.raises(InputError, match="nvidia-smi has not answered within"):
         find_machine()
 
 
 def test_all_that_is_wrong_is_told(tools: Path) -> None:
-    with pytest.raises(BadInput) as raised:
+    with pytest.raises(InputError) as raised:
         find_machine(gpus=61, cpus=0.0, memory_gb=float("nan"))
     assert [problem.where for problem in raised.value.problems] == ["--cpus", "--memory", "--gpus"]
 

@@ -65,7 +65,7 @@ def test_a_notice_by_root_is_the_users_to_read(umask: int, open_bench: Bench) ->
     bench.launch(
         17, 1, shell("while ! cat $MUSTER_RUN_DIR/notice.json; do :; done"), user=OWNER, directory=Path("/")
     )
-    bench.shepherd(17, 1)
+    bench.supervisor(17, 1)
     run_dir = bench.folder / "17" / "run"
     give_notice(run_dir, 1, stop=True)
     assert bench.end(17, 1).ended is Exit.COMPLETED

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pytest
 
 import muster
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service.engines import registry
 from muster.service.engines.factory import EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.fake import FakeEngine
@@ -92,7 +92,7 @@ def test_an_installed_package_adds_an_engine(install: Install, tmp_path: Path) -
 )
 def test_a_wrong_registration_is_refused(install: Install, line: str, asked: str, message: str) -> None:
     install(line)
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         engine_factory(asked)
     assert message in str(refused.value)
     assert str(refused.value).startswith("--engine: found '")
@@ -105,7 +105,7 @@ def test_an_unknown_engine_has_no_facts() -> None:
 
 def test_an_installation_without_engines_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_entry_points", dict)
-    with pytest.raises(BadInput, match="lists no engines"):
+    with pytest.raises(InputError, match="lists no engines"):
         engine_factory("local")
 
 

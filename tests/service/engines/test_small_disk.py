@@ -48,7 +48,7 @@ def test_full_disk(small: Path, tmp_path: Path) -> None:
     bench.launch(3, 1, ["sleep", "600"])
     for rank in (0, 1):
         bench.says("up", 1, rank)
-    bench.shepherd(3, 1)
+    bench.supervisor(3, 1)
     fill(small)
     with pytest.raises(OSError, match="No space left"):
         bench.launch(4, 1, ["true"])

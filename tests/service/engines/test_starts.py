@@ -33,10 +33,10 @@ def test_a_start_gets_its_words_folder_and_variables_as_they_are(bench: Bench, t
     )
     end = bench.end(7, 3)
     assert (end.ended, end.status, end.message) == (Exit.COMPLETED, 0, "")
-    told, folder, variables = (
+    reply, folder, variables = (
         bench.output(7).strip().replace("] /", "]\0/").replace(" [(", "\0[(").split("\0")
     )
-    assert eval(told) == [os.fsencode(word) for word in words]
+    assert eval(reply) == [os.fsencode(word) for word in words]
     assert folder == str(place)
     given = dict(eval(variables))
     assert given.pop("MASTER_PORT").isdigit()
@@ -184,7 +184,7 @@ sys.exit({status})
     for job, status in ((1, 0), (2, 75)):
         bench.launch(job, 1, python(source.format(status=status)), ranks=2)
     for job in (1, 2):
-        pids = bench.shepherd(job, 1) and bench.records(job, 1)[1]["ranks"]
+        pids = bench.supervisor(job, 1) and bench.records(job, 1)[1]["ranks"]
         assert isinstance(pids, list)
         until(lambda pid=pids[0]: not Path(f"/proc/{pid}").exists(), "the end of rank 0")
         assert Path(f"/proc/{pids[1]}").exists()
@@ -227,7 +227,7 @@ def test_a_start_that_is_stopped_before_it_has_processes_never_gets_any(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("muster.service.engines.local.engine.spawn_shepherd", _nobody)
+        patch.setattr("muster.service.engines.local.engine.spawn_supervisor", _nobody)
         bench.launch(1, 1, shell("echo ran"))
         bench.engine.kill(1, 1) if asked == "kill" else bench.engine.signal(1, 1, "SIGTERM")
     bench.anew()
@@ -247,12 +247,12 @@ def test_kill_ends_those_who_ran_away_too(bench: Bench) -> None:
     bench.engine.kill(1, 1)
     end = bench.end(1, 1)
     assert (end.ended, end.status) == (Exit.STOPPED, -9)
-    until(lambda: bench.left(1, 1) == [], "the end of the shepherd")
+    until(lambda: bench.left(1, 1) == [], "the end of the supervisor")
 
 
-def test_a_shepherd_imports_the_standard_library_only() -> None:
+def test_a_supervisor_imports_the_standard_library_only() -> None:
     """It is started for each start of each job."""
-    told = subprocess.check_output(
+    reply = subprocess.check_output(
         [
             *(sys.executable, "-I", "-S", "-c"),
             RUN_SHEPHERD + "\nprint(*sys.modules)",
@@ -262,12 +262,12 @@ def test_a_shepherd_imports_the_standard_library_only() -> None:
         text=True,
     ).split()
     ours = "muster.service.engines.local"
-    assert {name for name in told if name.startswith(ours + ".")} == {
-        f"{ours}.{name}" for name in ("journal", "output_file", "rank", "shepherd")
+    assert {name for name in reply if name.startswith(ours + ".")} == {
+        f"{ours}.{name}" for name in ("journal", "output_file", "rank", "supervisor")
     }
-    assert {name.split(".")[0] for name in told} <= sys.stdlib_module_names | {"muster", "__main__"}
+    assert {name.split(".")[0] for name in reply} <= sys.stdlib_module_names | {"muster", "__main__"}
 
 
 def _nobody(_folder: Path) -> int:
-    """A shepherd that dies at once."""
+    """A supervisor that dies at once."""
     return os.posix_spawn("/bin/true", ["true"], {})

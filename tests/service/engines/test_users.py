@@ -71,7 +71,7 @@ def test_a_user_who_holds_his_own_lock_holds_up_nobody_else(open_bench: Bench) -
         bench.launch(1, 2, shell("echo ran"), user=NOBODY, directory=Path("/"))
         bench.launch(2, 1, ["true"])
         assert bench.end(2, 1).ended is Exit.COMPLETED
-        bench.shepherd(1, 2)
+        bench.supervisor(1, 2)
         bench.engine.kill(1, 2)
         assert bench.end(1, 2).ended is Exit.STOPPED
     bench.launch(1, 3, shell("echo ran"), user=NOBODY, directory=Path("/"))

@@ -43,29 +43,29 @@ def one_life(url: str, life: int, lines: int) -> list[tuple[int, str]]:
         submit_for_ever(url, write, life)
         threading.Event().wait()
     os.close(write)
-    told = b""
-    while told.count(b"\n") < lines:
-        told += os.read(read, 4096)
+    reply = b""
+    while reply.count(b"\n") < lines:
+        reply += os.read(read, 4096)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     while more := os.read(read, 4096):
-        told += more
+        reply += more
     os.close(read)
-    return [(int(job), name) for job, name in (line.split() for line in told.decode().splitlines())]
+    return [(int(job), name) for job, name in (line.split() for line in reply.decode().splitlines())]
 
 
 def main() -> None:
     url, lives = sys.argv[1], int(sys.argv[2])
     chance = random.Random(17)
-    told, last = [], 0
+    reply, last = [], 0
     for life in range(lives):
         acknowledged = one_life(url, life, chance.randint(0, MOST))
         store = Store.open(url)
         there = [(row.id, row.request.name) for row in store.after(last)]
         store.close()
         last = there[-1][0] if there else last
-        told.append({"acknowledged": acknowledged, "there": there})
-    print(json.dumps(told))
+        reply.append({"acknowledged": acknowledged, "there": there})
+    print(json.dumps(reply))
 
 
 main()

@@ -42,7 +42,7 @@ store.close()
 again = Store.open(f"sqlite:///{folder / 'muster.db'}")
 first = again.job(1)
 assert first is not None
-told = {
+reply = {
     "acknowledged": acknowledged,
     "refusals": refusals,
     "read_meanwhile": read_meanwhile,
@@ -51,4 +51,4 @@ told = {
     "state": first.state,
 }
 again.close()
-print(json.dumps(told))
+print(json.dumps(reply))

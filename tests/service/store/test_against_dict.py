@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service.store import Store
 from muster.service.store.rows import (
     ENDED,
@@ -78,7 +78,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         row = self.jobs[job]
         try:
             self.store.wish(job, wish, "ann")
-        except BadInput:
+        except InputError:
             return  # Which are refused is told by test_store.py.
         if row.wish != wish:
             self.jobs[job] = replace(row, wish=wish)

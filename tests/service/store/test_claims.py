@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service.store import Store, StoreTaken, StoreUnavailable
 from muster.service.store.rows import Changes, Event, Holding, State, Submission
 
@@ -40,7 +40,7 @@ def test_claim_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         assert claim.stat().st_mode & 0o777 == 0o600
     claim.unlink()
     claim.symlink_to(tmp_path / "victim")
-    with pytest.raises(BadInput, match="claim: cannot be locked"), store.claimed():
+    with pytest.raises(InputError, match="claim: cannot be locked"), store.claimed():
         pass
     store.close()
     assert not (tmp_path / "victim").exists()
@@ -90,7 +90,7 @@ def test_a_claim_is_taken_anew_before_another_can_when_its_connection_ends(postg
         assert ask(url, KILL_HOLDER) == [True]
         first.keep_claim()
         first.commit(some_changes())
-        with pytest.raises(BadInput, match="another daemon works on this store"), second.claimed():
+        with pytest.raises(InputError, match="another daemon works on this store"), second.claimed():
             pass
         first.keep_claim()
     with second.claimed():
@@ -115,7 +115,7 @@ def test_a_claim_outlives_its_server(postgres: Server) -> None:
             postgres.start()
         first.keep_claim()
         first.commit(some_changes())
-        with pytest.raises(BadInput, match="another daemon works on this store"), second.claimed():
+        with pytest.raises(InputError, match="another daemon works on this store"), second.claimed():
             pass
         postgres.stop("immediate")
         postgres.start()

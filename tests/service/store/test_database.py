@@ -14,7 +14,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.service.store import Store, StoreUnavailable
 from muster.service.store.database import Database
 from muster.service.store.rows import Changes, State, Submission
@@ -39,7 +39,7 @@ def test_a_newer_store_is_refused_in_words_and_left_alone(tmp_path: Path) -> Non
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        BadInput, match=r"a newer Muster made this store \(version 999; this one knows up to 4\)"
+        InputError, match=r"a newer Muster made this store \(version 999; this one knows up to 4\)"
     ):
         Store.open(f"sqlite:///{path}")
     assert path.read_bytes() == before
@@ -55,7 +55,7 @@ def test_a_newer_store_is_refused_in_words_and_left_alone(tmp_path: Path) -> Non
     ],
 )
 def test_an_address_of_no_store_is_refused_in_words(url: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said) as refused:
+    with pytest.raises(InputError, match=said) as refused:
         Store.open(url)
     assert "secret" not in str(refused.value)
 
@@ -63,9 +63,9 @@ def test_an_address_of_no_store_is_refused_in_words(url: str, said: str) -> None
 def test_what_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
     path = tmp_path / "text.db"
     path.write_text("this is not a database, it is a text of some length\n" * 30)
-    with pytest.raises(BadInput, match="not a store of Muster: file is not a database"):
+    with pytest.raises(InputError, match="not a store of Muster: file is not a database"):
         Store.open(f"sqlite:///{path}")
-    with pytest.raises(BadInput, match="Is a directory"):
+    with pytest.raises(InputError, match="Is a directory"):
         Store.open(f"sqlite:///{tmp_path}")
 
 
@@ -97,11 +97,13 @@ def test_a_full_disk_is_told_in_words_and_nothing_acknowledged_is_lost(tmp_path:
         cwd=Path(__file__).parents[3],
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["refusals"] == ["the store cannot be used: database or disk is full"] * 2
-    assert told["read_meanwhile"] == told["acknowledged"]
-    assert told["there"] == [*told["acknowledged"], *told["after"]] == list(range(1, len(told["there"]) + 1))
-    assert told["state"] == "held"
+    reply = json.loads(done.stdout)
+    assert reply["refusals"] == ["the store cannot be used: database or disk is full"] * 2
+    assert reply["read_meanwhile"] == reply["acknowledged"]
+    assert (
+        reply["there"] == [*reply["acknowledged"], *reply["after"]] == list(range(1, len(reply["there"]) + 1))
+    )
+    assert reply["state"] == "held"
 
 
 @pytest.mark.needs_postgres
@@ -133,7 +135,7 @@ def test_a_store_is_one_daemons_alone(store: Store, url: str) -> None:
     other = Store.open(url)
     with (
         store.claimed(),
-        pytest.raises(BadInput, match="another daemon works on this store"),
+        pytest.raises(InputError, match="another daemon works on this store"),
         other.claimed(),
     ):
         pass

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import IntegrityError
 
-from muster.problems import BadInput
+from muster.problems import InputError
+from muster.runtime.records import DECISIONS
 from muster.service.store import Store
 from muster.service.store.rows import (
     Changes,
@@ -23,7 +24,6 @@ from muster.service.store.rows import (
     Submission,
     Wish,
 )
-from muster.world.records import DECISIONS
 
 from ..serving import a_request
 
@@ -95,9 +95,9 @@ def test_many_threads_submit_at_once(store: Store) -> None:
         return [job for count in (1, 3, 1) for job in submitted(store, count, name=f"client {number}")]
 
     with ThreadPoolExecutor(8) as threads:
-        told = list(threads.map(client, range(8)))
-    assert sorted(job for jobs in told for job in jobs) == list(range(1, 41))
-    for number, jobs in enumerate(told):
+        reply = list(threads.map(client, range(8)))
+    assert sorted(job for jobs in reply for job in jobs) == list(range(1, 41))
+    for number, jobs in enumerate(reply):
         assert jobs == sorted(jobs)
         assert [row.id for row in store.jobs(name=f"client {number}")] == jobs
 
@@ -124,7 +124,7 @@ def test_wishes_are_kept_where_they_make_sense_and_refused_in_words_where_not(st
         if before is not None:
             store.wish(job, before)
         if (state, before, wish) in SENSELESS:
-            with pytest.raises(BadInput, match=f"job {job}: it "):
+            with pytest.raises(InputError, match=f"job {job}: it "):
                 store.wish(job, wish)
             expected = before
         else:
@@ -164,7 +164,7 @@ def test_a_wish_that_comes_while_another_is_carried_out_stays(store: Store) -> N
         store.commit(Changes(jobs={jobs[0]: {"wish": None}}))
 
 
-def test_what_the_conductor_writes_comes_back(store: Store) -> None:
+def test_what_the_controller_writes_comes_back(store: Store) -> None:
     submitted(store, 2)
     fields = {
         "state": State.RUNNING,

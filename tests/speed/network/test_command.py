@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.cli.network import network
-from muster.problems import BadInput
+from muster.problems import InputError
 
 LAYERS = "model,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes\nmine,1000000,2000000,1000000,400000000\n"
 
@@ -98,12 +98,12 @@ def test_draws_the_same_chart_twice(tmp_path: Path, suffix: str) -> None:
     ],
 )
 def test_refuses_in_words(model: str, options: dict[str, Any], expected: str) -> None:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         network(model, **options)
     assert expected in str(refused.value)
 
 
 def test_a_model_that_the_layer_file_does_not_have(tmp_path: Path) -> None:
     (tmp_path / "l.csv").write_text(LAYERS)
-    with pytest.raises(BadInput, match="has mine"):
+    with pytest.raises(InputError, match="has mine"):
         network("yours", layers=tmp_path / "l.csv")

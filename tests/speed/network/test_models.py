@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.network.compact import fit_compact
 from muster.speed.network.layers import read_layers
 from muster.speed.network.model_file import (
@@ -33,7 +33,7 @@ def written(path: Path, text: str) -> Path:
 
 
 def problems_of(path: Path) -> list[str]:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         read_layers(path)
     return [str(problem).removeprefix(f"{path}, ") for problem in refused.value.problems]
 
@@ -88,7 +88,7 @@ def test_any_bytes_are_layers_or_problems_in_words(
     path.write_bytes(data)
     try:
         models = read_layers(path)
-    except BadInput:
+    except InputError:
         return
     assert all(model.messages().compute_seconds > 0.0 for model in models.values())
 
@@ -160,11 +160,11 @@ def test_a_model_file_names_the_field_that_is_wrong(tmp_path: Path, field: str, 
     numbers = {key: str(number) for key, number in asdict(MEASURED).items() if key != "name"} | {field: value}
     table = "\n".join(f"{key} = {number}" for key, number in numbers.items())
     words = 'name = "m"\nsource = "s"\nlicence = "l"\nerror = "e"'
-    with pytest.raises(BadInput, match=f"measured.{field}"):
+    with pytest.raises(InputError, match=f"measured.{field}"):
         read_model_file(written(tmp_path / "m.toml", f"{words}\n[measured]\n{table}\n"))
 
 
 def test_a_file_that_is_no_toml_or_has_no_form_is_refused(tmp_path: Path) -> None:
     for text in ("name = ", 'name = "m"\nsource = "s"\nlicence = "l"\nerror = "e"\n'):
-        with pytest.raises(BadInput):
+        with pytest.raises(InputError):
             read_model_file(written(tmp_path / "m.toml", text))

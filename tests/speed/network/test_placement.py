@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Link, Links, Node
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.network.dimensions import ASTRA, PHYSICAL, dimensions
 from muster.speed.network.placement import (
     EVEN_ISLANDS,
@@ -258,7 +258,7 @@ def test_congestion_takes_its_part_of_every_link_above_the_machines() -> None:
 
 def test_links_that_carry_nothing_are_refused_all_at_once() -> None:
     links = Links(island=Link(0.0, 0.0), rack=Link(10.0, -1.0), cluster=Link(10.0, 0.0, 0.0))
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InputError) as refused:
         link_tree(cluster_of(1, 2, 8, 4, links, nics=(0.0, 10.0)), 1.0)
     columns = [problem.column for problem in refused.value.problems]
     assert columns == [

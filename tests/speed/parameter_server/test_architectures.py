@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.parameter_server.architectures import architecture, estimated_layers, names
 
 # Parameters as the reference implementations count them; 10^9 multiply-adds forward as commonly published.
@@ -58,8 +58,8 @@ def test_seconds_follow_from_the_speed_of_the_gpu() -> None:
 
 def test_an_unknown_model_is_told_what_is_known() -> None:
     with pytest.raises(
-        BadInput, match=r"found 'resnet51'; did you mean resnet50.*known are alexnet, .*--layers"
+        InputError, match=r"found 'resnet51'; did you mean resnet50.*known are alexnet, .*--layers"
     ):
         estimated_layers("resnet51", 1.0)
-    with pytest.raises(BadInput, match=r"gpu_tflops: found 0\.0"):
+    with pytest.raises(InputError, match=r"gpu_tflops: found 0\.0"):
         estimated_layers("resnet50", 0.0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.parameter_server.loss_curve import (
     _weighted_lines,
     fit_loss_curve,
@@ -88,13 +88,13 @@ def test_a_target_already_reached_needs_no_step() -> None:
     ],
 )
 def test_curves_that_say_nothing_are_refused(steps: list[int], losses: list[float], message: str) -> None:
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(InputError, match=message):
         fit_loss_curve(steps, losses)
 
 
 def test_a_target_below_the_floor_is_refused() -> None:
     curve = fit_loss_curve(range(50), [1 / (0.5 * k + 1) + 0.3 for k in range(50)])
-    with pytest.raises(BadInput, match=r"target loss: found 0\.25; .* flattens at 0\.[23]"):
+    with pytest.raises(InputError, match=r"target loss: found 0\.25; .* flattens at 0\.[23]"):
         curve.remaining_steps(0.25, 50)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.parameter_server.profile import profiled_layers
 
 
@@ -31,7 +31,7 @@ def test_units_and_order(profile: Path) -> None:
 
 def test_both_mistakes_are_named(profile: Path) -> None:
     with pytest.raises(
-        BadInput, match=r"found 'Nut'; has no such model; it has Net\n.*found 0; a whole number"
+        InputError, match=r"found 'Nut'; has no such model; it has Net\n.*found 0; a whole number"
     ):
         profiled_layers(profile, "Nut", 0)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Link, Links, Node
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.network.models import LayeredModel
 from muster.speed.network.placement import place
 from muster.speed.network.speed import NetworkSpeed
@@ -102,18 +102,18 @@ def test_a_step_is_what_the_network_model_says_of_the_same_place(
     speed = NetworkSpeed([model], cluster)
     placements = place(gpus_by_rack, cluster)
     assert placements is not None
-    told = look_at(speed, "as given", gpus_by_rack, placements)
+    reply = look_at(speed, "as given", gpus_by_rack, placements)
     seats: Seats = [
         (rack * 3 + at, gpus)
         for rack, machines in enumerate(gpus_by_rack)
         for at, gpus in enumerate(machines)
     ]
-    workers = told.gpus
+    workers = reply.gpus
     exposed = seconds_by_workers(speed, 0, [seats], 1).exposed
     ring = step(model, PROFILED_BATCH * workers, np.full(workers, exposed[0]))
-    assert float(ring.iteration_seconds(workers, 1)) == pytest.approx(told.iteration_seconds, rel=1e-9)
+    assert float(ring.iteration_seconds(workers, 1)) == pytest.approx(reply.iteration_seconds, rel=1e-9)
     stages = ring.stage_seconds(workers, 1)
-    assert float(stages[1]) == pytest.approx(told.exposed_seconds, rel=1e-6, abs=1e-12)
+    assert float(stages[1]) == pytest.approx(reply.exposed_seconds, rel=1e-6, abs=1e-12)
 
 
 @some
@@ -205,5 +205,5 @@ def test_rings_and_servers_in_one_stack() -> None:
 
 
 def test_a_batch_of_nothing_is_refused() -> None:
-    with pytest.raises(BadInput, match="batch: found 0"):
+    with pytest.raises(InputError, match="batch: found 0"):
         step(layered_model("m", Layers.checked([1.0], [1.0], [1.0])), 0, np.zeros(1))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.fitting import errors, main, read_placements
 from muster.speed.parameter_server import asynchronous
 from muster.speed.parameter_server.speed_fit import (
@@ -58,9 +58,9 @@ def test_every_point_counts_by_its_relative_error() -> None:
 
 
 def test_measurements_must_be_positive() -> None:
-    with pytest.raises(BadInput, match=r"found \[0.0, -2.0\]"):
+    with pytest.raises(InputError, match=r"found \[0.0, -2.0\]"):
         fit_synchronous_coefficients([1, 1, 1], [1, 2, 3], [1, 1, 1], [1.0, 0.0, -2.0])
-    with pytest.raises(BadInput, match="at least one"):
+    with pytest.raises(InputError, match="at least one"):
         fit_asynchronous([], [], [])
 
 
@@ -94,10 +94,10 @@ def test_the_table_is_the_same_every_time(tmp_path: Path, capsys: pytest.Capture
 def test_bad_tables_are_named(tmp_path: Path) -> None:
     path = tmp_path / "placements.csv"
     path.write_text("placement,local_bsz,step_time\n11,8,0.5\n1x,8,0.5\n12,8,\n")
-    with pytest.raises(BadInput, match=r"line 3: .*\n.*line 4: "):
+    with pytest.raises(InputError, match=r"line 3: .*\n.*line 4: "):
         read_placements(path)
     path.write_text("placement,local_bsz,step_time\n")
-    with pytest.raises(BadInput, match="no measurement"):
+    with pytest.raises(InputError, match="no measurement"):
         read_placements(path)
-    with pytest.raises(BadInput, match=r"placements\.csv"):
+    with pytest.raises(InputError, match=r"placements\.csv"):
         main(tmp_path)

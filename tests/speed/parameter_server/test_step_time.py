@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.speed.parameter_server import (
     Layers,
     asynchronous,
@@ -166,5 +166,5 @@ def test_only_terms_that_matter_are_kept() -> None:
 )
 def test_mistakes_are_named(build: object, message: str) -> None:
     assert callable(build)
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(InputError, match=message):
         build()

@@ -1,4 +1,4 @@
-"""From what a shepherd wrote about the end of a start to how it ended."""
+"""From what a supervisor wrote about the end of a start to how it ended."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
 """Processes on this machine.
 
-Each start has a folder (`folder.py`) and a shepherd (`shepherd.py`), a process that outlives the daemon. All that the
-engine knows is in the folders, so an engine made anew knows the same. What happens if the daemon dies while `launch`
+Each start has a folder (`folder.py`) and a supervisor (`supervisor.py`), a process that outlives the daemon. All that
+the engine knows is in the folders, so a new engine knows the same. What happens if the daemon dies while `launch`
 is at work, step by step:
 
 1. *Before the folder stands*: it is filled beside its place and renamed. What lies beside is swept away by the next
    engine; to it nothing has happened, and the start is launched again.
-2. *Before the shepherd is started*: the folder stands, so the start is known and cannot be lost. The next engine finds
-   it without a record and starts a shepherd.
-3. *Before that shepherd has its lock*: the next engine cannot see it and starts a second one. One of them gets the
+2. *Before the supervisor is started*: the folder stands, so the start is known and cannot be lost. The next engine
+   finds it without a record and starts a supervisor.
+3. *Before that supervisor has its lock*: the next engine cannot see it and starts a second one. One of them gets the
    lock. The other finds it taken and leaves; or gets it later and finds records, and leaves.
-4. *Before it has written its first record*, the shepherd dies: the folder stands without a record. An engine that has
+4. *Before it has written its first record*, the supervisor dies: the folder stands without a record. An engine that has
    waited `SHEPHERD_SECONDS` in vain starts another one; after the third it writes the end itself, holding the lock, so
-   that a late shepherd finds a record and leaves.
-5. *After the first record* no shepherd ever comes up again. If the lock is free and there is no last record, the
-   shepherd is dead; its ranks were killed with it by the kernel, what they left behind is killed through the control
+   that a late supervisor finds a record and leaves.
+5. *After the first record* no supervisor ever comes up again. If the lock is free and there is no last record, the
+   supervisor is dead; its ranks were killed with it by the kernel, what they left behind is killed through the control
    group and by the mark in its environment, and only when nothing is left the start is reported as killed.
 
 So the ranks of a start are brought up at most once, by the one process that wrote the first record under the lock; and
@@ -46,14 +46,14 @@ from muster.service.engines.interface import EngineFacts, Launch, Observed, Seat
 from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
 from muster.service.engines.local.endings import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
-from muster.service.engines.local.given import environment_of, identity_of, spawn_shepherd
+from muster.service.engines.local.given import environment_of, identity_of, spawn_supervisor
 from muster.service.engines.local.gpu_isolation import probe_gpu_isolation
 from muster.service.engines.local.grants import Grants, refusals_as_os_errors
 from muster.service.engines.local.job_folder import make_job_folder
 from muster.service.machine import Machine, find_machine
 
 SHEPHERD_SECONDS = 10.0
-"""Within which a shepherd writes its first record; another one is started then."""
+"""Within which a supervisor writes its first record; another one is started then."""
 SHEPHERDS_AT_MOST = 3
 
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -69,12 +69,12 @@ class _Start:
     folder: StartFolder
     group: Group | None
     observed: Observed
-    shepherds: int = 0
+    supervisors: int = 0
     """How many this engine has started."""
-    shepherd_due: float = 0.0
+    supervisor_due: float = 0.0
     """When (monotonic) the last one of them should have written something."""
     seen: float = 0.0
-    """When (unix seconds) this engine has seen its shepherd alive; 0: never."""
+    """When (unix seconds) this engine has seen its supervisor alive; 0: never."""
     trouble: str = ""
     """Why the last one could not be started, or looked at."""
     memory_limited: bool = True
@@ -128,7 +128,7 @@ class LocalEngine:
         self._grants = Grants(machine, self._cgroups, isolation)
         self.enforces = self._grants.in_words()
         self._children: set[int] = set()
-        """Shepherds that are to be waited for, lest they stay as zombies."""
+        """Supervisors that are to be waited for, lest they stay as zombies."""
         self._starts: dict[tuple[int, int], _Start] = {}
         self._leftovers: list[_Leftover] = []
         self._find_starts()
@@ -249,14 +249,14 @@ class LocalEngine:
         """Brings what is known of a living start up to date."""
         records = start.folder.records()
         if not records:
-            if time.monotonic() >= start.shepherd_due:
+            if time.monotonic() >= start.supervisor_due:
                 self._bring_up(start)
             return
         if "ended" not in records[-1]:
-            if start.folder.has_shepherd():
+            if start.folder.has_supervisor():
                 start.seen = time.time()
             else:
-                records = self._after_its_shepherd(start)
+                records = self._after_its_supervisor(start)
         if "ended" in records[-1]:
             start.observed = self._end(start, records[-1])
             self._seat()
@@ -267,14 +267,14 @@ class LocalEngine:
             start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
 
     def _bring_up(self, start: _Start) -> None:
-        """Starts a shepherd; the last time in vain, the start is over."""
-        if start.shepherds == SHEPHERDS_AT_MOST:
+        """Starts a supervisor; the last time in vain, the start is over."""
+        if start.supervisors == SHEPHERDS_AT_MOST:
             words = start.trouble or start.folder.last_words() or "it wrote nothing"
-            words = f"its shepherd did not come up: {words}"
-            self._end_without_shepherd(start, words, lost=True, unless_begun=True)
+            words = f"its supervisor did not come up: {words}"
+            self._end_without_supervisor(start, words, lost=True, unless_begun=True)
             return
-        start.shepherds += 1
-        start.shepherd_due = time.monotonic() + SHEPHERD_SECONDS
+        start.supervisors += 1
+        start.supervisor_due = time.monotonic() + SHEPHERD_SECONDS
         try:
             if self._cgroups is not None and start.group is None:
                 with refusals_as_os_errors():
@@ -285,12 +285,12 @@ class LocalEngine:
             watched = self._grants.memory_bytes_to_watch(start.memory_gb)
             start.folder.want(doors=doors, memory_bytes=watched)
             self._seat()
-            self._children.add(spawn_shepherd(start.folder.path))
+            self._children.add(spawn_supervisor(start.folder.path))
         except OSError as error:
             start.trouble = error.strerror or str(error)
 
-    def _after_its_shepherd(self, start: _Start) -> list[dict[str, Any]]:
-        """The records of a start whose shepherd is dead: with an end, once nothing is left of it."""
+    def _after_its_supervisor(self, start: _Start) -> list[dict[str, Any]]:
+        """The records of a start whose supervisor is dead: with an end, once nothing is left of it."""
         records = start.folder.records()
         if "ended" in records[-1]:
             return records
@@ -302,16 +302,18 @@ class LocalEngine:
             processes.kill_all(left)
             return records
         words = start.folder.last_words()
-        words = "its shepherd died" + (f": {words}" if words else "")
+        words = "its supervisor died" + (f": {words}" if words else "")
         # Where nothing of it was seen alive since this engine looks, the whole machine went down.
-        self._end_without_shepherd(start, words, lost=not start.seen, unless_begun=False)
+        self._end_without_supervisor(start, words, lost=not start.seen, unless_begun=False)
         return start.folder.records()
 
-    def _end_without_shepherd(self, start: _Start, vanished: str, *, lost: bool, unless_begun: bool) -> None:
+    def _end_without_supervisor(
+        self, start: _Start, vanished: str, *, lost: bool, unless_begun: bool
+    ) -> None:
         """Its end is its last sign of life: nobody is charged for the time that a machine was off."""
         last = max((start.seen, *start.folder.signs_of_life()))
         record = {"ended": min(last, time.time()), "vanished": vanished, "lost": lost}
-        start.folder.end_without_shepherd(record, unless_begun=unless_begun)
+        start.folder.end_without_supervisor(record, unless_begun=unless_begun)
 
     def _end(self, start: _Start, record: dict[str, Any]) -> Observed:
         kills = self._grants.memory_kills(start.group)

@@ -1,7 +1,7 @@
 """The folder of one start, the daemon's side: made whole or not at all, read at every look, told what is wanted.
 
 It has to survive the daemon, not the machine, whose death ends all starts: nothing waits for the disk here. What a
-crash of the machine leaves in pieces is swept away; to the conductor that start is lost, and it begins it again.
+crash of the machine leaves in pieces is swept away; to the controller that start is lost, and it begins it again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = 1000
 
 
 class StartFolder:
-    """The files of a start that are described in `shepherd.py`."""
+    """The files of a start that are described in `supervisor.py`."""
 
     def __init__(self, path: Path) -> None:
         """Of a start that was made; ValueError if the folder is not one."""
@@ -41,12 +41,12 @@ class StartFolder:
                 self.wanted = record
 
     def records(self) -> list[dict[str, Any]]:
-        """What the shepherd wrote so far."""
+        """What the supervisor wrote so far."""
         with opened(self.path / "status", os.O_RDONLY) as file:
             return read_records(file)
 
     def want(self, **changes: Any) -> None:
-        """Tells the shepherd what is wanted from now on; one that is not up yet will read it first."""
+        """Tells the supervisor what is wanted from now on; one that is not up yet will read it first."""
         self.wanted = self.wanted | changes
         with opened(self.path / "wanted", os.O_RDWR) as file:
             replace_records(file, self.wanted)
@@ -54,13 +54,13 @@ class StartFolder:
         with suppress(OSError), opened(self.path / "bell", os.O_WRONLY | os.O_NONBLOCK) as bell:
             os.write(bell, b"!")
 
-    def has_shepherd(self) -> bool:
+    def has_supervisor(self) -> bool:
         """Whether one lives. Only to be asked when it has written something, lest it finds its lock taken."""
         with self._locked() as was_free:
             return not was_free
 
-    def end_without_shepherd(self, record: dict[str, Any], *, unless_begun: bool) -> bool:
-        """Writes the end in a shepherd's stead, so that none comes up any more; False if one lives (or began)."""
+    def end_without_supervisor(self, record: dict[str, Any], *, unless_begun: bool) -> bool:
+        """Writes the end in a supervisor's stead, so that none comes up any more; False if one lives (or began)."""
         with self._locked() as was_free, opened(self.path / "status", os.O_RDWR) as file:
             known = read_records(file)
             if not was_free or (known and (unless_begun or "ended" in known[-1])):
@@ -77,8 +77,8 @@ class StartFolder:
                 yield path.lstat().st_mtime
 
     def last_words(self) -> str:
-        """The last line that the shepherd itself printed: it prints only when it breaks."""
-        lines = (self.path / "shepherd.log").read_text(errors="replace").split("\n")
+        """The last line that the supervisor itself printed: it prints only when it breaks."""
+        lines = (self.path / "supervisor.log").read_text(errors="replace").split("\n")
         return next((line[:_WORDS] for line in reversed(lines) if line.strip()), "")
 
     def remove(self) -> None:
@@ -89,7 +89,7 @@ class StartFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Holds the shepherd's lock if it is free, and tells whether it was."""
+        """Holds the supervisor's lock if it is free, and tells whether it was."""
         with opened(self.path / "lock", os.O_RDWR) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,7 +116,7 @@ def make_start_folder(
     try:
         for name in ("status", "wanted"):
             reserve(aside / name)
-        for name in ("lock", "shepherd.log"):
+        for name in ("lock", "supervisor.log"):
             (aside / name).touch()
         os.mkfifo(aside / "bell")
         with (aside / "launch.json").open("w") as file:
@@ -152,7 +152,7 @@ def _is_whole(path: Path) -> bool:
     """Whether all its files are there, as they always are unless the machine crashed."""
     try:
         json.loads((path / "launch.json").read_text())
-        for name in ("status", "lock", "bell", "shepherd.log"):
+        for name in ("status", "lock", "bell", "supervisor.log"):
             (path / name).lstat()
         with opened(path / "wanted", os.O_RDONLY) as file:
             return bool(read_records(file))
@@ -161,12 +161,12 @@ def _is_whole(path: Path) -> bool:
 
 
 def _remove_pieces(path: Path) -> None:
-    """What a crash of the machine left; OSError if a shepherd lives in it all the same."""
+    """What a crash of the machine left; OSError if a supervisor lives in it all the same."""
     with suppress(FileNotFoundError), opened(path / "lock", os.O_RDWR) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            what = "is in pieces, and the shepherd of that start lives; end its processes first"
+            what = "is in pieces, and the supervisor of that start lives; end its processes first"
             raise OSError(errno.EBUSY, what, str(path)) from None
         shutil.rmtree(path)
     shutil.rmtree(path, ignore_errors=True)  # it had no lock, so nobody ever lived in it

@@ -1,4 +1,4 @@
-"""What a start's processes are given by the daemon: the shepherd's command, the ranks' variables and user."""
+"""What a start's processes are given by the daemon: the supervisor's command, the ranks' variables and user."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ rooms = ["muster", "muster.training", "muster.service", "muster.service.engines"
 for name in rooms:
     package = sys.modules[name] = type(sys)(name)
     package.__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
-from muster.service.engines.local.shepherd import main
+from muster.service.engines.local.supervisor import main
 main(sys.argv[2])
 """
 """It takes some light modules of Muster and leaves alone what the packages around them would import."""
 
 
-def spawn_shepherd(folder: Path) -> int:
-    """A shepherd for the start in this folder; its process id."""
+def spawn_supervisor(folder: Path) -> int:
+    """A supervisor for the start in this folder; its process id."""
     package = Path(muster.__file__).parent.parent
-    log = os.fspath(folder / "shepherd.log")
+    log = os.fspath(folder / "supervisor.log")
     return os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-S", "-c", RUN_SHEPHERD, str(package), str(folder)],
@@ -47,7 +47,7 @@ def spawn_shepherd(folder: Path) -> int:
 def environment_of(
     launch: Launch, gpu_names: Sequence[str], folder: Path, identity: Mapping[str, Any] | None
 ) -> dict[str, str]:
-    """What each rank has, with these GPUs for CUDA to use; its shepherd adds the variables of torchrun."""
+    """What each rank has, with these GPUs for CUDA to use; its supervisor adds the variables of torchrun."""
     try:
         owner = pwd.getpwuid(os.geteuid() if identity is None else identity["uid"])
         person = {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}

@@ -1,4 +1,4 @@
-"""How grants of CPU and memory are kept to: by control groups where this machine has them, else by the shepherds."""
+"""How grants of CPU and memory are kept to: by control groups where this machine has them, else by the supervisors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Grants:
         return self.machine.node.cpus <= len(self.machine.cpus)
 
     def limit_cpus(self, group: Group | None, cpus: float, seat: CpuSeat) -> list[int] | None:
-        """Keeps a start to its CPUs; on which its shepherd has to keep it, if the group cannot."""
+        """Keeps a start to its CPUs; on which its supervisor has to keep it, if the group cannot."""
         with refusals_as_os_errors():
             if group is not None and self._can(Ability.CPU_QUOTA):
                 exact = self.seated and seat.alone
@@ -42,7 +42,7 @@ class Grants:
     def limit_memory(self, group: Group | None, memory_gb: float) -> bool:
         """Sets a start's limit; False while it uses more than that, as who gives memory back does so in his own time.
 
-        Without groups there is nothing to set, the shepherd looks itself.
+        Without groups there is nothing to set, the supervisor looks itself.
         """
         if group is None or not self._can(Ability.MEMORY_LIMIT):
             return True
@@ -72,7 +72,7 @@ class Grants:
             return 0
 
     def memory_bytes_to_watch(self, memory_gb: float) -> int | None:
-        """The limit for the shepherd to look after; None: the kernel does."""
+        """The limit for the supervisor to look after; None: the kernel does."""
         return None if self._can(Ability.MEMORY_LIMIT) else int(memory_gb * 1e9)
 
     def in_words(self) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from muster import processes
-from muster.problems import BadInput
+from muster.problems import InputError
 from muster.training.run_folder import RunFolder, Stale, begin_start
 
 CANNOT_START = 127
@@ -32,7 +32,7 @@ def become(
     launch: dict[str, Any],
     wanted: dict[str, Any],
     environment: dict[str, str],
-    shepherd: int,
+    supervisor: int,
     complaint: int,
     output: int | None,
 ) -> NoReturn:
@@ -42,13 +42,13 @@ def become(
     """
     number, words = 0, ""
     try:
-        _become(rank, launch, wanted, environment, shepherd, output)
+        _become(rank, launch, wanted, environment, supervisor, output)
     except OSError as error:
         what = error.filename or "the process"
         number, words = error.errno or 0, f"{what}: {error.strerror or error}"
     except _MachineRefuses as error:
         number, words = errno.EAGAIN, str(error)
-    except BadInput as error:
+    except InputError as error:
         number, words = errno.ESTALE, str(error)
     except BaseException as error:
         words = repr(error)
@@ -73,7 +73,7 @@ def _become(
     launch: dict[str, Any],
     wanted: dict[str, Any],
     environment: dict[str, str],
-    shepherd: int,
+    supervisor: int,
     output: int | None,
 ) -> None:
     os.setsid()
@@ -97,7 +97,7 @@ def _become(
         os.setuid(identity["uid"])
     # After the change of user, which would undo it.
     processes.die_with_parent()
-    if os.getppid() != shepherd:
+    if os.getppid() != supervisor:
         os._exit(CANNOT_START)
     _raise_fence(launch["run_dir"], launch["epoch"])
     os.chdir(launch["directory"])
@@ -114,12 +114,12 @@ def _become(
 
 
 def _raise_fence(run_dir: str, epoch: int) -> None:
-    """Makes all older starts of the job stale. BadInput if this one is."""
+    """Makes all older starts of the job stale. InputError if this one is."""
     folder = Path(run_dir)
     if not _is_newest(folder, epoch):
         try:
             begin_start(folder, epoch)
-        except BadInput:
+        except InputError:
             if not _is_newest(folder, epoch):  # or has another rank just done it?
                 raise
 

@@ -1,0 +1,136 @@
+"""Why one job of a recorded run waited: each stretch with its reason, who held GPUs and who started meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from muster.formatting import counted, duration, gpus
+from muster.problems import InputError, Problem, did_you_mean
+from muster.runtime.records import Record
+from muster.schedulers.reasons import REASONS, reason
+
+_NAMED_AT_MOST = 5
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A stretch of time in which a job waited for one reason."""
+
+    from_seconds: float
+    to_seconds: float
+    reason: str
+    details: Mapping[str, float]
+    held_by: list[str]
+    """Jobs with an allocation when the stretch began, those with the most GPUs first."""
+    held_gpus: float
+    """GPUs that they held."""
+    started: list[str]
+    """Jobs that started in the stretch, or at its end where this job did not."""
+    passed_by: list[str]
+    """Those of them that were submitted later."""
+
+
+@dataclass(frozen=True)
+class WaitsOfJob:
+    """An answer to `muster why JOB --record DIR`."""
+
+    job_id: str
+    scheduler: str
+    gpus: float
+    submit_seconds: float
+    start_seconds: float | None
+    outcome: str
+    wait_seconds: float
+    waits: list[Wait]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return asdict(self)
+
+    def sentences(self) -> Iterator[str]:
+        """For people."""
+        began = "never started" if self.start_seconds is None else f"started at {self.start_seconds:,.0f} s"
+        yield (
+            f"Job {self.job_id} ({gpus(self.gpus)}, submitted at {self.submit_seconds:,.0f} s) {began} under "
+            f"{self.scheduler}; it waited {duration(self.wait_seconds)} in all. Outcome: {self.outcome}."
+        )
+        for wait in self.waits:
+            kind = reason(REASONS[wait.reason])
+            why = kind.words(*(wait.details.get(name, 0.0) for name in (kind.a, kind.b)))
+            yield (
+                f"{wait.from_seconds:,.0f} to {wait.to_seconds:,.0f} s "
+                f"({duration(wait.to_seconds - wait.from_seconds)}): {why}. "
+                f"{counted(len(wait.held_by), 'job')} held {gpus(wait.held_gpus)}{_named(wait.held_by)}."
+            )
+            if wait.started:
+                later = f", {len(wait.passed_by)} of them submitted later" if wait.passed_by else ""
+                yield f"{counted(len(wait.started), 'job')} started meanwhile{_named(wait.started)}{later}."
+
+
+def waits_of(record: Record, job_id: str) -> WaitsOfJob:
+    """The waits of one job; `InputError` if the record does not have it."""
+    found = record.jobs.filter(pl.col("job_id") == job_id)
+    if found.is_empty():
+        hint = did_you_mean(job_id, record.jobs["job_id"].to_list())
+        raise InputError(
+            Problem(
+                "JOB",
+                f"this run has no such job; {hint}" if hint else "this run has no such job",
+                found=job_id,
+            )
+        )
+    job = found.row(0, named=True)
+    rows = record.reasons.filter(pl.col("job_id") == job_id).sort("from_seconds")
+    return WaitsOfJob(
+        job_id,
+        record.scheduler,
+        job["gpus"],
+        job["submit_seconds"],
+        job["start_seconds"],
+        job["outcome"],
+        float((rows["to_seconds"] - rows["from_seconds"]).sum()),
+        [_wait(record, job_id, row) for row in rows.iter_rows(named=True)],
+    )
+
+
+def _wait(record: Record, job_id: str, row: Mapping[str, Any]) -> Wait:
+    """One stretch, with what the allocations say of the other jobs."""
+    others = record.allocations.filter(pl.col("job_id") != job_id)
+    since, until = row["from_seconds"], row["to_seconds"]
+    held = (
+        others.filter((pl.col("from_seconds") <= since) & (pl.col("to_seconds") > since))
+        .group_by("job_id")
+        .agg(pl.col("gpus").sum())
+        .sort(["gpus", "job_id"], descending=[True, False])
+    )
+    first = others.group_by("job_id").agg(pl.col("from_seconds").min())
+    meanwhile = first.filter((pl.col("from_seconds") >= since) & (pl.col("from_seconds") < until)).sort(
+        ["from_seconds", "job_id"]
+    )
+    started = meanwhile["job_id"].to_list()
+    submitted = record.jobs.select("job_id", "submit_seconds")
+    own = submitted.filter(pl.col("job_id") == job_id)["submit_seconds"].item()
+    later = set(submitted.filter(pl.col("submit_seconds") > own)["job_id"].to_list())
+    return Wait(
+        since,
+        until,
+        row["reason"],
+        json.loads(row["parameters"]),
+        held["job_id"].to_list(),
+        float(held["gpus"].sum()),
+        started,
+        [job for job in started if job in later],
+    )
+
+
+def _named(jobs: list[str]) -> str:
+    """The first of them in brackets."""
+    if not jobs:
+        return ""
+    more = ", ..." if len(jobs) > _NAMED_AT_MOST else ""
+    return f" ({', '.join(jobs[:_NAMED_AT_MOST])}{more})"

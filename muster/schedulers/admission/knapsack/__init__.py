@@ -1,0 +1,113 @@
+"""The multiple-choice multi-dimensional knapsack, once, for SMD's selection and Synergy's opt.
+
+Columns say what each group (a job) may take, at what profit and usage; `choose` takes at most one a group (or
+exactly one, where the group says so) within the capacity, and proves how far from the best it can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.schedulers.admission.knapsack.columns import (
+    NOTHING,
+    Columns,
+    FloatArray,
+    InfeasibleError,
+    IntArray,
+    tabulate,
+)
+from muster.schedulers.admission.knapsack.integer import Effort, improve
+from muster.schedulers.admission.knapsack.relaxation import relax
+from muster.schedulers.admission.knapsack.rounding import floor, refilled
+
+__all__ = [
+    "FAST",
+    "NOTHING",
+    "THOROUGH",
+    "AdmissionFilter",
+    "Columns",
+    "Effort",
+    "InfeasibleError",
+    "choose",
+    "prices_of",
+]
+
+
+THOROUGH = Effort()
+FAST = Effort(nodes=0)
+"""The relaxation, floored and refilled: typically within a few hundredths of a per cent at 1,000 groups."""
+
+
+@dataclass(frozen=True, eq=False)
+class AdmissionFilter:
+    """A choice that fits, and its certificate."""
+
+    chosen: IntArray
+    """(groups,): the column taken, or NOTHING."""
+    value: float
+    bound: float
+    """No choice within the capacity has more profit."""
+    prices: FloatArray
+    """(resources,): profit that one more unit of each would be worth, in the relaxation."""
+    out_of_time: bool = False
+    """Whether the search ended by its seconds, and not because it was good enough or by a limit that is the same
+    each time."""
+
+    @property
+    def gap(self) -> float:
+        """How much the best could have more, as a part of the value."""
+        return max(0.0, self.bound - self.value) / max(abs(self.value), 1e-12)
+
+
+def choose(
+    columns: Columns, capacity: FloatArray, effort: Effort = THOROUGH, incumbent: IntArray | None = None
+) -> AdmissionFilter:
+    """The most profitable choice found; never worse than `incumbent` (a column or NOTHING for each group).
+
+    Raises InfeasibleError where groups that must choose cannot all be served.
+    """
+    if not columns.must_choose.size:
+        return AdmissionFilter(np.zeros(0, np.int64), 0.0, 0.0, np.zeros_like(capacity))
+    table = tabulate(columns, capacity)
+    known = None if incumbent is None else _in_table(table.original, table.group, incumbent)
+    relaxation = relax(table, np.zeros(0, np.int64) if known is None else known)
+    candidates = [
+        refilled(table, start, relaxation.prices)
+        for start in (floor(table, relaxation), known)
+        if start is not None and table.fits(start)
+    ]
+    best = max(candidates, key=table.value, default=None)
+    bound = relaxation.bound * table.profit_unit
+    out_of_time = False
+    if effort.nodes > 0 and (best is None or bound - table.value(best) > effort.gap * abs(table.value(best))):
+        best, scaled, out_of_time = improve(table, relaxation, best, effort)
+        # A gain smaller than the gap may be left: nothing that fits stays idle.
+        best = best if best is None else refilled(table, best, relaxation.prices)
+        bound = scaled * table.profit_unit
+    if best is None:
+        raise InfeasibleError(
+            "no choice that serves every group that must be served was found within the capacity"
+        )
+    unit = np.where(capacity > 0, capacity, 1.0)
+    return AdmissionFilter(
+        chosen=table.original[best],
+        value=table.value(best),
+        bound=max(bound, table.value(best)),
+        prices=relaxation.prices * table.profit_unit / unit,
+        out_of_time=out_of_time,
+    )
+
+
+def prices_of(columns: Columns, capacity: FloatArray) -> FloatArray:
+    """(resources,): profit that one more unit of each would be worth, in the relaxation alone."""
+    table = tabulate(columns, capacity)
+    relaxation = relax(table, np.zeros(0, np.int64))
+    return relaxation.prices * table.profit_unit / np.where(capacity > 0, capacity, 1.0)
+
+
+def _in_table(original: IntArray, group: IntArray, incumbent: IntArray) -> IntArray | None:
+    """Where the incumbent's columns stand in the table; None if one of them does not fit even alone."""
+    wanted = incumbent[group] == original
+    return np.flatnonzero(wanted) if int(wanted.sum()) == incumbent.size else None

@@ -1,0 +1,128 @@
+"""The linear relaxation by column generation: few columns in the program, all priced at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from muster.schedulers.admission.knapsack.columns import FloatArray, InfeasibleError, IntArray, Table
+
+ROUNDS_AT_MOST = 60
+TOLERANCE = 1e-7
+"""Of the relaxation's value; the bound is valid whatever the tolerance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """The best fractional choice found, and what it proves."""
+
+    prices: FloatArray
+    """Of each resource, from 0 on: those of the best bound."""
+    bound: float
+    """No choice has more profit (scaled)."""
+    active: IntArray
+    """The columns of the restricted program."""
+    share: FloatArray
+    """How much of each active column is taken."""
+
+
+def relax(table: Table, also: IntArray) -> Relaxation:
+    """Solve the relaxation; `also` are columns to start with (an incumbent's)."""
+    cheapest = table.best_of_each_group(-table.usage.sum(axis=1))
+    program = _Program(table, np.concatenate([cheapest, table.best_of_each_group(table.profit), also]))
+    if not table.fits(cheapest):
+        overrun, _ = program.generate(np.zeros_like(table.profit), overrun_cost=1.0)
+        if overrun < -1e-7:
+            raise InfeasibleError("even shares of the cheapest ways exceed the capacity together")
+    _, relaxation = program.generate(table.profit, overrun_cost=None)
+    return relaxation
+
+
+class _Program:
+    """The restricted linear program: rows are the groups, then the resources; overruns come first."""
+
+    def __init__(self, table: Table, columns: IntArray) -> None:
+        self.table = table
+        self.solver = quiet_solver()
+        resources = table.capacity.size
+        rows = table.groups + resources
+        # Rows: one column of each group; the usage within the capacity.
+        lower = np.concatenate([np.ones(table.groups), np.full(resources, -highspy.kHighsInf)])
+        upper = np.concatenate([np.ones(table.groups), table.capacity])
+        none = np.zeros(0)
+        self.solver.addRows(rows, lower, upper, 0, np.zeros(rows, np.int32), none.astype(np.int32), none)
+        self.solver.addCols(
+            resources,
+            np.zeros(resources),
+            np.zeros(resources),
+            np.zeros(resources),
+            resources,
+            np.arange(resources, dtype=np.int32),
+            np.arange(table.groups, rows, dtype=np.int32),
+            np.full(resources, -1.0),
+        )
+        self.active = np.zeros(0, dtype=np.int64)
+        self._add(np.unique(columns), table.profit)
+
+    def generate(self, profit: FloatArray, overrun_cost: float | None) -> tuple[float, Relaxation]:
+        """Add columns until none has a reduced profit; overruns cost so much, or are not allowed (None)."""
+        table, resources = self.table, self.table.capacity.size
+        overruns = np.arange(resources, dtype=np.int32)
+        most = 0.0 if overrun_cost is None else highspy.kHighsInf
+        self.solver.changeColsBounds(resources, overruns, np.zeros(resources), np.full(resources, most))
+        self.solver.changeColsCost(resources, overruns, np.full(resources, overrun_cost or 0.0))
+        present = np.arange(resources, resources + self.active.size, dtype=np.int32)
+        self.solver.changeColsCost(present.size, present, -profit[self.active])
+
+        bound, best_prices, value = np.inf, np.zeros(resources), -np.inf
+        for _ in range(ROUNDS_AT_MOST):
+            self.solver.run()
+            value = -self.solver.getInfo().objective_function_value
+            duals = -np.asarray(self.solver.getSolution().row_dual)
+            prices = np.maximum(duals[table.groups :], 0.0)
+            reduced = profit - table.usage @ prices
+            best = table.best_of_each_group(reduced)
+            # Lagrange: the capacity at its prices, and each group's best way at these prices.
+            proven = float(table.capacity @ prices + reduced[best].sum())
+            if proven < bound:
+                bound, best_prices = proven, prices
+            gains = reduced[best] - duals[: table.groups]
+            if bound - value <= TOLERANCE * max(1.0, abs(value)):
+                break
+            new = np.setdiff1d(best[gains > 1e-9], self.active)
+            if not new.size:
+                break
+            self._add(new, profit)
+        share = np.asarray(self.solver.getSolution().col_value)[resources:]
+        return value, Relaxation(best_prices, bound, self.active.copy(), share)
+
+    def _add(self, columns: IntArray, profit: FloatArray) -> None:
+        """Put columns into the program: a 1 in the group's row, the usage in the resources' rows."""
+        table, resources = self.table, self.table.capacity.size
+        count, entries = columns.size, resources + 1
+        rows = np.empty((count, entries), dtype=np.int32)
+        rows[:, 0] = table.group[columns]
+        rows[:, 1:] = np.arange(table.groups, table.groups + resources)
+        values = np.hstack([np.ones((count, 1)), table.usage[columns]])
+        self.solver.addCols(
+            count,
+            -profit[columns],
+            np.zeros(count),
+            np.full(count, highspy.kHighsInf),
+            count * entries,
+            np.arange(0, count * entries, entries, dtype=np.int32),
+            rows.ravel(),
+            values.ravel(),
+        )
+        self.active = np.concatenate([self.active, columns])
+
+
+def quiet_solver() -> highspy.Highs:
+    """A silent solver on one thread with a fixed seed: same program in, same answer out."""
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.silent()
+    for option, value in (("threads", 1), ("parallel", "off"), ("random_seed", 0)):
+        solver.setOptionValue(option, value)
+    return solver

@@ -1,0 +1,84 @@
+"""Tenants: hard limits, guaranteed GPUs, borrowing by weight, and reclaim."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from muster.compiling import njit
+from muster.schedulers.contract import Bools, Floats, Ints, Snapshot
+from muster.schedulers.parts import AdmissionFilter, Ranking, setting
+from muster.schedulers.reasons import OVER_LIMIT
+
+
+@dataclass(frozen=True)
+class Quota(AdmissionFilter):
+    """Tenants hold at most their limit; guaranteed GPUs go first, the rest is borrowed by weight.
+
+    With a preemptive order (or `preemptive=true`) a tenant takes its guaranteed GPUs back from borrowers.
+    """
+
+    name: ClassVar[str] = "quota"
+
+    limits: dict[str, float] = setting({}, "most GPUs a tenant may hold, as a:64,b:32; none for the others")
+    guaranteed: dict[str, float] = setting(
+        {}, "GPUs that are a tenant's first, as a:64,b:32; 0 for the others"
+    )
+    weights: dict[str, float] = setting({}, "shares in which tenants borrow, as a:2,b:1; 1 for the others")
+
+    def select(self, snapshot: Snapshot, ranked: Ints, pinned: Bools) -> Ranking:
+        """Guaranteed jobs in their order, then borrowers by (GPUs held with this job / weight)."""
+        jobs, tenants = snapshot.jobs, snapshot.table.tenants
+        per_tenant = [
+            np.array([given.get(tenant, default) for tenant in tenants])
+            for given, default in ((self.limits, inf), (self.guaranteed, 0.0), (self.weights, 1.0))
+        ]
+        running = jobs.running
+        fixed = pinned | running
+        fixed[ranked] = pinned[ranked]
+        used = np.bincount(jobs.tenant[fixed], jobs.held_gpus[fixed], minlength=len(tenants)).astype(
+            np.float64
+        )
+        candidates = ranked[~fixed[ranked]]
+        demand = np.where(running, jobs.held_gpus, jobs.requested_gpus)
+        limits, guaranteed, weights = per_tenant
+        rank_keys, over = _walk(candidates, jobs.tenant, demand, used, limits, guaranteed, weights)
+        kept = np.flatnonzero(~over)
+        if not self.weights:
+            rank_keys = np.minimum(rank_keys, 1.0)
+        excluded = candidates[over]
+        return Ranking(
+            ranked=np.concatenate(
+                [ranked[fixed[ranked]], candidates[kept][np.argsort(rank_keys[kept], kind="stable")]]
+            ),
+            excluded=excluded,
+            code=OVER_LIMIT,
+            a=limits[jobs.tenant[excluded]],
+            b=demand[excluded],
+        )
+
+
+@njit(cache=True)
+def _walk(
+    candidates: Ints,
+    tenant: Ints,
+    demand: Floats,
+    used: Floats,
+    limits: Floats,
+    guaranteed: Floats,
+    weights: Floats,
+) -> tuple[Floats, Bools]:
+    """For each candidate in order 0 if it is within the guarantee, else 1 + GPUs over weight; and who is over."""
+    keys = np.zeros(len(candidates))
+    over = np.zeros(len(candidates), np.bool_)
+    for at in range(len(candidates)):
+        who = tenant[candidates[at]]
+        total = used[who] + demand[candidates[at]]
+        if total > limits[who]:
+            over[at] = True
+            continue
+        used[who] = total
+        if total > guaranteed[who]:
+            keys[at] = 1.0 + total / weights[who]
+    return keys, over

@@ -1,0 +1,251 @@
+"""Dealing jobs over machines so that the hungry ones do not meet, compiled.
+
+How hungry a job is comes from the prices of CPU and memory at which one pooled machine would be just full:
+at these prices every job names the point that is worth most to it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import NONE, Floats, Ints
+from muster.compiling import njit
+from muster.schedulers.allocation.gangs import Gangs, ask_above_share, place_gang
+from muster.schedulers.allocation.placement_draft import MOVABLE, PlacementDraft, fits, furnish, sit
+from muster.schedulers.allocation.tune import fewest_servers
+
+_HALVINGS = 18
+_HIGHEST_PRICE = 8.0
+_TORN = 1e-4
+"""A job is torn between two points if its choice changes with so small a part of the price."""
+
+
+@njit(cache=True)
+def targets(draft: PlacementDraft, gangs: Gangs, served: Ints, kind: int) -> tuple[Ints, float]:
+    """What each served job would have on one pooled machine, a GPU, by place in `served` and resource.
+
+    And how far the speed of all there may be below the best, as a part of it: what the prices prove.
+    """
+    pool = np.zeros(4, np.int64)
+    for node in range(len(draft.free)):
+        for resource in range(1, 4):
+            pool[resource] += draft.free[node, resource]
+    for number in range(draft.used[0]):
+        pool += draft.node_parts[number]["amount"]
+    count = np.zeros(len(gangs.demands.best), np.int64)
+    for at in served:
+        count[gangs.classes[at]] += gangs.gpus[at]
+    share = np.maximum(gangs.kinds[kind]["share"], 1).astype(np.float64)
+    price = np.zeros(4)
+    _clear_storage(gangs, kind, count, share, pool, price)
+    bound = 0.0
+    for resource in range(1, 4):
+        bound += price[resource] * pool[resource] / share[resource]
+    wanted = np.empty((len(served), 4), np.int64)
+    below, above = price * (1 - _TORN), price * (1 + _TORN)
+    reached = 0.0
+    for i in range(len(served)):
+        number, gpus = gangs.classes[served[i]], gangs.gpus[served[i]]
+        modest = _worth_most(gangs, number, kind, share, above)
+        wanted[i] = gangs.demands.choice[modest]
+        reached += gpus * gangs.demands.choice_speed[modest]
+        bound += gpus * _worth(gangs, _worth_most(gangs, number, kind, share, price), share, price)
+        for resource in range(1, 4):
+            pool[resource] -= gpus * wanted[i, resource]
+    # At the very price some are torn between two points. While the pool lasts they have the larger, those first
+    # that want more memory for it: few do, and the CPUs left to the others are of use to many.
+    more = np.zeros((len(served), 4), np.int64)
+    faster = np.zeros(len(served))
+    for i in range(len(served)):
+        number, gpus = gangs.classes[served[i]], gangs.gpus[served[i]]
+        eager = _worth_most(gangs, number, kind, share, below)
+        more[i] = gangs.demands.choice[eager] - wanted[i]
+        modest = _worth_most(gangs, number, kind, share, above)
+        faster[i] = gpus * (gangs.demands.choice_speed[eager] - gangs.demands.choice_speed[modest])
+    for i in np.argsort(-more[:, 2], kind="mergesort"):
+        taken = gangs.gpus[served[i]] * more[i]
+        if (taken[1:] <= pool[1:]).all():
+            pool -= taken
+            wanted[i] += more[i]
+            reached += faster[i]
+    return wanted, max(0.0, 1 - reached / bound) if bound > 0 else 0.0
+
+
+@njit(cache=True)
+def _clear_cpus(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
+    """Set the lowest price of CPUs at which the pool is not overdrawn."""
+    low, high = 0.0, _HIGHEST_PRICE
+    price[1] = 0.0
+    for halving in range(_HALVINGS + 1):
+        if _demand(gangs, kind, count, share, price, 1) <= pool[1]:
+            if halving == 0:
+                return
+            high = price[1]
+        else:
+            low = price[1]
+        price[1] = (low + high) / 2
+    price[1] = high
+
+
+@njit(cache=True)
+def _clear_memory(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
+    """The same for memory, CPUs priced anew at each price of it (a self-calling function would not cache)."""
+    low, high = 0.0, _HIGHEST_PRICE
+    price[2] = 0.0
+    for halving in range(_HALVINGS + 1):
+        _clear_cpus(gangs, kind, count, share, pool, price)
+        if _demand(gangs, kind, count, share, price, 2) <= pool[2]:
+            if halving == 0:
+                return
+            high = price[2]
+        else:
+            low = price[2]
+        price[2] = (low + high) / 2
+    price[2] = high
+    _clear_cpus(gangs, kind, count, share, pool, price)
+
+
+@njit(cache=True)
+def _clear_storage(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
+    """The same for storage, both others priced anew at each price of it."""
+    low, high = 0.0, _HIGHEST_PRICE
+    price[3] = 0.0
+    for halving in range(_HALVINGS + 1):
+        _clear_memory(gangs, kind, count, share, pool, price)
+        if _demand(gangs, kind, count, share, price, 3) <= pool[3]:
+            if halving == 0:
+                return
+            high = price[3]
+        else:
+            low = price[3]
+        price[3] = (low + high) / 2
+    price[3] = high
+    _clear_memory(gangs, kind, count, share, pool, price)
+
+
+@njit(cache=True)
+def _demand(gangs: Gangs, kind: int, count: Ints, share: Floats, price: Floats, resource: int) -> int:
+    total = 0
+    for number in range(len(count)):
+        if count[number]:
+            chosen = _worth_most(gangs, number, kind, share, price)
+            total += count[number] * gangs.demands.choice[chosen, resource]
+    return total
+
+
+@njit(cache=True, forceinline=True)
+def _worth_most(gangs: Gangs, number: int, kind: int, share: Floats, price: Floats) -> int:
+    """The choice of a class with the most speed left after its price (speed a GPU's share)."""
+    pair = number * len(gangs.kinds) + kind
+    best, most = -1, -np.inf
+    for choice in range(gangs.demands.first_choice[pair], gangs.demands.first_choice[pair + 1]):
+        worth = _worth(gangs, choice, share, price)
+        if worth > most + 1e-12:
+            best, most = choice, worth
+    return best
+
+
+@njit(cache=True, forceinline=True)
+def _worth(gangs: Gangs, choice: int, share: Floats, price: Floats) -> float:
+    """The speed of a choice less its price, for each GPU."""
+    worth: float = gangs.demands.choice_speed[choice]
+    for resource in range(1, 4):
+        worth -= price[resource] * gangs.demands.choice[choice, resource] / share[resource]
+    return worth
+
+
+def assign_nodes(
+    plan: PlacementDraft, gangs: Gangs, of_kind: Ints, served: Ints, ranked: Ints, wanted: Ints
+) -> None:
+    """Deal the served jobs over what is free; those without a place leave their GPUs to others, by rank.
+
+    Each goes to a machine of its kind, by place in `served`, or to another if none of that kind has room.
+    """
+    _share_out(plan, gangs)
+    apart = deviations(gangs, of_kind, served, wanted)
+    above = ask_above_share(gangs, served)
+    order = np.lexsort((-np.abs(apart).sum(axis=1), -gangs.gpus[served], ~above))
+    deal(plan, gangs, served[order], of_kind[order], apart[order])
+    left = int(gangs.gpus[served[plan.first[served] == NONE]].sum())
+    if left:
+        rest = ranked[(plan.first[ranked] == NONE) & (gangs.gpus[ranked] <= left)]
+        rest = rest[np.cumsum(gangs.gpus[rest]) <= left]
+        deal(plan, gangs, rest, np.zeros(len(rest), np.int64), np.zeros((len(rest), 4)))
+
+
+@njit(cache=True)
+def _share_out(draft: PlacementDraft, gangs: Gangs) -> None:
+    """Give each seat its request, then the fair share, or as much of it as jobs that are kept apart have left."""
+    for number in range(draft.used[0]):
+        furnish(draft, number, gangs.demands.requested[gangs.classes[draft.node_parts[number]["at"]]])
+    for number in range(draft.used[0]):
+        node_part = draft.node_parts[number]
+        need = gangs.demands.fair[
+            gangs.classes[node_part["at"]], gangs.kind_of_node[node_part["node"]]
+        ].copy()
+        for resource in range(1, 4):
+            most = node_part["amount"][resource] + draft.free[node_part["node"], resource]
+            need[resource] = min(need[resource], most // node_part["gpus"])
+        furnish(draft, number, need)
+
+
+@njit(cache=True)
+def deviations(gangs: Gangs, of_kind: Ints, served: Ints, wanted: Ints) -> Floats:
+    """How much more or less than the average GPU of its kind each job's GPU wants, in shares; by place, resource."""
+    apart = np.zeros((len(served), 4))
+    average = np.zeros((len(gangs.kinds), 4))
+    gpus = np.zeros(len(gangs.kinds))
+    for i in range(len(served)):
+        gpus[of_kind[i]] += gangs.gpus[served[i]]
+    for i in range(len(served)):
+        for resource in range(1, 4):
+            part = gangs.gpus[served[i]] / gpus[of_kind[i]]
+            average[of_kind[i], resource] += wanted[i, resource] * part
+    for i in range(len(served)):
+        for resource in range(1, 4):
+            share = max(gangs.kinds[of_kind[i]]["share"][resource], 1)
+            apart[i, resource] = (wanted[i, resource] - average[of_kind[i], resource]) / share
+    return apart
+
+
+@njit(cache=True)
+def deal(draft: PlacementDraft, gangs: Gangs, served: Ints, of_kind: Ints, apart: Floats) -> None:
+    """Seat the served jobs with their fair share: who wants more than the average where others want less.
+
+    `served` begins with the largest gangs and the strongest deviations. A gang that no machine holds goes to as
+    few as possible. Those who sit already keep their seats, and what they want counts.
+    """
+    nodes = len(gangs.kind_of_node)
+    surplus = np.zeros((nodes, 4))
+    for i in range(len(served)):
+        number = draft.first[served[i]]
+        while number >= 0:
+            node_part = draft.node_parts[number]
+            surplus[node_part["node"]] -= node_part["gpus"] * apart[i]
+            number = node_part["next"]
+    take = np.zeros(nodes, np.int64)
+    for i in range(len(served)):
+        at = served[i]
+        if draft.condition[at] != MOVABLE or draft.first[at] >= 0:
+            continue
+        gpus = gangs.gpus[at]
+        allowed = gangs.node_allowed[gangs.constraint[at]]
+        fair = gangs.demands.fair[gangs.classes[at]]
+        best, most, best_suits = -1, -np.inf, False
+        for node in range(nodes):
+            suits = gangs.kind_of_node[node] == of_kind[i]
+            if not allowed[node] or draft.free[node, 0] < gpus or (best_suits and not suits):
+                continue
+            match = 0.0
+            for resource in range(1, 4):
+                match += surplus[node, resource] * apart[i, resource]
+            if match > most + 1e-12 or (suits and not best_suits):
+                if fits(draft, node, gpus, fair[gangs.kind_of_node[node]]):
+                    best, most, best_suits = node, match, suits
+        if best >= 0:
+            furnish(draft, sit(draft, at, best, gpus), fair[gangs.kind_of_node[best]])
+            surplus[best] -= gpus * apart[i]
+        elif fewest_servers(draft, gangs, at, fair, take) > 0:
+            place_gang(draft, gangs, at, fair, take)
+            for node in range(nodes):
+                surplus[node] -= take[node] * apart[i]

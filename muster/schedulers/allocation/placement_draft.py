@@ -1,0 +1,486 @@
+"""A plan in the making, by machine: who sits where with how many GPUs and how much beside them.
+
+A seat is what one job has on one machine. Seats are cheap to make and to change; which GPUs of a machine they
+are is decided at the end, when `write_seats` brings the ledger to the plan and leaves alone what stays.
+
+A job of the view is in one of three conditions: MOVABLE (waiting, or running and free to be placed anew),
+SETTLED (runs and keeps its GPUs, but its CPUs, memory and storage may change) or APART (not touched here:
+shares of a GPU, time-slices, parameter servers, whatever runs while what is given back stays unusable, and, where a
+change of CPU alone restarts a job, those that may not be interrupted).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.cluster.ledger import Transaction
+from muster.cluster.ledger_arrays import (
+    CPU,
+    DELAYED,
+    MEMORY,
+    MICRO,
+    NONE,
+    SERVER,
+    WHOLE,
+    Books,
+    Bools,
+    Floats,
+    Ints,
+    Rows,
+    count_bits,
+    new_row,
+    put_chain,
+    release_job,
+)
+from muster.compiling import njit
+from muster.schedulers.contract import Snapshot
+from muster.schedulers.placement.kernels import PACK, PROPORTIONAL, amounts_on, pick_gpus, place_job
+from muster.schedulers.reasons import NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+
+MOVABLE, SETTLED, APART = 0, 1, 2
+
+NODE_PART = np.dtype(
+    [
+        ("at", np.int64),  # position of the job
+        ("node", np.int64),
+        ("gpus", np.int64),
+        ("amount", np.int64, (4,)),  # held here in all; the GPUs' own entry is not used
+        ("next", np.int64),  # of the job
+        ("next_here", np.int64),  # of the machine
+    ]
+)
+
+
+class PlacementDraft(NamedTuple):
+    """The plan so far."""
+
+    free: Ints
+    """By machine: whole GPUs, then millionths of CPU, memory and storage."""
+    node_parts: Rows
+    first: Ints
+    """By position: the job's first seat, NONE without one."""
+    first_here: Ints
+    """By machine: its first seat."""
+    last_here: Ints
+    used: Ints
+    """One number: how many seats there are."""
+    condition: Ints
+    """By position."""
+    home: Ints
+    """By position: the machine on which all of the job's GPUs are now; NONE."""
+    reserved: Ints
+    """By position: the machine where a job without GPUs is to start; NONE."""
+
+
+def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chosen: Bools) -> PlacementDraft:
+    """An empty plan over what the ranked jobs may use; settled jobs sit, with only what they request beside their GPUs.
+
+    Shares of a GPU that are not chosen leave first: what the chosen do not need they may have again at the end.
+    """
+    jobs, books = snapshot.jobs, snapshot.ledger.books
+    without_gpus = jobs.gpus == 0
+    leaving = ranked[((jobs.gpu_milli[ranked] < WHOLE) | without_gpus[ranked]) & ~chosen[ranked]]
+    for job in jobs.index[leaving].tolist():
+        transaction.release(job)
+    condition = np.full(len(jobs), SETTLED)
+    condition[ranked] = MOVABLE
+    condition[jobs.pinned] = APART if snapshot.resize_restarts else SETTLED
+    condition[(jobs.gpu_milli < WHOLE) | without_gpus] = APART
+    nodes = len(books.nodes)
+    draft = PlacementDraft(
+        free=books.nodes["free"].copy(),
+        node_parts=np.zeros(snapshot.cluster.total_gpus + 1, NODE_PART),
+        first=np.full(len(jobs), NONE),
+        first_here=np.full(nodes, NONE),
+        last_here=np.full(nodes, NONE),
+        used=np.zeros(1, np.int64),
+        condition=condition,
+        home=np.full(len(jobs), NONE),
+        reserved=np.full(len(jobs), NONE),
+    )
+    requested = jobs.requested_per_gpu
+    _open(books, jobs.index, draft, requested)
+    comes = ranked[without_gpus[ranked] & chosen[ranked]]
+    if len(comes):
+        classes, demands = snapshot.resource_profiles.of(jobs.model, jobs.gpus, requested)
+        more = demands.fair[classes][:, snapshot.resource_profiles.kind_of_node] - requested[:, None]
+        allowed = snapshot.table.node_allowed[jobs.constraint[comes]] & (books.nodes["up"] != 0)
+        _reserve(books, jobs.index, draft, comes, allowed, requested, more)
+    return draft
+
+
+@njit(cache=True)
+def _open(books: Books, index: Ints, draft: PlacementDraft, requested: Ints) -> None:
+    for node in range(len(books.nodes)):
+        draft.free[node, 0] = books.nodes[node]["free_gpus"]
+    for at in range(len(index)):
+        head = books.heads[index[at]]
+        if draft.condition[at] == APART:
+            continue
+        if head < 0:
+            if draft.condition[at] == SETTLED:
+                draft.condition[at] = APART
+            continue
+        if books.totals[DELAYED] or not _plain(books, head):
+            draft.condition[at] = APART
+            continue
+        draft.home[at] = books.rows[head]["node"] if books.rows[head]["next"] < 0 else NONE
+        row = head
+        while row >= 0:
+            held = books.rows[row]
+            node = held["node"]
+            gpus = count_bits(held["mask"])
+            for resource in range(1, 4):
+                draft.free[node, resource] += held["amount"][resource]
+            draft.free[node, 0] += gpus
+            if draft.condition[at] == SETTLED:
+                furnish(draft, sit(draft, at, node, gpus), requested[at])
+            row = held["next"]
+
+
+@njit(cache=True)
+def _reserve(
+    books: Books, index: Ints, draft: PlacementDraft, comes: Ints, allowed: Bools, requested: Ints, more: Ints
+) -> None:
+    """Reserve a node for each waiting job without GPUs, in order, where settled jobs keep their fair demand.
+
+    Nodes without GPUs come first, then the one with the most CPUs left. `more` is what each job needs by node and
+    resource, beside each GPU, to rise from its request to its fair demand.
+    """
+    spare = draft.free.copy()
+    for number in range(draft.used[0]):
+        node_part = draft.node_parts[number]
+        spare[node_part["node"]] -= node_part["gpus"] * more[node_part["at"], node_part["node"]]
+    for i in range(len(comes)):
+        at = comes[i]
+        if books.heads[index[at]] >= 0:
+            continue
+        best = -1
+        for node in range(len(spare)):
+            fits = allowed[i, node]
+            for resource in range(1, 4):
+                fits = fits and requested[at, resource] <= spare[node, resource]
+            if not fits:
+                continue
+            with_gpus = books.nodes[node]["gpus"] > 0
+            best_with_gpus = best >= 0 and books.nodes[best]["gpus"] > 0
+            more_cpus = best >= 0 and spare[node, 1] > spare[best, 1]
+            if best < 0 or with_gpus < best_with_gpus or (with_gpus == best_with_gpus and more_cpus):
+                best = node
+        if best >= 0:
+            draft.reserved[at] = best
+            for resource in range(1, 4):
+                spare[best, resource] -= requested[at, resource]
+                draft.free[best, resource] -= requested[at, resource]
+
+
+@njit(cache=True)
+def _plain(books: Books, row: int) -> bool:
+    """Whether a chain is workers on whole GPUs of their own."""
+    while row >= 0:
+        held = books.rows[row]
+        if held["milli"] != 1000 or held["group"] >= 0 or held["role"] == SERVER or held["mask"] == 0:
+            return False
+        row = held["next"]
+    return True
+
+
+@njit(cache=True)
+def sit(draft: PlacementDraft, at: int, node: int, gpus: int) -> int:
+    """Give a job GPUs of a machine, with nothing beside them yet; the seat. A job's seats: machines ascending."""
+    number: int = draft.used[0]
+    draft.used[0] += 1
+    node_part = draft.node_parts[number]
+    node_part["at"] = at
+    node_part["node"] = node
+    node_part["gpus"] = gpus
+    for resource in range(4):
+        node_part["amount"][resource] = 0
+    node_part["next"] = -1
+    node_part["next_here"] = -1
+    draft.free[node, 0] -= gpus
+    if draft.first[at] < 0:
+        draft.first[at] = number
+    else:
+        last = draft.first[at]
+        while draft.node_parts[last]["next"] >= 0:
+            last = draft.node_parts[last]["next"]
+        draft.node_parts[last]["next"] = number
+    if draft.first_here[node] < 0:
+        draft.first_here[node] = number
+    else:
+        draft.node_parts[draft.last_here[node]]["next_here"] = number
+    draft.last_here[node] = number
+    return number
+
+
+@njit(cache=True)
+def remove_last(draft: PlacementDraft) -> None:
+    """Undo the latest `sit`, of a job that has nothing else."""
+    number = draft.used[0] - 1
+    node_part = draft.node_parts[number]
+    node = node_part["node"]
+    draft.used[0] = number
+    draft.free[node, 0] += node_part["gpus"]
+    for resource in range(1, 4):
+        draft.free[node, resource] += node_part["amount"][resource]
+    draft.first[node_part["at"]] = -1
+    if draft.first_here[node] == number:
+        draft.first_here[node] = -1
+        draft.last_here[node] = -1
+        return
+    before = draft.first_here[node]
+    while draft.node_parts[before]["next_here"] != number:
+        before = draft.node_parts[before]["next_here"]
+    draft.node_parts[before]["next_here"] = -1
+    draft.last_here[node] = before
+
+
+# A call copies the heads of all arrays of `Seats` and `Gangs`: the smallest of the kernels that are called most
+# cost less inlined, here and in the other files.
+@njit(cache=True, forceinline=True)
+def furnish(draft: PlacementDraft, number: int, per_gpu: Ints) -> None:
+    """Set what a seat has beside each of its GPUs; the machine's free amounts follow."""
+    node_part = draft.node_parts[number]
+    for resource in range(1, 4):
+        amount = node_part["gpus"] * per_gpu[resource]
+        draft.free[node_part["node"], resource] += node_part["amount"][resource] - amount
+        node_part["amount"][resource] = amount
+
+
+@njit(cache=True, forceinline=True)
+def fits(draft: PlacementDraft, node: int, gpus: int, per_gpu: Ints) -> bool:
+    """Whether a machine has this free for so many GPUs; the GPUs themselves are not asked for."""
+    short = 0
+    for resource in range(1, 4):
+        short += draft.free[node, resource] < gpus * per_gpu[resource]
+    return short == 0
+
+
+@njit(cache=True)
+def gpus_that_fit(draft: PlacementDraft, node: int, per_gpu: Ints) -> int:
+    """How many free GPUs of a machine can have this beside them."""
+    fit: int = draft.free[node, 0]
+    for resource in range(1, 4):
+        if per_gpu[resource] > 0:
+            fit = min(fit, draft.free[node, resource] // per_gpu[resource])
+    return fit
+
+
+def empty_copy(opened: PlacementDraft) -> PlacementDraft:
+    """Another plan over the same jobs and machines, as it was when it was opened."""
+    return PlacementDraft(
+        opened.free.copy(),
+        opened.node_parts.copy(),
+        opened.first.copy(),
+        opened.first_here.copy(),
+        opened.last_here.copy(),
+        opened.used.copy(),
+        opened.condition,
+        opened.home,
+        opened.reserved,
+    )
+
+
+@njit(cache=True)
+def keep_in_place(books: Books, index: Ints, draft: PlacementDraft, chosen: Bools) -> None:
+    """Seat the chosen jobs that run where they run."""
+    for at in range(len(index)):
+        if chosen[at] and draft.condition[at] == MOVABLE:
+            row = books.heads[index[at]]
+            while row >= 0:
+                sit(draft, at, books.rows[row]["node"], count_bits(books.rows[row]["mask"]))
+                row = books.rows[row]["next"]
+
+
+@njit(cache=True)
+def keep_amounts(books: Books, index: Ints, draft: PlacementDraft) -> None:
+    """Give those who sit where they run what they hold now, on machines that nobody comes to."""
+    held = np.full(draft.used[0], NONE)
+    comes = np.zeros(len(draft.free), np.bool_)
+    for at in range(len(index)):
+        row, number = books.heads[index[at]], draft.first[at]
+        stays = draft.condition[at] != APART and stays_put(books, row, draft, number)
+        while number >= 0:
+            if stays:
+                held[number] = row
+                row = books.rows[row]["next"]
+            else:
+                comes[draft.node_parts[number]["node"]] = True
+            number = draft.node_parts[number]["next"]
+    for number in range(draft.used[0]):
+        node_part = draft.node_parts[number]
+        if held[number] >= 0 and not comes[node_part["node"]]:
+            furnish(draft, number, books.rows[held[number]]["amount"] // node_part["gpus"])
+
+
+def write_draft(
+    snapshot: Snapshot,
+    transaction: Transaction,
+    draft: PlacementDraft,
+    ranked: Ints,
+    chosen: Bools,
+    codes: Ints,
+    a: Floats,
+    b: Floats,
+) -> None:
+    """Write the plan into the transaction, with a reason for every ranked job; then serve the shares of a GPU.
+
+    DoesNotFit if the plan has more on a machine than is free there.
+
+    Those get their node's proportional share, at least their request, by best fit, the chosen first, from what the
+    plan leaves.
+    """
+    jobs = snapshot.jobs
+    rows = 2 * int(draft.used[0]) + len(snapshot.cluster.nodes)
+    books = transaction.ledger.reserve(rows + snapshot.cluster.total_gpus, 3 * len(jobs))
+    shared = ranked[draft.condition[ranked] == APART]
+    shared = shared[jobs.gpu_milli[shared] < WHOLE]
+    _write(books, jobs.index, draft, ranked, chosen)
+    requested = jobs.requested_per_gpu
+    for at in np.flatnonzero(draft.reserved >= 0).tolist():
+        put_chain(books, jobs.index[at], amounts_on(books, draft.reserved[at], requested[at]))
+    snapshot.check_placed(np.flatnonzero((draft.first >= 0) | (draft.reserved >= 0)))
+    if len(shared):
+        _serve_shares(
+            books,
+            jobs.index,
+            jobs.gpu_milli,
+            jobs.constraint,
+            snapshot.table.node_allowed,
+            PROPORTIONAL - requested,
+            shared,
+            chosen,
+        )
+    _explain(books, jobs.index, jobs.gpus * jobs.gpu_milli, requested, ranked, jobs.running, codes, a, b)
+
+
+@njit(cache=True)
+def _write(books: Books, index: Ints, draft: PlacementDraft, ranked: Ints, chosen: Bools) -> None:
+    """Release what changes or is not chosen, put resized jobs back on their GPUs, then place the others."""
+    old = np.full(len(index), NONE)
+    changed = np.zeros(len(index), np.bool_)
+    for at in ranked:
+        if draft.condition[at] == APART and not chosen[at]:
+            release_job(books, index[at])
+    for at in range(len(index)):
+        if draft.condition[at] == APART:
+            continue
+        head = books.heads[index[at]]
+        if not is_unchanged(books, head, draft, draft.first[at]):
+            changed[at] = True
+            old[at] = head
+            release_job(books, index[at])
+    for stays in (True, False):
+        for at in range(len(index)):
+            if (
+                changed[at]
+                and draft.first[at] >= 0
+                and stays_put(books, old[at], draft, draft.first[at]) == stays
+            ):
+                put_chain(books, index[at], _chain(books, old[at] if stays else NONE, draft, draft.first[at]))
+
+
+@njit(cache=True)
+def stays_put(books: Books, row: int, draft: PlacementDraft, number: int) -> bool:
+    """Whether the seats are on the machines, with as many GPUs, as the rows."""
+    while row >= 0 and number >= 0:
+        held, node_part = books.rows[row], draft.node_parts[number]
+        if held["node"] != node_part["node"] or count_bits(held["mask"]) != node_part["gpus"]:
+            return False
+        row, number = held["next"], node_part["next"]
+    return row < 0 and number < 0
+
+
+@njit(cache=True)
+def is_unchanged(books: Books, row: int, draft: PlacementDraft, number: int) -> bool:
+    """Whether the seats are what the rows hold already."""
+    if not stays_put(books, row, draft, number):
+        return False
+    while row >= 0:
+        held, node_part = books.rows[row], draft.node_parts[number]
+        for resource in range(1, 4):
+            if held["amount"][resource] != node_part["amount"][resource]:
+                return False
+        row, number = held["next"], node_part["next"]
+    return True
+
+
+@njit(cache=True)
+def _chain(books: Books, old: int, draft: PlacementDraft, number: int) -> int:
+    """Rows for a job's seats, on the GPUs of its old rows where there are some."""
+    first = -1
+    last = -1
+    while number >= 0:
+        node_part = draft.node_parts[number]
+        row = new_row(books)
+        record = books.rows[row]
+        record["node"] = node_part["node"]
+        if old >= 0:
+            record["mask"] = books.rows[old]["mask"]
+            old = books.rows[old]["next"]
+        else:
+            record["mask"] = pick_gpus(books, node_part["node"], node_part["gpus"])
+        record["amount"][0] = node_part["gpus"] * 1_000_000
+        for resource in range(1, 4):
+            record["amount"][resource] = node_part["amount"][resource]
+        if last < 0:
+            first = row
+        else:
+            books.rows[last]["next"] = row
+        last = row
+        number = node_part["next"]
+    return first
+
+
+@njit(cache=True)
+def _serve_shares(
+    books: Books,
+    index: Ints,
+    milli: Ints,
+    constraint: Ints,
+    node_allowed: Bools,
+    needs: Ints,
+    shared: Ints,
+    chosen: Bools,
+) -> None:
+    nodes = len(books.nodes)
+    fit = np.zeros(nodes, np.int64)
+    take = np.zeros(nodes, np.int64)
+    for the_chosen in (True, False):
+        for at in shared:
+            if chosen[at] == the_chosen and books.heads[index[at]] < 0:
+                place_job(
+                    books, index[at], 1, milli[at], node_allowed[constraint[at]], needs[at], PACK, fit, take
+                )
+
+
+@njit(cache=True)
+def _explain(
+    books: Books,
+    index: Ints,
+    milli: Ints,
+    requested: Ints,
+    ranked: Ints,
+    running: Bools,
+    codes: Ints,
+    a: Floats,
+    b: Floats,
+) -> None:
+    free = books.totals[0] // 1000
+    for at in ranked:
+        if books.heads[index[at]] >= 0:
+            codes[at] = PLACED
+            continue
+        if milli[at] == 0:
+            codes[at] = NO_CPUS
+            a[at] = requested[at, CPU] / MICRO
+            b[at] = requested[at, MEMORY] / MICRO
+            continue
+        codes[at] = NO_PLACE
+        if milli[at] > free:
+            codes[at] = OUTRANKED if running[at] else NO_GPUS
+        a[at] = milli[at] / 1000
+        b[at] = free / 1000

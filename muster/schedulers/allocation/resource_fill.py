@@ -1,0 +1,372 @@
+"""One machine's CPU, memory and storage given to those of its jobs that gain most, compiled.
+
+Only jobs that sit on this machine alone take part; each has at least its fair choice, so none falls below
+its GPU-proportional speed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import Ints
+from muster.compiling import njit
+from muster.schedulers.allocation.gangs import Gangs, model_on
+from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, furnish
+from muster.speed.demands import Demands
+from muster.speed.points import micro, speed_at
+
+_EPSILON = 1e-9
+
+
+class Here(NamedTuple):
+    """The jobs that one machine is given to, by place."""
+
+    node_part: Ints
+    gpus: Ints
+    first: Ints
+    """The lowest choice of each, the fair one."""
+    last: Ints
+    """One past its highest."""
+    chosen: Ints
+
+
+@njit(cache=True)
+def furnish_all(draft: PlacementDraft, gangs: Gangs) -> None:
+    """Give out every machine."""
+    for node in range(len(draft.free)):
+        furnish_node(draft, gangs, node)
+
+
+@njit(cache=True)
+def furnish_node(draft: PlacementDraft, gangs: Gangs, node: int) -> None:
+    """Give the machine anew: the best rates of gain first, then exchanges of two or more, then the rest in part steps.
+
+    What is there already is kept if it is as good.
+    """
+    placed_jobs = _alone_here(draft, node)
+    if not len(placed_jobs):
+        return
+    kind = gangs.kind_of_node[node]
+    share = np.maximum(gangs.kinds[kind]["share"], 1)
+    demands = gangs.demands
+    before, value = _as_it_is(draft, gangs, kind, placed_jobs)
+    here = _at_their_lowest(draft, gangs, kind, placed_jobs)
+    reached = -1.0
+    if draft.free[node].min() >= 0:
+        _climb(draft, demands, node, here, share)
+        while _exchange(draft, demands, node, here) or _make_room(draft, demands, node, here, share):
+            _climb(draft, demands, node, here, share)
+        reached = _part_steps(draft, gangs, node, placed_jobs, kind)
+        for i in range(len(placed_jobs)):
+            reached += here.gpus[i] * demands.choice_speed[here.chosen[i]]
+    if reached < 0 or (reached <= value + _EPSILON and _are_fair(gangs, kind, draft, placed_jobs, before)):
+        for i in range(len(placed_jobs)):
+            furnish(draft, placed_jobs[i], before[i])
+
+
+@njit(cache=True, forceinline=True)
+def _alone_here(draft: PlacementDraft, node: int) -> Ints:
+    """The machine's seats that are all their job has."""
+    count = 0
+    number = draft.first_here[node]
+    while number >= 0:
+        node_part = draft.node_parts[number]
+        count += draft.first[node_part["at"]] == number and node_part["next"] < 0
+        number = node_part["next_here"]
+    here = np.empty(count, np.int64)
+    count = 0
+    number = draft.first_here[node]
+    while number >= 0:
+        node_part = draft.node_parts[number]
+        if draft.first[node_part["at"]] == number and node_part["next"] < 0:
+            # In the order of the jobs, so that who came to the machine first makes no difference.
+            place = count
+            while place > 0 and draft.node_parts[here[place - 1]]["at"] > node_part["at"]:
+                here[place] = here[place - 1]
+                place -= 1
+            here[place] = number
+            count += 1
+        number = node_part["next_here"]
+    return here
+
+
+@njit(cache=True, forceinline=True)
+def per_gpu(draft: PlacementDraft, number: int, amounts: Ints) -> None:
+    """Write what a seat has beside each of its GPUs; the GPUs' own entry is not touched."""
+    node_part = draft.node_parts[number]
+    for resource in range(1, 4):
+        amounts[resource] = node_part["amount"][resource] // node_part["gpus"]
+
+
+@njit(cache=True, forceinline=True)
+def _as_it_is(draft: PlacementDraft, gangs: Gangs, kind: int, placed_jobs: Ints) -> tuple[Ints, float]:
+    """What the seats have beside each GPU; the speed of all, times GPUs."""
+    before = np.empty((len(placed_jobs), 4), np.int64)
+    value = 0.0
+    for i in range(len(placed_jobs)):
+        node_part = draft.node_parts[placed_jobs[i]]
+        per_gpu(draft, placed_jobs[i], before[i])
+        value += node_part["gpus"] * speed_at(gangs.models, model_on(gangs, node_part["at"], kind), before[i])
+    return before, value
+
+
+@njit(cache=True, forceinline=True)
+def _at_their_lowest(draft: PlacementDraft, gangs: Gangs, kind: int, placed_jobs: Ints) -> Here:
+    """Give each its lowest choice."""
+    count = len(placed_jobs)
+    gpus, first, last = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    for i in range(count):
+        node_part = draft.node_parts[placed_jobs[i]]
+        pair = gangs.classes[node_part["at"]] * len(gangs.kinds) + kind
+        gpus[i] = node_part["gpus"]
+        first[i], last[i] = gangs.demands.first_choice[pair], gangs.demands.first_choice[pair + 1]
+        furnish(draft, placed_jobs[i], gangs.demands.choice[first[i]])
+    return Here(placed_jobs, gpus, first, last, first.copy())
+
+
+@njit(cache=True)
+def meets_requests(draft: PlacementDraft, gangs: Gangs, node: int) -> bool:
+    """Whether every job of a machine has at least what it requests."""
+    number = draft.first_here[node]
+    while number >= 0:
+        node_part = draft.node_parts[number]
+        for resource in range(1, 4):
+            least = node_part["gpus"] * gangs.demands.requested[gangs.classes[node_part["at"]], resource]
+            if node_part["amount"][resource] < least:
+                return False
+        number = node_part["next_here"]
+    return True
+
+
+@njit(cache=True)
+def _are_fair(gangs: Gangs, kind: int, draft: PlacementDraft, here: Ints, amounts: Ints) -> bool:
+    for i in range(len(here)):
+        at = draft.node_parts[here[i]]["at"]
+        fair = gangs.demands.fair_speed[gangs.classes[at], kind]
+        if speed_at(gangs.models, model_on(gangs, at, kind), amounts[i]) < fair * (1 - _EPSILON):
+            return False
+        for resource in range(1, 4):
+            if amounts[i, resource] < gangs.demands.requested[gangs.classes[at], resource]:
+                return False
+    return True
+
+
+@njit(cache=True)
+def _climb(draft: PlacementDraft, demands: Demands, node: int, here: Here, share: Ints) -> None:
+    """While there is room: the step that gains most for what it takes, in GPUs' shares."""
+    chosen, free = here.chosen, draft.free[node]
+    while True:
+        best_i, best_then, best_rate = -1, -1, 0.0
+        for i in range(len(chosen)):
+            for then in range(chosen[i] + 1, here.last[i]):
+                gain = demands.choice_speed[then] - demands.choice_speed[chosen[i]]
+                cost = _EPSILON
+                short = 0
+                for resource in range(1, 4):
+                    more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
+                    short += here.gpus[i] * more > free[resource]
+                    if more > 0:
+                        cost += more / share[resource]
+                if short == 0 and gain / cost > best_rate:
+                    best_i, best_then, best_rate = i, then, gain / cost
+        if best_i < 0:
+            return
+        chosen[best_i] = best_then
+        furnish(draft, here.node_part[best_i], demands.choice[best_then])
+
+
+@njit(cache=True)
+def _exchange(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> bool:
+    """The best pair of one job that steps up and another that steps down; whether one was found."""
+    chosen, free = here.chosen, draft.free[node]
+    best_gain, up, up_to, down, down_to = _EPSILON, -1, -1, -1, -1
+    for i in range(len(chosen)):
+        for j in range(len(chosen)):
+            if i == j or chosen[j] == here.first[j]:
+                continue
+            for then in range(chosen[i] + 1, here.last[i]):
+                gain = here.gpus[i] * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
+                if gain <= best_gain:
+                    continue
+                for other in range(chosen[j] - 1, here.first[j] - 1, -1):
+                    loss = demands.choice_speed[chosen[j]] - demands.choice_speed[other]
+                    net = gain - here.gpus[j] * loss
+                    if net <= best_gain:
+                        break
+                    short = 0
+                    for resource in range(1, 4):
+                        more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
+                        less = demands.choice[chosen[j], resource] - demands.choice[other, resource]
+                        short += here.gpus[i] * more - here.gpus[j] * less > free[resource]
+                    if short == 0:
+                        best_gain, up, up_to, down, down_to = net, i, then, j, other
+    if up < 0:
+        return False
+    chosen[up], chosen[down] = up_to, down_to
+    furnish(draft, here.node_part[down], demands.choice[down_to])
+    furnish(draft, here.node_part[up], demands.choice[up_to])
+    return True
+
+
+@njit(cache=True)
+def _make_room(draft: PlacementDraft, demands: Demands, node: int, here: Here, share: Ints) -> bool:
+    """The best of: one job steps up and as many others step down as it takes; whether that gains anything.
+
+    Down goes first who loses least for what it gives of what is short, in GPUs' shares.
+    """
+    chosen = here.chosen
+    trial, best = chosen.copy(), chosen.copy()
+    free = np.zeros(4, np.int64)
+    most = _EPSILON
+    for i in range(len(chosen)):
+        for then in range(chosen[i] + 1, here.last[i]):
+            net = here.gpus[i] * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
+            if net <= most:
+                continue
+            trial[:] = chosen
+            trial[i] = then
+            for resource in range(1, 4):
+                more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
+                free[resource] = draft.free[node, resource] - here.gpus[i] * more
+            while net > most and free.min() < 0:
+                j, other = _cheapest_step_down(demands, here, trial, i, free, share)
+                if j < 0:
+                    break
+                net -= here.gpus[j] * (demands.choice_speed[trial[j]] - demands.choice_speed[other])
+                for resource in range(1, 4):
+                    given = demands.choice[trial[j], resource] - demands.choice[other, resource]
+                    free[resource] += here.gpus[j] * given
+                trial[j] = other
+            if net > most and free.min() >= 0:
+                most = net
+                best[:] = trial
+    if most <= _EPSILON:
+        return False
+    for i in range(len(chosen)):
+        if best[i] != chosen[i]:
+            chosen[i] = best[i]
+            furnish(draft, here.node_part[i], demands.choice[best[i]])
+    return True
+
+
+@njit(cache=True, forceinline=True)
+def _cheapest_step_down(
+    demands: Demands, here: Here, trial: Ints, spared: int, free: Ints, share: Ints
+) -> tuple[int, int]:
+    """Who loses least for each share that it gives of what is short, and its lower choice; (-1, -1): nobody."""
+    who, lower, least = -1, -1, np.inf
+    for j in range(len(trial)):
+        if j == spared:
+            continue
+        for other in range(here.first[j], trial[j]):
+            relief = 0.0
+            for resource in range(1, 4):
+                given = demands.choice[trial[j], resource] - demands.choice[other, resource]
+                used = min(here.gpus[j] * given, max(-free[resource], 0))
+                if used != 0:
+                    relief += used / share[resource]
+            if relief > _EPSILON:
+                loss = here.gpus[j] * (demands.choice_speed[trial[j]] - demands.choice_speed[other]) / relief
+                if loss < least:
+                    who, lower, least = j, other, loss
+    return who, lower
+
+
+@njit(cache=True)
+def _part_steps(draft: PlacementDraft, gangs: Gangs, node: int, here: Ints, kind: int) -> float:
+    """Hand out what is left between the measured points; the speed gained, times GPUs."""
+    gained = 0.0
+    now, point = np.zeros(4, np.int64), np.zeros(4, np.int64)
+    gains = np.ones(len(here), np.bool_)
+    for _ in range(len(here)):
+        best, most = -1, _EPSILON
+        for i in range(len(here)):
+            # Less and less is left: whom it no longer helps, it never will.
+            if gains[i]:
+                gain = _part_step(draft, gangs, node, here[i], kind, now, point)
+                gains[i] = gain > 0
+                if gain > most:
+                    best, most = i, gain
+        if best < 0:
+            break
+        gained += _part_step(draft, gangs, node, here[best], kind, now, point)
+        furnish(draft, here[best], point)
+    return gained
+
+
+@njit(cache=True, forceinline=True)
+def _part_step(
+    draft: PlacementDraft, gangs: Gangs, node: int, number: int, kind: int, now: Ints, point: Ints
+) -> float:
+    """What a job would gain from all that is left, or from all CPUs that are left.
+
+    `now` gets what it has beside each GPU, `point` what it would have.
+    """
+    node_part = draft.node_parts[number]
+    at, gpus = node_part["at"], node_part["gpus"]
+    model = model_on(gangs, at, kind)
+    entry = gangs.models[model]
+    if entry["n_cpus"] == 0:
+        return 0.0
+    limit = gangs.demands.limit[gangs.classes[at], kind]
+    per_gpu(draft, number, now)
+    speed = speed_at(gangs.models, model, now)
+    most_cpus = max(now[1], micro(entry["cpus"][entry["n_cpus"] - 1]))
+    most_memory = max(now[2], micro(entry["memory"][entry["n_memory"] - 1]))
+    point[1] = min(now[1] + draft.free[node, 1] // gpus, limit[1], most_cpus)
+    point[2] = min(now[2] + draft.free[node, 2] // gpus, limit[2], most_memory)
+    point[3] = min(now[3] + draft.free[node, 3] // gpus, limit[3])
+    gain = speed_at(gangs.models, model, point) - speed
+    if gain <= _EPSILON:
+        return 0.0
+    for resource in range(1, 4):
+        most = point[resource]
+        point[resource] = now[resource]
+        if speed_at(gangs.models, model, point) - speed < gain:
+            point[resource] = most
+    gained: float = gpus * (speed_at(gangs.models, model, point) - speed)
+    return gained
+
+
+@njit(cache=True, forceinline=True)
+def gang_speed(draft: PlacementDraft, gangs: Gangs, at: int) -> float:
+    """Speed of a seated job: that of its slowest machine."""
+    slowest = np.inf
+    number = draft.first[at]
+    while number >= 0:
+        node_part = draft.node_parts[number]
+        model = model_on(gangs, at, gangs.kind_of_node[node_part["node"]])
+        slowest = min(slowest, speed_at(gangs.models, model, node_part["amount"] // node_part["gpus"]))
+        number = node_part["next"]
+    return slowest if slowest < np.inf else 0.0
+
+
+@njit(cache=True, forceinline=True)
+def raise_gang(draft: PlacementDraft, gangs: Gangs, at: int) -> None:
+    """A job on several machines of one kind takes the fastest choice that all of them have room for."""
+    first = draft.first[at]
+    if first < 0 or draft.node_parts[first]["next"] < 0:
+        return
+    kind = gangs.kind_of_node[draft.node_parts[first]["node"]]
+    pair = gangs.classes[at] * len(gangs.kinds) + kind
+    demands = gangs.demands
+    speed = gang_speed(draft, gangs, at)
+    for then in range(demands.first_choice[pair + 1] - 1, demands.first_choice[pair] - 1, -1):
+        if demands.choice_speed[then] <= speed + _EPSILON:
+            return
+        room = True
+        number = first
+        while number >= 0:
+            node_part = draft.node_parts[number]
+            room = room and gangs.kind_of_node[node_part["node"]] == kind
+            more = demands.choice[then] - node_part["amount"] // node_part["gpus"]
+            room = room and fits(draft, node_part["node"], node_part["gpus"], more)
+            number = node_part["next"]
+        if room:
+            number = first
+            while number >= 0:
+                furnish(draft, number, demands.choice[then])
+                number = draft.node_parts[number]["next"]
+            return

@@ -1,0 +1,75 @@
+"""Least attained service (Tiresias, NSDI'19), plain or in queues."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import WHOLE, Floats, Ints, Rows
+from muster.compiling import njit
+from muster.schedulers.contract import Jobs, Snapshot
+from muster.schedulers.parts import GPU_SECONDS, Order, check_seconds, setting
+
+
+@dataclass(frozen=True)
+class Las(Order):
+    """Least attained GPU-seconds first, preemptive, asked again every quantum; optionally in FIFO queues."""
+
+    name: ClassVar[str] = "las"
+    time_slices: ClassVar[bool] = True
+
+    queues: tuple[float, ...] = setting(
+        (), "GPU-seconds at which a job falls to the next queue; by arrival inside"
+    )
+    quantum_seconds: float = setting(300.0, "seconds between decisions while jobs overtake each other")
+
+    def __post_init__(self) -> None:
+        check_seconds(self, "quantum_seconds")
+
+    @property
+    def key_unit(self) -> str:
+        """GPU-seconds; a queue's number has no unit."""
+        return "" if self.queues else GPU_SECONDS
+
+    def key(self, jobs: Jobs) -> Floats:
+        """Attained service, or the number of the queue."""
+        attained = jobs.attained_service
+        if not self.queues:
+            return attained
+        return np.searchsorted(np.array(self.queues), attained, side="right").astype(np.float64)
+
+    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+        """When a running job has attained as much as the next waiting job, or falls to the next queue."""
+        if not len(waiting) or not len(running):
+            return inf
+        falls = bool(self.queues)
+        levels = np.array(self.queues) if falls else np.sort(keys[waiting])
+        attained = snapshot.jobs.attained_service if falls else keys
+        asked, facts = snapshot.table.asked, snapshot.table.facts
+        return snapshot.now + float(
+            _seconds_to(levels, falls, asked, facts, snapshot.jobs.index, attained, running)
+        )
+
+    def quantum(self) -> float:
+        """The setting."""
+        return self.quantum_seconds
+
+
+@njit(cache=True)
+def _seconds_to(
+    levels: Floats, falls: bool, asked: Rows, facts: Rows, index: Ints, attained: Floats, running: Ints
+) -> float:
+    """How soon one of the running jobs reaches the next level; a level it is at counts, unless it falls there."""
+    soonest = np.inf
+    for at in running:
+        if falls:
+            level = np.searchsorted(levels, attained[at], side="right")
+        else:
+            level = np.searchsorted(levels, attained[at], side="left")
+        if level < len(levels):
+            ask, fact = asked[index[at]], facts[index[at]]
+            gpus = fact["held"] if fact["held"] > 0 else ask["gpus"] * (ask["milli"] / WHOLE)
+            if gpus > 0:
+                soonest = min(soonest, (levels[level] - attained[at]) / gpus)
+    return soonest

@@ -1,0 +1,73 @@
+"""Shortest remaining time where speed depends on what a job is given (Synergy §5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import Books, Floats, Ints
+from muster.compiling import njit
+from muster.schedulers.contract import Snapshot, State
+from muster.schedulers.parts import DURATIONS, SECONDS, Order
+from muster.speed.input_pipeline import ModelTable
+from muster.speed.points import held_speed
+
+
+@dataclass(frozen=True)
+class SrtfSpeed(Order):
+    """Shortest remaining time first at the speed it runs at, or at its best while it waits; preemptive."""
+
+    name: ClassVar[str] = "srtf-speed"
+    needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
+
+    @property
+    def key_unit(self) -> str:
+        """Seconds."""
+        return SECONDS
+
+    def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
+        """Remaining seconds; where durations are unknown, attained service."""
+        remaining = remaining_at_speed(snapshot)
+        if snapshot.jobs.durations_known:
+            return remaining, state
+        return np.where(np.isnan(remaining), snapshot.jobs.attained_service, remaining), state
+
+    def quantum(self) -> float:
+        """A job that is slowed down may fall behind, so it is asked again and again."""
+        return 300.0
+
+
+def remaining_at_speed(snapshot: Snapshot) -> Floats:
+    """Believed seconds left at the present speed of those that run and the best speed of those that wait."""
+    jobs, resource_profiles = snapshot.jobs, snapshot.resource_profiles
+    classes, demands = resource_profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
+    best = demands.best_speed.max(axis=1)[classes]
+    seconds = np.empty(len(jobs))
+    _seconds_now(
+        snapshot.ledger.books, jobs.index, jobs.gpus, jobs.model, resource_profiles.models, best, seconds
+    )
+    work_left: Floats = np.maximum(snapshot.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
+    return work_left * seconds
+
+
+def remaining_at_best_speed(snapshot: Snapshot) -> Floats:
+    """Believed seconds left at the best speed of each job, whatever it holds."""
+    jobs, resource_profiles = snapshot.jobs, snapshot.resource_profiles
+    classes, demands = resource_profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
+    best = demands.best_speed.max(axis=1)[classes]
+    work_left = np.maximum(snapshot.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
+    seconds: Floats = work_left * resource_profiles.models["reference_seconds"][jobs.model] / best
+    return seconds
+
+
+@njit(cache=True)
+def _seconds_now(
+    books: Books, index: Ints, gpus: Ints, model: Ints, models: ModelTable, best: Floats, seconds: Floats
+) -> None:
+    """Seconds an iteration on the GPUs asked for, by position; a job without GPUs has one speed."""
+    for at in range(len(index)):
+        head = books.heads[index[at]]
+        speed = best[at] if head < 0 or gpus[at] == 0 else held_speed(books, head, models, model[at])
+        seconds[at] = models[model[at]]["reference_seconds"] / speed if speed > 0 else np.inf

@@ -1,0 +1,172 @@
+"""The orders of Tiresias' simulator where it departs from its paper; for parity, not for use.
+
+What it does was read from its program (SymbioticLab/Tiresias, Apache-2.0) and checked run by run.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot, State, Trigger
+from muster.schedulers.queue_order.tiresias import TwoDGittins, TwoDLas
+
+
+@dataclass(frozen=True)
+class GittinsSim(TwoDGittins):
+    """The gittins of Tiresias' simulator: smallest index first, by steps, renewed when jobs come, go or fall."""
+
+    name: ClassVar[str] = "gittins-sim"
+
+    def inside(self, snapshot: Snapshot, service: Floats) -> Floats:
+        """The index of the next known service that each will reach."""
+        return stepwise_index(np.sort(self.known(snapshot)), service, self.delta)
+
+    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+        """When a job falls to another queue."""
+        return TwoDLas.next_rank_change(self, snapshot, keys, running, waiting)
+
+    def quantum(self) -> float:
+        """The setting."""
+        return self.quantum_seconds
+
+
+def stepwise_index(services: Floats, attained: Floats, delta: float) -> Floats:
+    """P(done within delta) over expected total service of those, delta of the others; 0 beyond the last but one.
+
+    Both as of just below the next of the `services`, ascending.
+    """
+    count = len(services)
+    if count < 2:
+        return np.zeros(len(attained))
+    first = np.minimum(np.searchsorted(services, attained, side="right"), count - 1)
+    reached = services[first] - 1
+    soon = np.searchsorted(services, reached + delta, side="right")
+    soon = np.where(reached + delta > services[-1] - 1, count - 1, soon)
+    sums = np.append(0.0, np.cumsum(services))
+    expected = sums[soon] - sums[first] + delta * (count - soon)
+    index: Floats = np.where(attained > services[-2], 0.0, (soon - first) / np.maximum(expected, 1e-9))
+    return index
+
+
+_QUEUE = 1e9
+"""Between the keys of one queue and the next."""
+
+
+@dataclass(frozen=True)
+class DlasSim(TwoDLas):
+    """2d-las as Tiresias' simulator keeps its queues: lists that who falls or is promoted joins at the end.
+
+    In a queue those that run come before those that wait. A fall is looked at when jobs come or go and at moments
+    that take GPU-seconds for seconds, so often late; the waits that add up to a promotion are all since the last.
+    """
+
+    name: ClassVar[str] = "2d-las-sim"
+
+    def initial(self, cluster: Cluster) -> State:
+        """Empty queues."""
+        return {
+            "queues": ((),) * (len(self.thresholds) + 1),
+            "at": 0.0,
+            "keys": {},
+            "promoted": {},
+            "waited": {},
+        }
+
+    def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
+        """Rank by queue and place in it, renewed at their events only."""
+        jobs, index = snapshot.jobs, snapshot.jobs.index.tolist()
+        running = dict(zip(index, jobs.running.tolist(), strict=True))
+        ran = dict(zip(index, jobs.run_seconds.tolist(), strict=True))
+        since = snapshot.now - state["at"]
+        executed = {job: ran[job] - state["promoted"].get(job, 0.0) for job in index}
+        gpus = dict(zip(index, self._paces(jobs), strict=True))
+        queue_of = {job: queue for queue, members in enumerate(state["queues"]) for job in members}
+        waited = {job: state["waited"].get(job, 0.0) for job in index}
+        known = all(job in state["keys"] for job in index)
+        if known and not snapshot.triggers & (Trigger.ARRIVAL | Trigger.COMPLETION):
+            before = {job: executed[job] - since * running[job] for job in index}
+            if since < self._jump(queue_of, running, before, waited, gpus):
+                return np.array([state["keys"][job] for job in index]), state
+        queues = [
+            sorted((job for job in members if job in running), key=lambda job: not running[job])
+            for members in state["queues"]
+        ]
+        queues[0] += [job for job in index if job not in queue_of]
+        promoted = {job: seconds for job, seconds in state["promoted"].items() if job in running}
+        for job in index:
+            queue = queue_of.get(job, 0)
+            if running[job]:
+                if queue < len(self.thresholds) and executed[job] * gpus[job] >= self.thresholds[queue]:
+                    queues[queue].remove(job)
+                    queues[queue + 1].append(job)
+            elif executed[job] > 0:
+                waited[job] += since
+                if queue > 0 and waited[job] >= self.promote_knob * executed[job]:
+                    queues[queue].remove(job)
+                    queues[0].append(job)
+                    promoted[job], waited[job] = ran[job], 0.0
+        service = {job: executed[job] * gpus[job] for job in index}
+        queues = [self.arranged(snapshot, members, service) for members in queues]
+        keys = {
+            job: queue * _QUEUE + place for queue, line in enumerate(queues) for place, job in enumerate(line)
+        }
+        memory = {
+            "queues": tuple(map(tuple, queues)),
+            "at": snapshot.now,
+            "keys": keys,
+            "promoted": promoted,
+            "waited": waited,
+        }
+        return np.array([keys[job] for job in index]), memory
+
+    def arranged(self, snapshot: Snapshot, members: list[int], service: dict[int, float]) -> list[int]:
+        """A queue in the order in which it is served."""
+        return members
+
+    def quantum(self) -> float:
+        """The setting."""
+        return self.quantum_seconds
+
+    def _paces(self, jobs: Jobs) -> list[float]:
+        """What a second of running counts."""
+        return jobs.requested_gpus.tolist() if self.service == "gpu-seconds" else [1.0] * len(jobs)
+
+    def _jump(
+        self,
+        queue_of: dict[int, int],
+        running: dict[int, bool],
+        executed: dict[int, float],
+        waited: dict[int, float],
+        gpus: dict[int, float],
+    ) -> float:
+        """Seconds after their last event to when they look at queues again."""
+        soonest = inf
+        for job, queue in queue_of.items():
+            if job not in running:
+                continue
+            if running[job] and queue < len(self.thresholds):
+                soonest = min(soonest, ceil((self.thresholds[queue] - executed[job]) / gpus[job]))
+            elif not running[job] and queue and executed[job] > 0 and self.promote_knob < inf:
+                left = self.promote_knob * executed[job] - waited[job]
+                soonest = min(soonest, left if left > 0 else inf)
+        return soonest
+
+    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+        """Any time; what is no event of theirs is passed over."""
+        return -inf if len(waiting) and len(running) else inf
+
+
+@dataclass(frozen=True)
+class DlasGittinsSim(DlasSim, TwoDGittins):
+    """2d-gittins as Tiresias' simulator does it: its queues, in each the largest index first, then who came first."""
+
+    name: ClassVar[str] = "2d-gittins-sim"
+
+    def arranged(self, snapshot: Snapshot, members: list[int], service: dict[int, float]) -> list[int]:
+        """By the index of the next known service that each will reach."""
+        reached = np.array([service[job] for job in members])
+        index = stepwise_index(np.sort(self.known(snapshot)), reached, self.delta)
+        return [job for _, job in sorted(zip((-index).tolist(), members, strict=True))]

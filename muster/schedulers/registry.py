@@ -1,0 +1,405 @@
+"""Which parts and presets exist, and how a name on the command line becomes a scheduler.
+
+A part is found because its file lies in the folder of its slot. Others come from installed packages that
+declare an entry point in the group `muster.schedulers`, or straight from a file: `path/to/file.py:Name`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from math import inf
+from typing import Any
+
+import muster.schedulers
+from muster.problems import InputError, Problem, did_you_mean
+from muster.schedulers.composed import Composed, IndependentAllocator
+from muster.schedulers.contract import Scheduler
+from muster.schedulers.leased import Leased
+from muster.schedulers.parts import AdmissionFilter, GangAllocator, Part
+from muster.schedulers.placement.delay_timers import Timers
+from muster.schedulers.presets import PRESETS, Preset
+from muster.schedulers.user_code import load_error, register
+
+SLOTS = ("admission", "queue_order", "allocation", "placement")
+_WHOLE = ("workers_and_servers", "time_sharing")
+"""Folders of schedulers that are not composed of parts."""
+ENTRY_POINTS = "muster.schedulers"
+_FLAG = "--scheduler"
+_OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
+    "preemptive": (
+        bool,
+        None,
+        "whether waiting jobs compete with running ones for their GPUs; the order's habit",
+    ),
+    "strict": (bool, None, "whether a job that does not fit blocks all behind it; the order's habit"),
+    "promote_after_seconds": (
+        float,
+        inf,
+        "a job that has waited so long since it last ran goes first until it has had a turn",
+    ),
+    "promote_for_good": (
+        bool,
+        False,
+        "whether a promoted job goes first until it is done, as Synergy's authors do",
+    ),
+}
+
+_LEASED_SETTINGS = ("promote_after_seconds",)
+"""Those of them that a scheduler has which leases: a lease is never broken, and whoever waits lets others pass."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a part."""
+
+    name: str
+    type_name: str
+    default: Any
+    sentence: str
+
+
+@dataclass(frozen=True)
+class PartInfo:
+    """What `muster schedulers` tells about a part."""
+
+    slot: str
+    """`order`, or `allocation+placement` for a part that fills two."""
+    name: str
+    sentence: str
+    settings: tuple[Setting, ...]
+    needs: tuple[str, ...]
+
+
+def parts() -> list[PartInfo]:
+    """All parts that exist, by slot and name."""
+    infos = [
+        PartInfo("+".join(kind.slots), kind.name, _sentence(kind), tuple(_settings(kind)), kind.needs)
+        for kind in _shipped().values()
+    ]
+    for name, kind in {**_shipped_whole(), **_installed()}.items():
+        slot = "+".join(kind.slots) if issubclass(kind, Part) else "whole scheduler"
+        infos.append(
+            PartInfo(slot, name, _sentence(kind), tuple(_settings(kind)), getattr(kind, "needs", ()))
+        )
+    return sorted(
+        infos, key=lambda info: (SLOTS.index(info.slot.split("+")[0]) if info.slot in SLOTS else 9, info.name)
+    )
+
+
+def presets() -> list[Preset]:
+    """All presets, by name."""
+    return [PRESETS[name] for name in sorted(PRESETS)]
+
+
+def composed_settings() -> list[Setting]:
+    """The settings that every composed scheduler has."""
+    return [
+        Setting(name, kind.__name__, default, sentence)
+        for name, (kind, default, sentence) in _OWN_SETTINGS.items()
+    ]
+
+
+def takes(name: str, setting: str) -> bool:
+    """Whether the scheduler of a name has a setting."""
+    kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
+    return any(setting == field for kind in kinds for field, *_ in _fields(kind))
+
+
+def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
+    """The scheduler of a name: `ORDER+ALLOCATION+PLACEMENT`, a preset, or a third party's.
+
+    Settings are `key=value` as text, a key being the setting's name or `PART.SETTING`.
+    """
+    preset = PRESETS.get(name.strip().partition("+")[0])
+    called = name.strip() if preset else ""
+    settings = {**(preset.settings if preset else {}), **(settings or {})}
+    kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
+    whole = [kind for kind in kinds if not issubclass(kind, Part)]
+    if whole:
+        if len(kinds) > 1:
+            raise InputError(
+                Problem(_FLAG, f"{whole[0].__name__} is a whole scheduler and takes no parts", found=name)
+            )
+        scheduler = _made(whole[0], settings)
+        _refuse_unknown(settings, name, kinds, ())
+        return typing.cast(Scheduler, scheduler)
+    chosen = _by_slot(kinds, name)
+    order = _made(chosen["queue_order"], settings)
+    for slot, default in (("allocation", "proportional"), ("placement", order.default_placement)):
+        if slot not in chosen:
+            chosen[slot] = _shipped()[default]
+            kinds.append(chosen[slot])
+    made = {kind: order if kind is chosen["queue_order"] else _made(kind, settings) for kind in kinds}
+    allocation, placement = made[chosen["allocation"]], made[chosen["placement"]]
+    leased = isinstance(placement, Timers)
+    common = _LEASED_SETTINGS if leased else tuple(_OWN_SETTINGS)
+    own = {key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key) for key in common if key in settings}
+    if own.get("promote_after_seconds", 0.0) < 0:
+        what = "promote_after_seconds: a number of seconds from 0 on is needed"
+        raise InputError(
+            Problem("--set promote_after_seconds", what, found=f"{own['promote_after_seconds']:g}")
+        )
+    _refuse_unknown(settings, name, kinds, common)
+    selections = tuple(part for part in made.values() if isinstance(part, AdmissionFilter))
+    if leased:
+        furnishing = None
+        if isinstance(allocation, GangAllocator):
+            furnishing, allocation = allocation, _shipped()["proportional"]()
+        named = (*(part for part in made.values() if part is not placement), placement)
+        return Leased(order, allocation, placement, named, selections, furnishing, preset=called, **own)
+    habits = {"preemptive": order.preemptive, "strict": order.strict} | own
+    return Composed(
+        order=order,
+        parts=tuple(made.values()),
+        allocator=allocation
+        if allocation is placement
+        else IndependentAllocator(allocation, placement, strict=habits["strict"]),
+        selections=selections,
+        preset=called,
+        **habits,
+    )
+
+
+def _expanded(name: str) -> str:
+    """The name with a preset in front spelled out."""
+    first, plus, rest = name.strip().partition("+")
+    if first in PRESETS:
+        return PRESETS[first].parts + plus + rest
+    return name.strip()
+
+
+def _by_slot(kinds: Iterable[type[Part]], name: str) -> dict[str, type[Any]]:
+    chosen: dict[str, type[Part]] = {}
+    for kind in kinds:
+        for slot in kind.slots:
+            if slot == "placement" and slot in chosen and _timers_first(chosen, kind):
+                continue
+            if slot in chosen and slot != "admission":
+                what = f"{chosen[slot].name} and {kind.name} both say the {slot}; name one of them"
+                raise InputError(Problem(_FLAG, what, found=name))
+            chosen[slot] = kind
+    if "queue_order" not in chosen:
+        orders = ", ".join(sorted(kind.name for kind in _shipped().values() if "queue_order" in kind.slots))
+        raise InputError(Problem(_FLAG, f"an order is missing, one of: {orders}", found=name))
+    return chosen
+
+
+def _timers_first(chosen: dict[str, type[Part]], kind: type[Part]) -> bool:
+    """Let timers have the placement where the other part may leave it to them; whether that settles it."""
+    pair = chosen["placement"], kind
+    timers = [one for one in pair if issubclass(one, Timers)]
+    others = [one for one in pair if issubclass(one, GangAllocator) and one.furnishes]
+    if len(timers) == len(others) == 1:
+        chosen["placement"] = timers[0]
+        return True
+    return False
+
+
+def _kind(piece: str, name: str) -> type[Any]:
+    """The class behind one piece of a scheduler's name."""
+    piece = piece.strip()
+    family = [preset for preset in PRESETS if preset.startswith(piece.partition(":")[0] + ":")]
+    if family:
+        hint = did_you_mean(piece, family)
+        what = f"no such preset; {hint + ' ' if hint else ''}there are: {', '.join(family)}"
+        raise InputError(Problem(_FLAG, what, found=piece))
+    if ":" in piece:
+        return _from_code(piece)
+    known = {**_shipped(), **_shipped_whole(), **_installed()}
+    if piece not in known:
+        hint = did_you_mean(piece, [*known, *PRESETS]) or "`muster schedulers` lists what there is"
+        found = piece if piece == name else f"{piece} in {name}"
+        raise InputError(Problem(_FLAG, f"no such part or preset; {hint}", found=found))
+    return known[piece]
+
+
+@cache
+def _shipped() -> dict[str, type[Part]]:
+    """Every part that has a file in a slot's folder, by name."""
+    found: dict[str, type[Part]] = {}
+    for slot in SLOTS:
+        package = importlib.import_module(f"{muster.schedulers.__name__}.{slot}")
+        for module_info in pkgutil.iter_modules(package.__path__):
+            module = importlib.import_module(f"{package.__name__}.{module_info.name}")
+            for kind in vars(module).values():
+                if _is_own_part(kind, module):
+                    found[kind.name] = kind
+    return found
+
+
+@cache
+def _shipped_whole() -> dict[str, type[Any]]:
+    """Every whole scheduler that has a file in one of their folders, by name."""
+    found: dict[str, type[Any]] = {}
+    for folder in _WHOLE:
+        package = importlib.import_module(f"{muster.schedulers.__name__}.{folder}")
+        for module_info in pkgutil.iter_modules(package.__path__):
+            module = importlib.import_module(f"{package.__name__}.{module_info.name}")
+            for kind in vars(module).values():
+                is_own = (
+                    inspect.isclass(kind) and kind.__module__ == module.__name__ and hasattr(kind, "decide")
+                )
+                if is_own and kind.name:
+                    found[kind.name] = kind
+    return found
+
+
+def _is_own_part(kind: object, module: types.ModuleType) -> bool:
+    return (
+        inspect.isclass(kind)
+        and issubclass(kind, Part)
+        and kind.__module__ == module.__name__
+        and bool(kind.name)
+    )
+
+
+@cache
+def _installed() -> dict[str, type[Any]]:
+    """What installed packages offer under the entry point group, by name."""
+    found = {}
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        kind = _checked(entry.load(), f"entry point {entry.name}")
+        register(importlib.import_module(kind.__module__), kind.__module__)
+        found[entry.name] = kind
+    return found
+
+
+def _from_code(piece: str) -> type[Any]:
+    """A class from `path/to/file.py:Name` or `module:Name`."""
+    where, _, name = piece.rpartition(":")
+    file = ""
+    try:
+        if where.endswith(".py"):
+            spec = importlib.util.spec_from_file_location("muster_user_scheduler", where)
+            if spec is None or spec.loader is None:
+                raise ImportError(f"{where} is no Python file")
+            file = spec.origin or ""
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(where)
+    except Exception as error:
+        if isinstance(error, FileNotFoundError) and error.filename == file:
+            raise InputError(Problem(_FLAG, f"{where}: there is no such file", found=piece)) from error
+        raise InputError(load_error(error, file, where)) from error
+    register(module, where)
+    if not hasattr(module, name):
+        classes = [key for key, value in vars(module).items() if inspect.isclass(value)]
+        what = f"{where} has no {name}; it has: {', '.join(classes) or 'no class'}"
+        raise InputError(Problem(_FLAG, what, found=piece))
+    return _checked(getattr(module, name), piece)
+
+
+def _checked(kind: Any, where: str) -> type[Any]:
+    if inspect.isclass(kind) and (issubclass(kind, Part) or hasattr(kind, "decide")):
+        return kind
+    what = "a class is needed that is a part (muster.schedulers.parts) or has decide(view, state)"
+    raise InputError(Problem(_FLAG, what, found=where))
+
+
+def _sentence(kind: type[Any]) -> str:
+    return (inspect.getdoc(kind) or "").split("\n", 1)[0]
+
+
+def _fields(kind: type[Any]) -> Iterable[tuple[str, Any, Any, str]]:
+    """Name, type, default, sentence of each setting of a part."""
+    if not hasattr(kind, "__dataclass_fields__"):
+        return
+    types_by_name = typing.get_type_hints(kind)
+    for entry in fields(kind):
+        default = entry.default_factory() if entry.default_factory is not MISSING else entry.default
+        yield entry.name, types_by_name[entry.name], default, entry.metadata.get("sentence", "")
+
+
+def _settings(kind: type[Any]) -> Iterable[Setting]:
+    for name, annotation, default, sentence in _fields(kind):
+        if typing.get_origin(annotation) is typing.Literal:
+            type_name = " or ".join(typing.get_args(annotation))
+        else:
+            type_name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+        yield Setting(name, type_name, default, sentence)
+
+
+def _made(kind: type[Any], settings: dict[str, str]) -> Any:
+    """A part with its settings, which are taken out of the given ones."""
+    word = getattr(kind, "name", "") or kind.__name__
+    given: dict[str, Any] = {}
+    typed: dict[str, str] = {}
+    for name, annotation, _, _ in _fields(kind):
+        for key in (f"{word}.{name}", name):
+            if key in settings:
+                typed[name] = settings.pop(key)
+                given[name] = _parsed(annotation, typed[name], key)
+    try:
+        return kind(**given)
+    except ValueError as error:
+        wrong = _wrong_settings(kind, given, str(error))
+        found = ", ".join(typed[name] for name in wrong)
+        raise InputError(Problem(f"--set {', '.join(wrong)}", str(error), found=found)) from error
+
+
+def _wrong_settings(kind: type[Any], given: Mapping[str, Any], said: str) -> list[str]:
+    """The settings that alone bring about what a part said; all given ones where only several together do."""
+    wrong = []
+    for name, value in given.items():
+        try:
+            kind(**{name: value})
+        except ValueError as error:
+            if str(error) == said:
+                wrong.append(name)
+    return wrong or list(given)
+
+
+def _parsed(kind: Any, text: str, key: str) -> Any:
+    """A setting's value from its text."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    try:
+        if kind is bool:
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[
+                text.lower()
+            ]
+        if kind in (int, float):
+            value = kind(text)
+            if value != value:
+                raise ValueError(text)
+            return value
+        if origin is tuple:
+            return tuple(_parsed(arguments[0], item, key) for item in text.split(",") if item)
+        if origin is dict:
+            pairs = [item.rpartition(":") for item in text.split(",") if item]
+            if not all(colon and name for name, colon, _ in pairs):
+                raise ValueError(text)
+            return {name: _parsed(arguments[1], value, key) for name, _, value in pairs}
+        if typing.Literal is origin and text not in arguments:
+            raise ValueError(text)
+    except (ValueError, KeyError) as error:
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind)
+        if wanted is None:
+            wanted = {tuple: "numbers, as 1,2,3", dict: "names with numbers, as a:1,b:2"}.get(origin) or (
+                "one of " + ", ".join(map(str, arguments))
+            )
+        raise InputError(Problem(f"--set {key}", f"{key} takes {wanted}", found=text)) from error
+    return text
+
+
+def _refuse_unknown(
+    settings: Mapping[str, str], name: str, kinds: Iterable[type[Any]], common: Iterable[str]
+) -> None:
+    if not settings:
+        return
+    known = sorted({field for kind in kinds for field, *_ in _fields(kind)} | set(common))
+    problems = []
+    for key, value in settings.items():
+        hint = did_you_mean(key.rpartition(".")[2], known)
+        what = f"{name} has no such setting; {hint + ' ' if hint else ''}it has: {', '.join(known)}"
+        problems.append(Problem(f"--set {key}", what, found=value))
+    raise InputError(*problems)

@@ -1,0 +1,357 @@
+"""The living jobs as a scheduler's columns, growing as jobs come; a job's number is its id in the store.
+
+Numbers are for ever, as a scheduler's memory goes by them: the columns of a job that has ended stay until the daemon
+ends, at about half a kilobyte a job. Of numbers that had ended before it began there is room in memory that is never
+touched. Nothing here goes through all numbers when a job comes or a plan is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from math import inf, nan
+
+import numpy as np
+import polars as pl
+
+from muster.cluster import Cluster
+from muster.cluster.ledger import Changes, Ledger, NodeAllocation
+from muster.cluster.ledger_arrays import MICRO, NONE, ROWS_USED, WHOLE, Rows
+from muster.problems import InputError
+from muster.runtime import allocation_lifecycle as keep
+from muster.runtime.allocation_lifecycle import RESTART_MODEL
+from muster.service.controller.interruptions import LONGEST_START_UP, RestartCosts
+from muster.service.fitting import misfits
+from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
+from muster.service.store.rows import JobRow, State
+from muster.speed.demands import ResourceProfiles
+from muster.speed.input_pipeline import model_table
+from muster.speed.rates import reference_seconds
+from muster.workload.jobs import ASKED, COMPLETED, FACTS, FUTURE, WAITING, JobTable, nodes_allowed
+from muster.workload.models import Model
+from muster.workload.sized import SIZED
+
+UNKNOWN_STEPS = 1e15
+"""Stands for the work of a job whose owner did not say it; schedulers are told that nothing is known."""
+_LEAST_ROOM = 1024
+
+
+class _LiveTable(JobTable):
+    """The jobs so far; its `ids` go on beyond them."""
+
+    @cached_property
+    def some_pinned(self) -> bool:
+        """There may be some: who asked would have to go through all jobs that ever were."""
+        return True
+
+    @cached_property
+    def some_request(self) -> bool:
+        """There may be some, likewise."""
+        return True
+
+
+class LiveColumns:
+    """What was asked of the jobs and what has happened to them, with the ledger and the speeds beside."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        known: Callable[[], Mapping[str, Model]],
+        restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS,
+    ) -> None:
+        self.cluster = cluster
+        self.ledger = Ledger(cluster, 0)
+        self.laws = np.zeros(1, RESTART_MODEL)
+        self.laws["checkpoint_every"] = inf
+        self._known = known
+        self.restart_costs = RestartCosts(restart_cost_seconds)
+        self._numbers: dict[str, dict[str, int]] = {
+            "model": {},
+            "tenant": {},
+            "user": {},
+            "constraint": {"": 0},
+        }
+        self._models_by_name: Mapping[str, Model] = {}
+        self._profiles: list[Model | None] = []
+        self._allowed = [np.ones(len(cluster.nodes), np.bool_)]
+        self.misfits: set[int] = set()
+        """Jobs that no state of the cluster could hold; it was another one when they were taken."""
+        self._fits: dict[tuple[object, ...], bool] = {}
+        self._asked, self._facts, self._sized = np.zeros(0, ASKED), np.zeros(0, FACTS), np.zeros(0, SIZED)
+        self._ids = pl.Series("job_id", [], pl.String)
+        self._before = np.zeros(0, np.int64)
+        """Scratch of `settle_journal`, which leaves it as it was."""
+        self._count = 0
+        self._share = np.array(
+            [cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s]
+        ) / max(cluster.total_gpus, 1)
+        self._speeds_changed()
+        self._table_changed()
+
+    @property
+    def facts(self) -> Rows:
+        """What has happened to each job, by its number."""
+        return self._facts[: self._count]
+
+    @property
+    def asked(self) -> Rows:
+        """What each job asks for, by its number."""
+        return self._asked[: self._count]
+
+    def admit(self, rows: Sequence[JobRow]) -> None:
+        """Make columns of jobs that the store has; those that it had before are read anew."""
+        if not rows:
+            return
+        self._make_room(max(row.id for row in rows) + 1)
+        profiles = len(self._profiles)
+        anew = self._look_up_models()
+        for row in rows:
+            self._write(row)
+        if anew or len(self._profiles) > profiles:
+            self._speeds_changed()
+        if anew:
+            self._believe_anew()
+        for row in rows:
+            self._believe(row)
+        self._table_changed()
+
+    def _fits_in(self, request: JobRequest) -> bool:
+        """Whether this cluster could hold it, if it held nothing else."""
+        # All that `misfits` goes by.
+        shape = (request.constraint, request.gpus, request.cpus, request.least_memory_gb)
+        if shape not in self._fits:
+            self._fits[shape] = next(misfits(request, self.cluster), None) is None
+        return self._fits[shape]
+
+    def _make_room(self, count: int) -> None:
+        if count > len(self._asked):
+            room = max(2 * count, _LEAST_ROOM)
+            for name in ("_asked", "_facts", "_sized"):
+                before = getattr(self, name)
+                grown = np.zeros(room, before.dtype)
+                grown[: self._count] = before[: self._count]
+                setattr(self, name, grown)
+            self._ids = pl.Series("job_id", np.arange(room)).cast(pl.String)
+            self._before = np.full(room, -2)
+            self.ledger.admit(room)
+        self._count = max(self._count, count)
+
+    def _write(self, row: JobRow) -> None:
+        request = row.request
+        ask, fact = self._asked[row.id], self._facts[row.id]
+        ask["submit"] = row.submitted
+        ask["gpus"] = ask["min_gpus"] = ask["max_gpus"] = request.gpus
+        ask["milli"] = round(request.gpu_share * WHOLE)
+        ask["cpu"] = NONE if request.cpus is None else round(request.cpus * MICRO)
+        least_gb = request.least_memory_gb
+        ask["memory"] = NONE if least_gb is None else round(least_gb * MICRO)
+        ask["model"] = self._model(request.model or "")
+        ask["tenant"] = self._number("tenant", request.tenant or "")
+        ask["user"] = self._number("user", row.user)
+        ask["constraint"] = self._constraint(request.constraint)
+        ask["priority"] = request.priority
+        ask["preemptible"] = row.preemptible
+        ask["min_runtime"] = request.min_runtime_seconds
+        ask["deadline"] = inf if row.deadline is None else row.deadline
+        ask["time_limit"] = inf if request.time_limit_seconds is None else request.time_limit_seconds
+        ask["iterations"] = UNKNOWN_STEPS if request.steps is None else request.steps
+        ask["believed"] = nan
+        fact["state"] = _FACT_STATES.get(row.state, COMPLETED)
+        fact["done"] = fact["saved"] = row.steps_done
+        fact["attained"] = row.attained_gpu_seconds
+        fact["run"] = row.run_seconds
+        fact["preemptions"], fact["moves"] = row.preemptions, row.moves
+        fact["first_start"] = nan if row.first_start is None else row.first_start
+        fact["last_start"] = nan if row.last_start is None else row.last_start
+        fact["last_stop"] = row.submitted if row.last_stop is None else row.last_stop
+        fact["finish"] = fact["lease_end"] = inf
+        fact["sensitivity"] = nan
+        fact["reason"] = NONE
+        fact["restart_cost"] = self.restart_cost(row)
+        fact["unsaved_since"] = nan
+        if not self._fits_in(request):
+            self.misfits.add(row.id)
+        self._sized[row.id]["priority"] = nan
+
+    def _number(self, kind: str, name: str) -> int:
+        return self._numbers[kind].setdefault(name, len(self._numbers[kind]))
+
+    def _model(self, name: str) -> int:
+        number = self._number("model", name)
+        if number == len(self._profiles):
+            self._profiles.append(self._models_by_name.get(name.lower()))
+        return number
+
+    def _look_up_models(self) -> bool:
+        """Whether `muster profile` has measured one anew, or another one, since jobs came last."""
+        known = self._known()
+        if known is self._models_by_name:
+            return False
+        self._models_by_name = known
+        before = self._profiles
+        self._profiles = [known.get(name.lower()) for name in self._numbers["model"]]
+        return self._profiles != before
+
+    def _believe_anew(self) -> None:
+        """Those that have not shown their own speed go by their model's as it is now."""
+        asked_for = self.asked["iterations"] > 0
+        unshown = asked_for & (self.facts["state"] != COMPLETED) & (self.facts["done"] <= 0)
+        for job in np.flatnonzero(unshown).tolist():
+            ask = self._asked[job]
+            ask["ideal"] = ask["iterations"] * self._reference_seconds(job)
+            if self._profiles[ask["model"]] is not None:
+                self._length_is_known(job)
+
+    def _constraint(self, constraint: str) -> int:
+        number = self._number("constraint", constraint)
+        if number == len(self._allowed):
+            try:
+                allowed = np.array(nodes_allowed(constraint, self.cluster, "request"))
+            except InputError:  # The cluster is another one than when the job was taken.
+                allowed = np.zeros(len(self.cluster.nodes), np.bool_)
+            self._allowed.append(allowed)
+        return number
+
+    def _speeds_changed(self) -> None:
+        self.models = model_table(self._profiles or [None])
+        self.resource_profiles = ResourceProfiles(self.models, self.ledger.books.nodes)
+
+    def _believe(self, row: JobRow) -> None:
+        """How long it takes at the reference: by what it did so far, else by its model; else nobody knows."""
+        ask = self._asked[row.id]
+        ask["ideal"] = ask["iterations"] * self._reference_seconds(row.id)
+        worked = row.run_seconds - row.restart_seconds
+        measured = row.steps_done > 0 and worked > 0
+        if measured:
+            ask["ideal"] = ask["iterations"] * worked / row.steps_done
+        if measured or self._profiles[ask["model"]] is not None:
+            self._length_is_known(row.id)
+
+    def _length_is_known(self, job: int) -> None:
+        """From now on, if its owner has said its steps."""
+        ask = self._asked[job]
+        if ask["iterations"] < UNKNOWN_STEPS:
+            ask["believed"] = ask["iterations"]
+
+    def _reference_seconds(self, job: int) -> float:
+        """Of a step with a proportional share, by the job's model."""
+        return reference_seconds(self.models, int(self._asked[job]["model"]), self._share)
+
+    def _table_changed(self) -> None:
+        self.table = _LiveTable(
+            asked=self.asked,
+            facts=self.facts,
+            sized=self._sized[: self._count],
+            ids=self._ids,
+            model_names=tuple(self._numbers["model"]),
+            models=tuple(self._profiles),
+            tenants=tuple(self._numbers["tenant"]),
+            users=tuple(self._numbers["user"]),
+            node_allowed=np.array(self._allowed),
+        )
+
+    def restart_cost(self, row: JobRow) -> float:
+        """Seconds of stop and start-up that an interruption of a job is expected to cost."""
+        return self.restart_costs.expected(row, self._models_by_name)
+
+    def seat(self, job: int, shares: Sequence[NodeAllocation], now: float) -> None:
+        """Put a job where it is known to be: on the books without any scheduler's doing."""
+        self.ledger.put(job, shares)
+        self._settle(now)
+
+    def carry_out(self, changes: Changes, now: float) -> None:
+        """Give the jobs of a decision what it says. What is planned runs only once `began` says so."""
+        self.ledger.carry_out(changes)
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        books, outcome = self.ledger.books, self._outcome()
+        keep.settle_journal(books, self.asked, self.facts, self.models, now, self.laws, self._before, outcome)
+
+    def _outcome(self) -> keep.Outcome:
+        """Room for what the kernels report, which nothing here reads."""
+        held = np.zeros(int(self.ledger.books.totals[ROWS_USED]) + 1, keep.HELD)
+        return keep.Outcome(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
+
+    def planned(self, job: int, now: float) -> None:
+        """A job has a new place where nothing of it runs yet: it is charged nothing so far."""
+        fact = self._facts[job]
+        fact["held"] = fact["rate"] = 0.0
+        fact["settled"] = now
+        fact["finish"] = fact["resumes"] = inf
+
+    def counts_as_running(self, job: int, now: float) -> None:
+        """To a scheduler a job with a place holds its GPUs, though it waits for somebody who saves there first."""
+        fact, ask = self._facts[job], self._asked[job]
+        fact["held"] = ask["gpus"] * ask["milli"] / WHOLE
+        fact["settled"] = now
+
+    def began(self, row: JobRow, since: float) -> None:
+        """A start of a job has begun on what the books say; its speed is the model's until it reports its own."""
+        fact = self._facts[row.id]
+        fact["held"] = fact["rate"] = 0.0
+        fact["settled"] = fact["last_start"] = since
+        if np.isnan(fact["first_start"]):
+            fact["first_start"] = since
+        self.price(row, since)
+        keep.set_rate(self.ledger.books, self.asked, self.facts, row.id, self.models, since, self.laws)
+
+    def price(self, row: JobRow, since: float) -> None:
+        """What schedulers know of an interruption of a start that began at `since`, as its job shows more of it.
+
+        A job that has reported before works from its first step on, at the latest after `LONGEST_START_UP` times the
+        expected cost; any other one, once the expected cost has passed.
+        """
+        ask, fact = self._asked[row.id], self._facts[row.id]
+        ask["preemptible"] = row.preemptible
+        fact["restart_cost"] = self.restart_cost(row)
+        fact["unsaved_since"] = nan if row.saves_when_stopped else since
+        if row.first_step is not None:
+            fact["resumes"] = row.first_step
+        else:
+            has_reported = row.joined or row.start_up_seconds is not None
+            fact["resumes"] = since + fact["restart_cost"] * (LONGEST_START_UP if has_reported else 1.0)
+
+    def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
+        """A running job has told how far it is and how fast: its own word counts for more than the model's.
+
+        Of the model only the ratio is kept between its speed on what the job holds and the one at the reference.
+        """
+        fact, ask = self._facts[job], self._asked[job]
+        keep.settle(self.facts, job, now, self.laws)
+        fact["done"] = min(steps, ask["iterations"])
+        if steps_per_second > 0:
+            keep.set_rate(self.ledger.books, self.asked, self.facts, job, self.models, now, self.laws)
+            slower = fact["rate"] / steps_per_second if fact["rate"] > 0 else 1.0
+            ask["ideal"] = ask["iterations"] * self._reference_seconds(job) * slower
+            fact["rate"] = steps_per_second
+            self._length_is_known(job)
+
+    def charged(self, job: int, steps: float, attained: float, run: float, now: float) -> None:
+        """A start of a job has ended: what it got in all, to the last second."""
+        fact = self._facts[job]
+        fact["done"], fact["attained"], fact["run"] = steps, attained, run
+        fact["settled"] = fact["last_stop"] = now
+        fact["held"] = fact["rate"] = 0.0
+        fact["finish"] = inf
+
+    def leave(self, job: int, state: State, now: float) -> None:
+        """A job that is held or has ended: nothing of it is on the books any more."""
+        books = self.ledger.books
+        if books.heads[job] >= 0:
+            keep.settle(self.facts, job, now, self.laws)
+            keep.close_job(books, job, now, self._outcome())
+        self._facts[job]["held"] = self._facts[job]["rate"] = 0.0
+        self._facts[job]["state"] = _FACT_STATES.get(state, COMPLETED)
+
+    def waiting(self, job: int, now: float) -> None:
+        """A job that waits from now on, holding nothing."""
+        self.leave(job, State.QUEUED, now)
+        self._facts[job]["last_stop"] = now
+
+    def holding(self, job: int) -> tuple[NodeAllocation, ...]:
+        """What the books say a job has."""
+        return tuple(self.ledger.holding(job))
+
+
+_FACT_STATES: Mapping[State, int] = {State.QUEUED: WAITING, State.RUNNING: WAITING, State.HELD: FUTURE}

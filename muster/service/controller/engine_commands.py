@@ -1,0 +1,115 @@
+"""What can be asked of an engine and of a job, as acts to be done once what they follow from is on the disk.
+
+What is wanted of a start is compared at each turn with what has been told, and that is noted only when the act is done:
+an act that failed, or that a daemon before this one may not have come to, is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from pathlib import Path
+
+from muster.service.controller.active_jobs import ActiveJobs
+from muster.service.controller.starts import Start, cache_gb, launch_of
+from muster.service.engines import Engine, Observed
+from muster.service.home import job_folder
+from muster.service.store.rows import JobRow
+from muster.training.run_folder import give_notice
+
+Act = Callable[[], None]
+
+
+class Orders:
+    """Finds the acts that are still to be done."""
+
+    def __init__(self, jobs: ActiveJobs, engine: Engine, home: Path) -> None:
+        self._jobs, self._engine, self._home = jobs, engine, home
+        self._other_sizes: dict[int, Start] = {}
+        """Those that the engine may still give something else than their seats say."""
+
+    def outstanding(self, now: float) -> list[Act]:
+        """Of all starts: stops, then other sizes, smaller ones first, then what is to begin."""
+        stops: list[Act] = []
+        launches: list[Act] = []
+        self._other_sizes = {}
+        for start in self._jobs.starts.values():
+            if not start.launched:
+                if start.notice_at is None:
+                    launches.append(partial(self._launch, start))
+                continue
+            if start.grace_over and not start.told_kill:
+                stops.append(partial(self._kill, start))
+            elif self._untold(start):
+                stops.append(partial(self._tell, start, now))
+            if self._engine.facts.can_resize and start.told_seats != start.seats:
+                self._other_sizes[start.job] = start
+        sizes = [partial(self._resize, start) for start in sorted(self._other_sizes.values(), key=_growth)]
+        return [*stops, *sizes, *launches]
+
+    def killing(self, one: Observed) -> Act:
+        """End a start that should not be there."""
+        return lambda: self._engine.kill(one.job, one.epoch)
+
+    def forgetting(self, one: Observed) -> Act:
+        """Its end is on record."""
+        return lambda: self._engine.forget(one.job, one.epoch)
+
+    def _launch(self, start: Start) -> None:
+        if self._is_room_for(start):
+            self._engine.launch(launch_of(self._jobs.rows[start.job], start, self._home))
+            start.launched, start.told_seats, start.noted = True, start.seats, (False, start.seats)
+
+    def _untold(self, start: Start) -> bool:
+        """Whether there is anything that a start should know and has not been told."""
+        stop = start.notice_at is not None
+        return start.noted != (stop, start.seats) or (stop and start.told_stop is None)
+
+    def _tell(self, start: Start, now: float) -> None:
+        """A job that has joined reads its notice; any other, and one that cannot be written to, gets a signal."""
+        row, stop = self._jobs.rows[start.job], start.notice_at is not None
+        written = self._note(row, start, stop=stop)
+        if written:
+            start.noted = stop, start.seats
+        if stop and start.told_stop is None:
+            if not (written and start.joined):
+                self._engine.signal(start.job, start.epoch, row.request.stop_signal or "SIGTERM")
+            start.told_stop = now
+
+    def _note(self, row: JobRow, start: Start, *, stop: bool) -> bool:
+        """Write the notice, which says all that is wanted; False where its run folder does not let us."""
+        run_dir = job_folder(self._home, row.id) / "run"
+        if not stop and row.request.unchanged() is not None:
+            return True  # Nobody would read it.
+        try:
+            if run_dir.is_dir():
+                give_notice(run_dir, start.epoch, stop=stop, cache_gb=cache_gb(row, start.seats))
+        except OSError:
+            return False
+        return True
+
+    def _resize(self, start: Start) -> None:
+        if _growth(start) <= 0 or self._is_room_for(start):
+            self._engine.resize(start.job, start.epoch, start.seats)
+            start.told_seats = start.seats
+            self._other_sizes.pop(start.job, None)
+
+    def _is_room_for(self, start: Start) -> bool:
+        """Not where somebody who is to give back, perhaps just that, could not be told so yet."""
+        nodes = {seat.node for seat in start.seats}
+        return not any(
+            _growth(other) < 0 and any(seat.node in nodes for seat in other.seats)
+            for other in self._other_sizes.values()
+        )
+
+    def _kill(self, start: Start) -> None:
+        self._engine.kill(start.job, start.epoch)
+        start.told_kill = True
+
+
+def _growth(start: Start) -> float:
+    """CPUs that it is to get more than it has; where that is not known it may have had all."""
+    if start.told_seats is None:
+        return -inf
+    return sum(seat.cpus for seat in start.seats) - sum(seat.cpus for seat in start.told_seats)

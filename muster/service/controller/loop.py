@@ -1,0 +1,135 @@
+"""The loop of the real world: look at what is, ask the scheduler what should be, carry out the difference.
+
+The ledger holds the plan; `starts` hold what really runs. A job that should go is asked to stop; one that should
+begin waits until its seats are empty; so a plan is true at once on the books and soon after on the machines. Every
+change is on disk before it is acted upon, and every act may be repeated, so that the daemon may be killed at any
+moment: a new one finds its starts again by the engine's word and goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+from muster.service.controller.active_jobs import ActiveJobs
+from muster.service.controller.conditions import Conditions
+from muster.service.controller.engine_commands import Orders
+from muster.service.controller.executor import Executor
+from muster.service.controller.planner import Planner
+from muster.service.controller.request_handler import RequestHandler
+from muster.service.controller.status_collector import StatusCollector
+from muster.service.daemon_status import MACHINE, STORE, DaemonStatus
+from muster.service.engines import Engine
+from muster.service.store import Store, StoreUnavailable
+
+_TURN_SECONDS = 0.2
+"""Between two looks at the machines."""
+_SHORTEST_PAUSE = 0.03
+"""Between two turns, however many submissions come: they are taken together."""
+_RETRY_SECONDS = 1.0
+
+
+class Controller:
+    """One cluster, one scheduler, one engine."""
+
+    def __init__(self, store: Store, engine: Engine, board: DaemonStatus, home: Path) -> None:
+        self.jobs = ActiveJobs(board)
+        self._jobs, self._store, self._board = self.jobs, store, board
+        orders = Orders(self.jobs, engine, home)
+        self._observer = StatusCollector(self.jobs, store, engine, orders, home)
+        self._owners = RequestHandler(self.jobs, store, engine)
+        self._decider = Planner(self.jobs, store, board)
+        self._actor = Executor(self.jobs, orders, home, can_resize=engine.facts.can_resize)
+        self._of_store, self._of_machine = Conditions(board, STORE), Conditions(board, MACHINE)
+        self._looked_at = -inf
+        self._stopping = False
+
+    def run(self) -> None:
+        """Until `stop`; the jobs that run go on without it. StoreTaken if another daemon has the store now."""
+        while not self._stopping:
+            if self._board.ready:
+                well = self.turn()
+            else:
+                well = self._is_done(self.recover)
+                self._board.ready = well
+            time.sleep(_SHORTEST_PAUSE)
+            left = min(_TURN_SECONDS, self._decider.next_wake - self._store.now())
+            self._board.wait(max(left, 0.001) if well else _RETRY_SECONDS)
+
+    def stop(self) -> None:
+        """Leave the loop after this turn."""
+        self._stopping = True
+        self._board.wake()
+
+    def recover(self) -> None:
+        """Find what the daemon before this one left, and note what this one serves."""
+        self._store.configure(self._board.configuration())
+        self._observer.recover()
+
+    def turn(self) -> bool:
+        """Look, decide if it is time to, write down, act.
+
+        False: the store or the machine did not let it; it is to be tried again. What it has found out is kept until
+        it is written down, and before that nothing is acted upon and nothing new is found out.
+        """
+        return self._is_done(self._turn)
+
+    def _is_done(self, part: Callable[[], None]) -> bool:
+        """Whether a part of the work could be done; if not, everybody may know why."""
+        try:
+            part()
+        except StoreUnavailable as error:
+            self._of_store.set("the store cannot be used: nothing is begun or ended meanwhile", error)
+            return False
+        except OSError as error:
+            self._of_machine.set(_refusal(error), error)
+            return False
+        else:
+            self._of_store.clear()
+            return True
+        finally:
+            self._board.looked_at = time.monotonic()
+
+    def _turn(self) -> None:
+        self._store.keep_claim()
+        self._write_and_act()  # What an earlier turn could not.
+        now = self._store.now()
+        looks = now - self._looked_at >= _TURN_SECONDS  # Not at each of many submissions.
+        if looks:
+            self._observer.observe(now)
+            self._looked_at = now
+            self._observer.read_reports(now)
+        self._owners.admit()
+        self._owners.apply_requests(now)
+        self._owners.end_overdue(now)
+        self._owners.close_nodes(now)
+        if self._decider.is_due(now):
+            self._decider.decide(now)
+            now = self._store.now()
+        self._actor.carry_out(now)
+        failures = self._write_and_act()
+        if looks and not failures:
+            self._of_machine.clear()
+
+    def _write_and_act(self) -> int:
+        """Bring to the disk what is new, then do what follows from it; how much of that failed."""
+        self._store.commit(self._jobs.changes)
+        acts = self._jobs.acts
+        self._jobs.nothing_new()
+        return sum(not self._does(act) for act in acts)
+
+    def _does(self, act: Callable[[], None]) -> bool:
+        """Whether it could be done. If not it costs its job only, and follows again at a later turn."""
+        try:
+            act()
+        except Exception as error:
+            self._of_machine.set(_refusal(error), error)
+            return False
+        return True
+
+
+def _refusal(error: Exception) -> str:
+    """In words that name nobody."""
+    return f"this machine refuses: {(isinstance(error, OSError) and error.strerror) or type(error).__name__}"

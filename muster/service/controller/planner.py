@@ -1,0 +1,248 @@
+"""What should be: when the scheduler is asked, and its plan on the books."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+import structlog
+
+from muster.runtime import allocation_lifecycle as keep
+from muster.runtime.allocation_lifecycle import PENDING_INTERVAL
+from muster.schedulers.actions import Action, Start, actions_of
+from muster.schedulers.contract import Decision, Ints, Jobs, Snapshot, Trigger
+from muster.schedulers.honours import WITHOUT_GPUS, honoured
+from muster.schedulers.pending import pending_jobs
+from muster.schedulers.reasons import FITS_NOWHERE, reason
+from muster.service.controller.active_jobs import ActiveJobs
+from muster.service.controller.asking import Decided, decided
+from muster.service.controller.conditions import Conditions
+from muster.service.controller.memory import from_bytes
+from muster.service.controller.starts import same_place, seats_of
+from muster.service.daemon_status import SCHEDULER, DaemonStatus, Failing
+from muster.service.store import Store
+from muster.service.store.rows import Explained
+from muster.workload.jobs import RUNNING
+
+_REST_FACTOR = 3.0
+"""Between two decisions at least so many times as long as a decision takes, ..."""
+_LONGEST_REST = 5.0
+"""... but no longer than this."""
+_LONGEST_LEAD = 5.0
+"""Seconds by which a decision may come before its time."""
+_SHORTEST_RETRY, _LONGEST_RETRY = 1.0, 60.0
+"""Seconds after which a scheduler that failed is asked again: at first, and at last if nothing new happens."""
+_FREE = ("free_gpus", "free_cpus", "free_memory_gb", "free_storage_gb_per_s")
+_FITS_NOWHERE = reason(FITS_NOWHERE).name
+
+log = structlog.get_logger()
+
+
+class Planner:
+    """Asks the scheduler, and keeps its memory."""
+
+    def __init__(self, jobs: ActiveJobs, store: Store, board: DaemonStatus) -> None:
+        self._jobs, self._store, self._board = jobs, store, board
+        self._scheduler = board.policy
+        self._conditions = Conditions(board, SCHEDULER)
+        self._wake_on: int = Trigger.ALL
+        # Seconds of the store's clock:
+        self._timer = -inf  # when the last plan wants it to be asked, whatever happens
+        self._lease_end = inf  # when the first of those who run is to give back what it holds
+        self._rests_until = -inf
+        self._retries_at = -inf
+        self._unheeded = 0
+        """Triggers of decisions that failed."""
+        self._memory = store.scheduler_state()
+        self._state = self._remembered()
+
+    @property
+    def next_wake(self) -> float:
+        """When it is to be asked if nothing happens before; seconds of the store's clock.
+
+        A little before its time, so that the next plan is there when the present one's time is over.
+        """
+        if self._board.failing is not None:
+            return self._retries_at
+        return max(min(self._timer, self._lease_end) - self._lead, self._rests_until)
+
+    @property
+    def _lead(self) -> float:
+        return min(self._board.decision_seconds, _LONGEST_LEAD)
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is to be asked now. What is new may be what makes a scheduler that fails well again."""
+        if now >= self.next_wake:
+            return True
+        wake_on = Trigger.ALL if self._board.failing is not None else self._wake_on
+        return now >= self._rests_until and bool(self._jobs.pending & wake_on)
+
+    def decide(self, now: float) -> None:
+        """Ask for a plan, and make it true on the books."""
+        soon = [due for due in (self._timer, self._lease_end) if due <= now + self._lead]
+        moment = max(now, min(soon, default=now))
+        triggers = self._jobs.pending | self._unheeded
+        triggers |= Trigger.TIMER if moment >= self._timer else 0
+        triggers |= Trigger.LEASE_END if moment >= self._lease_end else 0
+        misfits = self._jobs.active & self._jobs.columns.misfits
+        if WITHOUT_GPUS not in honoured(self._scheduler):
+            asked = self._jobs.columns.asked
+            misfits |= {job for job in self._jobs.active if asked[job]["gpus"] == 0}
+        self._leave_out(misfits, now)
+        index = np.array(sorted(self._jobs.active - misfits), np.int64)
+        columns = self._jobs.columns
+        snapshot = Snapshot(
+            moment,
+            triggers,
+            Jobs(columns.table, index, moment),
+            columns.table,
+            columns.ledger,
+            columns.resource_profiles,
+        )
+        not_begun = [job for job in self._jobs.planned if not self._runs_as_planned(job)]
+        for job in not_begun:
+            columns.counts_as_running(job, moment)
+        self._jobs.pending = 0
+        began = time.perf_counter()
+        try:
+            with self._board.thinking:
+                answer = decided(self._scheduler, snapshot, self._state, columns.asked)
+        except Exception as error:
+            self._not_begun_yet(not_begun, moment)
+            self._unheeded = triggers
+            self._failed(error, time.perf_counter() - began)
+            return
+        self._unheeded = 0
+        self._board.failing = None
+        self._conditions.clear()
+        self._state = answer.state
+        self._wake_on, self._timer = answer.decision.wake_on, answer.decision.next_wake
+        self._rests_until = self._store.now() + _rest(answer.seconds)
+        pending = pending_jobs(snapshot, answer.decision)
+        self._board.blocked_by = {one.job: one.blocked_by for one in pending}
+        self._apply(answer, index, moment)
+        self._not_begun_yet(not_begun, moment)
+        self._lend(answer, index, moment)
+        self._explain(answer.decision, index, moment)
+        if answer.memory != self._memory:
+            self._jobs.changes.scheduler_state = self._memory = answer.memory
+        for note in answer.decision.notes:
+            log.warning("decision", scheduler=self._scheduler.name, note=note)
+        self._board.decisions += 1
+        self._board.decision_seconds = answer.seconds
+        self._board.decision_seconds_sum += answer.seconds
+
+    def _leave_out(self, misfits: set[int], now: float) -> None:
+        """No scheduler sees what no state of this cluster could hold; it was another one when they were taken."""
+        for job in misfits:
+            if self._jobs.rows[job].reason != _FITS_NOWHERE:
+                self._jobs.set(job, reason=_FITS_NOWHERE, reason_parameters={}, reason_since=now)
+
+    def _failed(self, error: Exception, took: float) -> None:
+        """All stays as the last plan has it; it is asked again ever more seldom."""
+        before, failed = self._board.failing, self._store.now()
+        count, since = (1, failed) if before is None else (before.count + 1, before.since)
+        words = f"{type(error).__name__}: {error}"
+        log.error("decision failed", scheduler=self._scheduler.name, error=words, in_a_row=count)
+        self._conditions.set("the scheduler fails: what runs goes on, and nothing new starts", error)
+        self._rests_until = failed + max(_SHORTEST_RETRY, _rest(took))
+        self._retries_at = failed + min(_SHORTEST_RETRY * 2.0 ** min(count - 1, 10), _LONGEST_RETRY)
+        self._board.decision_failures += 1
+        self._board.failing = Failing(since, count, words)
+
+    def _apply(self, answer: Decided, index: Ints, now: float) -> None:
+        """Carry the decision out in the ledger, and note what it changes."""
+        columns, plan = self._jobs.columns, answer.decision
+        for action in actions_of(plan, columns.ledger):
+            _log_action(action)
+        columns.carry_out(plan.changes, now)
+        started = stopped = changed = 0
+        for job in np.sort(plan.changes.jobs).tolist():
+            old = self._jobs.planned.get(job, ())
+            new = seats_of(columns.holding(job), columns.cluster, self._jobs.rows[job])
+            if old == new:
+                continue
+            started += not old
+            stopped += not new
+            changed += bool(old and new)
+            if not new:
+                del self._jobs.planned[job]
+                continue
+            self._jobs.planned[job] = new
+            if not self._runs_as_planned(job):
+                columns.planned(job, now)
+        if started or stopped or changed:
+            waiting = int(np.count_nonzero(plan.reasons))
+            free = dict(zip(_FREE, columns.ledger.free().tolist(), strict=True))
+            counts = {"running": len(index) - waiting, "waiting": waiting}
+            counts |= {"started": started, "stopped": stopped, "changed": changed}
+            self._jobs.changes.decisions.append(
+                {"time_seconds": now, **counts, **free, "value": plan.value, "bound": plan.bound}
+            )
+
+    def _runs_as_planned(self, job: int) -> bool:
+        """Whether a start of it is where it is to be, and not on its way out."""
+        start = self._jobs.starts.get(job)
+        return (
+            start is not None and start.notice_at is None and same_place(self._jobs.planned[job], start.seats)
+        )
+
+    def _not_begun_yet(self, jobs: Iterable[int], now: float) -> None:
+        for job in jobs:
+            if job in self._jobs.planned:
+                self._jobs.columns.planned(job, now)
+
+    def _lend(self, answer: Decided, index: Ints, now: float) -> None:
+        """Note the leases, new and old, of those who hold something."""
+        facts = self._jobs.columns.facts
+        for job, end in answer.decision.lease_ends.items():
+            facts[job]["lease_end"] = end
+            self._jobs.set(int(job), lease_end=float(end) if isfinite(end) else None)
+        # One that is over and was not renewed is no reason to ask again.
+        lent = facts["lease_end"][index[facts["state"][index] == RUNNING]]
+        self._lease_end = (
+            float(lent[lent > now].min(initial=inf)) if self._wake_on & Trigger.LEASE_END else inf
+        )
+
+    def _explain(self, plan: Decision, index: Ints, now: float) -> None:
+        """Note the reasons that are new."""
+        before = self._jobs.columns.facts["reason"][index]
+        ended = np.zeros(len(index), PENDING_INTERVAL)
+        count = keep.note_reasons(
+            self._jobs.columns.facts, index, plan.reasons, plan.reason_a, plan.reason_b, now, ended
+        )
+        for line in ended[:count]:
+            kind = reason(int(line["code"]))
+            parameters = kind.parameters(float(line["a"]), float(line["b"]))
+            since, until = float(line["from"]), float(line["to"])
+            self._jobs.changes.explained.append(
+                Explained(int(line["job"]), kind.name, parameters, since, until)
+            )
+        for at in np.flatnonzero(before != plan.reasons).tolist():
+            kind = reason(int(plan.reasons[at]))
+            parameters = kind.parameters(float(plan.reason_a[at]), float(plan.reason_b[at]))
+            self._jobs.set(int(index[at]), reason=kind.name, reason_parameters=parameters, reason_since=now)
+
+    def _remembered(self) -> Any:
+        """The scheduler's memory from the daemon before, if it was the same scheduler's."""
+        fresh = self._scheduler.initial(self._jobs.columns.cluster)
+        if self._memory is None:
+            return fresh
+        return from_bytes(self._memory, self._scheduler.name, fresh)
+
+
+def _log_action(action: Action) -> None:
+    """Log a change and its cause; interruptions as information, the rest for debugging."""
+    kind = type(action).__name__.lower()
+    if isinstance(action, Start):
+        log.debug(kind, job=action.job, takes_from=action.takes_from)
+    else:
+        log.info(kind, job=action.job, makes_room_for=action.makes_room_for)
+
+
+def _rest(took: float) -> float:
+    """Seconds that a decision which took so long is to be left alone."""
+    return min(_REST_FACTOR * took, _LONGEST_REST)

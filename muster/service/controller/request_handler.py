@@ -1,0 +1,111 @@
+"""What owners and operators want: new jobs, wishes, drained nodes; and which nodes there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from muster.cluster import ledger_arrays as b
+from muster.schedulers.contract import Trigger
+from muster.service.controller.active_jobs import ActiveJobs
+from muster.service.engines import Engine
+from muster.service.store import Store
+from muster.service.store.rows import JobRow, State, Wish
+from muster.workload.jobs import WAITING
+
+log = structlog.get_logger()
+
+
+class RequestHandler:
+    """Reads from the store what has been asked."""
+
+    def __init__(self, jobs: ActiveJobs, store: Store, engine: Engine) -> None:
+        self._jobs, self._store, self._engine = jobs, store, engine
+        self._unusable: set[str] = set()
+        """Nodes that are off the books."""
+
+    def admit(self) -> None:
+        """Jobs that were submitted since the last turn."""
+        rows = self._store.after(self._jobs.newest)
+        if not rows:
+            return
+        self._jobs.columns.admit(rows)
+        for row in rows:
+            self._jobs.rows[row.id] = row
+            if row.state is State.QUEUED:
+                self._jobs.active.add(row.id)
+        self._jobs.newest = rows[-1].id
+        self._jobs.pending |= Trigger.ARRIVAL
+
+    def apply_requests(self, now: float) -> None:
+        """Cancel, hold and release."""
+        for asked in self._store.wishes():
+            row = self._jobs.rows.get(asked.id)
+            if row is None or (row.wish is asked.wish and row.id in self._jobs.starts):
+                continue
+            assert asked.wish is not None
+            self._jobs.rows[row.id] = row = replace(row, wish=asked.wish)
+            if asked.wish is Wish.RELEASE:
+                self._released(row, now)
+                continue
+            self._jobs.active.discard(row.id)
+            self._jobs.planned.pop(row.id, None)
+            self._jobs.columns.leave(row.id, State.HELD, now)
+            self._jobs.pending |= Trigger.CAPACITY
+            if row.id not in self._jobs.starts:
+                self._let_go(row, now)
+
+    def end_overdue(self, now: float) -> None:
+        """Jobs whose time limit is over have to stop and do not start again."""
+        for start in self._jobs.starts.values():
+            row = self._jobs.rows[start.job]
+            if row.id in self._jobs.active and row.is_over_time(start.since, now):
+                self._jobs.active.discard(row.id)
+                self._jobs.planned.pop(row.id, None)
+                self._jobs.columns.leave(row.id, State.HELD, now)
+                self._jobs.pending |= Trigger.CAPACITY
+                self._jobs.changes.event(row.id, now, "time limit is over")
+
+    def _released(self, row: JobRow, now: float) -> None:
+        """A held job competes again; one that is still stopping does once it has stopped."""
+        state = State.QUEUED if row.state is State.HELD else row.state
+        self._jobs.set(row.id, state=state)
+        self._jobs.carried_out(row)
+        self._jobs.changes.event(row.id, now, "released")
+        self._jobs.columns.facts[row.id]["state"] = WAITING
+        self._jobs.active.add(row.id)
+        self._jobs.pending |= Trigger.ARRIVAL
+
+    def _let_go(self, row: JobRow, now: float) -> None:
+        """A job of which nothing runs is held or cancelled at once."""
+        if row.wish is Wish.HOLD:
+            self._jobs.set(row.id, state=State.HELD)
+            self._jobs.carried_out(row)
+            self._jobs.changes.event(row.id, now, "held")
+            return
+        self._jobs.set(row.id, state=State.CANCELLED, finished=now, message="cancelled as asked")
+        self._jobs.carried_out(row)
+        self._jobs.changes.event(row.id, now, "cancelled")
+        del self._jobs.rows[row.id]
+
+    def close_nodes(self, now: float) -> None:
+        """Nothing new starts on a node that is drained, or that the engine has not now; what runs there goes."""
+        there = {node.name for node in self._engine.nodes()}
+        unusable = {node.name for node in self._store.nodes() if node.drained}
+        unusable |= self._jobs.columns.cluster.node_index.keys() - there
+        for name in sorted(unusable ^ self._unusable):
+            node = self._jobs.columns.cluster.node_index.get(name)
+            if node is None:
+                continue
+            log.info("a node is used", node=name, used=name not in unusable, there=name in there)
+            if name in self._unusable:
+                b.bring_up(self._jobs.columns.ledger.books, node)
+            else:
+                for job, seats in list(self._jobs.planned.items()):
+                    if any(seat.node == name for seat in seats):
+                        self._jobs.columns.waiting(job, now)
+                        del self._jobs.planned[job]
+                b.take_down(self._jobs.columns.ledger.books, node)
+            self._jobs.pending |= Trigger.CAPACITY
+        self._unusable = unusable

@@ -1,0 +1,276 @@
+"""What is: the starts that a daemon before this one left, what becomes of them, and what jobs tell of themselves."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import replace
+from math import inf
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from muster.cluster.ledger import DoesNotFit
+from muster.problems import InputError
+from muster.schedulers.contract import Trigger
+from muster.service.controller.active_jobs import ActiveJobs
+from muster.service.controller.engine_commands import Orders
+from muster.service.controller.exit_status import outcome, pause_seconds
+from muster.service.controller.interruptions import lost_seconds, measured_stop
+from muster.service.controller.reports import read_report
+from muster.service.controller.starts import Report, Start, node_allocations, seats_held, seats_of
+from muster.service.engines import Engine, Exit, Observed
+from muster.service.store import Store
+from muster.service.store.rows import ENDED, JobRow, Phase, State
+
+_REPORT_SECONDS = 1.0
+"""Between two looks at what jobs tell; also how often a job tells it."""
+_READING_SECONDS = 0.2
+"""For all that jobs tell, at a look; whom it did not come to comes first at the next one."""
+_WORDS = 500
+"""Characters of what is wrong with a report that are kept."""
+_SAVE_SECONDS = 10.0
+"""Between two writes of how far running jobs are."""
+
+_LOOKS_APART = 5.0
+"""Seconds between two looks at a job's reports within which its first step is seen soon enough to measure it."""
+_REMEMBERED = 1000
+"""Newest jobs whose measured restart costs a new daemon goes by."""
+
+log = structlog.get_logger()
+
+
+class StatusCollector:
+    """Looks at the machines."""
+
+    def __init__(self, jobs: ActiveJobs, store: Store, engine: Engine, orders: Orders, home: Path) -> None:
+        self._jobs, self._store, self._engine, self._orders, self._home = jobs, store, engine, orders, home
+        self._reported_at = self._saved_at = -inf
+        self._unsaved: set[int] = set()
+        """Jobs of which the disk does not know how far they are."""
+        self._losses: dict[int, int] = {}
+        """Of a job, in a row, that were its machine's doing."""
+
+    def recover(self) -> None:
+        """Find what the daemon before this one left: jobs, starts, seats, the scheduler's memory."""
+        now = self._store.now()
+        self._jobs.newest = self._store.newest()
+        rows = self._store.living()
+        held = defaultdict(list)
+        for holding in self._store.holdings(open_only=True):
+            held[holding.job, holding.epoch].append(holding)
+        self._jobs.columns.restart_costs.learn(self._store.restart_costs(_REMEMBERED))
+        self._jobs.columns.admit(rows)
+        for row in rows:
+            self._jobs.newest = max(self._jobs.newest, row.id)
+            # What is wished of it is heeded in the first turn, as if it came now.
+            self._jobs.rows[row.id] = replace(row, wish=None)
+            if row.state is not State.HELD:
+                self._jobs.active.add(row.id)
+            if row.phase is Phase.NONE:
+                continue
+            holdings = held[row.id, row.epoch]
+            since = min((holding.since for holding in holdings), default=now)
+            since = row.last_start if row.last_start is not None else since
+            start = Start(
+                row.id, row.epoch, seats_held(holdings, row), since, row.steps_before, row.output_read
+            )
+            start.first_step = row.first_step
+            start.launched = row.phase is not Phase.STARTING
+            self._jobs.begin(start)
+            if row.phase is Phase.STOPPING:
+                start.notice_at = since
+            if row.phase is Phase.STOPPING or not self._seat(row, start, now):
+                self._jobs.columns.waiting(row.id, now)
+
+    def _seat(self, row: JobRow, start: Start, now: float) -> bool:
+        """Put a running job on the books where it is; False where the cluster has no such place any more."""
+        columns = self._jobs.columns
+        shares = node_allocations(start.seats, columns.cluster)
+        if not shares or row.id in columns.misfits:
+            return False
+        try:
+            columns.seat(row.id, shares, now)
+        except DoesNotFit:
+            return False
+        self._jobs.planned[row.id] = seats_of(columns.holding(row.id), columns.cluster, row)
+        columns.began(row, start.since)
+        # To a scheduler that leases, the lease of one that an other scheduler has placed is over.
+        columns.facts[row.id]["lease_end"] = now if row.lease_end is None else row.lease_end
+        return True
+
+    def observe(self, now: float) -> None:
+        """What became of the starts."""
+        seen = {(one.job, one.epoch): one for one in self._engine.observe()}
+        for start in list(self._jobs.starts.values()):
+            one = seen.pop((start.job, start.epoch), None)
+            if one is None:
+                self._not_there(start, now)
+                continue
+            start.launched = True
+            if one.ended is not None:
+                self._ended(start, one, now)
+                self._jobs.acts.append(self._orders.forgetting(one))
+                continue
+            start.seen = now
+            self._engine_knows(start, one)
+            if self._jobs.rows[start.job].phase is Phase.STARTING:
+                self._jobs.set(start.job, phase=Phase.RUNNING)
+        for one in seen.values():  # Left over: its end is on record already, or its job is gone.
+            self._jobs.acts.append(
+                self._orders.forgetting(one) if one.ended is not None else self._orders.killing(one)
+            )
+
+    def _not_there(self, start: Start, now: float) -> None:
+        """The engine does not know it: not yet; never, as it is not wanted any more; or it lost sight of it.
+
+        Something of the latter may still run, so it is over: the next start of its job makes it stale.
+        """
+        end, words = Exit.LOST, "the engine has lost sight of it"
+        if not start.launched:
+            if start.notice_at is None:
+                return
+            end, words = Exit.STOPPED, "stopped before it began"
+        last = self._store.origin + max(start.seen, start.since)
+        self._ended(start, Observed(start.job, start.epoch, end, last, None, words), now)
+
+    def _ended(self, start: Start, one: Observed, now: float) -> None:
+        """Charge what a start had, and see what is to become of its job."""
+        self._engine_knows(start, one)
+        report = self._read(start, now)
+        if report is not None:
+            self._heard(start, report, now)
+        row = self._jobs.rows[start.job]
+        until = min(max(one.since - self._store.origin, start.since), now)
+        ran = until - start.since
+        self._jobs.end(start)
+        self._jobs.changes.closed[start.job, start.epoch] = until
+        after = outcome(row, start, one, until)
+        ended = one.ended
+        if ended is Exit.COMPLETED and after.state is not State.COMPLETED:
+            ended = Exit.STOPPED
+        self._jobs.changes.event(start.job, until, ended.value if ended else "", one.message)
+        fields: dict[str, Any] = {
+            "state": after.state,
+            "deaths": after.deaths,
+            "phase": Phase.NONE,
+            "steps_done": row.steps_done,  # perhaps told a while ago, and not on record yet
+            "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * ran,
+            "run_seconds": row.run_seconds + ran,
+            "restart_seconds": row.restart_seconds + self._lost(row, start, until, after.state),
+            "last_stop": until,
+            "steps_per_second": 0.0,
+            "status": one.status,
+        }
+        if after.state in ENDED:
+            fields |= {"finished": until, "message": after.message}
+        stop = measured_stop(row, start, until)
+        if stop is not None:
+            fields |= {"stop_seconds": stop}
+        self._jobs.set(row.id, **fields)
+        self._unsaved.discard(row.id)
+        self._jobs.carried_out(row)
+        self._losses[row.id] = self._losses.get(row.id, 0) + 1 if one.ended is Exit.LOST else 0
+        if after.failed_to_run:
+            self._jobs.not_before[row.id] = now + pause_seconds(self._losses[row.id] or after.deaths)
+        self._settle_end(self._jobs.rows[row.id], until, now)
+        if after.state in ENDED:  # That a job has stopped is no news to whoever stopped it.
+            self._jobs.pending |= Trigger.COMPLETION
+
+    def _lost(self, row: JobRow, start: Start, until: float, state: State) -> float:
+        expected = self._jobs.columns.restart_cost(row)
+        return lost_seconds(row, start, until, expected, completed=state is State.COMPLETED)
+
+    def _engine_knows(self, start: Start, one: Observed) -> None:
+        """The first step of a job that its engine simulates."""
+        if one.first_step is not None and start.first_step is None:
+            first_step = max(one.first_step - self._store.origin, start.since)
+            self._works(start, first_step, measured=True, joined=True)
+
+    def _settle_end(self, row: JobRow, until: float, now: float) -> None:
+        """What an ended start means for the books."""
+        columns = self._jobs.columns
+        if row.state is State.QUEUED:
+            if row.id in self._jobs.planned:  # It has a place to start again at.
+                columns.planned(row.id, now)
+        else:
+            columns.leave(row.id, row.state, until)
+            self._jobs.planned.pop(row.id, None)
+            self._jobs.active.discard(row.id)
+            if row.state in ENDED:
+                del self._jobs.rows[row.id]
+                del self._losses[row.id]
+        columns.charged(row.id, row.steps_done, row.attained_gpu_seconds, row.run_seconds, until)
+
+    def read_reports(self, now: float) -> None:
+        """How far jobs are, once a second; on disk less often, as their own run folders know it better."""
+        if 0 <= now - self._reported_at < _REPORT_SECONDS:
+            return
+        self._reported_at = now
+        give_up = time.monotonic() + _READING_SECONDS
+        for start in sorted(self._jobs.starts.values(), key=attrgetter("looked")):
+            report = self._read(start, now)
+            if report is not None:
+                self._heard(start, report, now)
+            start.looked = now
+            if time.monotonic() >= give_up:
+                break
+        if now - self._saved_at >= _SAVE_SECONDS:
+            self._saved_at = now
+            for job in self._unsaved:
+                row = self._jobs.rows[job]
+                self._jobs.changes.job(job, steps_done=row.steps_done, steps_per_second=row.steps_per_second)
+            self._unsaved.clear()
+
+    def _read(self, start: Start, now: float) -> Report | None:
+        """What a job tells, if it is new; whatever is wrong with it is its owner's affair alone."""
+        try:
+            return read_report(self._jobs.rows[start.job], start, self._home)
+        except InputError as bad:
+            words = str(bad)
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            log.error("a report cannot be read", job=start.job, exc_info=True)
+        if not start.made_no_sense:
+            start.made_no_sense = True
+            self._jobs.changes.event(start.job, now, "report not understood", words[:_WORDS])
+        return None
+
+    def _heard(self, start: Start, report: Report, now: float) -> None:
+        """A job has told how far it is."""
+        if start.first_report is None:
+            self._heard_first(start, report, now)
+        row = self._jobs.rows[start.job]
+        steps, rate = report.step, report.steps_per_second or start.steps_per_second(report.step, now)
+        fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}
+        self._jobs.rows[row.id] = replace(row, **fields)
+        self._unsaved.add(row.id)
+        if start.notice_at is None and row.id in self._jobs.planned:
+            self._jobs.columns.reported(row.id, fields["steps_done"], rate, now)
+
+    def _heard_first(self, start: Start, report: Report, now: float) -> None:
+        """Its first report in this start, or to this daemon."""
+        start.first_report = now, report.step
+        fields = {"joined": True} if start.joined else {}
+        if start.first_step is None:
+            start_up_seen = now - start.looked <= _LOOKS_APART
+            self._works(start, start.first_step_by(report, now), measured=start_up_seen, **fields)
+        elif fields:
+            self._jobs.set(start.job, **fields)
+
+    def _works(self, start: Start, first_step: float, *, measured: bool, **fields: Any) -> None:
+        """It has made its first step; what its start-up took is `measured` if that was seen soon enough."""
+        start.first_step = fields["first_step"] = first_step
+        if measured:
+            fields["start_up_seconds"] = first_step - start.since
+        self._jobs.set(start.job, **fields)
+        row = self._jobs.rows[start.job]
+        self._jobs.columns.restart_costs.learn_from(row)
+        if row.id in self._jobs.planned and start.notice_at is None:
+            self._jobs.columns.price(row, start.since)
+            if (
+                self._jobs.columns.restart_cost(row) > 0
+            ):  # From now on it is known when it may be interrupted.
+                self._jobs.pending |= Trigger.TIMER

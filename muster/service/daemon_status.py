@@ -1,0 +1,106 @@
+"""What the controller tells the rest of the daemon about itself, in memory; all that must survive is in the store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.cluster import Cluster
+from muster.schedulers.contract import Scheduler
+from muster.service.engines import EngineFacts
+from muster.service.request import DEFAULT_RESTART_COST_SECONDS
+from muster.workload.models import Model
+
+STORE, MACHINE, SCHEDULER = "store", "machine", "scheduler"
+"""Where troubles come from."""
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A scheduler that has failed at each of its last tries; what runs goes on, and nothing new starts."""
+
+    since: float
+    """Its first failure in a row; seconds of the store's clock."""
+    count: int
+    """Failures in a row."""
+    words: str
+    """Of the last one; they may name jobs."""
+
+
+@dataclass
+class DaemonStatus:
+    """Written by the controller, read by the API; each field is replaced as a whole."""
+
+    policy: Scheduler
+    engine: str
+    """The engine's name, for people; `engine_facts` says what depends on it."""
+    engine_facts: EngineFacts
+    enforces: str
+    """How CPU and memory grants are kept to, in words."""
+    cluster: Cluster
+    models: Callable[[], Mapping[str, Model]]
+    """Whose sensitivity is known now, by lower-case name."""
+    round_seconds: float
+    restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS
+    """Expected of an interruption of a job of which nothing is known."""
+    ready: bool = False
+    """The starts that were there before this daemon have been found again."""
+    looked_at: float = field(default_factory=time.monotonic)
+    """When the controller went through its loop last, by `time.monotonic`; long ago means that it hangs."""
+    decisions: int = 0
+    decision_seconds: float = 0.0
+    """Of the last decision."""
+    decision_seconds_sum: float = 0.0
+    decision_failures: int = 0
+    blocked_by: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of each waiting job the jobs that it waits for, as the last decision has it."""
+    failing: Failing | None = None
+    """None: the last decision was a good one."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """What keeps it from working now, in words by source. Anybody may read them: they name nobody, no job, no host."""
+    thinking: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever decides or forecasts: one at a time, so that neither slows the other down or compiles with it."""
+    _something_new: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def scheduler(self) -> str:
+        """Its full name."""
+        return self.policy.name
+
+    def configuration(self) -> dict[str, Any]:
+        """What this daemon serves, as the record keeps it."""
+        return {
+            "cluster": self.cluster.to_dict(),
+            "scheduler": self.policy.describe(),
+            "settings": {
+                "round_seconds": self.round_seconds,
+                "engine": self.engine,
+                "enforces": self.enforces,
+            },
+        }
+
+    @property
+    def trouble(self) -> str:
+        """All of them; empty where all is well."""
+        return "; ".join(self.conditions[source] for source in sorted(self.conditions))
+
+    def set_condition(self, source: str, words: str) -> None:
+        """Something keeps this source from its work until `clear_condition`."""
+        self.conditions = {**self.conditions, source: words}
+
+    def clear_condition(self, source: str) -> None:
+        """Nothing keeps this source from its work any more."""
+        if source in self.conditions:
+            self.conditions = {name: words for name, words in self.conditions.items() if name != source}
+
+    def wake(self) -> None:
+        """Tell the controller that there is something new in the store."""
+        self._something_new.set()
+
+    def wait(self, seconds: float) -> None:
+        """The controller's pause: until somebody wakes it, at most so long."""
+        self._something_new.wait(seconds)
+        self._something_new.clear()

@@ -1,0 +1,224 @@
+"""The controller over nodes without processes and a clock at will: whatever owners, operators and crashes do to it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.cluster.shipped import parse_cluster
+from muster.problems import InputError
+from muster.schedulers.contract import Scheduler
+from muster.service.controller import Controller
+from muster.service.daemon_status import DaemonStatus
+from muster.service.engines import Seat
+from muster.service.engines.fake import FakeEngine, Pace, pace_of
+from muster.service.home import make_home, store_url
+from muster.service.live_scheduler import live_scheduler
+from muster.service.request import JobRequest
+from muster.service.store import Store
+from muster.service.store.rows import ENDED, State, Submission, Wish
+from muster.workload.models import shipped_models
+
+CLUSTER = parse_cluster("2x2gpu,6cpu,100gb")
+MODELS = {name.lower(): model for name, model in shipped_models().items()}
+NAMES = [None, "resnet18", "alexnet", "gnmt"]
+
+
+class World:
+    """A daemon that can be killed between any two of its turns."""
+
+    def __init__(self, folder: Path, scheduler: str | Scheduler, url: str | None = None) -> None:
+        make_home(folder)
+        self.folder, self.url = folder, url or store_url(folder)
+        self.policy = live_scheduler(scheduler, {}, 20.0) if isinstance(scheduler, str) else scheduler
+        self.seconds = 0.0
+        self.cluster = CLUSTER
+        self.begin()
+
+    def begin(self) -> None:
+        self.store = Store.open(self.url)
+        self.store.now = lambda: self.seconds  # type: ignore[method-assign]
+        self.engine = self.an_engine()
+        board = DaemonStatus(
+            policy=self.policy,
+            engine="fake",
+            engine_facts=self.engine.facts,
+            enforces=self.engine.enforces,
+            cluster=self.cluster,
+            models=lambda: MODELS,
+            round_seconds=20.0,
+        )
+        self.controller = Controller(self.store, self.engine, board, self.folder)
+        self.controller.recover()
+        self.board = board
+
+    def an_engine(self) -> FakeEngine:
+        return FakeEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
+
+    def clock(self) -> float:
+        return self.store.origin + self.seconds
+
+    def pace(self, job: int, seats: list[Seat]) -> Pace:
+        row = self.store.job(job)
+        assert row is not None
+        return pace_of(row, seats, MODELS)
+
+    def turn(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.controller.turn()
+        assert not self.board.trouble
+        self.check()
+
+    def check(self) -> None:
+        """Nothing is given twice, on the books or on the machines."""
+        assert not self.controller.jobs.columns.ledger.balance().any()
+        gpus: dict[tuple[str, int], int] = defaultdict(int)
+        cpus: dict[str, float] = defaultdict(float)
+        starts: dict[int, int] = defaultdict(int)
+        for holding in self.store.holdings(open_only=True):
+            starts[holding.job] = max(starts[holding.job], holding.epoch)
+            cpus[holding.node] += holding.cpus
+            for gpu in holding.gpus:
+                gpus[holding.node, gpu] += holding.gpu_milli
+        assert all(milli <= 1000 for milli in gpus.values())
+        most = max(node.cpus for node in self.cluster.nodes)
+        assert all(amount <= most + 1e-6 for amount in cpus.values())
+        for job, epoch in starts.items():
+            row = self.store.job(job)
+            assert row is not None
+            assert (row.state, row.epoch) == (State.RUNNING, epoch)
+
+    def die(self) -> None:
+        self.store.close()
+        self.begin()
+
+
+@pytest.mark.parametrize("scheduler", ["srtf+tune-plus", "las+tune-plus", "srtf"])
+def test_a_place_is_kept_while_those_before_are_still_saving(tmp_path: Path, scheduler: str) -> None:
+    """A decision that falls into these seconds finds the GPUs given to those who wait for them."""
+    world = World(tmp_path, scheduler)
+    world.store.submit([Submission("ann", a_job(400)) for _ in range(4)])
+    for _ in range(10):
+        world.turn(1.0)
+    stop, late = world.engine.signal, []
+    world.engine.signal = lambda *start: late.append(start)  # type: ignore[method-assign]
+    world.store.submit([Submission("ann", a_job(30)) for _ in range(6)])
+    for _ in range(10):
+        world.turn(0.5)
+    assert late, "nobody was asked to make room"
+    planned = dict(world.controller.jobs.planned)
+    assert sum(len(seat.gpus) for seats in planned.values() for seat in seats) == 4
+    for start in late:
+        stop(*start)
+    for _ in range(3):
+        world.turn(0.5)
+    running = [row.id for row in world.store.jobs() if row.state is State.RUNNING]
+    assert len(running) == 4
+    world.store.close()
+
+
+def test_a_waiting_job_has_its_reason_on_record(tmp_path: Path) -> None:
+    """As long as it waits in its row, and as a stretch of time once it runs."""
+    world = World(tmp_path, "fifo")
+    job = world.store.submit([Submission("ann", a_job(20)) for _ in range(CLUSTER.total_gpus + 1)])[-1]
+    world.turn(1.0)
+    waiting = world.store.job(job)
+    assert waiting is not None
+    assert (waiting.reason, waiting.reason_since) == ("no_gpus", 1.0)
+    assert waiting.reason_parameters == {"needs": 1.0, "free": 0.0}
+    while (row := world.store.job(job)) is not None and row.state is not State.RUNNING:
+        world.turn(1.0)
+    assert row is not None
+    assert row.reason == "placed"
+    explained = [one for one in world.store.all_explained() if one.job == job]
+    assert [(one.reason, one.since, one.until) for one in explained][-1:] == [
+        ("no_gpus", 1.0, row.last_start)
+    ]
+    world.store.close()
+
+
+def a_job(steps: int) -> JobRequest:
+    return JobRequest(
+        name="job", command=("true",), directory="/", steps=steps, min_runtime_seconds=1.0, grace_seconds=60.0
+    )
+
+
+JOB = st.fixed_dictionaries(
+    {
+        "gpus": st.sampled_from([1, 1, 1, 2, 4]),
+        "model": st.sampled_from(NAMES),
+        "steps": st.integers(1, 400),
+        "held": st.sampled_from([False, False, False, True]),
+        "priority": st.integers(0, 3),
+    }
+)
+ACT = st.one_of(
+    st.tuples(st.just("submit"), st.lists(JOB, min_size=1, max_size=4)),
+    st.tuples(st.just("pass"), st.floats(0.1, 60.0)),
+    st.tuples(st.sampled_from([Wish.CANCEL, Wish.HOLD, Wish.RELEASE]), st.integers(1, 12)),
+    st.tuples(st.sampled_from(["drain", "undrain"]), st.sampled_from([node.name for node in CLUSTER.nodes])),
+    st.tuples(st.just("die"), st.none()),
+)
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "las+tune-plus", "srtf+tune"])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(acts=st.lists(ACT, max_size=25))
+def test_every_job_comes_to_the_end_that_its_owner_wants(
+    scheduler: str, acts: list[tuple[str, object]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        live_through(World(Path(folder), scheduler), acts)
+
+
+def do(world: World, act: str, what: object) -> dict[int, Wish]:
+    """Do one thing to a world; the requests of owners that it accepts, by job."""
+    if act == "submit":
+        assert isinstance(what, list)
+        requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in what]
+        ids = world.store.submit([Submission("ann", request) for request in requests])
+        return {job: Wish.HOLD for job, one in zip(ids, requests, strict=True) if one.held}
+    if act == "pass":
+        assert isinstance(what, float)
+        world.turn(what)
+    elif act in ("drain", "undrain"):
+        world.store.drain(str(what), act == "drain")
+    elif act == "die":
+        world.die()
+    elif isinstance(act, Wish) and isinstance(what, int):
+        with suppress(InputError):
+            return {what: act} if world.store.wish(what, act) is not None else {}
+    return {}
+
+
+def live_through(world: World, acts: list[tuple[str, object]]) -> None:
+    """Do these things to a world, and see that every job ends as it should."""
+    wanted: dict[int, Wish] = {}
+    for act, what in acts:
+        wanted |= do(world, act, what)
+        world.turn(0.1)
+    for node in CLUSTER.nodes:
+        world.store.drain(node.name, False)
+    for _ in range(400):
+        world.turn(25.0)
+        left = [row for row in world.store.living() if row.state is not State.HELD]
+        if not left:
+            break
+    assert not left, left
+    for row in world.store.jobs(limit=1000):
+        assert row.state in ENDED or (row.state is State.HELD and wanted[row.id] is Wish.HOLD), row
+        if row.state is State.COMPLETED:
+            assert row.steps_done == row.request.steps
+            held = sum(
+                len(one.gpus) * (one.until - one.since)
+                for one in world.store.holdings(row.id)
+                if one.until is not None
+            )
+            assert held == pytest.approx(row.attained_gpu_seconds)
+    world.store.close()

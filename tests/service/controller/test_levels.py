@@ -1,0 +1,234 @@
+"""What was told is noted only once it really was: whatever fails is done again, and a new daemon tells it anew."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from muster.service.engines import Seat
+from muster.service.home import job_folder
+from muster.service.store.rows import Changes, JobRow, Phase, State, Submission, Wish
+
+from .test_fake_nodes import World, a_job
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path, "fifo")
+    yield made
+    made.store.close()
+
+
+def running(world: World, jobs: int = 1, steps: int = 1000) -> list[int]:
+    ids = world.store.submit([Submission("ann", a_job(steps)) for _ in range(jobs)])
+    for _ in range(2):
+        world.turn(1.0)
+    assert all(job_of(world, job).phase is Phase.RUNNING for job in ids)
+    return ids
+
+
+def job_of(world: World, job: int) -> JobRow:
+    row = world.store.job(job)
+    assert row is not None
+    return row
+
+
+def turns(world: World, count: int = 1, seconds: float = 1.0) -> None:
+    """Some of them in trouble."""
+    for _ in range(count):
+        world.seconds += seconds
+        world.controller.turn()
+
+
+class Refusing:
+    """An engine's call that is refused so often; counts what came through."""
+
+    def __init__(self, call: Callable[..., None], times: int) -> None:
+        self.call, self.times, self.done = call, times, 0
+
+    def __call__(self, *what: object) -> None:
+        if self.times:
+            self.times -= 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.call(*what)
+        self.done += 1
+
+
+def refuse(world: World, name: str, times: int) -> Refusing:
+    refusing = Refusing(getattr(world.engine, name), times)
+    setattr(world.engine, name, refusing)
+    return refusing
+
+
+def kinds(world: World, job: int) -> list[str]:
+    return [event.kind for event in world.store.events(job)]
+
+
+def test_a_stop_that_could_not_be_told_is_told_again_and_its_grace_begins_then(world: World) -> None:
+    (job,) = running(world)
+    signal, kill = refuse(world, "signal", 100), refuse(world, "kill", 0)
+    world.store.wish(job, Wish.CANCEL)
+    turns(world, 50, seconds=10.0)
+    assert job_of(world, job).phase is Phase.STOPPING
+    assert not kill.done, "it has never been asked to go"
+    signal.times = 0
+    turns(world, 2)
+    assert (signal.done, kill.done) == (1, 0)
+    assert job_of(world, job).state is State.CANCELLED
+
+
+def test_a_kill_that_could_not_be_done_is_done_again(world: World) -> None:
+    (job,) = running(world)
+    world.engine.signal = lambda *_: None  # type: ignore[method-assign]
+    kill = refuse(world, "kill", 3)
+    world.store.wish(job, Wish.CANCEL)
+    turns(world, 2, seconds=59.0)
+    assert kill.times == 3
+    turns(world, 6)
+    assert kill.done == 1
+    assert job_of(world, job).state is State.CANCELLED
+    assert kinds(world, job).count("grace is over") == 1
+
+
+def test_a_joined_job_whose_notice_cannot_be_written_gets_a_signal(world: World) -> None:
+    (job,) = running(world)
+    run_dir = job_folder(world.folder, job) / "run"
+    run_dir.mkdir(parents=True)
+    (run_dir / "progress.json").write_text('{"epoch": 1, "step": 1}')
+    world.turn(1.0)
+    (run_dir / f"{os.getpid()}.part").mkdir()
+    world.store.wish(job, Wish.CANCEL)
+    turns(world, 3)
+    assert job_of(world, job).state is State.CANCELLED
+
+
+def test_nobody_comes_in_where_somebody_could_not_be_made_smaller(world: World) -> None:
+    """And a daemon made anew tells the size again."""
+    first, second = running(world, 2)
+    seats = {job: world.controller.jobs.planned[job] for job in (first, second)}
+    assert len({seat.node for both in seats.values() for seat in both}) == 1, "fifo packs"
+
+    def plan(job: int, cpus: float) -> tuple[Seat, ...]:
+        smaller = tuple(replace(seat, cpus=cpus) for seat in seats[job])
+        world.controller.jobs.planned[job] = smaller
+        return smaller
+
+    resize = refuse(world, "resize", 5)
+    smaller = plan(first, 1.0)
+    turns(world, 2)
+    assert world.controller.jobs.starts[first].told_seats == seats[first]
+    third, fourth = world.store.submit([Submission("ann", a_job(1000)) for _ in range(2)])
+    world.store.wish(second, Wish.CANCEL)
+    turns(world, 3)
+    launched = {one.job for one in world.engine.observe()}
+    where = world.controller.jobs.starts
+    for job in (third, fourth):
+        assert (job in launched) == (where[job].seats[0].node != smaller[0].node)
+    assert {seat.node for job in (third, fourth) for seat in where[job].seats} != {smaller[0].node}
+    turns(world, 2)
+    assert resize.done == 1
+    assert where[first].told_seats == smaller
+    assert {third, fourth} <= {one.job for one in world.engine.observe()}
+    world.die()
+    resize = refuse(world, "resize", 0)
+    turns(world)
+    assert resize.done == 3, "all that run"
+
+
+@pytest.mark.parametrize("wishes", [(Wish.HOLD, Wish.RELEASE), (Wish.HOLD,), (Wish.CANCEL,)])
+@pytest.mark.parametrize("stops", [True, False], ids=["it stops", "it does not"])
+@pytest.mark.parametrize("turns_before", [0, 1])
+def test_wishes_survive_the_daemon(
+    world: World, wishes: tuple[Wish, ...], stops: bool, turns_before: int
+) -> None:
+    """Held, released while it stops, and killed before the release is seen: it competes again."""
+    (job,) = running(world)
+    world.engine.signal = lambda *_: None  # type: ignore[method-assign]
+    for wish in wishes:
+        world.store.wish(job, wish)
+        turns(world, turns_before)
+    if stops:
+        world.engine._stop(job, 1, 75)
+    world.die()
+    signal, kill = refuse(world, "signal", 0), refuse(world, "kill", 0)
+    turns(world, 3)
+    row = job_of(world, job)
+    assert row.wish is None or row.state is not State.QUEUED
+    if wishes[-1] is Wish.RELEASE:
+        assert (row.state, row.phase) == (State.RUNNING, Phase.RUNNING)
+    elif wishes[-1] is Wish.HOLD:
+        assert row.state is State.HELD
+    else:
+        assert (row.state, row.message) == (State.CANCELLED, "cancelled as asked")
+    assert not kill.done
+    if not stops and wishes[-1] is not Wish.RELEASE:
+        assert signal.done == 1
+
+
+def test_a_start_whose_place_is_gone_is_asked_before_it_is_killed(world: World) -> None:
+    """As on a machine with another name, or declared with fewer GPUs."""
+    (job,) = running(world)
+    (holding,) = world.store.holdings(job)
+    elsewhere = replace(holding, node="another")
+    world.store.commit(Changes(closed={(job, 1): holding.since}, opened=[elsewhere]))
+    world.die()
+    signal, kill = refuse(world, "signal", 0), refuse(world, "kill", 0)
+    turns(world, 4)
+    assert (signal.done, kill.done) == (1, 0)
+    row = job_of(world, job)
+    assert (row.state, row.epoch, row.deaths) == (State.RUNNING, 2, 0)
+    assert "asked to stop" in kinds(world, job)
+
+
+def test_a_start_that_the_engine_has_lost_is_followed_by_the_next_one(world: World) -> None:
+    """Not launched again under its number, which whatever is left of it has too. It is no death."""
+    (job,) = running(world)
+    del world.engine._runs[job, 1], world.engine._observed[job, 1]
+    world.turn(3.0)
+    assert job_of(world, job).state is State.QUEUED
+    world.turn(1.0)
+    row = job_of(world, job)
+    assert (row.state, row.epoch, row.deaths) == (State.RUNNING, 2, 0)
+    assert row.run_seconds == pytest.approx(1.0), "until it was seen last"
+    assert [event.detail for event in world.store.events(job) if event.kind == "lost"] == [
+        "the engine has lost sight of it"
+    ]
+
+
+def test_a_start_that_was_never_begun_is_launched_under_its_number(world: World) -> None:
+    """The daemon died between the commit and the act."""
+    (job,) = world.store.submit([Submission("ann", a_job(1000))])
+    refuse(world, "launch", 100)
+    turns(world, 3)
+    world.die()
+    turns(world, 2)
+    assert [(one.job, one.epoch) for one in world.engine.observe()] == [(job, 1)]
+    assert kinds(world, job) == ["submitted", "started"]
+
+
+def test_a_start_that_cannot_be_begun_can_be_cancelled(world: World) -> None:
+    (job,) = world.store.submit([Submission("ann", a_job(1000))])
+    launch = refuse(world, "launch", 100)
+    turns(world, 3)
+    world.store.wish(job, Wish.CANCEL)
+    turns(world, 3)
+    assert job_of(world, job).state is State.CANCELLED
+    assert not launch.done
+
+
+def test_the_past_is_not_loaded_again(world: World) -> None:
+    first, *others = running(world, 3, steps=100)
+    for job in others:
+        world.store.wish(job, Wish.CANCEL)
+    turns(world, 3)
+    world.die()
+    turns(world, 2)
+    assert world.controller.jobs.rows.keys() == {first}
+    (new,) = world.store.submit([Submission("ann", a_job(10))])
+    turns(world, 2)
+    assert world.controller.jobs.rows.keys() == {first, new}

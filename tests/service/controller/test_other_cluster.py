@@ -1,0 +1,148 @@
+"""A daemon begins on another cluster than the one before it: who has no place there waits, and nobody else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.shipped import parse_cluster
+from muster.service.forecast import forecast
+from muster.service.queue_estimate import QueueEstimate
+from muster.service.request import JobRequest
+from muster.service.store.rows import Caller, JobRow, State, Submission
+from muster.service.why import why_waiting
+
+from .test_fake_nodes import World
+
+OLD = "2x2gpu,6cpu,100gb+1x4a100,12cpu,200gb"
+WAITS = (State.QUEUED, "fits_nowhere")
+
+
+class Moving(World):
+    """What still runs where a cluster was is no part of the new one."""
+
+    def check(self) -> None:
+        assert not self.controller.jobs.columns.ledger.balance().any()
+
+
+def world_on(folder: Path, scheduler: str, cluster: str) -> World:
+    world = Moving(folder, scheduler)
+    begin_again(world, cluster)
+    return world
+
+
+def begin_again(world: World, cluster: str) -> None:
+    """Another daemon on the same store."""
+    world.cluster = parse_cluster(cluster)
+    world.die()
+
+
+def submitted(world: World, **fields: object) -> int:
+    asked = {"name": "job", "command": ("true",), "directory": "/", "steps": 100, **fields}
+    return world.store.submit([Submission("ann", JobRequest.model_validate(asked))])[0]
+
+
+def row_of(world: World, job: int) -> JobRow:
+    row = world.store.job(job)
+    assert row is not None
+    return row
+
+
+def why(world: World, job: int) -> str:
+    rows = {row.id: row for row in world.store.living()}
+    expected = forecast(list(rows.values()), world.board)
+    held = world.store.holdings(open_only=True)
+    outlook = QueueEstimate(taken=world.seconds, jobs=rows, held=held, drained=[], expected=expected)
+    reply = why_waiting(rows[job], outlook, world.board, Caller("ann", True), world.seconds)
+    return " ".join(reply.sentences)
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "las+tune-plus"])
+def test_a_job_that_fits_nowhere_any_more_waits_alone(tmp_path: Path, scheduler: str) -> None:
+    world = world_on(tmp_path, scheduler, OLD)
+    pinned = submitted(world, constraint="gpu_type=a100", held=True)
+    wide = submitted(world, gpus=8, held=True)
+    fat = submitted(world, cpus=12, held=True)
+    for job in (pinned, wide, fat):
+        world.store.wish(job, "release")  # type: ignore[arg-type]
+    plain = submitted(world)
+    world.store.close()
+
+    # Not one turn of the old one: they are as they came.
+    world.cluster = parse_cluster("2x2gpu,6cpu,100gb")
+    world.begin()
+    for _ in range(20):
+        world.turn(1.0)
+    assert {(row_of(world, job).state, row_of(world, job).reason) for job in (pinned, wide, fat)} == {WAITS}
+    assert row_of(world, plain).state is State.RUNNING
+
+    begin_again(world, OLD)
+    for _ in range(60):
+        world.turn(30.0)
+    assert {row_of(world, job).state for job in (pinned, wide, fat, plain)} == {State.COMPLETED}
+    world.store.close()
+
+
+def test_why_says_what_of_a_job_is_not_here_and_the_others_are_forecast(tmp_path: Path) -> None:
+    world = world_on(tmp_path, "fifo", OLD)
+    odd = submitted(world, constraint="gpu_type=a100", gpus=8, cpus=40)
+    plain = submitted(world)
+    begin_again(world, "2x2gpu,6cpu,100gb")
+    world.turn(1.0)
+    reply = why(world, odd)
+    assert "It would not fit if the whole cluster were free." in reply
+    assert "As to its constraint (gpu_type=a100): no node of cluster 2x2gpu,6cpu,100gb has it" in reply
+    assert "A simulation of the present queue never starts it" in reply
+    assert list(forecast(world.store.living(), world.board).starts) == [plain]
+    begin_again(world, "2x2a100,6cpu,100gb")
+    world.turn(1.0)
+    reply = why(world, odd)
+    assert "As to its gpus (8): cluster 2x2a100,6cpu,100gb has 4 GPUs" in reply
+    assert "As to its cpus (40.0): cluster 2x2a100,6cpu,100gb has no room for so much" in reply
+    world.store.close()
+
+
+def test_what_runs_where_it_may_not_be_any_more_saves_and_waits(tmp_path: Path) -> None:
+    world = world_on(tmp_path, "fifo", OLD)
+    pinned = submitted(world, constraint="gpu_type=a100", gpus=4, steps=1000)
+    other = submitted(world, gpus=2, steps=1000)
+    for _ in range(20):
+        world.turn(1.0)
+    assert {row_of(world, job).state for job in (pinned, other)} == {State.RUNNING}
+
+    begin_again(world, "1x2gpu,6cpu,100gb")
+    for _ in range(20):
+        world.turn(1.0)
+    stopped = row_of(world, pinned)
+    assert (stopped.state, stopped.reason) == WAITS
+    assert stopped.steps_done > 0
+    assert row_of(world, other).state is State.RUNNING
+
+    begin_again(world, OLD)
+    for _ in range(200):
+        world.turn(30.0)
+    assert {row_of(world, job).state for job in (pinned, other)} == {State.COMPLETED}
+    world.store.close()
+
+
+def test_a_start_that_was_written_and_never_launched_does_not_come_back_on_gpus_that_are_gone(
+    tmp_path: Path,
+) -> None:
+    world = world_on(tmp_path, "fifo", "1x4gpu,12cpu,200gb")
+    jobs = [submitted(world) for _ in range(4)]
+
+    def killed(*_: object) -> None:
+        raise SystemExit
+
+    world.engine.launch = killed  # type: ignore[method-assign]
+    with pytest.raises(SystemExit):
+        world.turn(1.0)
+    assert {(row_of(world, job).state, row_of(world, job).epoch) for job in jobs} == {(State.RUNNING, 1)}
+
+    begin_again(world, "1x1gpu,12cpu,200gb")
+    for _ in range(60):
+        world.turn(30.0)
+    assert {row_of(world, job).state for job in jobs} == {State.COMPLETED}
+    assert [row_of(world, job).epoch for job in jobs] == [1, 2, 2, 2]
+    world.store.close()
