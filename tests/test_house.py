@@ -158,3 +158,14 @@ def test_the_first_commands_are_there() -> None:
     targets = ("install", "demo", "test", "test-all", "lint", "bench")
     done = subprocess.run(["make", "-n", *targets], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "glossary.md"])
+def test_a_page_names_only_files_that_exist(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", text)
+    assert len(named) > 10
+    package = ROOT / "muster"
+    places = [ROOT, package, *package.glob("*"), package / "service" / "controller"]
+    missing = [name for name in named if not any((place / name).exists() for place in places)]
+    assert missing == []
