@@ -66,6 +66,7 @@ lint: install
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.language
 
 bench: install
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,1 @@
+"""The language check of `make lint`: words that our text and names do not use."""
