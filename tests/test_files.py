@@ -72,7 +72,7 @@ def test_text_is_read_by_content_whatever_its_name(tmp_path: Path, name: str, da
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "reply"),
     [
         (gzip.compress(TEXT.encode() * 100, mtime=0)[:-20], "gzip data is damaged or cut off"),
         (gzip.compress(TEXT.encode(), mtime=0)[:2] + b"nonsense", "gzip data is damaged"),

@@ -25,7 +25,7 @@ CHART_SUFFIXES = (".svg", ".png")
 
 
 @dataclass(frozen=True)
-class SizingSolution:
+class Answer:
     """The forms in which the command shows what it found, besides its table."""
 
     chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw into this .svg or .png.")] = None
@@ -57,7 +57,7 @@ def network(
         typer.Option(metavar="NAME", help="physical, or astra: links as Dally's simulator counts them."),
     ] = "physical",
     *,
-    answer: SizingSolution,
+    answer: Answer,
 ) -> None:
     """Show how fast a model runs on each kind of placement.
 

@@ -60,7 +60,7 @@ def _doubts(profile: Profile) -> list[str]:
     """What makes a profile less true than its intervals say."""
     most, reading = max(profile.rates), profile.reading
     doubts = []
-    if not profile.static_priority:
+    if not profile.steady:
         doubts.append(
             f"{most:g} cores gave {percent(abs(profile.drift))} {'more' if profile.drift > 0 else 'less'} at the end "
             "than at the start, and the intervals do not meet: the machine or the job changed meanwhile."
@@ -93,7 +93,7 @@ def document(
         "seconds": profile.seconds,
         "by_quota": profile.by_quota,
         "drift": profile.drift,
-        "steady": profile.static_priority,
+        "steady": profile.steady,
         "cpu_points": [{"cores": cores, **vars(rate)} for cores, rate in profile.rates.items()],
         "reading": None if reading is None else {**vars(reading), "uncached": vars(reading.uncached)},
         "knee": {"cpus": wanted.cpus, "memory_gb": wanted.memory_gb, "speed": wanted.speed},

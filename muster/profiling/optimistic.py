@@ -58,7 +58,7 @@ class Profile:
     """That the profile took."""
     drift: float
     """Of the largest point, from its first visit to its last, relative."""
-    static_priority: bool
+    steady: bool
     """Whether the intervals of those two meet."""
 
 

@@ -19,7 +19,7 @@ from muster.service.home import homes_to_ask, read_endpoint
 _SECONDS = 300.0
 """Without a word from the daemon: where it has never simulated before, `why` compiles first."""
 _PIECE = 2**20
-SizingSolution = TypeVar("SizingSolution")
+Answer = TypeVar("Answer")
 
 
 class Refusal(InputError):
@@ -189,7 +189,7 @@ class PatientClient:
     def __exit__(self, *_: object) -> None:
         self._hang_up()
 
-    def ask(self, what: Callable[[Client], SizingSolution], wait: Callable[[Unable], None]) -> SizingSolution:
+    def ask(self, what: Callable[[Client], Answer], wait: Callable[[Unable], None]) -> Answer:
         """What a daemon answers. While none does `wait` is called with the reason, unless none has answered before."""
         while True:
             try:

@@ -142,7 +142,7 @@ def test_a_job_is_sized_for_what_is_left_to_a_loss(
 
 
 @pytest.mark.parametrize(
-    ("losses", "target", "told"),
+    ("losses", "target", "reply"),
     [
         ([1.0, 1.1, 1.2, 1.3], 0.5, "the losses do not fall"),
         ([2.0, 1.5, 1.2, 1.1, 1.05, 1.02], 0.01, "their curve flattens"),

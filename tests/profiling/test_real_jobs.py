@@ -93,13 +93,13 @@ def test_what_the_job_reads_is_known(profile: Profile) -> None:
 
 
 def test_a_file_says_what_makes_it_less_true(profile: Profile) -> None:
-    quiet = replace(profile, static_priority=True)
+    quiet = replace(profile, steady=True)
     (decodes,) = _doubts(quiet)
     assert "decode in transform=" in decodes
     assert profile.reading is not None
     raw = replace(profile.reading, miss_cpu_seconds=0.0)
     assert _doubts(replace(quiet, reading=raw)) == []
-    (changed,) = _doubts(replace(quiet, reading=raw, drift=-0.25, static_priority=False))
+    (changed,) = _doubts(replace(quiet, reading=raw, drift=-0.25, steady=False))
     assert changed.startswith("0.5 cores gave 25.0 % less at the end than at the start")
 
 

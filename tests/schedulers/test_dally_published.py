@@ -109,7 +109,7 @@ def test_columns_without_an_effect_are_named(
     assert notes == ([] if unused is None else [f"columns of the trace that this run does not use: {unused}"])
 
 
-@pytest.mark.parametrize("told", ["fast", "0", "-1", None, "inf", "nan"])
+@pytest.mark.parametrize("reply", ["fast", "0", "-1", None, "inf", "nan"])
 def test_sample_seconds_that_are_none_are_refused(reply: str | None) -> None:
     with pytest.raises(
         InputError, match=r"column time_per_iteration_s: .*a number of seconds above 0 is needed"

@@ -89,7 +89,7 @@ def test_a_run_without_knowledge_of_durations_still_ends_on_the_target() -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reply"),
     [
         ({"target_loss": 0.1}, "the loss curve never gets there"),
         ({"target_loss": 2.0}, "the loss curve begins there"),

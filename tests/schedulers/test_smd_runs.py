@@ -168,7 +168,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), BAD)
+@pytest.mark.parametrize(("change", "reply"), BAD)
 def test_what_cannot_be_is_refused_in_words(change: dict[str, Any], reply: str) -> None:
     with pytest.raises(InputError) as refused:
         run(jobs_of(sized_job(), sized_job(**change)), machines(2), "smd")

@@ -88,7 +88,7 @@ def table_allows(case: Round, at: int) -> np.ndarray:
     return allowed
 
 
-@pytest.mark.parametrize("allotment", [TunePlus(), Opt()])
+@pytest.mark.parametrize("allocator", [TunePlus(), Opt()])
 def test_who_gains_most_gets_the_faster_gpus(allocator: GangAllocator) -> None:
     """Eight of each on eight A100 and eight K80: 8 x 3 + 8 x 0.9, and the hungry ones' CPUs beside it."""
     cluster = typed(servers(2), ["k80", "a100"])

@@ -58,7 +58,7 @@ def check_round(case: Round, reasons: np.ndarray) -> None:
     assert (speeds(case)[placed] >= fair_speeds(case)[placed] * (1 - 1e-6)).all()
 
 
-@pytest.mark.parametrize("allotment", ["greedy", "tune", "tune-published", "tune-plus"])
+@pytest.mark.parametrize("allocator", ["greedy", "tune", "tune-published", "tune-plus"])
 def test_a_job_that_keeps_its_machine_is_not_restarted(allocator: str) -> None:
     """With a restart cost, a lone pair on one machine is done exactly when its speed says."""
     pair = jobs_of(job(0, 1200, model="alexnet"), job(0, 1200, model="gnmt"))
@@ -75,7 +75,7 @@ def test_a_job_that_keeps_its_machine_is_not_restarted(allocator: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "srtf-speed", "las", "tetris", "drf-static"])
-@pytest.mark.parametrize("allotment", ["greedy", "tune", "tune-published", "tune-plus"])
+@pytest.mark.parametrize("allocator", ["greedy", "tune", "tune-published", "tune-plus"])
 def test_skipped_rounds_change_nothing(order: str, allocator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked at every round or only when the plan says so: the same times."""
     from muster.simulation import engine

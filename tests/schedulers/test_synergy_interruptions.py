@@ -111,7 +111,7 @@ def crowded() -> Round:
     return case
 
 
-@pytest.mark.parametrize("allotment", [Tune(), TunePlus(), Opt(exact_variables=0)], ids=lambda one: one.name)
+@pytest.mark.parametrize("allocator", [Tune(), TunePlus(), Opt(exact_variables=0)], ids=lambda one: one.name)
 @pytest.mark.parametrize(("cost", "moves"), [(0.0, True), (60.0, True), (36_000.0, False)])
 def test_a_move_must_repay_itself(allocator: GangAllocator, cost: float, moves: bool) -> None:
     """Apart, alexnets go about 1.5 times as fast: worth a minute of start-up for some, not ten hours."""
@@ -137,7 +137,7 @@ def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> N
     assert snapshot.ledger.holding(0)[0].cpus == cpus
 
 
-@pytest.mark.parametrize("allotment", [Tune(), TunePlus(), Opt(exact_variables=0)], ids=lambda one: one.name)
+@pytest.mark.parametrize("allocator", [Tune(), TunePlus(), Opt(exact_variables=0)], ids=lambda one: one.name)
 def test_newcomers_use_what_protected_jobs_leave(allocator: GangAllocator) -> None:
     """A resize would restart the job with 16 of 24 CPUs; the alexnet beside it has use for 12, and gets 3 to 8."""
     case = round_of(servers(1), [("alexnet", 1)] * 2)

@@ -43,7 +43,7 @@ def storage(case: Round) -> list[float]:
     return [case.view.ledger.holding(at)[0].storage_gb_per_s for at in range(len(case.view.jobs))]
 
 
-@pytest.mark.parametrize("allotment", ALLOTMENTS[1:])
+@pytest.mark.parametrize("allocator", ALLOTMENTS[1:])
 def test_who_can_use_storage_gets_what_others_leave(allocator: GangAllocator) -> None:
     """For speed 2 it has to read 0.05 GB in 0.5 s less 0.005 s for what is cached: 0.101 GB/s; its share is 0.0625.
 
@@ -56,7 +56,7 @@ def test_who_can_use_storage_gets_what_others_leave(allocator: GangAllocator) ->
     assert sum(storage(case)) <= 0.125 + 1e-9
 
 
-@pytest.mark.parametrize("allotment", ALLOTMENTS)
+@pytest.mark.parametrize("allocator", ALLOTMENTS)
 def test_storage_alone_holds_two_readers_to_their_shares(allocator: GangAllocator) -> None:
     """Cores for speed 2 are there for both; each has to leave the other its 0.0625 GB/s: 1 / 0.805."""
     case = round_of(machine(6.0), [("reader", 1), ("reader", 1)], MODELS)

@@ -36,6 +36,14 @@ def test_the_documented_example_runs_as_it_says(example: Path) -> None:
     assert column(result, "preemptions") == [1, 0, 0]
 
 
+def test_the_documented_whole_scheduler_runs(tmp_path: Path) -> None:
+    code = re.findall(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)[-1]
+    (tmp_path / "first.py").write_text(code, encoding="utf-8")
+    trace = jobs_of(job(0, 100, gpus=2), job(10, 100, gpus=2), job(10, 100, gpus=1))
+    result = run(trace, cluster_of(2, 2), f"{tmp_path / 'first.py'}:FirstNode")
+    assert column(result, "start_seconds") == [0, 10, 100]
+
+
 def test_it_combines_with_shipped_parts(example: Path) -> None:
     scheduler = build(f"{example}:SmallestGang+requested+spread")
     assert scheduler.name == "smallest+requested+spread"

@@ -30,7 +30,7 @@ CLUSTER = "2x4gpu,8cpu,32gb"
 
 
 @dataclass(frozen=True)
-class SizingSolution:
+class Answer:
     """What an HTTP request got."""
 
     status: int
@@ -67,7 +67,7 @@ class Serving:
         body: Any = None,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> SizingSolution:
+    ) -> Answer:
         """One request; a body that is not bytes goes as JSON."""
         sent = dict(headers or {})
         if token is not None:
@@ -79,7 +79,7 @@ class Serving:
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
-            return SizingSolution(answer.status, answer.read(), dict(answer.getheaders()))
+            return Answer(answer.status, answer.read(), dict(answer.getheaders()))
         finally:
             connection.close()
 

@@ -13,7 +13,7 @@ from muster.service.limits import LIMITS, Limits, read_limits
 from muster.service.store.rows import Changes, State, Submission
 from muster.service.tokens import create_token
 
-from .serving import SizingSolution, a_request, serving
+from .serving import Answer, a_request, serving
 
 LIMITED = {
     "default": {"max_priority": 0.0, "max_jobs": 2},
@@ -68,13 +68,13 @@ def test_submissions_above_a_limit_are_refused_whole(tmp_path: Path) -> None:
             create_token(api.store, name, operator=False, engine=None).text for name in ("ann", "bob")
         )
 
-        def submit(token: str, *jobs: dict[str, Any]) -> SizingSolution:
+        def submit(token: str, *jobs: dict[str, Any]) -> Answer:
             bodies = [a_request(**job).model_dump(mode="json", exclude_unset=True) for job in jobs]
             if len(bodies) == 1:
                 return api.ask("POST", "/v1/jobs", bodies[0], token=token)
             return api.ask("POST", "/v1/jobs:batch", {"jobs": bodies}, token=token)
 
-        def refusal(answer: SizingSolution) -> str:
+        def refusal(answer: Answer) -> str:
             assert answer.status == 403
             return answer.message
 

@@ -246,7 +246,7 @@ def test_no_date_is_refused(tmp_path: Path, moment: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reply"),
     [
         ("submit", "pairs such as submit=arrival_s"),
         ("submit=", "pairs such as"),
@@ -260,7 +260,7 @@ def test_a_mapping_that_says_nothing_is_refused(text: str, reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "how", "told"),
+    ("text", "how", "reply"),
     [
         (samples.HELIOS, {"kind": "philly"}, "this is not philly: needed are columns #job id"),
         (

@@ -149,7 +149,7 @@ def test_twenty_problems_are_shown_and_the_others_counted(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reply"),
     [
         ("", "the file is empty"),
         ("\n \n", "the file is empty"),

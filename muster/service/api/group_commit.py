@@ -7,23 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 Entry = TypeVar("Entry")
-SizingSolution = TypeVar("SizingSolution")
+Answer = TypeVar("Answer")
 
 
-class GroupCommit(Generic[Entry, SizingSolution]):
+class GroupCommit(Generic[Entry, Answer]):
     """What comes while one group is being written is the next group. For one event loop; only writing has a thread."""
 
-    def __init__(self, write: Callable[[Sequence[Entry]], Sequence[SizingSolution]]) -> None:
+    def __init__(self, write: Callable[[Sequence[Entry]], Sequence[Answer]]) -> None:
         """`write` puts entries on the disk, all or none, and gives an answer each."""
         self._write = write
-        self._waiting: list[tuple[Sequence[Entry], asyncio.Future[list[SizingSolution]]]] = []
+        self._waiting: list[tuple[Sequence[Entry], asyncio.Future[list[Answer]]]] = []
         self._writer: asyncio.Task[None] | None = None
 
-    async def add(self, entries: Sequence[Entry]) -> list[SizingSolution]:
+    async def add(self, entries: Sequence[Entry]) -> list[Answer]:
         """The answers to these entries, once they are on the disk; or what kept the whole group from it."""
         if not entries:
             return []
-        mine: asyncio.Future[list[SizingSolution]] = asyncio.get_running_loop().create_future()
+        mine: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
         self._waiting.append((entries, mine))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_groups())
@@ -39,7 +39,7 @@ class GroupCommit(Generic[Entry, SizingSolution]):
             self._writer = None
 
     async def _write_group(
-        self, group: Sequence[tuple[Sequence[Entry], asyncio.Future[list[SizingSolution]]]]
+        self, group: Sequence[tuple[Sequence[Entry], asyncio.Future[list[Answer]]]]
     ) -> None:
         # Whoever asked may have gone meanwhile; his entries stand all the same.
         try:

@@ -22,7 +22,7 @@ from muster.service.store import Store
 from muster.service.store.rows import TokenRow
 from muster.service.tokens import KnownTokens, LivingTokens, create_token, hash_of
 
-from ..serving import Serving, SizingSolution, serving
+from ..serving import Answer, Serving, serving
 from .test_routes import JOB
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -161,7 +161,7 @@ def test_browsers_and_proxies_do_not_lend_their_place(
     assert api.ask("GET", "/v1/jobs", headers=own).status == 200
 
 
-def make(api: Serving, user: str, role: str, token: str | None = None) -> SizingSolution:
+def make(api: Serving, user: str, role: str, token: str | None = None) -> Answer:
     return api.ask("POST", "/v1/tokens", {"user": user, "role": role}, token)
 
 
@@ -240,7 +240,7 @@ def test_a_revoked_token_ends_at_once_and_the_last_operators_goes_last(api: Serv
     assert until_let_in(api, back).json["jobs"] == []
 
 
-def until_let_in(api: Serving, token: str) -> SizingSolution:
+def until_let_in(api: Serving, token: str) -> Answer:
     """What another process made is known within a second."""
     deadline = time.monotonic() + 30
     while (answer := api.ask("GET", "/v1/jobs", token=token)).status == 401:

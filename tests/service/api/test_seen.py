@@ -18,7 +18,7 @@ from muster.service.home import job_folder
 from muster.service.store.rows import Changes, Explained, Holding, JobRow, Phase, State, Submission, Wish
 from muster.service.store.tables import STORE
 
-from ..serving import Serving, SizingSolution, a_request, serving
+from ..serving import Answer, Serving, a_request, serving
 
 USERS = ("ann", "bob", "carl")
 
@@ -30,7 +30,7 @@ class House:
     api: Serving
     tokens: dict[str, str]
 
-    def get(self, path: str, user: str) -> SizingSolution:
+    def get(self, path: str, user: str) -> Answer:
         return self.api.ask("GET", path, token=self.tokens[user])
 
 

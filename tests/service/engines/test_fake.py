@@ -131,11 +131,11 @@ ACTS = st.lists(
 def test_an_engine_made_anew_at_any_moment_makes_no_difference(
     tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int, float]], lines: int
 ) -> None:
-    static_priority, restarted = (World(tmp_path_factory.mktemp(name)) for name in ("steady", "restarted"))
+    steady, restarted = (World(tmp_path_factory.mktemp(name)) for name in ("steady", "restarted"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fake_module, "_LINES_BEFORE_REWRITE", lines)
         for act, job, epoch, seconds in acts:
-            for world in (static_priority, restarted):
+            for world in (steady, restarted):
                 world.now += seconds
                 if act == "launch":
                     with suppress(OSError):  # An older start of the job lives.
@@ -152,7 +152,7 @@ def test_an_engine_made_anew_at_any_moment_makes_no_difference(
             restarted.anew()
             seen = [
                 sorted(world.engine.observe(), key=lambda one: (one.job, one.epoch))
-                for world in (static_priority, restarted)
+                for world in (steady, restarted)
             ]
             assert seen[0] == seen[1]
 
