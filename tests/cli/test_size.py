@@ -171,7 +171,7 @@ def test_a_losses_file_is_read_strictly(capsys: pytest.CaptureFixture[str], tmp_
 
 def test_a_layer_file_may_say_its_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = "model,fwd_ns,input_grad_ns,weight_grad_ns,allreduce_bytes{}\nMine,64e6,1e6,1e6,4e6{}\n"
-    (tmp_path / "told.csv").write_text(rows.format(",batch", ",64"))
+    (tmp_path / "reply.csv").write_text(rows.format(",batch", ",64"))
     (tmp_path / "not.csv").write_text(rows.format("", ""))
     reply = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'reply.csv'}", capsys)
     flagged = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'} --profile-batch 64", capsys)

@@ -71,10 +71,10 @@ def round_of(
 @contextmanager
 def tried(allocator: GangAllocator, given: Round) -> Iterator[Proposal]:
     """One round, in the ledger until the end of the block."""
-    with given.view.transaction() as transaction:
-        plan = Proposal.blank(transaction, len(given.view.jobs))
+    with given.snapshot.transaction() as transaction:
+        plan = Proposal.blank(transaction, len(given.snapshot.jobs))
         columns = plan.reasons, plan.reason_a, plan.reason_b
-        plan.notes = allocator.allocate(given.view, transaction, given.ranked, given.chosen, *columns) or ()
+        plan.notes = allocator.allocate(given.snapshot, transaction, given.ranked, given.chosen, *columns) or ()
         yield plan
 
 
@@ -82,30 +82,30 @@ def allocate(allocator: GangAllocator, given: Round) -> Decision:
     """One round, carried out in the ledger."""
     with tried(allocator, given) as plan:
         decision = plan.decision()
-    given.view.ledger.carry_out(decision.changes)
-    given.view.ledger.books.totals[ENTRIES] = 0
+    given.snapshot.ledger.carry_out(decision.changes)
+    given.snapshot.ledger.books.totals[ENTRIES] = 0
     return decision
 
 
 def speeds(given: Round) -> np.ndarray:
     """Speed of each job on what it holds, relative to the reference; 0 for those that hold nothing."""
-    books, models = given.view.ledger.books, given.view.resource_profiles.models
+    books, models = given.snapshot.ledger.books, given.snapshot.resource_profiles.models
     return np.array(
-        [held_speed(books, books.heads[at], models, model) for at, model in enumerate(given.view.jobs.model)]
+        [held_speed(books, books.heads[at], models, model) for at, model in enumerate(given.snapshot.jobs.model)]
     )
 
 
 def total_speed(given: Round) -> float:
     """GPUs times speed, summed: the goal of opt and tune-plus."""
-    return float((speeds(given) * given.view.jobs.gpus).sum())
+    return float((speeds(given) * given.snapshot.jobs.gpus).sum())
 
 
 def fair_speeds(given: Round) -> np.ndarray:
     """Speed that each job would have with the GPU-proportional share of the machines it sits on."""
-    books, models = given.view.ledger.books, given.view.resource_profiles.models
-    fair = np.zeros(len(given.view.jobs))
-    for at, model in enumerate(given.view.jobs.model):
-        nodes = [books.nodes[share.node] for share in given.view.ledger.holding(at)]
+    books, models = given.snapshot.ledger.books, given.snapshot.resource_profiles.models
+    fair = np.zeros(len(given.snapshot.jobs))
+    for at, model in enumerate(given.snapshot.jobs.model):
+        nodes = [books.nodes[share.node] for share in given.snapshot.ledger.holding(at)]
         fair[at] = min((fair_speed_on(models, model, node) for node in nodes), default=0.0)
     return fair
 

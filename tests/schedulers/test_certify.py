@@ -57,9 +57,9 @@ def test_a_job_that_could_run_and_does_not_counts() -> None:
 def test_what_a_plan_reaches_is_the_speed_of_its_jobs(case: Round) -> None:
     for allocator in GUARANTEED[:2]:
         with tried(allocator, case):
-            reached = speed_of_plan(case.view)
+            reached = speed_of_plan(case.snapshot)
             assert reached == pytest.approx(total_speed(case), rel=1e-6)
-            assert reached <= bound_of_plan(case.view) * (1 + 1e-6)
+            assert reached <= bound_of_plan(case.snapshot) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_the_run_is_the_same(scheduler: str, round_seconds: float | None) -> Non
 def any_holdings(draw: st.DrawFn) -> Round:
     """Jobs on any free GPUs of any machines, with any of the CPUs and memory there, or with none."""
     case = draw(random_round(most_gpus=8))
-    books = case.view.ledger.books
-    for at in draw(st.permutations(range(len(case.view.jobs)))):
-        left, shares = int(case.view.jobs.gpus[at]), []
+    books = case.snapshot.ledger.books
+    for at in draw(st.permutations(range(len(case.snapshot.jobs)))):
+        left, shares = int(case.snapshot.jobs.gpus[at]), []
         most_each = draw(st.sampled_from([1, 2, 64]))
         for node in draw(st.permutations(range(len(books.nodes)))):
-            free = case.view.ledger.free_ids(node)
+            free = case.snapshot.ledger.free_ids(node)
             count = min(left, most_each, len(free))
             part = draw(st.sampled_from([0.0, 0.3, 1.0]))
             amounts = part * books.nodes[node]["free"][1:] / 1e6
@@ -100,7 +100,7 @@ def any_holdings(draw: st.DrawFn) -> Round:
                 shares.append(NodeAllocation(node, free[:count], *amounts.tolist()))
                 left -= count
         if not left and draw(st.booleans()):
-            hold(case.view.ledger, at, sorted(shares, key=lambda share: share.node))
+            hold(case.snapshot.ledger, at, sorted(shares, key=lambda share: share.node))
     return case
 
 
@@ -108,24 +108,24 @@ def test_a_gang_spread_over_machines_is_below_the_bound() -> None:
     """Eight alexnet GPUs, one on each of eight servers: each has 12 CPUs, where one server has 3 for each."""
     case = round_of(servers(8), [("alexnet", 8)])
     spread = [NodeAllocation(node, (0,), cpus=12.0, memory_gb=125.0) for node in range(8)]
-    hold(case.view.ledger, 0, spread)
-    assert speed_of_plan(case.view) == pytest.approx(8 * 2.94)
-    assert bound_of_plan(case.view, fair=False) == pytest.approx(8 * 2.94)
-    assert bound_of_plan(case.view) == pytest.approx(8)
+    hold(case.snapshot.ledger, 0, spread)
+    assert speed_of_plan(case.snapshot) == pytest.approx(8 * 2.94)
+    assert bound_of_plan(case.snapshot, fair=False) == pytest.approx(8 * 2.94)
+    assert bound_of_plan(case.snapshot) == pytest.approx(8)
 
 
 @settings(max_examples=150, deadline=None)
 @given(case=any_holdings())
 def test_no_plan_exceeds_the_bound(case: Round) -> None:
     """Spread gangs, shares below the fair one, no memory at all, jobs left waiting: whatever the world allows."""
-    assert speed_of_plan(case.view) <= bound_of_plan(case.view, fair=False) * (1 + 1e-6)
+    assert speed_of_plan(case.snapshot) <= bound_of_plan(case.snapshot, fair=False) * (1 + 1e-6)
 
 
 @settings(max_examples=30, deadline=None)
 @given(case=random_round())
 def test_the_bound_of_any_plan_is_the_wider_one(case: Round) -> None:
     allocate(TunePlus(), case)
-    assert bound_of_plan(case.view, fair=False) >= bound_of_plan(case.view) * (1 - 1e-6)
+    assert bound_of_plan(case.snapshot, fair=False) >= bound_of_plan(case.snapshot) * (1 - 1e-6)
 
 
 @settings(max_examples=20, deadline=None)
@@ -157,7 +157,7 @@ def test_the_bound_is_close_to_brute_force_on_one_server() -> None:
     """One server and jobs of one GPU, CPUs given out in whole measured points: no less than the best, within 5 %."""
     names = ["alexnet", "resnet50", "gnmt", "m5"]
     case = round_of(servers(1), [(name, 1) for name in names])
-    models = case.view.resource_profiles.models
+    models = case.snapshot.resource_profiles.models
     grid = np.array([(c, m) for c in (1, 3, 6, 9, 12) for m in (62.5, 125.0, 187.5, 250.0)])
     best = 0.0
     for picked in product(range(len(grid)), repeat=len(names)):
@@ -165,9 +165,9 @@ def test_the_bound_is_close_to_brute_force_on_one_server() -> None:
         if (amounts.sum(axis=0) <= (24, 500)).all():
             speeds_ = (
                 relative_speed(models, int(model), *amounts[at], np.inf)
-                for at, model in enumerate(case.view.jobs.model)
+                for at, model in enumerate(case.snapshot.jobs.model)
             )
             best = max(best, sum(speeds_))
-    bound = bound_of_plan(case.view, fair=False)
+    bound = bound_of_plan(case.snapshot, fair=False)
     assert best <= bound * (1 + 1e-6)
     assert bound <= 1.05 * best

@@ -12,11 +12,11 @@ from tests.schedulers.synergy_cases import round_of
 def test_a_job_keeps_its_amounts_where_no_other_job_comes() -> None:
     """The third job moves to the second job's node; the fourth one waits and comes to a node without jobs."""
     case = round_of(cluster_of(2, 2, 2, 1), [("resnet18", 1)] * 4)
-    ledger, index = case.view.ledger, case.view.jobs.index
+    ledger, index = case.snapshot.ledger, case.snapshot.jobs.index
     for job in range(3):
         hold(ledger, job, [NodeAllocation(job, (0,), cpus=1.0 + job, memory_gb=10.0)])
-    with case.view.transaction() as transaction:
-        plan = empty_copy(open_draft(case.view, transaction, case.ranked, case.chosen))
+    with case.snapshot.transaction() as transaction:
+        plan = empty_copy(open_draft(case.snapshot, transaction, case.ranked, case.chosen))
         numbers = [sit(plan, job, node, 1) for job, node in enumerate((0, 1, 1, 3))]
         keep_amounts(ledger.books, index, plan)
         amounts = [plan.node_parts[number]["amount"][[CPU, MEMORY]].tolist() for number in numbers]

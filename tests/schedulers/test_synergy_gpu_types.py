@@ -42,15 +42,15 @@ MODELS = {"resnet18": FAST_RESNET, "gnmt": STEADY_GNMT}
 
 def slowest_allowed(case: Round) -> np.ndarray:
     """Each job's speed with the proportional share of the slowest type of machine that it may use."""
-    books, models = case.view.ledger.books, case.view.resource_profiles.models
-    allowed = case.view.table.node_allowed[case.view.jobs.constraint]
+    books, models = case.snapshot.ledger.books, case.snapshot.resource_profiles.models
+    allowed = case.snapshot.table.node_allowed[case.snapshot.jobs.constraint]
     return np.array(
         [
             min(
                 fair_speed_on(models, model, node)
                 for node in books.nodes[allowed[at] & (books.nodes["gpus"] > 0)]
             )
-            for at, model in enumerate(case.view.jobs.model)
+            for at, model in enumerate(case.snapshot.jobs.model)
         ]
     )
 
@@ -59,13 +59,13 @@ def slowest_allowed(case: Round) -> np.ndarray:
 @given(plain=random_round(), data=st.data())
 def test_promises_where_owners_pin_a_type(plain: Round, data: st.DataObject) -> None:
     """Nobody below the share of the machines that it got, nor of the slowest it may use; the bound stays above."""
-    cluster, table = plain.view.cluster, plain.view.table
+    cluster, table = plain.snapshot.cluster, plain.snapshot.table
     kinds = st.sampled_from(["", *(f"gpu_type={name}" for name in cluster.gpu_types)])
     pins = data.draw(st.lists(kinds, min_size=len(table), max_size=len(table)))
     models = {name: model for name, model in zip(table.model_names, table.models, strict=True) if model}
     jobs = [
         (table.model_names[model], gpus)
-        for model, gpus in zip(plain.view.jobs.model.tolist(), plain.view.jobs.gpus.tolist(), strict=True)
+        for model, gpus in zip(plain.snapshot.jobs.model.tolist(), plain.snapshot.jobs.gpus.tolist(), strict=True)
     ]
     case = round_of(cluster, jobs, models, pins)
     totals = []
@@ -77,14 +77,14 @@ def test_promises_where_owners_pin_a_type(plain: Round, data: st.DataObject) -> 
             assert (reached[placed] >= slowest_allowed(case)[placed] * (1 - 1e-6)).all()
             for at in np.flatnonzero(placed).tolist():
                 allowed = table_allows(case, at)
-                assert all(allowed[share.node] for share in case.view.ledger.holding(at))
+                assert all(allowed[share.node] for share in case.snapshot.ledger.holding(at))
             totals.append(total_speed(case))
-            assert bound_of_plan(case.view) >= totals[-1] * (1 - 1e-6)
+            assert bound_of_plan(case.snapshot) >= totals[-1] * (1 - 1e-6)
     assert totals == pytest.approx(sorted(totals), rel=1e-6)
 
 
 def table_allows(case: Round, at: int) -> np.ndarray:
-    allowed: np.ndarray = case.view.table.node_allowed[case.view.jobs.constraint[at]]
+    allowed: np.ndarray = case.snapshot.table.node_allowed[case.snapshot.jobs.constraint[at]]
     return allowed
 
 
@@ -94,11 +94,11 @@ def test_who_gains_most_gets_the_faster_gpus(allocator: GangAllocator) -> None:
     cluster = typed(servers(2), ["k80", "a100"])
     case = round_of(cluster, [("resnet18", 1), ("gnmt", 1)] * 8, MODELS)
     allocate(allocator, case)
-    on = {at: case.view.ledger.holding(at)[0].node for at in range(16)}
+    on = {at: case.snapshot.ledger.holding(at)[0].node for at in range(16)}
     assert [on[at] for at in range(0, 16, 2)] == [1] * 8
     assert [on[at] for at in range(1, 16, 2)] == [0] * 8
     assert total_speed(case) == pytest.approx(8 * 3 + 8 * 0.9)
-    assert bound_of_plan(case.view) >= total_speed(case) * (1 - 1e-9)
+    assert bound_of_plan(case.snapshot) >= total_speed(case) * (1 - 1e-9)
 
 
 def test_a_pinned_job_stays_with_its_type() -> None:
@@ -111,15 +111,15 @@ def test_a_pinned_job_stays_with_its_type() -> None:
     for allocator in (Tune(), TunePlus(), Opt()):
         case = round_of(cluster, [("resnet18", 1)] * 4, MODELS, pins)
         allocate(allocator, case)
-        assert {case.view.ledger.holding(at)[0].node for at in range(4)} == {0}
+        assert {case.snapshot.ledger.holding(at)[0].node for at in range(4)} == {0}
         # Six CPUs each: 1.75 times as fast as on three, on a K80.
         assert total_speed(case) == pytest.approx(4 * 0.4 * 1.75, rel=0.2)
-        assert bound_of_plan(case.view) <= 4 * 0.4 * 2.4 * (1 + 1e-9)
+        assert bound_of_plan(case.snapshot) <= 4 * 0.4 * 2.4 * (1 + 1e-9)
 
 
 def full_program(case: Round) -> float:
     """Stage 1 with an index of machine types over every measured point, by another solver."""
-    jobs, cluster, table = case.view.jobs, case.view.cluster, case.view.table
+    jobs, cluster, table = case.snapshot.jobs, case.snapshot.cluster, case.snapshot.table
     kinds = cluster.gpu_types
     pool = np.array(
         [
@@ -138,7 +138,7 @@ def full_program(case: Round) -> float:
             node = next(at for at, node in enumerate(cluster.nodes) if node.gpu_type == kind)
             speed = model.speed_on(kind) or model.speed
             fair = fair_speed_on(
-                case.view.resource_profiles.models, int(jobs.model[at]), case.view.ledger.books.nodes[node]
+                case.snapshot.resource_profiles.models, int(jobs.model[at]), case.snapshot.ledger.books.nodes[node]
             )
             for (i, cpus), (j, memory) in product(
                 enumerate(model.cpus_per_gpu), enumerate(model.memory_gb_per_gpu)
@@ -168,7 +168,7 @@ def test_bound_is_the_full_linear_program_over_types(seed: int) -> None:
     case = round_of(cluster, jobs, models)
     best = full_program(case)
     allocate(Opt(), case)
-    bound = bound_of_plan(case.view)
+    bound = bound_of_plan(case.snapshot)
     assert best * (1 - 1e-9) <= bound <= best * 1.005
     assert total_speed(case) >= 0.97 * bound
 

@@ -38,20 +38,20 @@ def test_promises_of_one_round(case: Round) -> None:
     for allocator in GUARANTEED:
         with tried(allocator, case) as plan:
             check_round(case, plan.reasons)
-            proportional = float((fair_speeds(case) * case.view.jobs.gpus).sum())
+            proportional = float((fair_speeds(case) * case.snapshot.jobs.gpus).sum())
             totals.append(total_speed(case))
             assert totals[-1] >= proportional * (1 - 1e-6)
-            bound = bound_of_plan(case.view)
+            bound = bound_of_plan(case.snapshot)
             assert bound >= totals[-1] * (1 - 1e-6)
     assert totals == pytest.approx(sorted(totals), rel=1e-6)
 
 
 def check_round(case: Round, reasons: np.ndarray) -> None:
-    ledger = case.view.ledger
-    held = np.array([sum(share.gpus for share in ledger.holding(at)) for at in range(len(case.view.jobs))])
+    ledger = case.snapshot.ledger
+    held = np.array([sum(share.gpus for share in ledger.holding(at)) for at in range(len(case.snapshot.jobs))])
     assert (ledger.balance() == 0).all()
     assert (ledger.books.nodes["free"] >= 0).all()
-    assert (held[case.chosen] == case.view.jobs.gpus[case.chosen]).all()
+    assert (held[case.chosen] == case.snapshot.jobs.gpus[case.chosen]).all()
     assert set(held[~case.chosen]) <= {0.0}
     assert ((reasons == PLACED) == (held > 0)).all()
     placed = held > 0

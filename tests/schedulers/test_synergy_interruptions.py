@@ -103,8 +103,8 @@ def crowded() -> Round:
     case = round_of(servers(2), hungry + content)
     for at in range(16):
         shares = [NodeAllocation(at // 8, (at % 8,), cpus=3.0, memory_gb=62.5, storage_gb_per_s=0.0625)]
-        hold(case.view.ledger, at, shares)
-    facts = case.view.table.facts
+        hold(case.snapshot.ledger, at, shares)
+    facts = case.snapshot.table.facts
     facts["state"] = RUNNING
     facts["held"] = 1.0
     facts["resumes"] = facts["last_start"] = -1e9
@@ -116,10 +116,10 @@ def crowded() -> Round:
 def test_a_move_must_repay_itself(allocator: GangAllocator, cost: float, moves: bool) -> None:
     """Apart, alexnets go about 1.5 times as fast: worth a minute of start-up for some, not ten hours."""
     case = crowded()
-    case.view.table.facts["restart_cost"] = cost
-    where = [case.view.ledger.holding(at)[0].node for at in range(16)]
+    case.snapshot.table.facts["restart_cost"] = cost
+    where = [case.snapshot.ledger.holding(at)[0].node for at in range(16)]
     allocate(allocator, case)
-    assert moves == (where != [case.view.ledger.holding(at)[0].node for at in range(16)])
+    assert moves == (where != [case.snapshot.ledger.holding(at)[0].node for at in range(16)])
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_a_move_must_repay_itself(allocator: GangAllocator, cost: float, moves: 
 def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> None:
     """An alexnet with 10 of 24 CPUs is 1.27 times as fast with 12."""
     case = round_of(servers(1), [("alexnet", 1)])
-    hold(case.view.ledger, 0, [NodeAllocation(0, (0,), cpus=10.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
-    facts = case.view.table.facts
+    hold(case.snapshot.ledger, 0, [NodeAllocation(0, (0,), cpus=10.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    facts = case.snapshot.table.facts
     facts["state"], facts["held"], facts["restart_cost"] = RUNNING, 1.0, cost
     facts["resumes"] = facts["last_start"] = -1e9
-    snapshot = replace(case.view, resize_restarts=True)
+    snapshot = replace(case.snapshot, resize_restarts=True)
     allocate(TunePlus(), replace(case, snapshot=snapshot, ranked=np.zeros(0, np.int64)))
     assert snapshot.ledger.holding(0)[0].cpus == cpus
 
@@ -141,10 +141,10 @@ def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> N
 def test_newcomers_use_what_protected_jobs_leave(allocator: GangAllocator) -> None:
     """A resize would restart the job with 16 of 24 CPUs; the alexnet beside it has use for 12, and gets 3 to 8."""
     case = round_of(servers(1), [("alexnet", 1)] * 2)
-    hold(case.view.ledger, 0, [NodeAllocation(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
-    facts = case.view.table.facts
+    hold(case.snapshot.ledger, 0, [NodeAllocation(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    facts = case.snapshot.table.facts
     facts["state"][0], facts["held"][0], facts["restart_cost"][0] = RUNNING, 1.0, 36_000.0
-    snapshot = replace(case.view, resize_restarts=True)
+    snapshot = replace(case.snapshot, resize_restarts=True)
     assert snapshot.jobs.pinned.tolist() == [True, False]
     allocate(allocator, replace(case, snapshot=snapshot))
     assert [share.cpus for share in snapshot.ledger.holding(0)] == [16.0]

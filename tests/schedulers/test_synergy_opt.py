@@ -37,15 +37,15 @@ NAMES = tuple(shipped_models())
 
 
 def bound_of(case: Round) -> float:
-    gangs = gangs_of(case.view)
-    with case.view.transaction() as transaction:
-        opened = open_draft(case.view, transaction, case.ranked, case.chosen)
+    gangs = gangs_of(case.snapshot)
+    with case.snapshot.transaction() as transaction:
+        opened = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
         return pooled(gangs, np.flatnonzero(case.chosen), pool_of(opened, gangs)).bound
 
 
 def full_program(case: Round) -> float:
     """The linear program of stage 1 over every measured point of every job, by another solver."""
-    jobs, models = case.view.jobs, case.view.table.models
+    jobs, models = case.snapshot.jobs, case.snapshot.table.models
     profit, usage, owner = [], [], []
     for at in np.flatnonzero(case.chosen):
         model, gpus = models[jobs.model[at]], int(jobs.gpus[at])
@@ -60,7 +60,7 @@ def full_program(case: Round) -> float:
                 owner.append(at)
     groups = np.unique(owner)
     equal = (np.array(owner)[None, :] == groups[:, None]).astype(float)
-    capacity = [case.view.cluster.total_cpus, case.view.cluster.total_memory_gb]
+    capacity = [case.snapshot.cluster.total_cpus, case.snapshot.cluster.total_memory_gb]
     solved = linprog(profit, np.array(usage).T, capacity, equal, np.ones(len(groups)))
     assert solved.fun is not None
     return -float(solved.fun)
@@ -81,10 +81,10 @@ def test_bound_is_the_full_linear_program(seed: int) -> None:
 
 def brute_force(case: Round) -> float:
     """The best of all machines and measured points of every job, one machine a job."""
-    jobs, cluster = case.view.jobs, case.view.cluster
+    jobs, cluster = case.snapshot.jobs, case.snapshot.cluster
     ways = []
     for at in range(len(jobs)):
-        model, gpus = case.view.table.models[jobs.model[at]], int(jobs.gpus[at])
+        model, gpus = case.snapshot.table.models[jobs.model[at]], int(jobs.gpus[at])
         assert model is not None
         share = cluster.nodes[0]
         fair = model.speed[model.cpus_per_gpu.index(share.cpus / share.gpus)][
@@ -228,9 +228,9 @@ def test_stage_1_without_a_solution_is_told() -> None:
 def test_stage_1_without_a_solution_has_no_points(served: list[int], bound: float) -> None:
     """No job is served, or two gangs of two GPUs by two GPUs in all: every column of points is empty."""
     case = round_of(cluster_of(2), [("resnet18", 2), ("resnet18", 2)])
-    gangs = gangs_of(case.view)
-    with case.view.transaction() as transaction:
-        opened = open_draft(case.view, transaction, case.ranked, case.chosen)
+    gangs = gangs_of(case.snapshot)
+    with case.snapshot.transaction() as transaction:
+        opened = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
     stage1 = pooled(gangs, np.array(served, np.int64), pool_of(opened, gangs))
     assert stage1.bound == pytest.approx(bound, nan_ok=True)
     columns = (stage1.group, stage1.kind, stage1.points, stage1.gpus)

@@ -58,7 +58,7 @@ def test_fifo_is_no_slower_than_the_published_tune(setting: Setting) -> None:
 @given(case=random_round(), running=st.integers(1, 10))
 def test_promises_beside_running_jobs(case: Round, running: int) -> None:
     """Running jobs keep their GPUs; opt >= tune-plus >= tune in speed, and no job is below its fair speed."""
-    snapshot = case.view
+    snapshot = case.snapshot
     first = np.arange(min(running, len(snapshot.jobs)))
     among_first = np.isin(case.ranked, first)
     allocate(TunePlus(), replace(case, ranked=first, chosen=case.chosen & among_first))
@@ -76,7 +76,7 @@ def test_promises_beside_running_jobs(case: Round, running: int) -> None:
 
 
 def _places(case: Round, at: int) -> list[tuple[int, tuple[int, ...]]]:
-    return [(share.node, share.gpu_ids) for share in case.view.ledger.holding(at)]
+    return [(share.node, share.gpu_ids) for share in case.snapshot.ledger.holding(at)]
 
 
 def test_a_gang_gives_up_what_a_newcomer_needs() -> None:

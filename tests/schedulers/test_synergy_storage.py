@@ -40,7 +40,7 @@ def machine(cpus_per_gpu: float) -> Cluster:
 
 
 def storage(case: Round) -> list[float]:
-    return [case.view.ledger.holding(at)[0].storage_gb_per_s for at in range(len(case.view.jobs))]
+    return [case.snapshot.ledger.holding(at)[0].storage_gb_per_s for at in range(len(case.snapshot.jobs))]
 
 
 @pytest.mark.parametrize("allocator", ALLOTMENTS[1:])

@@ -70,7 +70,7 @@ def test_an_installed_package_is_found_by_its_entry_point(
     ("name", "settings", "words"),
     [
         ("fif", {}, "did you mean fifo"),
-        ("las+srtf", {}, "las and srtf both say the order"),
+        ("las+srtf", {}, "las and srtf both say the queue_order"),
         ("proportional", {}, "an order is missing"),
         (
             "las",

@@ -37,7 +37,7 @@ def crowds(draw: st.DrawFn) -> Crowd:
     racks = min(2, len(sizes))
     places = draw(st.lists(st.tuples(st.integers(0, len(sizes) - 1), st.integers(1, 15)), max_size=12))
     case = round_of(cluster_of(*sizes, racks=racks), [("", 1)] * max(len(places), 1))
-    floor = GpuOccupancy(case.view, np.zeros(len(places) + 1, np.bool_))
+    floor = GpuOccupancy(case.snapshot, np.zeros(len(places) + 1, np.bool_))
     allowed = np.array([draw(st.sampled_from([True, True, True, False])) for _ in sizes])
     turns = np.zeros((len(sizes), 4))
     for at, (node, mask) in enumerate(places):
@@ -98,7 +98,7 @@ def test_a_gang_joins_the_least_crowded_node_rack_or_all(crowd: Crowd, gpus: int
 @settings(max_examples=100, deadline=None)
 def test_a_gpu_in_shares_is_not_free_for_a_gang(shares: list[int]) -> None:
     """Best fit of shares over two nodes; what no share is on stays free, and nothing else."""
-    floor = GpuOccupancy(round_of(cluster_of(2, 3), [("", 1)]).view, np.zeros(1, np.bool_))
+    floor = GpuOccupancy(round_of(cluster_of(2, 3), [("", 1)]).snapshot, np.zeros(1, np.bool_))
     allowed = np.ones(2, np.bool_)
     rooms: dict[tuple[int, int], int] = {}
     for milli in shares:

@@ -35,7 +35,7 @@ def test_picked_gpus_are_free_or_too_few_are(free: int, gpus: int, island: int, 
 
 def test_the_ledger_refuses_gpus_that_are_not_free() -> None:
     case = round_of(servers(1), [("alexnet", 1)])
-    books = case.view.ledger.reserve(8, 8)
+    books = case.snapshot.ledger.reserve(8, 8)
     before = books.nodes.copy(), books.devices.copy()
     row = put_share(books, -1, 0, NOT_FREE, 1000, np.zeros(4, np.int64))
     assert b.put_chain(books, 0, row) == b.UNFIT_GPU
@@ -45,7 +45,7 @@ def test_the_ledger_refuses_gpus_that_are_not_free() -> None:
 
 
 def one_gpu_too_many(case: Round, draft: PlacementDraft) -> None:
-    draft.node_parts["gpus"][0] = case.view.cluster.nodes[0].gpus + 1
+    draft.node_parts["gpus"][0] = case.snapshot.cluster.nodes[0].gpus + 1
 
 
 def more_memory_than_there_is(case: Round, draft: PlacementDraft) -> None:
@@ -74,11 +74,11 @@ def test_a_plan_above_what_is_free_names_the_job(
 def test_a_machine_reserved_without_room_names_the_job() -> None:
     case = round_of(servers(1), [("alexnet", 1)])
     codes, nothing = np.zeros(1, np.int64), np.zeros(1)
-    with case.view.transaction() as transaction:
-        draft = open_draft(case.view, transaction, case.ranked, case.chosen)
+    with case.snapshot.transaction() as transaction:
+        draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
         draft.reserved[0] = 7
         with pytest.raises(DoesNotFit, match=r"job 0 does not fit"):
-            write_draft(case.view, transaction, draft, case.ranked, case.chosen, codes, nothing, nothing)
+            write_draft(case.snapshot, transaction, draft, case.ranked, case.chosen, codes, nothing, nothing)
 
 
 def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +98,6 @@ def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.Mo
 
 def test_turns_on_more_gpus_than_are_free_are_refused() -> None:
     case = round_of(servers(1), [("alexnet", 1)])
-    floor = GpuOccupancy(case.view, np.zeros(1, np.bool_))
+    floor = GpuOccupancy(case.snapshot, np.zeros(1, np.bool_))
     with pytest.raises(DoesNotFit, match=r"node 0: 8 GPUs to choose 9 from"):
         floor.pick(0, 9)

@@ -1,4 +1,4 @@
-"""A job that knows if it runs twice at once, and keeps a diary of its steps: `witness.py DIARY STEPS SECONDS`.
+"""A job that knows if it runs twice at once, and keeps a diary of its steps: `observer_process.py DIARY STEPS SECONDS`.
 
 Its last line is a sum that depends on each step having been made once, in order.
 """

@@ -21,7 +21,7 @@ from muster.service.store.rows import State, Submission
 from .restless import RESTLESS
 from .running import conducting, wait_until_ended
 
-WITNESS = Path(__file__).with_name("witness.py")
+WITNESS = Path(__file__).with_name("observer_process.py")
 STEPS, STEP_SECONDS = 30, 0.05
 
 

@@ -58,7 +58,7 @@ def test_a_start_takes_the_time_of_its_steps(tmp_path: Path) -> None:
         (one,) = world.engine.observe()
         assert (one.ended, one.since) == (ended, 1000.0 if ended is None else 1050.0)
     assert one.status == 0
-    reply = world.told(1)
+    reply = world.reply(1)
     assert reply is not None
     assert (reply["epoch"], reply["state"], reply["step"], reply["steps_per_second"]) == (
         1,
@@ -78,7 +78,7 @@ def test_stopped_and_started_again_it_has_the_rest_to_do(tmp_path: Path) -> None
     world.engine.signal(1, 1, "SIGTERM")
     (one,) = world.engine.observe()
     assert (one.ended, one.status, one.since) == (Exit.STOPPED, 75, 1020.0)
-    reply = world.told(1)
+    reply = world.reply(1)
     assert reply is not None
     assert (reply["state"], reply["step"]) == ("stopped", 40)
     world.engine.forget(1, 1)
