@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from muster.cluster import Cluster, Link, Links, Node
+from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
+from muster.schedulers.contract import Decision, Snapshot, State
+from muster.schedulers.reasons import NO_GPUS
 from muster.simulation import Options
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import CompactModel
 from muster.speed.network.placement import Placements, place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
+from tests.schedulers.test_example_policies import Toy
 
 CHATTY = CompactModel("chatty", 1.0, 1, 1.0, 0.5, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
 """One gradient of 1 GB at the end of 1 s of compute: nothing of its all-reduce hides."""
@@ -125,3 +129,24 @@ def test_models_without_layers_are_named_once_even_where_no_other_has_any() -> N
         "network" in note
         for note in run(trace, small_cluster(2, 4), "dally", network="none").record.run["trace"]["notes"]
     )
+
+
+class Shrinks(Toy):
+    """Runs one job on two racks, and from second 100 on with one GPU of the first."""
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        with snapshot.transaction() as transaction:
+            if snapshot.now == 0:
+                transaction.put(0, [NodeAllocation(0, (0,)), NodeAllocation(3, (0,))])
+            elif snapshot.now == 100:
+                transaction.put(0, [NodeAllocation(0, (0,))])
+            wake = 100.0 if snapshot.now < 100 else np.inf
+            return self.plan(snapshot, transaction, NO_GPUS, next_wake=wake, stable_until=wake), state
+
+
+def test_a_gang_that_shrinks_to_one_gpu_talks_no_more() -> None:
+    """Half of the first 100 s is communication; then one GPU has the other 50 s of both GPUs to compute."""
+    trace = jobs_of(gang(2, 200, model="chatty", min_gpus=1))
+    result = run(trace, small_cluster(1, 4), Shrinks(), layers={"chatty": CHATTY}, restart_cost_seconds=0.0)
+    assert column(result, "communication_seconds") == pytest.approx([50])
+    assert finishes(result) == pytest.approx([200])

@@ -24,7 +24,7 @@ from muster.speed.network.forms import ANYWHERE, EVENLY, PlacementShapes
 from muster.speed.network.model_file import network_models
 from muster.speed.network.placement import Placements, place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
-from tests.building import column, finishes, jobs_of, run
+from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, LINKS, gang
 from tests.schedulers.test_dally_timers import CLUSTERS, JOBS, NOISY
 
@@ -231,3 +231,11 @@ def test_the_shortest_is_counted_at_its_best_place_and_who_decides_the_makespan_
 def test_bad_settings_are_refused_in_words(given_settings: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words):
         build("dally-plus", given_settings)
+
+
+def test_a_share_of_a_gpu_takes_no_whole_gpu_beside_it() -> None:
+    """Two halves of one GPU leave the other one to a third job."""
+    halves = [job(0, 100, gpu_milli=500), job(0, 100, gpu_milli=500)]
+    result = run(jobs_of(*halves, job(0, 100)), cluster_of(2), "dally-plus", restart_cost_seconds=0.0)
+    assert column(result, "start_seconds") == pytest.approx([0, 0, 0])
+    assert finishes(result) == pytest.approx([100, 100, 100])

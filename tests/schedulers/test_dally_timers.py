@@ -22,7 +22,9 @@ from muster.schedulers.placement.delay_timers import DelayTimers
 from muster.schedulers.reasons import PLACED, REASONS, reason
 from muster.schedulers.registry import build
 from muster.speed.network.models import CompactModel
-from tests.building import column, finishes, job, jobs_of, run
+from muster.workload.jobs import RUNNING
+from tests.building import cluster_of, column, finishes, hold, job, jobs_of, run
+from tests.schedulers.synergy_cases import round_of
 from tests.schedulers.test_dally_network import CHATTY, LINKS, gang
 
 LEASE = {"lease_seconds": "100"}
@@ -324,3 +326,16 @@ def test_the_ends_of_the_scale_are_the_named_kinds(rows: list[dict[str, Any]], c
 def test_bad_timers_are_refused_in_words(name: str, given: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words.replace(".", r"\.")):
         build(name, given)
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["nothing waits", "no GPU is free"])
+def test_nothing_changes_until_an_event_where_nothing_can(waits: bool) -> None:
+    """A job of two GPUs runs on its lease; a job that waits has no GPU to ask for."""
+    case = round_of(cluster_of(2), [("resnet18", 2), ("resnet18", 1)][: 1 + waits])
+    hold(case.view.ledger, 0, [NodeAllocation(0, (0, 1))])
+    facts = case.view.table.facts
+    facts["state"][0], facts["held"][0] = RUNNING, 1.0
+    facts["lease_end"][0] = 1000.0
+    scheduler = build("dally", {})
+    decision, _ = scheduler.decide(case.view, scheduler.initial(case.view.cluster))
+    assert decision.stable_until == np.inf

@@ -1,12 +1,32 @@
-"""What running jobs have beside their GPUs while a plan is made."""
+"""What running jobs have while a plan is made, and which of them get their GPUs back."""
 
 from __future__ import annotations
 
+import pytest
+
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
-from muster.schedulers.allocation.placement_draft import empty_copy, keep_amounts, open_draft, sit
+from muster.schedulers.allocation.gangs import gangs_of
+from muster.schedulers.allocation.placement_draft import (
+    PlacementDraft,
+    empty_copy,
+    keep_amounts,
+    open_draft,
+    sit,
+)
+from muster.schedulers.allocation.tune import keep_stopped
+from muster.workload.jobs import RUNNING
 from tests.building import cluster_of, hold
 from tests.schedulers.synergy_cases import round_of
+
+
+def places(plan: PlacementDraft, job: int) -> list[tuple[int, int]]:
+    """Node and GPUs of each part of a job in a plan."""
+    found, number = [], int(plan.first[job])
+    while number >= 0:
+        found.append((int(plan.node_parts[number]["node"]), int(plan.node_parts[number]["gpus"])))
+        number = int(plan.node_parts[number]["next"])
+    return found
 
 
 def test_a_job_keeps_its_amounts_where_no_other_job_comes() -> None:
@@ -21,3 +41,36 @@ def test_a_job_keeps_its_amounts_where_no_other_job_comes() -> None:
         keep_amounts(ledger.books, index, plan)
         amounts = [plan.node_parts[number]["amount"][[CPU, MEMORY]].tolist() for number in numbers]
     assert amounts == [[MICRO, 10 * MICRO], [0, 0], [0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("comes", "gang", "single"),
+    [
+        (None, [(0, 2), (1, 1)], [(1, 1)]),
+        (0, [], [(1, 1)]),
+        (1, [], []),
+        (2, [(0, 2), (1, 1)], [(1, 1)]),
+    ],
+)
+def test_a_stopped_job_gets_its_gpus_back_if_all_are_free(
+    comes: int | None, gang: list[tuple[int, int]], single: list[tuple[int, int]]
+) -> None:
+    """A gang of three on two nodes and a job of one GPU lose their places; a third job comes to a node, or none."""
+    case = round_of(cluster_of(2, 2, 2), [("resnet18", 3), ("resnet18", 1), ("resnet18", 2)])
+    ledger, facts = case.view.ledger, case.view.table.facts
+    hold(ledger, 0, [NodeAllocation(0, (0, 1), cpus=2.0), NodeAllocation(1, (0,), cpus=1.0)])
+    hold(ledger, 1, [NodeAllocation(1, (1,), cpus=1.0)])
+    facts["state"][:2], facts["held"][:2] = RUNNING, 1.0
+    facts["resumes"] = facts["last_start"] = -1e9
+    gangs = gangs_of(case.view)
+    with case.view.transaction() as transaction:
+        plan = empty_copy(open_draft(case.view, transaction, case.ranked, case.chosen))
+        if comes is not None:
+            sit(plan, 2, comes, 2)
+        keep_stopped(case.view, gangs, plan, case.ranked, case.chosen)
+    assert (places(plan, 0), places(plan, 1)) == (gang, single)
+    fair = gangs.demands.fair[gangs.classes]
+    for number in plan.first[:2].tolist():
+        if number >= 0:
+            seat = plan.node_parts[number]
+            assert seat["amount"][CPU] == seat["gpus"] * fair[seat["at"], 0, CPU]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,9 @@ from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.cluster.ledger_arrays import MICRO
 from muster.schedulers.placement import kernels
 from muster.schedulers.placement.delay_scheduling import ISLAND, MACHINE, NETWORK, NOWHERE, RACK, level_of
-from tests.building import cluster_of, hold
+from muster.schedulers.placement.network_aware import share_of_best
+from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK
+from tests.building import cluster_of, hold, job, jobs_of, run
 
 RULES = (kernels.PACK, kernels.FIRST_FIT, kernels.CONSOLIDATE, kernels.SPREAD, kernels.YARN)
 NAMES = dict(zip(RULES, ("pack", "first-fit", "consolidate", "spread", "yarn"), strict=True))
@@ -289,3 +292,47 @@ def test_a_level_is_how_far_apart_the_gpus_are(shares: list[NodeAllocation], lev
         hold(ledger, 0, shares)
         assert len(shares) > 1 or ledger.books.heads[0] == 0
     assert level_of(ledger.books, ledger.books.heads[0]) == level
+
+
+FORMS = [
+    (IN_ISLAND, 1, 1),
+    (IN_MACHINE, 1, 1),
+    (EVENLY, 2, 1),
+    (EVENLY, 4, 2),
+    (IN_RACK, 2, 1),
+    (ANYWHERE, 2, 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "form"),
+    [
+        ({0: (0, 1)}, 0),
+        ({0: (1, 2)}, 1),
+        ({0: (0,), 2: (3,)}, 2),
+        ({0: (0, 1), 2: (0, 1)}, 2),
+        ({0: (0,), 1: (0,), 2: (0,), 3: (0,)}, 3),
+        ({0: (0, 1), 2: (0,)}, 4),
+        ({0: (0,), 2: (0,), 4: (0,)}, 4),
+        ({0: (0,), 1: (0,)}, 5),
+        ({0: (0,), 1: (0,), 2: (0,)}, 5),
+        ({0: (0,), 1: (0,), 2: (0,), 4: (0,)}, 5),
+    ],
+)
+def test_a_place_offers_the_speed_of_its_first_form(gpus: dict[int, tuple[int, ...]], form: int) -> None:
+    """Islands of two GPUs; nodes 0, 2 and 4 are in one rack. The first row of the books counts too."""
+    cluster = cluster_of(4, 4, 4, 4, 4, racks=2)
+    nodes = tuple(replace(node, gpus_per_island=2) for node in cluster.nodes)
+    ledger = Ledger(replace(cluster, nodes=nodes), 1)
+    hold(ledger, 0, [NodeAllocation(node, ids) for node, ids in gpus.items()])
+    speeds = np.array([2.0, 1.8, 1.5, 1.2, 1.0, 0.5])
+    offered = share_of_best(ledger.books, ledger.books.heads[0], np.array(FORMS), speeds)
+    assert offered == pytest.approx(speeds[form] / 2.0)
+
+
+def test_a_job_without_gpus_says_how_much_it_waits_for() -> None:
+    """The first job has all but one core of the node; the second one needs two and 10 GB."""
+    trace = jobs_of(job(0, 100, gpus=0, cpus=5.0), job(0, 10, gpus=0, cpus=2.0, memory_gb=10.0))
+    reasons = run(trace, cluster_of(2), "fifo+requested").record.reasons
+    (said,) = reasons.filter(reason="no_cpus")["parameters"].to_list()
+    assert json.loads(said) == {"cpus": 2.0, "memory_gb": 10.0}

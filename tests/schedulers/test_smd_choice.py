@@ -306,3 +306,18 @@ def test_a_noted_gap_is_rounded_up_to_1_2_or_5(gap: float) -> None:
 def test_an_interval_is_a_number_of_seconds_above_0(name: str, seconds: str) -> None:
     with pytest.raises(InputError, match=rf"--set interval_seconds: found '{seconds}'; interval_seconds"):
         build(name, {"interval_seconds": seconds})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_resource_that_is_not_there_and_not_needed_changes_nothing(seed: int) -> None:
+    """Of Tetris over pairs, which divides by capacities: no network bandwidth, and none needed."""
+    question = random_question(seed, 6)
+    for amounts in (question.demands.worker, question.demands.server, question.demands.limit):
+        amounts[:, 3] = 0.0
+    sizes = []
+    for bandwidth in (0.0, 1.0):
+        capacity = np.append(question.capacity[:3], bandwidth)
+        sizes.append(Tetris().answer(replace(question, capacity=capacity), {}))
+    assert sizes[0].workers.sum() > 0
+    assert (sizes[0].workers == sizes[1].workers).all()
+    assert (sizes[0].servers == sizes[1].servers).all()

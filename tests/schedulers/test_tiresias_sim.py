@@ -113,3 +113,19 @@ def test_every_row_of_their_simulator(reference: Path) -> None:
             assert mean == pytest.approx(row["avg_jct_s"], rel=rounding), row
         checked += 1
     assert checked == 26
+
+
+@pytest.mark.parametrize(
+    ("cluster", "row", "refusal"),
+    [
+        (cluster_of(4, 2), {}, "--scheduler: found 'test'; gandiva-sim needs nodes of one size"),
+        (cluster_of(4, 4), {"gpu_milli": 500}, "gandiva-sim knows whole GPUs"),
+        (cluster_of(4, 4), {"preemptible": False}, "gandiva-sim knows whole GPUs"),
+    ],
+)
+def test_gandiva_sim_refuses_what_its_program_lacks(
+    cluster: Cluster, row: dict[str, object], refusal: str
+) -> None:
+    with pytest.raises(InputError) as problem:
+        run(jobs_of(job(0, 10, **row)), cluster, "gandiva-sim")
+    assert refusal in str(problem.value)

@@ -68,6 +68,21 @@ def test_a_size_that_never_fits_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, []),
+        (1, ["left out 1 job that cluster test could never hold: 0"]),
+        (5, ["left out 5 jobs that cluster test could never hold: 0, 1, 2, 3, 4"]),
+        (7, ["left out 7 jobs that cluster test could never hold: 0, 1, 2, 3, 4 and 2 more"]),
+    ],
+)
+def test_jobs_that_are_left_out_are_counted_and_named(count: int, said: list[str]) -> None:
+    trace = jobs_of(*[job(0, 5, gpus=8)] * count, job(0, 5))
+    result = run(trace, cluster_of(4), "fifo+proportional", skip_impossible=True)
+    assert [note for note in notes(result) if "left out" in note] == said
+
+
+@pytest.mark.parametrize(
     ("asks", "said"),
     [
         ({"cpus": 30.0}, "the largest has 24 CPU cores"),

@@ -217,3 +217,10 @@ def test_gpus_are_called_as_the_machine_calls_them(tmp_path: Path) -> None:
     bench.end(1, 1)
     assert bench.output(1) == "4,GPU-8932f937\n"
     bench.clear()
+
+
+def test_the_engine_names_what_enforces_memory(way: str, bench: Bench) -> None:
+    cgroups, _ = find_cgroups() if way == "cgroups" else (None, "")
+    by_group = cgroups is not None and Ability.MEMORY_LIMIT in cgroups.abilities
+    by = f"limit of cgroup v{cgroups.version}" if cgroups and by_group else "a look every second"
+    assert f"; memory: {by}" in bench.engine.enforces

@@ -271,3 +271,11 @@ def test_a_supervisor_imports_the_standard_library_only() -> None:
 def _nobody(_folder: Path) -> int:
     """A supervisor that dies at once."""
     return os.posix_spawn("/bin/true", ["true"], {})
+
+
+def test_the_standard_input_of_a_job_is_empty(bench: Bench) -> None:
+    bench.launch(
+        1, 1, python("import os, sys; print(repr(sys.stdin.read()), os.readlink('/proc/self/fd/0'))")
+    )
+    bench.end(1, 1)
+    assert bench.output(1) == "'' /dev/null\n"

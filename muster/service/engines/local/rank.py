@@ -87,7 +87,6 @@ def _become(
         raise _MachineRefuses(f"{error.filename or 'its CPUs'}: {error.strerror}") from None
     if output is None:
         output = open_output(launch["output_dir"], rank)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.umask(0o022)

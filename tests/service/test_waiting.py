@@ -1,0 +1,34 @@
+"""Why a queued job waits, as a clause."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.service.request import JobRequest
+from muster.service.store.rows import JobRow
+from muster.service.waiting import reason_in_words
+
+NOTED = 100.0
+REQUEST = JobRequest(name="job", command=("true",), directory="/")
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds"), [(NOTED, 30), (NOTED + 10, 20), (NOTED + 30, 0), (NOTED + 99, 0)]
+)
+def test_the_seconds_of_a_protection_run_down(now: float, seconds: int) -> None:
+    figures = {"needs": 2, "seconds": 30.0}
+    row = JobRow(1, "ann", REQUEST, 0.0, reason="protected", reason_parameters=figures, reason_since=NOTED)
+    assert f"may be interrupted in {seconds} s at the earliest" in reason_in_words(row, now)
+
+
+def test_the_figures_of_other_reasons_stay() -> None:
+    row = JobRow(
+        1,
+        "ann",
+        REQUEST,
+        0.0,
+        reason="no_gpus",
+        reason_parameters={"needs": 2, "free": 0},
+        reason_since=NOTED,
+    )
+    assert reason_in_words(row, NOTED + 30) == "it needs 2 GPUs and 0 are free"
