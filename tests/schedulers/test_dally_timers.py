@@ -332,10 +332,10 @@ def test_bad_timers_are_refused_in_words(name: str, given: dict[str, str], words
 def test_nothing_changes_until_an_event_where_nothing_can(waits: bool) -> None:
     """A job of two GPUs runs on its lease; a job that waits has no GPU to ask for."""
     case = round_of(cluster_of(2), [("resnet18", 2), ("resnet18", 1)][: 1 + waits])
-    hold(case.view.ledger, 0, [NodeAllocation(0, (0, 1))])
-    facts = case.view.table.facts
+    hold(case.snapshot.ledger, 0, [NodeAllocation(0, (0, 1))])
+    facts = case.snapshot.table.facts
     facts["state"][0], facts["held"][0] = RUNNING, 1.0
     facts["lease_end"][0] = 1000.0
     scheduler = build("dally", {})
-    decision, _ = scheduler.decide(case.view, scheduler.initial(case.view.cluster))
+    decision, _ = scheduler.decide(case.snapshot, scheduler.initial(case.snapshot.cluster))
     assert decision.stable_until == np.inf

@@ -57,17 +57,17 @@ def test_a_stopped_job_gets_its_gpus_back_if_all_are_free(
 ) -> None:
     """A gang of three on two nodes and a job of one GPU lose their places; a third job comes to a node, or none."""
     case = round_of(cluster_of(2, 2, 2), [("resnet18", 3), ("resnet18", 1), ("resnet18", 2)])
-    ledger, facts = case.view.ledger, case.view.table.facts
+    ledger, facts = case.snapshot.ledger, case.snapshot.table.facts
     hold(ledger, 0, [NodeAllocation(0, (0, 1), cpus=2.0), NodeAllocation(1, (0,), cpus=1.0)])
     hold(ledger, 1, [NodeAllocation(1, (1,), cpus=1.0)])
     facts["state"][:2], facts["held"][:2] = RUNNING, 1.0
     facts["resumes"] = facts["last_start"] = -1e9
-    gangs = gangs_of(case.view)
-    with case.view.transaction() as transaction:
-        plan = empty_copy(open_draft(case.view, transaction, case.ranked, case.chosen))
+    gangs = gangs_of(case.snapshot)
+    with case.snapshot.transaction() as transaction:
+        plan = empty_copy(open_draft(case.snapshot, transaction, case.ranked, case.chosen))
         if comes is not None:
             sit(plan, 2, comes, 2)
-        keep_stopped(case.view, gangs, plan, case.ranked, case.chosen)
+        keep_stopped(case.snapshot, gangs, plan, case.ranked, case.chosen)
     assert (places(plan, 0), places(plan, 1)) == (gang, single)
     fair = gangs.demands.fair[gangs.classes]
     for number in plan.first[:2].tolist():

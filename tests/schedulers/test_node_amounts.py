@@ -28,9 +28,9 @@ def by_cpus(name: str, speed: Mapping[float, float]) -> Model:
 
 def shared_out(case: Round) -> tuple[Gangs, PlacementDraft]:
     """All jobs on the first node, which is then shared out."""
-    gangs = gangs_of(case.view)
-    with case.view.transaction() as transaction:
-        draft = empty_copy(open_draft(case.view, transaction, case.ranked, case.chosen))
+    gangs = gangs_of(case.snapshot)
+    with case.snapshot.transaction() as transaction:
+        draft = empty_copy(open_draft(case.snapshot, transaction, case.ranked, case.chosen))
     for job in case.ranked.tolist():
         sit(draft, job, 0, int(gangs.gpus[job]))
     furnish_node(draft, gangs, 0)
@@ -86,7 +86,7 @@ def test_two_jobs_share_a_node_as_well_as_can_be(
     jobs = [("one", gpus[0]), ("two", gpus[1])]
     case = round_of(cluster_of(4, cpus_per_gpu=cpus), jobs, {"one": one, "two": two})
     gangs, draft = shared_out(case)
-    demands, models, capacity = gangs.demands, case.view.wants.models, gangs.kinds[0]["capacity"]
+    demands, models, capacity = gangs.demands, case.snapshot.wants.models, gangs.kinds[0]["capacity"]
     held = [draft.node_parts[number] for number in draft.first.tolist()]
     speeds = [
         speed_at(models, gangs.model[at], seat["amount"] // seat["gpus"]) for at, seat in enumerate(held)
@@ -107,9 +107,9 @@ def test_two_jobs_share_a_node_as_well_as_can_be(
 def test_newcomers_get_a_place_with_all_their_demand() -> None:
     """Two nodes of one kind have room for four of five jobs of one GPU; each has what makes it fastest."""
     case = round_of(cluster_of(2, 2), [("one", 1)] * 5, {"one": by_cpus("one", {1: 0.5, 3: 1.0})})
-    gangs = gangs_of(case.view)
-    with case.view.transaction() as transaction:
-        draft = empty_copy(open_draft(case.view, transaction, case.ranked, case.chosen))
+    gangs = gangs_of(case.snapshot)
+    with case.snapshot.transaction() as transaction:
+        draft = empty_copy(open_draft(case.snapshot, transaction, case.ranked, case.chosen))
     place_newcomers(draft, gangs, np.flatnonzero(case.chosen), case.ranked)
     places = [draft.node_parts[number] for number in draft.first.tolist() if number >= 0]
     assert (draft.first >= 0).tolist() == [True] * 4 + [False]
