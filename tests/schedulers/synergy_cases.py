@@ -74,7 +74,9 @@ def tried(allocator: GangAllocator, given: Round) -> Iterator[Proposal]:
     with given.snapshot.transaction() as transaction:
         plan = Proposal.blank(transaction, len(given.snapshot.jobs))
         columns = plan.reasons, plan.reason_a, plan.reason_b
-        plan.notes = allocator.allocate(given.snapshot, transaction, given.ranked, given.chosen, *columns) or ()
+        plan.notes = (
+            allocator.allocate(given.snapshot, transaction, given.ranked, given.chosen, *columns) or ()
+        )
         yield plan
 
 
@@ -91,7 +93,10 @@ def speeds(given: Round) -> np.ndarray:
     """Speed of each job on what it holds, relative to the reference; 0 for those that hold nothing."""
     books, models = given.snapshot.ledger.books, given.snapshot.resource_profiles.models
     return np.array(
-        [held_speed(books, books.heads[at], models, model) for at, model in enumerate(given.snapshot.jobs.model)]
+        [
+            held_speed(books, books.heads[at], models, model)
+            for at, model in enumerate(given.snapshot.jobs.model)
+        ]
     )
 
 

@@ -86,7 +86,11 @@ def test_two_jobs_share_a_node_as_well_as_can_be(
     jobs = [("one", gpus[0]), ("two", gpus[1])]
     case = round_of(cluster_of(4, cpus_per_gpu=cpus), jobs, {"one": one, "two": two})
     gangs, draft = shared_out(case)
-    demands, models, capacity = gangs.demands, case.snapshot.wants.models, gangs.kinds[0]["capacity"]
+    demands, models, capacity = (
+        gangs.demands,
+        case.snapshot.resource_profiles.models,
+        gangs.kinds[0]["capacity"],
+    )
     held = [draft.node_parts[number] for number in draft.first.tolist()]
     speeds = [
         speed_at(models, gangs.model[at], seat["amount"] // seat["gpus"]) for at, seat in enumerate(held)

@@ -65,7 +65,9 @@ def test_promises_where_owners_pin_a_type(plain: Round, data: st.DataObject) -> 
     models = {name: model for name, model in zip(table.model_names, table.models, strict=True) if model}
     jobs = [
         (table.model_names[model], gpus)
-        for model, gpus in zip(plain.snapshot.jobs.model.tolist(), plain.snapshot.jobs.gpus.tolist(), strict=True)
+        for model, gpus in zip(
+            plain.snapshot.jobs.model.tolist(), plain.snapshot.jobs.gpus.tolist(), strict=True
+        )
     ]
     case = round_of(cluster, jobs, models, pins)
     totals = []
@@ -138,7 +140,9 @@ def full_program(case: Round) -> float:
             node = next(at for at, node in enumerate(cluster.nodes) if node.gpu_type == kind)
             speed = model.speed_on(kind) or model.speed
             fair = fair_speed_on(
-                case.snapshot.resource_profiles.models, int(jobs.model[at]), case.snapshot.ledger.books.nodes[node]
+                case.snapshot.resource_profiles.models,
+                int(jobs.model[at]),
+                case.snapshot.ledger.books.nodes[node],
             )
             for (i, cpus), (j, memory) in product(
                 enumerate(model.cpus_per_gpu), enumerate(model.memory_gb_per_gpu)

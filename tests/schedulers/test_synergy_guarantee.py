@@ -48,7 +48,9 @@ def test_promises_of_one_round(case: Round) -> None:
 
 def check_round(case: Round, reasons: np.ndarray) -> None:
     ledger = case.snapshot.ledger
-    held = np.array([sum(share.gpus for share in ledger.holding(at)) for at in range(len(case.snapshot.jobs))])
+    held = np.array(
+        [sum(share.gpus for share in ledger.holding(at)) for at in range(len(case.snapshot.jobs))]
+    )
     assert (ledger.balance() == 0).all()
     assert (ledger.books.nodes["free"] >= 0).all()
     assert (held[case.chosen] == case.snapshot.jobs.gpus[case.chosen]).all()

@@ -128,7 +128,11 @@ def test_a_move_must_repay_itself(allocator: GangAllocator, cost: float, moves: 
 def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> None:
     """An alexnet with 10 of 24 CPUs is 1.27 times as fast with 12."""
     case = round_of(servers(1), [("alexnet", 1)])
-    hold(case.snapshot.ledger, 0, [NodeAllocation(0, (0,), cpus=10.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    hold(
+        case.snapshot.ledger,
+        0,
+        [NodeAllocation(0, (0,), cpus=10.0, memory_gb=125.0, storage_gb_per_s=0.0625)],
+    )
     facts = case.snapshot.table.facts
     facts["state"], facts["held"], facts["restart_cost"] = RUNNING, 1.0, cost
     facts["resumes"] = facts["last_start"] = -1e9
@@ -141,7 +145,11 @@ def test_a_resize_that_restarts_must_repay_itself(cost: float, cpus: float) -> N
 def test_newcomers_use_what_protected_jobs_leave(allocator: GangAllocator) -> None:
     """A resize would restart the job with 16 of 24 CPUs; the alexnet beside it has use for 12, and gets 3 to 8."""
     case = round_of(servers(1), [("alexnet", 1)] * 2)
-    hold(case.snapshot.ledger, 0, [NodeAllocation(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)])
+    hold(
+        case.snapshot.ledger,
+        0,
+        [NodeAllocation(0, (0,), cpus=16.0, memory_gb=125.0, storage_gb_per_s=0.0625)],
+    )
     facts = case.snapshot.table.facts
     facts["state"][0], facts["held"][0], facts["restart_cost"][0] = RUNNING, 1.0, 36_000.0
     snapshot = replace(case.snapshot, resize_restarts=True)
