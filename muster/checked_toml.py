@@ -60,7 +60,7 @@ _NOT_SHOWN = {"missing", "extra_forbidden", "string_too_long", "string_unicode",
 
 
 def parse_toml(text: str, where: str, model: type[Model]) -> Model:
-    """The text as a checked `model`; `where` is what its file is called. InputError tells all problems."""
+    """The text as a checked `model`; `where` is what its file is called. InputError has all problems."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -47,22 +47,22 @@ class MeasuringFlags:
         bool, typer.Option("--exhaustive", help="Then run every point and compare; takes long.")
     ] = False
 
-    def job(self, command: Sequence[str], told: ErrorCollector) -> JobToProfile:
-        """The job as it is run for measuring; `told` collects the errors."""
+    def job(self, command: Sequence[str], errors: ErrorCollector) -> JobToProfile:
+        """The job as it is run for measuring; `errors` collects the errors."""
         from muster.profiling import JobToProfile
         from muster.training.unchanged import UnchangedJob
 
-        seconds = told.of(seconds_of, "--patience", self.patience)
+        seconds = errors.of(seconds_of, "--patience", self.patience)
         unchanged = None
         if self.progress is not None:
-            unchanged = told.of(UnchangedJob, progress=self.progress)
+            unchanged = errors.of(UnchangedJob, progress=self.progress)
         gpu = self.gpu
         if gpu is None:
             from muster.gpus import free_gpu
 
-            gpu = told.of(free_gpu)
+            gpu = errors.of(free_gpu)
         job = JobToProfile(command, unchanged, seconds, gpu)
-        told.of(job.check)
+        errors.of(job.check)
         return job
 
 
@@ -90,10 +90,10 @@ def profile(
     from muster.profiling.model import memory_points
 
     name = name or script_of(command)
-    told = ErrorCollector()
-    path = told.of(_place, out, name, overwrite)
-    job = measuring.job(command, told)
-    told.settle()
+    errors = ErrorCollector()
+    path = errors.of(_place, out, name, overwrite)
+    job = measuring.job(command, errors)
+    errors.settle()
 
     exact = Precision(error=measuring.precision / 100)
     with view.doing() as tell, _terminated_as_interrupted():

@@ -112,16 +112,16 @@ def serve(
     from muster.service.live_limits import LiveLimits
     from muster.service.live_scheduler import live_scheduler
 
-    told = flags.ErrorCollector()
+    errors = flags.ErrorCollector()
     home = home_folder()
-    turn = told.of(flags.positive_seconds_of, "--round", round_seconds)
-    cost = told.of(_restart_cost, restart_cost)
-    address = told.of(_address, service.listen)
-    chosen = told.of(flags.parse_settings, settings or [])
-    allowed = told.of(LiveLimits, service.limits, home)
-    served = nodes.served(told)
-    policy = told.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
-    told.settle()
+    turn = errors.of(flags.positive_seconds_of, "--round", round_seconds)
+    cost = errors.of(_restart_cost, restart_cost)
+    address = errors.of(_address, service.listen)
+    chosen = errors.of(flags.parse_settings, settings or [])
+    allowed = errors.of(LiveLimits, service.limits, home)
+    served = nodes.served(errors)
+    policy = errors.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
+    errors.settle()
     host, port = address
     serve_until_interrupted(
         Serving(

@@ -96,47 +96,48 @@ class SimulationFlags:
     ] = "0"
     certify: Annotated[bool, _rare("--certify", help="Record the optimality gap.")] = False
 
-    def inputs(self, told: flags.ErrorCollector, trace: Path, cluster: str) -> Inputs:
+    def inputs(self, errors: flags.ErrorCollector, trace: Path, cluster: str) -> Inputs:
         """The inputs of a run; what is wrong with them is in `told`: settle it before anything is run."""
         from muster.cli.runs import known_layers, known_models
         from muster.cluster.shipped import parse_cluster
         from muster.workload.trace import read_trace
         from muster.workload.traces.mapped import parse_mapping
 
-        models = told.of(known_models, self.models)
-        columns = told.of(parse_mapping, self.columns) if self.columns else None
+        models = errors.of(known_models, self.models)
+        columns = errors.of(parse_mapping, self.columns) if self.columns else None
         named = {"cluster": cluster, "map": self.columns, "models": self.models, "layers": self.layers}
         return Inputs(
             named={what: str(name) for what, name in named.items() if name is not None},
-            options=told.of(self.options),
-            cluster=told.of(parse_cluster, cluster),
-            settings=told.of(flags.parse_settings, self.settings or []),
+            options=errors.of(self.options),
+            cluster=errors.of(parse_cluster, cluster),
+            settings=errors.of(flags.parse_settings, self.settings or []),
             models=models,
-            layers=told.of(known_layers, self.layers),
-            trace=told.of(read_trace, trace, mapping=columns, models=models),
+            layers=errors.of(known_layers, self.layers),
+            trace=errors.of(read_trace, trace, mapping=columns, models=models),
         )
 
     def options(self) -> Options:
         """The settings of the simulation from the text of the flags."""
         from muster.simulation import Options, rules_named
 
-        told = flags.ErrorCollector()
+        errors = flags.ErrorCollector()
         given: dict[str, Any] = {
-            "round_seconds": self.round_seconds and told.of(flags.seconds_of, "--round", self.round_seconds),
-            "round_origin": told.of(_origin, self.round_origin),
+            "round_seconds": self.round_seconds
+            and errors.of(flags.seconds_of, "--round", self.round_seconds),
+            "round_origin": errors.of(_origin, self.round_origin),
             "restart_cost_seconds": self.restart_cost
-            and told.of(flags.seconds_of, "--restart-cost", self.restart_cost),
-            "release_seconds_per_gpu": told.of(
+            and errors.of(flags.seconds_of, "--restart-cost", self.restart_cost),
+            "release_seconds_per_gpu": errors.of(
                 flags.seconds_of, "--release-seconds-per-gpu", self.release_seconds
             ),
-            "measure": self.measure and told.of(_range, self.measure),
-            "rules": told.of(rules_named, self.rules),
-            "failures": self.failures and told.of(_failures, self.failures),
-            "checkpoint_seconds": told.of(flags.seconds_of, "--checkpoint", self.checkpoint),
+            "measure": self.measure and errors.of(_range, self.measure),
+            "rules": errors.of(rules_named, self.rules),
+            "failures": self.failures and errors.of(_failures, self.failures),
+            "checkpoint_seconds": errors.of(flags.seconds_of, "--checkpoint", self.checkpoint),
         }
         # What was refused above keeps its default here, so that the rest is checked and told as well.
         understood = {name: value for name, value in given.items() if value is not None}
-        options = told.of(
+        options = errors.of(
             Options,
             **understood,
             resize_restarts=self.resize_restarts,
@@ -148,7 +149,7 @@ class SimulationFlags:
             certify=self.certify,
             seed=self.seed,
         )
-        told.settle()
+        errors.settle()
         return options
 
 
@@ -165,12 +166,12 @@ class Inputs:
     layers: Mapping[str, NetworkModel] | None
     trace: Trace
 
-    def on(self, told: flags.ErrorCollector, cluster: str) -> Inputs:
-        """The same inputs on another cluster; `told` collects the errors."""
+    def on(self, errors: flags.ErrorCollector, cluster: str) -> Inputs:
+        """The same inputs on another cluster; `errors` collects the errors."""
         from muster.cluster.shipped import parse_cluster
 
         named = {**self.named, "cluster": cluster}
-        return replace(self, named=named, cluster=told.of(parse_cluster, cluster))
+        return replace(self, named=named, cluster=errors.of(parse_cluster, cluster))
 
     def scheduler(self, name: str) -> Scheduler:
         """The scheduler of a name with what the rules impose on it and the user's settings."""

@@ -68,15 +68,15 @@ class ResourceFlags:
         ),
     ] = 1
 
-    def fields(self, told: flags.ErrorCollector) -> dict[str, Any]:
-        """These flags as fields of a request; `told` collects the errors."""
+    def fields(self, errors: flags.ErrorCollector) -> dict[str, Any]:
+        """These flags as fields of a request; `errors` collects the errors."""
         return {
             "gpus": self.gpus,
             "gpu_share": self.gpu_share,
             "ranks": self.ranks,
-            "cpus": told.of(_number, self.cpus),
-            "memory_gb": told.of(_gb_or_auto, "--memory", self.memory),
-            "own_memory_gb": told.of(_gb_or_auto, "--own-memory", self.own_memory),
+            "cpus": errors.of(_number, self.cpus),
+            "memory_gb": errors.of(_gb_or_auto, "--memory", self.memory),
+            "own_memory_gb": errors.of(_gb_or_auto, "--own-memory", self.own_memory),
             "compute_threads": self.threads,
         }
 
@@ -124,14 +124,14 @@ class QueueFlags:
     ] = None
     held: Annotated[bool, typer.Option("--hold", help="Wait for muster release first.")] = False
 
-    def fields(self, told: flags.ErrorCollector) -> dict[str, Any]:
-        """These flags as fields of a request; `told` collects the errors."""
+    def fields(self, errors: flags.ErrorCollector) -> dict[str, Any]:
+        """These flags as fields of a request; `errors` collects the errors."""
         limit = self.time_limit
         return {
             "time_limit_seconds": None
             if limit is None
-            else told.of(flags.positive_seconds_of, "--time-limit", limit),
-            "deadline_seconds": None if self.deadline is None else told.of(_deadline, self.deadline),
+            else errors.of(flags.positive_seconds_of, "--time-limit", limit),
+            "deadline_seconds": None if self.deadline is None else errors.of(_deadline, self.deadline),
             "priority": self.priority,
             "tenant": self.tenant,
             "held": self.held,
@@ -205,18 +205,18 @@ def submit(
     """
     from muster.service.client import Client
 
-    told = flags.ErrorCollector()
+    errors = flags.ErrorCollector()
     file = _read_file(Path(words[0])) if len(words) == 1 and words[0].endswith(".toml") else None
     by_flags = {
-        **resources.fields(told),
-        **queueing.fields(told),
+        **resources.fields(errors),
+        **queueing.fields(errors),
         **running.fields(),
         "steps": speed.steps,
         "model": speed.model,
     }
-    environment = told.of(_named, running.env or [])
-    told.of(speed.check)
-    told.settle()
+    environment = errors.of(_named, running.env or [])
+    errors.of(speed.check)
+    errors.settle()
     if file is None:
         request = by_flags | {"name": name or flags.script_of(words), "command": words}
     else:

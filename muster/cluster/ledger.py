@@ -64,7 +64,7 @@ NO_CHANGES = Changes(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, b
 class Ledger:
     """The books of one cluster. Read it anywhere; a scheduler tries changes in a `Transaction`.
 
-    `put` and `carry_out` journal their steps; whoever calls them settles or undoes the journal.
+    `put` and `carry_out` journal their steps; the caller settles or undoes the journal.
     """
 
     def __init__(self, cluster: Cluster, jobs: int) -> None:

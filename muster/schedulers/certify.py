@@ -49,7 +49,7 @@ class Certified:
         return _Asked(self.inner.initial(cluster))
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
-        """The other's decision, what it reaches and its bound; measured anew where a job left and it did not care."""
+        """The other's decision, what it reaches and its bound; measured again where a job left and it did not ask."""
         asked: _Asked = state
         asked = replace(asked, unseen=asked.unseen | snapshot.triggers)
         if asked.is_due(snapshot.now):

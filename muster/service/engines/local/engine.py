@@ -128,7 +128,7 @@ class LocalEngine:
         self._grants = Grants(machine, self._cgroups, isolation)
         self.enforces = self._grants.in_words()
         self._children: set[int] = set()
-        """Supervisors that are to be waited for, lest they stay as zombies."""
+        """Supervisors to wait for, so that none stays as a zombie."""
         self._starts: dict[tuple[int, int], _Start] = {}
         self._leftovers: list[_Leftover] = []
         self._find_starts()
