@@ -33,6 +33,8 @@ class Ranks:
             raise InputError(Problem("WORLD_SIZE", what, found=os.environ["WORLD_SIZE"]))
         if self.count > 1:
             self._group = self._distributed.new_group(backend="gloo")
+            # A group that outlives Python may abort the process, also one that ends because it is refused.
+            atexit.register(self._end_groups)
 
     @property
     def is_first(self) -> bool:
@@ -71,13 +73,9 @@ class Ranks:
             raise InputError(*dict.fromkeys(of_all))
 
     def part(self) -> None:
-        """Before the process ends of itself: the first rank has the store that the others still ask.
-
-        At the very end, after the job's own clean-up, the groups end too: one that outlives Python may abort it.
-        """
+        """Before the process ends of itself: the first rank has the store that the others still ask."""
         if self.count > 1:
             self._distributed.barrier(group=self._group)
-            atexit.register(self._end_groups)
 
     def _end_groups(self) -> None:
         if self._distributed.is_initialized():
