@@ -57,6 +57,7 @@ class MoodyEngine(FakeEngine):
         for key in list(self._runs):
             if self.world.happens(0.01):
                 del self._runs[key], self._observed[key]
+                self._append({"forget": key})  # What is lost is not there for the next daemon either.
         return super().observe()
 
     def _do(self, act: Callable[[], None]) -> None:
