@@ -14,7 +14,7 @@ help:
 	@echo 'make test       the tests; test-all: and those that need PyTorch or PostgreSQL, or minutes; and the wheel in a fresh venv'
 	@echo 'make mutate     do the tests notice a wrong line? 100 mutations, SEED=1; see docs/mutation-testing.md'
 	@echo 'make lint       ruff, mypy, and who may import whom'
-	@echo 'make bench      speed, as docs/performance.md tells it'
+	@echo 'make bench      speed, the figures of docs/performance.md'
 	@echo 'make lock       new versions into requirements.lock and requirements-dev.lock'
 
 install: $(STAMP)

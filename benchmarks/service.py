@@ -1,4 +1,4 @@
-"""How much a daemon takes in, and how soon its queue is told: `python -m benchmarks.service [NAME ...]`.
+"""How much a daemon takes in, and how soon its queue is found: `python -m benchmarks.service [NAME ...]`.
 
 A real `muster serve` on fake nodes and SQLite on this disk, its clients in this process, over loopback.
 """
@@ -141,9 +141,9 @@ def decisions(scheduler: str) -> Figures:
 
     def figure(name: str) -> float:
         with urlopen(f"{client.url}/metrics") as answer:
-            told = re.search(rf"^muster_{name} (\S+)$", answer.read().decode(), re.MULTILINE)
-        assert told is not None
-        return float(told[1])
+            found = re.search(rf"^muster_{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+        assert found is not None
+        return float(found[1])
 
     took: dict[float, float] = {}
     silent = 0.0

@@ -46,7 +46,7 @@ def large_trace(jobs: int, times: int) -> Trace:
 
 
 def decisions(name: str, trace: Trace, cluster: Cluster) -> tuple[list[float], int]:
-    """CPU seconds of the first decision, everybody placed, and of the next; workers and servers seated at first."""
+    """CPU seconds of the first decision, which places all jobs, and of the next; workers and servers first placed."""
     table = with_sizes(job_table(trace, cluster, {}, {}), cluster, "trace")
     models = model_table(table.models)
     ledger = Ledger(cluster, len(table))
@@ -79,7 +79,7 @@ def decisions(name: str, trace: Trace, cluster: Cluster) -> tuple[list[float], i
 
 def show_decisions() -> None:
     """A row a scheduler and size; the kernels are compiled before."""
-    print("| scheduler | jobs | nodes | workers and servers seated | first decision | next |")
+    print("| scheduler | jobs | nodes | workers and servers placed | first decision | next |")
     print("|---|---|---|---|---|---|")
     for name in SCHEDULERS:
         decisions(name, large_trace(20, 3), machines(20, gpus=8, cpus=64))

@@ -1,4 +1,4 @@
-"""How long Synergy's allocations take to decide a full cluster anew, in CPU seconds: `python -m benchmarks.synergy`."""
+"""CPU seconds that Synergy's allocations take to decide a full cluster from nothing: `python -m benchmarks.synergy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TOML from a user, checked by a Pydantic model; what is wrong is told in plain words with its line.
+"""TOML from a user, checked by a Pydantic model; each mistake is reported with its line.
 
 A field is named by its way through the file; entries of an array count from 1 (`nodes.2.count`: the second
 `[[nodes]]`).
@@ -69,7 +69,7 @@ def parse_toml(text: str, where: str, model: type[Model]) -> Model:
         return model.model_validate(table)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=True)
-        raise InputError(*(_field_in_words(details, text, where, model) for details in found)) from None
+        raise InputError(*(_problem_of(details, text, where, model) for details in found)) from None
 
 
 def field_problem(text: str, where: str, way: Way, what: str, found: object = None) -> Problem:
@@ -78,7 +78,7 @@ def field_problem(text: str, where: str, way: Way, what: str, found: object = No
     return Problem(where, what, row=_line_of(text, way), column=column or None, found=found)
 
 
-def in_words(details: ErrorDetails, model: type[BaseModel] | None, way: Way) -> tuple[str, object]:
+def describe_error(details: ErrorDetails, model: type[BaseModel] | None, way: Way) -> tuple[str, object]:
     """What is wrong with the field at `way` of a `model`, and what was found there, if that can be shown."""
     kind, found = details["type"], details["input"]
     shown = found if isinstance(found, str | int | float) and kind not in _NOT_SHOWN else None
@@ -104,9 +104,9 @@ def _syntax_problem(text: str, where: str, message: str) -> Problem:
     return Problem(where, f"this is not TOML: {said[:1].lower()}{said[1:]}", row=row)
 
 
-def _field_in_words(details: ErrorDetails, text: str, where: str, model: type[BaseModel]) -> Problem:
+def _problem_of(details: ErrorDetails, text: str, where: str, model: type[BaseModel]) -> Problem:
     way = details["loc"]
-    return field_problem(text, where, way, *in_words(details, model, way))
+    return field_problem(text, where, way, *describe_error(details, model, way))
 
 
 def _fields_at(model: type[BaseModel], way: Way) -> list[str]:

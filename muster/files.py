@@ -1,6 +1,6 @@
 """Files at the edge: text in by content, whole files and whole folders out or nothing.
 
-Compression and encoding are told by the first bytes, never by the name. What is written appears at its
+Compression and encoding are recognised by the first bytes, never by the name. What is written appears at its
 place complete or not at all: it is made beside it, flushed, and renamed.
 """
 
@@ -107,7 +107,7 @@ def write_aside(path: Path) -> Iterator[Path]:
             raise InputError(Problem(str(path), f"this is {kind}; a file to write is needed"))
         final = path.resolve()
         aside = _name_beside(final)
-        # Made here, so that a folder one may not write to is told before the work is done.
+        # Made here, so that a folder without write permission is reported before the work is done.
         aside.touch(exist_ok=False)
     except OSError as error:
         raise unwritable(path, error) from None

@@ -36,7 +36,7 @@ class Gpus:
     free_number: int
     """From here on no GPU has this number."""
     missing: str
-    """In words: why there is none."""
+    """Why there is none."""
     warnings: tuple[str, ...]
 
 
@@ -60,7 +60,7 @@ class _Gpu:
 
 
 class _NoAnswer(Exception):
-    """Of nvidia-smi, and why, in words."""
+    """nvidia-smi gave no answer; says why."""
 
 
 def find_gpus() -> Gpus:
@@ -72,17 +72,17 @@ def find_gpus() -> Gpus:
     if allowed == ():
         hidden = f"{_ALLOWED} hides all of them from the daemon"
         return Gpus((), "GPU", {}, _free_number(_listed()[0]), hidden, ())
-    gpus, trouble = _listed()
+    gpus, complaint = _listed()
     if not gpus:
         # It may be its listing alone that fails: what is allowed by name is taken at its word.
         free = 1 + max((int(name) for name in allowed or () if name.isdecimal()), default=-1)
         is_there = shutil.which(_SMI) is not None
         uuid_of = dict.fromkeys(allowed or (), "")
-        return Gpus(allowed or (), "GPU", uuid_of, free, trouble, (trouble,) if is_there else ())
+        return Gpus(allowed or (), "GPU", uuid_of, free, complaint, (complaint,) if is_there else ())
     devices = [device for gpu in gpus for device in gpu.devices()]
     if allowed is not None:
         devices = _chosen(allowed, gpus)
-    warnings = [trouble] if trouble else []
+    warnings = [complaint] if complaint else []
     warnings += [
         f"GPU {gpu.number} ({gpu.name}) is in MIG mode and has no instance: jobs cannot use it"
         for gpu in gpus
@@ -97,7 +97,7 @@ def find_gpus() -> Gpus:
 
 
 def gpus_in_use() -> frozenset[str]:
-    """The names of GPUs on which some process computes now, a job of Muster's or another; as far as it is told."""
+    """The names of GPUs on which some process computes now, a job of Muster's or another, as far as known."""
     busy: set[str] = set()
     with suppress(_NoAnswer):
         busy = {
@@ -107,14 +107,14 @@ def gpus_in_use() -> frozenset[str]:
 
 
 def free_gpu() -> str | None:
-    """One on which nobody computes, so that a profile disturbs no running job; None on a machine without any."""
+    """A GPU on which no process computes, so that a profile disturbs no job; None on a machine without GPUs."""
     names = find_gpus().names
     if not names:
         return None
     busy = gpus_in_use()
     free = [name for name in names if name not in busy]
     if not free:
-        what = "every GPU is in use, and a profile would disturb whoever uses it; name one all the same, or '' for none"
+        what = "every GPU is in use, and a profile would disturb its users; name one all the same, or '' for none"
         raise InputError(Problem("--gpu", what, found=", ".join(names)))
     return free[0]
 
@@ -129,7 +129,7 @@ def _allowed() -> tuple[str, ...] | None:
 
 
 def _listed() -> tuple[list[_Gpu], str]:
-    """The GPUs, and what nvidia-smi complains of, in words."""
+    """The GPUs, and the complaint of nvidia-smi, empty if it has none."""
     try:
         lines = _ask("-L").splitlines()
     except _NoAnswer as answer:

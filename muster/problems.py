@@ -1,7 +1,7 @@
-"""What is wrong with an input, in words: where, what was found, what is allowed.
+"""What is wrong with an input: where, what was found, what is allowed.
 
 Every reader and every flag check collects `Problem`s and raises one `InputError` with all of them, so a
-user mends a file in one go. The command line prints them and exits with status 2; nothing was written.
+user corrects a file in one go. The command line prints them and exits with status 2; nothing was written.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InputError(Exception):
 
 
 class Unable(Exception):
-    """What could not be done though nothing was wrong with what was asked: nobody answers, a disk is full.
+    """The request was right and could not be carried out: no daemon answers, a disk is full.
 
     Asking again later may help. The command line says it and exits with status 1.
     """

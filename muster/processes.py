@@ -1,4 +1,4 @@
-"""What /proc tells of processes, and what can be done to them. A zombie is dead: it only still has its number."""
+"""What /proc says about processes, and what can be done to them. A zombie counts as dead."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How well the simulator foretells what the daemon really does: `python -m benchmarks.fidelity`."""
+"""How well the simulator predicts what the daemon does: `python -m benchmarks.fidelity`."""

@@ -22,7 +22,7 @@ from muster.simulation import Options, simulate
 from muster.workload.trace import trace_of
 
 
-def foretold(
+def simulated(
     asks: Sequence[Ask], real: Real, scheduler: str, gpus: int, round_seconds: float
 ) -> dict[str, list[float]]:
     """First start and end of each job by the simulator, which is given arrivals, work, solo rates and costs."""
@@ -87,9 +87,9 @@ def main() -> None:
         runs = side_by_side.imap(run, range(chosen.runs))
         bar = track(runs, "running for real", total=chosen.runs, console=Console(stderr=True))
         for number, real in enumerate(bar, 1):
-            told = foretold(asks, real, chosen.scheduler, chosen.gpus, chosen.round)
+            predicted = simulated(asks, real, chosen.scheduler, chosen.gpus, chosen.round)
             submitted = np.array([job.submitted for job in real.jobs])
-            finish = np.array(told["finish"])
+            finish = np.array(predicted["finish"])
             jct, makespan = float(np.mean(finish - submitted)), float(finish.max() - submitted.min())
             errors_jct.append(jct / real.mean_jct - 1)
             errors_makespan.append(makespan / real.makespan - 1)
@@ -102,7 +102,7 @@ def main() -> None:
                 "simulated",
                 f"{jct:.1f} s ({errors_jct[-1]:+.1%})",
                 f"{makespan:.1f} s ({errors_makespan[-1]:+.1%})",
-                str(int(sum(told["preemptions"]))),
+                str(int(sum(predicted["preemptions"]))),
                 _order(finish),
             )
             costs = f"start-up {real.startup_seconds:.2f} s, stop {real.stop_seconds:.2f} s"

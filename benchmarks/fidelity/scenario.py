@@ -60,7 +60,7 @@ class Real:
     startup_seconds: float
     """From the launch of a start to its first step; the median."""
     stop_seconds: float
-    """From the last step of a start to its empty seat; the median."""
+    """From the last step of a start until its GPUs are free; the median."""
 
     @property
     def mean_jct(self) -> float:
@@ -130,8 +130,8 @@ def _submit(asks: Sequence[Ask], home: Path, environment: dict[str, str]) -> Non
         ]
         command = [str(MUSTER), "submit", "--json", "--name", f"job-{number + 1}"]
         command += [*([] if ask.script else ["--steps", str(ask.steps)]), "--", *job]
-        told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-        assert json.loads(told.stdout)["job_id"] == number + 1
+        submitted = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        assert json.loads(submitted.stdout)["job_id"] == number + 1
 
 
 def _read(store: Store, home: Path, jobs: int) -> Real:

@@ -99,7 +99,7 @@ class Cgroups:
 
 
 def find_cgroups() -> tuple[Cgroups | None, str]:
-    """This machine's control groups for us, and which in words; or None, and why there are none."""
+    """The control groups of this machine that Muster may use, and a description; or None, and the reason."""
     own = own_groups()
     mounts = list(mounted_trees())
     tried = []

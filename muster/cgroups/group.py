@@ -221,7 +221,7 @@ class _GroupV1(Group):
         return self._counters("memory", "memory.oom_control").get("oom_kill", 0)
 
     def _kill_once(self) -> None:
-        # Frozen, so that nobody forks meanwhile. What is to die has to be thawed again for it.
+        # Frozen, so that no process forks meanwhile. A process must be thawed before it can die.
         self._freeze("FROZEN")
         try:
             _kill_each(self.pids())
@@ -314,7 +314,7 @@ def write(path: Path, value: str, refusal: str) -> None:
 
 
 def weight_file(version: int, weight: int) -> tuple[str, str]:
-    """The file of a CPU weight and what to write; 1024 shares of v1 are the 100 of v2, what nobody asked for."""
+    """The file of a CPU weight and what to write. The default is 1024 shares in v1 and a weight of 100 in v2."""
     if not 1 <= weight <= 10_000:
         raise ValueError(f"a CPU weight from 1 to 10000 is needed; found {weight}")
     return ("cpu.shares", str(round(weight * 10.24))) if version == 1 else ("cpu.weight", str(weight))

@@ -110,7 +110,7 @@ def _app(asked: str | None) -> typer.Typer:
     app = typer.Typer(
         name="muster",
         cls=sections_of(_SECTIONS),
-        help="Decide when each training job on a shared GPU cluster runs, how much it gets and where it sits.",
+        help="Decide when each training job on a shared GPU cluster runs, how much it gets and where it runs.",
         epilog="One command in full: muster COMMAND --help",
         rich_markup_mode=None,
         no_args_is_help=True,
@@ -158,11 +158,11 @@ def _not_asked() -> None:
 
 def _command_asked_for(arguments: Sequence[str]) -> str | None:
     """The command of the command line, or of the one that a shell asks to complete."""
-    words: Sequence[str] = arguments
+    typed: Sequence[str] = arguments
     if "_MUSTER_COMPLETE" in os.environ:
         line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
-        words = line.split()[1:]
-    return next((word for word in words if word in COMMANDS), None)
+        typed = line.split()[1:]
+    return next((word for word in typed if word in COMMANDS), None)
 
 
 def _usage(error: typer.TyperException) -> str:

@@ -58,7 +58,7 @@ def compare(
         errors.of(inputs.scheduler, name)
     errors.settle()
     clusters = _cluster_names(on_clusters)
-    inputs.tell_notes()
+    inputs.print_notes()
     with write_folder_aside(out, overwrite=overwrite) as folder:
         works = {
             f"{own}{suffix}": _Work(name, folder / f"{own}{suffix}", one)

@@ -25,7 +25,7 @@ def convert(
     columns: flags.Columns = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Turn a trace of another system into a native one; what was cleaned is told.
+    """Convert a trace of another system into a native one, and report what was cleaned.
 
     Example: muster convert jobs.csv -o trace.csv --map submit=at,duration=run
     """

@@ -1,4 +1,4 @@
-"""How a failure of a command is told: the object `error` of --json, and the status with which the command ends."""
+"""How a command reports a failure: the object `error` of --json, and the status with which the command ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and how their text becomes settings; all that is wrong is told at once."""
+"""Flags that several commands share, and how their text becomes settings; all mistakes are reported together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ErrorCollector:
-    """Collects the problems of several inputs, so that they are told together."""
+    """Collects the problems of several inputs, to raise them together."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []

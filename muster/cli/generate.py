@@ -104,10 +104,10 @@ def smd(
 def _split(text: str) -> list[int]:
     from muster.problems import InputError, Problem
 
-    words = text.split(",")
-    if not all(word.strip().isdecimal() for word in words):
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
         raise InputError(Problem("--split", "three whole numbers are needed, as 20,70,10", found=text))
-    return [int(word) for word in words]
+    return [int(part) for part in parts]
 
 
 def _write(trace: Trace, output: Path, *, as_json: bool) -> None:

@@ -43,5 +43,5 @@ def _jobs(node: Mapping[str, Any]) -> str:
     from muster.cli.service_view import ranges
 
     others = node["jobs_count"] - len(node["jobs"])
-    told = [ranges(node["jobs"])] if node["jobs"] else []
-    return " and ".join([*told, *([f"{others} of others"] if others else [])])
+    shown = [ranges(node["jobs"])] if node["jobs"] else []
+    return " and ".join([*shown, *([f"{others} of others"] if others else [])])

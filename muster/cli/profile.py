@@ -27,7 +27,8 @@ class MeasuringFlags:
 
     cpus: Annotated[float | None, typer.Option(metavar="N", help="At most; else all there are.")] = None
     batch: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Samples an iteration, if it cannot tell.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Samples an iteration, for a job that does not report them."),
     ] = None
     progress: Annotated[
         str | None,
@@ -96,15 +97,17 @@ def profile(
     errors.settle()
 
     exact = Precision(error=measuring.precision / 100)
-    with view.doing() as tell, _terminated_as_interrupted():
-        measured = profile_job(job, most_cpus=measuring.cpus, precision=exact, tell=tell)
+    with view.progress_line() as on_progress, _terminated_as_interrupted():
+        measured = profile_job(job, most_cpus=measuring.cpus, precision=exact, on_progress=on_progress)
         today = f"{datetime.now(UTC):%Y-%m-%d}"
         source = f"muster profile on {today}, {view.how(measured)}"
         model = model_of(measured, name=name, family=family, batch=measuring.batch, source=source)
         grid = None
         if measuring.exhaustive:
             memory = memory_points(measured.reading)
-            grid = measure_grid(job, cpus=measured.points, memory_gb=memory, precision=exact, tell=tell)
+            grid = measure_grid(
+                job, cpus=measured.points, memory_gb=memory, precision=exact, on_progress=on_progress
+            )
 
     from muster.files import write_aside
 

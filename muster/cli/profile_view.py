@@ -1,4 +1,4 @@
-"""How a profile is shown: its table, its chart, its document, and how it was measured in words."""
+"""How a profile is shown: its table, its chart, its document, and how it was measured."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from muster.profiling.optimistic import KNEE_THRESHOLD
 from muster.speed.knee import Demand, ServerLimits, measured_knee
 from muster.workload.models import Model
 
-Tell = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 
 
 @contextmanager
-def doing() -> Iterator[Tell]:
+def progress_line() -> Iterator[ProgressCallback]:
     """A line on stderr that says what is being measured; into a pipe nothing is written."""
     if not sys.stderr.isatty():
         yield lambda _what: None
@@ -34,7 +34,7 @@ def doing() -> Iterator[Tell]:
 
 
 def how(profile: Profile) -> str:
-    """How it was measured, in words."""
+    """Describes how it was measured."""
     by = "a share of CPU time" if profile.by_quota else "whole CPUs"
     unsure = sum(not rate.sure for rate in profile.rates.values())
     doubt = f", {unsure} of them less sure than asked for" if unsure else ""

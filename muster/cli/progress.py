@@ -15,7 +15,7 @@ Show = Callable[[str, "Progress"], None]
 
 
 def _show_nothing(_name: str, _progress: Progress) -> None:
-    """Where nobody watches."""
+    """Shows nothing; for output that is not a terminal."""
 
 
 @contextmanager

@@ -87,10 +87,10 @@ def _queue(client: Client, states: list[str], user: str | None, name: str | None
 def _shown(queue: Queue) -> list[Any]:
     from muster.cli.service_view import job_table
 
-    told = [f"{count:,} {state}" for state, count in queue["counts"].items() if count]
-    line = f"{', '.join(told) or 'No job has been submitted yet'}."
+    counts = [f"{count:,} {state}" for state, count in queue["counts"].items() if count]
+    line = f"{', '.join(counts) or 'No job has been submitted yet'}."
     if not queue["jobs"]:
-        return [*queue["notices"], f"None of these; in all: {line}" if told else line]
+        return [*queue["notices"], f"None of these; in all: {line}" if counts else line]
     more = " The first ones of them are shown; --all shows all." if queue["more"] else ""
     return [*queue["notices"], job_table(queue["jobs"], time.time()), line + more]
 

@@ -58,18 +58,18 @@ def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list
     from muster.problems import InputError, Problem, did_you_mean
 
     named = [preset for preset in presets if preset.name == name.partition("+")[0]]
-    words = [word for preset in named for word in preset.parts.split("+")]
-    words += [word for word in name.split("+") if word not in {preset.name for preset in named}]
+    searched = [word for preset in named for word in preset.parts.split("+")]
+    searched += [word for word in name.split("+") if word not in {preset.name for preset in named}]
     known = {part.name: part for part in parts}
     problems = []
-    for word in words:
+    for word in searched:
         if word not in known:
             names = [*known, *(preset.name for preset in presets)]
             hint = did_you_mean(word, names) or "muster schedulers lists what there is"
             problems.append(Problem("NAME", f"no such part or preset; {hint}", found=word))
     if problems:
         raise InputError(*problems)
-    return [known[word] for word in dict.fromkeys(words)], named
+    return [known[word] for word in dict.fromkeys(searched)], named
 
 
 def _print_list(parts: list[PartInfo], presets: list[Preset]) -> None:

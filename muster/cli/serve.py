@@ -70,7 +70,8 @@ class ServiceFlags:
         str | None, typer.Option(metavar="URL", help="postgresql://...; else SQLite in MUSTER_HOME.")
     ] = None
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Let nobody in without one, though none is made yet.")
+        bool,
+        typer.Option("--tokens", help="Reject every request without a token, even while no token exists."),
     ] = False
     limits: Annotated[
         Path | None,

@@ -22,7 +22,7 @@ JobIds = Annotated[list[int], typer.Argument(metavar="JOB", min=1, help="Their n
 
 
 def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json: bool) -> None:
-    """Asks something for each job; what was not done is told together, after the others are."""
+    """Requests something for each job; reports all refusals together, after the other jobs are done."""
     from muster.cli.failures import as_document, error_of
     from muster.cli.runs import as_json_text
 
@@ -40,10 +40,13 @@ def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json
             except Refusal as refusal:
                 refusals.append(refusal)
             except Unable as unable:
-                # Nobody asks the next ones of a daemon that is not well.
+                # The daemon is not well, so the next jobs are not requested.
                 left = ranges(wanted[len(answers) + len(refusals) :])
-                told = [*map(str, refusals), f"{'jobs' if set(left) & set(',-') else 'job'} {left}: {unable}"]
-                failure = Unanswered("\n".join(told), getattr(unable, "http_status", None))
+                lines = [
+                    *map(str, refusals),
+                    f"{'jobs' if set(left) & set(',-') else 'job'} {left}: {unable}",
+                ]
+                failure = Unanswered("\n".join(lines), getattr(unable, "http_status", None))
                 break
     if failure is None and refusals:
         problems = [problem for refusal in refusals for problem in refusal.problems]
@@ -64,7 +67,7 @@ def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json
 
 @contextmanager
 def unsure_if_interrupted(what_to_do: str) -> Iterator[None]:
-    """Around requests that change something: whoever interrupts them does not know how far they came."""
+    """Around requests that change something: after an interruption it is not known which took effect."""
     from muster.cli.app import Interrupted
 
     try:
@@ -186,7 +189,7 @@ def short_time(seconds: float) -> str:
 
 
 def moment(unix_seconds: float | None) -> str:
-    """A time of day where one sits."""
+    """A time in the time zone of the terminal."""
     if unix_seconds is None:
         return "-"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_seconds))

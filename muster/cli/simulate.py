@@ -39,7 +39,7 @@ def simulate(
     inputs = given.inputs(errors, trace, cluster)
     policy = errors.of(inputs.scheduler, scheduler)
     errors.settle()
-    inputs.tell_notes()
+    inputs.print_notes()
     with write_folder_aside(out, overwrite=overwrite) as folder:
         with progress_bars([policy.name], len(inputs.trace.jobs)) as show:
             run = inputs.run(policy, lambda progress: show(policy.name, progress))

@@ -97,7 +97,7 @@ class SimulationFlags:
     certify: Annotated[bool, _rare("--certify", help="Record the optimality gap.")] = False
 
     def inputs(self, errors: flags.ErrorCollector, trace: Path, cluster: str) -> Inputs:
-        """The inputs of a run; what is wrong with them is in `told`: settle it before anything is run."""
+        """The inputs of a run. Mistakes are in `errors`: settle it before anything is run."""
         from muster.cli.runs import known_layers, known_models
         from muster.cluster.shipped import parse_cluster
         from muster.workload.trace import read_trace
@@ -135,7 +135,7 @@ class SimulationFlags:
             "failures": self.failures and errors.of(_failures, self.failures),
             "checkpoint_seconds": errors.of(flags.seconds_of, "--checkpoint", self.checkpoint),
         }
-        # What was refused above keeps its default here, so that the rest is checked and told as well.
+        # What was refused above keeps its default here, so that the rest is checked as well.
         understood = {name: value for name, value in given.items() if value is not None}
         options = errors.of(
             Options,
@@ -188,7 +188,7 @@ class Inputs:
         run = simulate(self.trace, self.cluster, scheduler, self.options, progress, self.models, self.layers)
         return replace(run, record=replace(run.record, run={**run.record.run, "named": dict(self.named)}))
 
-    def tell_notes(self) -> None:
+    def print_notes(self) -> None:
         """Says on stderr what was cleaned in the trace."""
         for note in self.trace.notes:
             print(f"{self.trace.source}: {note}", file=sys.stderr)

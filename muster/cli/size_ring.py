@@ -56,7 +56,7 @@ def show(
     workers = f"{counted(sized.workers, 'worker')} in a ring" if best else "1 worker, alone"
     console.print(f"[bold]{model}: {workers}[/bold]")
     print_step(console, sized.completion_seconds[best], iterations, sized.stage_seconds)
-    console.print(f"  sits on {_seats_told(sized.places[best])} of {cluster}")
+    console.print(f"  runs on {_describe_place(sized.places[best])} of {cluster}")
     print_held(console, sized.usage, limits)
     if sized.short_of_machines:
         console.print(
@@ -86,8 +86,8 @@ def show(
         console.print(shown)
 
 
-def _seats_told(place: str) -> str:
-    """`4,4/8` in words."""
+def _describe_place(place: str) -> str:
+    """Describes a place such as `4,4/8`."""
     from muster.formatting import counted
 
     racks = [rack.split(",") for rack in place.split("/")]

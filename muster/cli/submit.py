@@ -199,7 +199,7 @@ def submit(
     running: RunFlags,
     as_json: flags.Json = False,
 ) -> None:
-    """Submit a job; once its number is told it is on the disk.
+    """Submit a job. It is durable once its number is printed.
 
     Example: muster submit --name resnet --gpus 2 -- python train.py --epochs 3
     """

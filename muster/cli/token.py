@@ -48,14 +48,14 @@ def create(
         _print(made)
     else:
         print(made["token"])
-        typer.echo(f"This is token {made['id']}, of {user} ({role}); nobody can show it again.", err=True)
+        typer.echo(f"This is token {made['id']}, of {user} ({role}); it cannot be shown again.", err=True)
         if made["warning"]:
             typer.echo(f"Note: {made['warning']}.", err=True)
 
 
 @token.command("list")
 def list_tokens(as_json: flags.Json = False) -> None:
-    """List the tokens, without what nobody knows.
+    """List the tokens, without their secrets.
 
     Example: muster token list
     """

@@ -102,7 +102,7 @@ class Cluster:
 
     @cached_property
     def most_gpus_per_node(self) -> int:
-        """GPUs of the largest node: a gang up to this size may sit in one machine."""
+        """GPUs of the largest node: a gang up to this size may run on one node."""
         return max(node.gpus for node in self.nodes)
 
     @cached_property
@@ -149,7 +149,7 @@ class Cluster:
 
 
 def _problems(cluster: Cluster) -> list[Problem]:
-    """What makes a cluster unusable, whoever described it (a file, a converter, code)."""
+    """What makes a cluster unusable, however it was described (a file, a converter, code)."""
     where = f"cluster {cluster.name}"
     problems = []
     if not any(node.gpus for node in cluster.nodes):

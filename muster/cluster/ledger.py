@@ -178,13 +178,13 @@ class Ledger:
         return totals
 
     def releasing_gpus(self) -> int:
-        """Millionths of GPUs whose jobs are gone and that nobody can have yet."""
+        """Millionths of GPUs whose jobs are gone and that no job can have yet."""
         if not self.books.totals[b.DELAYED]:
             return 0
         return int(self.books.nodes["releasing"][:, GPU].sum())
 
     def free_ids(self, node: int) -> tuple[int, ...]:
-        """GPUs of a node that nobody holds any part of."""
+        """GPUs of a node of which no job holds any part."""
         return gpu_ids(int(self.books.nodes[node]["free_mask"]))
 
     def balance(self) -> NDArray[np.int64]:

@@ -44,7 +44,7 @@ NODE = np.dtype(
         ("unavailable", np.int64, (4,)),
         ("share", np.int64, (4,)),  # the GPU-proportional share of one GPU
         ("gpus", np.int64),
-        ("free_gpus", np.int64),  # GPUs that nobody holds any part of
+        ("free_gpus", np.int64),  # GPUs of which no job holds any part
         ("free_mask", np.int64),
         ("island", np.int64),  # GPUs an NVLink island
         ("rack", np.int64),
@@ -423,7 +423,7 @@ def same_chain(books: Books, one: int, other: int) -> bool:
 
 @njit(cache=True)
 def take_down(books: Books, node: int) -> None:
-    """What is free on a node, which nobody holds anything of by now, becomes unavailable."""
+    """Makes what is free on a node unavailable; no job holds anything on it."""
     for resource in range(4):
         amount = books.nodes[node]["free"][resource]
         books.nodes[node]["unavailable"][resource] += amount

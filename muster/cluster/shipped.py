@@ -118,17 +118,17 @@ def _stated_by_some(kinds: list[tuple[str, int, NodeType]]) -> list[Problem]:
     return problems
 
 
-def _amounts(words: list[str]) -> tuple[dict[str, float], list[Problem]]:
-    """What one machine has beside its GPUs, by field of `NodeType`; and what is wrong with the words."""
+def _amounts(parts: list[str]) -> tuple[dict[str, float], list[Problem]]:
+    """What one machine has beside its GPUs, by field of `NodeType`; and what is wrong with the parts."""
     amounts: dict[str, float] = {}
     problems = []
-    for word in words:
-        field, amount = _amount(word)
+    for part in parts:
+        field, amount = _amount(part)
         if amount <= 0:
             what = "more than 0 and written such as 24cpu, 500gb or 0.5gb/s is needed"
-            problems.append(Problem(FLAG, what, found=word))
+            problems.append(Problem(FLAG, what, found=part))
         elif field in amounts:
-            problems.append(Problem(FLAG, f"{field} is given twice for the same machines", found=word))
+            problems.append(Problem(FLAG, f"{field} is given twice for the same machines", found=part))
         amounts[field] = amount
     return amounts, problems
 

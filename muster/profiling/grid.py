@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from muster.profiling.job import JobToProfile, Tell, running
+from muster.profiling.job import JobToProfile, ProgressCallback, running
 from muster.profiling.rates import Precision, Rate
 
 
@@ -28,10 +28,10 @@ def measure_grid(
     cpus: Sequence[float],
     memory_gb: Sequence[float],
     precision: Precision,
-    tell: Tell,
+    on_progress: ProgressCallback,
 ) -> Grid:
-    """Runs the job at every point, its cache filled anew for each amount of memory."""
-    with running(job, tell) as run:
+    """Runs the job at every point; fills its cache again for each amount of memory."""
+    with running(job, on_progress) as run:
         begin = time.monotonic()
         run.start(cores=cpus[-1], cache_gb=0.0, cached_only=False)
         columns = []

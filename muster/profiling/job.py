@@ -22,28 +22,28 @@ from muster.training.run_folder import EXIT_STOPPED, begin_start, give_notice, r
 from muster.training.unchanged import UnchangedJob
 
 LOOK_SECONDS = 0.1
-"""Between two looks at a job's progress, which it tells about once a second."""
-WORD_SECONDS = 1.0
-"""At least between two words of a job that does not choose itself when to tell."""
+"""Seconds between two looks at a job's progress, which it reports about once a second."""
+REPORT_SECONDS = 1.0
+"""Least seconds between two reports read from the output of a job that does not use muster.training."""
 _SETTLING_SECONDS = 0.5
 """After a change of CPU, before anything counts."""
 _TAIL_LINES = 5
 """Of a failed job's output that are shown."""
 _WARM_SHARE = 0.01
 """Samples that may still come from storage when a cache counts as filled."""
-_LEAST_WORDS = 4
+_LEAST_REPORTS = 4
 """Reports of a start that ended by itself, for another start to be worth its while."""
 _GROUP = "profile-"
 """A profile's group has the profiler's process id behind this."""
 
 
-Tell = Callable[[str], None]
-"""Called with what is being done."""
+ProgressCallback = Callable[[str], None]
+"""Called with a phrase on what is being done."""
 
 
 @dataclass(frozen=True)
 class JobToProfile:
-    """What to run and how it tells its progress."""
+    """What to run and how it reports its progress."""
 
     command: Sequence[str]
     unchanged: UnchangedJob | None = None
@@ -62,14 +62,14 @@ class JobToProfile:
 
 
 @dataclass(frozen=True)
-class Told:
-    """A job's own word on how far it is."""
+class ProgressReport:
+    """A job's own report on how far it is."""
 
     step: int
     at: float
     """Seconds of the machine's monotonic clock."""
     start: int = 0
-    """Which start of the job told it; filled in by its reader."""
+    """Which start of the job reported it; filled in by the reader."""
     batches_per_epoch: int = 0
     """0: unknown, as all below for a job without cached data."""
     cache_hits: int = 0
@@ -86,17 +86,19 @@ class Told:
 class RunningJob:
     """A job under measurement; a start that ends, its work done, is followed by another. Made by `running`."""
 
-    def __init__(self, job: JobToProfile, folder: Path, quota: QuotaGrants | None, tell: Tell) -> None:
+    def __init__(
+        self, job: JobToProfile, folder: Path, quota: QuotaGrants | None, on_progress: ProgressCallback
+    ) -> None:
         self._job = job
         self._folder = folder
         self._quota = quota
         self._group = None if quota is None else quota.group
-        self._tell = tell
+        self._on_progress = on_progress
         self._process: subprocess.Popen[bytes] | None = None
         self._grants: CpuGrants = quota or AffinityGrants(self._pids)
         self._starts = 0
-        self._told: Told | None = None
-        self._words = 0
+        self._last_report: ProgressReport | None = None
+        self._reports = 0
         self._output_read = 0
         self._cores = self._cache_gb = 0.0
         self._cached_only = False
@@ -106,12 +108,12 @@ class RunningJob:
         """Whether it can be given fractions of a core."""
         return self._group is not None
 
-    def start(self, *, cores: float, cache_gb: float, cached_only: bool) -> Told:
-        """Starts the command anew and waits until its cache is filled; what it told last."""
+    def start(self, *, cores: float, cache_gb: float, cached_only: bool) -> ProgressReport:
+        """Starts the command again, waits until its cache is filled, and returns its last report."""
         self.end()
         self._starts += 1
         self._cache_gb, self._cached_only, self._cores = cache_gb, cached_only, cores
-        self._told, self._words, self._output_read = None, 0, 0
+        self._last_report, self._reports, self._output_read = None, 0, 0
         self._run_dir.mkdir()
         begin_start(self._run_dir, 1)
         command = list(self._job.command)
@@ -123,7 +125,7 @@ class RunningJob:
             "MUSTER_EPOCH": "1",
             "MUSTER_CACHE_GB": repr(cache_gb),
             "MUSTER_CACHED_ONLY": str(int(cached_only)),
-            # Nobody will resume it, and writing would disturb the measurement.
+            # It is never resumed, and writing would disturb the measurement.
             "MUSTER_CHECKPOINT_SECONDS": repr(1e9),
             "PYTHONUNBUFFERED": "1",
         }
@@ -142,7 +144,7 @@ class RunningJob:
         self._grants.give(cores)
         return self._warm()
 
-    def set_cache(self, gigabytes: float) -> Told:
+    def set_cache(self, gigabytes: float) -> ProgressReport:
         """Another size of the cache, from the next step on; returns once it is filled."""
         self._cache_gb = gigabytes
         give_notice(self._run_dir, 1, cache_gb=gigabytes)
@@ -153,8 +155,8 @@ class RunningJob:
         self._cores = cores
         self._grants.give(cores)
 
-    def measure(self, cores: float, precision: Precision) -> tuple[Rate, Told]:
-        """Steps a second with this much CPU, and the job's last word."""
+    def measure(self, cores: float, precision: Precision) -> tuple[Rate, ProgressReport]:
+        """Steps a second with this much CPU, and the job's last report."""
         self.give_cpus(cores)
         windows: list[tuple[int, float]] = []
         # What was begun under the grant before counts for neither.
@@ -164,20 +166,22 @@ class RunningJob:
             last = self._next(last)
         first, used_before = last, self._used_seconds()
         while True:
-            told = self._next(last)
-            if told.start == last.start and told.step > last.step:
-                windows.append((told.step - last.step, told.at - last.at))
+            report = self._next(last)
+            if report.start == last.start and report.step > last.step:
+                windows.append((report.step - last.step, report.at - last.at))
                 rate = rate_of(windows, precision)
                 how_sure = (
                     "" if rate is None else f", {rate.steps_per_s:.4g} steps/s ± {100 * rate.error:.1f} %"
                 )
-                self._tell(f"{cores:g} cores: window {len(windows)}{how_sure}")
+                self._on_progress(f"{cores:g} cores: window {len(windows)}{how_sure}")
                 if rate is not None and (rate.sure or len(windows) >= precision.most_windows):
                     used = self._used_seconds()
-                    if used is None or used_before is None or told.start != first.start:
-                        return rate, told
-                    return replace(rate, cpu_seconds=(used - used_before) / (told.step - first.step)), told
-            last = told
+                    if used is None or used_before is None or report.start != first.start:
+                        return rate, report
+                    return replace(
+                        rate, cpu_seconds=(used - used_before) / (report.step - first.step)
+                    ), report
+            last = report
 
     def end(self) -> None:
         """Kills what runs."""
@@ -210,52 +214,52 @@ class RunningJob:
                     if os.getsid(int(entry.name)) == self._process.pid:
                         yield int(entry.name)
 
-    def _warm(self) -> Told:
+    def _warm(self) -> ProgressReport:
         """Waits until nearly all that is to be cached has been read.
 
         Of the reports that come next, the first may be older than the notice and the second cross it.
         """
         end = time.monotonic() + self._job.patience_seconds
-        told = self._next(self._next(self._next(None)))
-        while told.cache_unfilled > _WARM_SHARE * told.cache_samples:
-            self._tell(f"filling the cache, {told.cache_unfilled:,} samples to go")
+        report = self._next(self._next(self._next(None)))
+        while report.cache_unfilled > _WARM_SHARE * report.cache_samples:
+            self._on_progress(f"filling the cache, {report.cache_unfilled:,} samples to go")
             if time.monotonic() > end:
                 what = f"its cache of {self._cache_gb:.3g} GB was not filled in time; --patience waits longer"
                 raise InputError(Problem("job", what + self._tail()))
-            told = self._next(told)
-        return told
+            report = self._next(report)
+        return report
 
-    def _next(self, before: Told | None) -> Told:
-        """The job's next word after that one; starts it again where it has ended in between."""
+    def _next(self, before: ProgressReport | None) -> ProgressReport:
+        """The job's next report after that one; starts it again if it has ended in between."""
         end = time.monotonic() + self._job.patience_seconds
         while True:
-            told = self._look()
-            if told is not None and (before is None or told.at > before.at):
-                self._words += 1
-                return told
+            report = self._look()
+            if report is not None and (before is None or report.at > before.at):
+                self._reports += 1
+                return report
             assert self._process is not None
             status = self._process.poll()
             if status is not None:
-                return self._again(status, told)
+                return self._again(status, report)
             if time.monotonic() > end:
-                raise InputError(Problem("job", self._silent(told)))
+                raise InputError(Problem("job", self._silent(report)))
             time.sleep(LOOK_SECONDS)
 
-    def _again(self, status: int, told: Told | None) -> Told:
-        """After an end: the first word of a new start, if the old one was of any use."""
+    def _again(self, status: int, report: ProgressReport | None) -> ProgressReport:
+        """Starts an ended job again if its start was of any use; returns the first report."""
         if status not in (0, EXIT_STOPPED):
             raise InputError(Problem("job", f"ended with status {status}{self._tail()}"))
-        if told is None:
+        if report is None:
             raise InputError(Problem("job", f"ended before it had reported a step{self._tail()}"))
-        if self._words < _LEAST_WORDS:
+        if self._reports < _LEAST_REPORTS:
             what = "ends within seconds, too soon to be measured; give it more epochs or samples"
             raise InputError(Problem("job", what))
-        self._tell("the job has ended; starting it again")
+        self._on_progress("the job has ended; starting it again")
         return self.start(cores=self._cores, cache_gb=self._cache_gb, cached_only=self._cached_only)
 
-    def _silent(self, told: Told | None) -> str:
+    def _silent(self, report: ProgressReport | None) -> str:
         waited = f"{self._job.patience_seconds:g} s"
-        if told is not None:
+        if report is not None:
             return f"made no step in {waited}; --patience waits longer{self._tail()}"
         if self._job.unchanged is not None:
             return f"wrote no line in {waited} that --progress matches{self._tail()}"
@@ -269,22 +273,24 @@ class RunningJob:
         said = [line.rstrip() for line in lines if line.strip()][-_TAIL_LINES:]
         return "; it said last:\n  " + "\n  ".join(said) if said else "; it wrote nothing"
 
-    def _look(self) -> Told | None:
+    def _look(self) -> ProgressReport | None:
         if self._job.unchanged is not None:
             step, self._output_read = self._job.unchanged.read_progress(self._output, self._output_read)
-            now, told = time.monotonic(), self._told
-            if step is not None and (told is None or (step != told.step and now - told.at >= WORD_SECONDS)):
-                self._told = Told(step, now, self._starts)
-            return self._told
-        report = read_progress(self._run_dir)
-        if report is None:
+            now, report = time.monotonic(), self._last_report
+            if step is not None and (
+                report is None or (step != report.step and now - report.at >= REPORT_SECONDS)
+            ):
+                self._last_report = ProgressReport(step, now, self._starts)
+            return self._last_report
+        written = read_progress(self._run_dir)
+        if written is None:
             return None
-        known = {field.name: report[field.name] for field in fields(Told) if field.name in report}
-        return Told(**known, start=self._starts)
+        known = {field.name: written[field.name] for field in fields(ProgressReport) if field.name in written}
+        return ProgressReport(**known, start=self._starts)
 
 
 @contextmanager
-def running(job: JobToProfile, tell: Tell) -> Iterator[RunningJob]:
+def running(job: JobToProfile, on_progress: ProgressCallback) -> Iterator[RunningJob]:
     """The job, not yet started; nothing of it is left at the end, neither process nor group nor file."""
     job.check()
     cgroups, _ = find_cgroups()
@@ -295,7 +301,7 @@ def running(job: JobToProfile, tell: Tell) -> Iterator[RunningJob]:
         quota = None
         if cgroups is not None and has_quota(cgroups):
             quota = leaving.enter_context(_quota(cgroups))
-        started = RunningJob(job, Path(folder), quota, tell)
+        started = RunningJob(job, Path(folder), quota, on_progress)
         leaving.callback(started.end)
         yield started
 

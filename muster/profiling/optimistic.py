@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from muster.problems import InputError, Problem
 from muster.profiling.cpus import cpu_points
-from muster.profiling.job import JobToProfile, RunningJob, Tell, Told, running
+from muster.profiling.job import JobToProfile, ProgressCallback, ProgressReport, RunningJob, running
 from muster.profiling.knee_search import search_knee
 from muster.profiling.miss_cost import rate_beside
 from muster.profiling.rates import Precision, Rate, visited_again
@@ -63,10 +63,10 @@ class Profile:
 
 
 def profile_job(
-    job: JobToProfile, *, most_cpus: float | None = None, precision: Precision, tell: Tell
+    job: JobToProfile, *, most_cpus: float | None = None, precision: Precision, on_progress: ProgressCallback
 ) -> Profile:
-    """Runs the job at as few points as tell what it is sensitive to."""
-    with running(job, tell) as run:
+    """Runs the job at the fewest points that show what it is sensitive to."""
+    with running(job, on_progress) as run:
         points = cpu_points(most_cpus, fractions=run.has_quota)
         begin = time.monotonic()
         run.start(cores=points[-1], cache_gb=CACHE_GB, cached_only=True)
@@ -76,8 +76,8 @@ def profile_job(
         # What is known better now may have moved the knee; most often nothing is left to run.
         measured.search(points)
         reading = None
-        if measured.told.cache_full_gb:
-            reading = _reading(run, points[-1], measured.rates, measured.told, precision)
+        if measured.last_report.cache_full_gb:
+            reading = _reading(run, points[-1], measured.rates, measured.last_report, precision)
         seconds = time.monotonic() - begin
         return Profile(
             points,
@@ -99,8 +99,8 @@ class _CpuPoints:
         # Two visits together have the windows of a point.
         self._of_a_visit = replace(precision, most_windows=precision.most_windows // 2)
         self.rates: dict[float, Rate] = {}
-        self.told = Told(0, 0.0)
-        """The job's last word."""
+        self.last_report = ProgressReport(0, 0.0)
+        """The job's last report."""
 
     def search(self, points: Sequence[float]) -> None:
         """Visits what the search for the knee needs and has not been visited."""
@@ -134,38 +134,38 @@ class _CpuPoints:
         return again
 
     def _visit(self, cores: float) -> Rate:
-        rate, self.told = self._run.measure(cores, self._of_a_visit)
+        rate, self.last_report = self._run.measure(cores, self._of_a_visit)
         return rate
 
 
 def _reading(
-    run: RunningJob, cores: float, rates: Mapping[float, Rate], told: Told, precision: Precision
+    run: RunningJob, cores: float, rates: Mapping[float, Rate], report: ProgressReport, precision: Precision
 ) -> Reading:
     """Storage by the job's own loader, with nothing cached; memory by the CPU seconds its hits took."""
-    if not told.cache_hits:
+    if not report.cache_hits:
         what = f"not one of its samples fits into the {CACHE_GB:g} GB of cache that a profile gives it"
         raise InputError(Problem("job", what))
     run.set_cache(0.0)
     uncached, after = run.measure(cores, precision)
-    hit_seconds = told.cache_hit_cpu_seconds / told.cache_hits
+    hit_seconds = report.cache_hit_cpu_seconds / report.cache_hits
     miss_seconds = after.cache_miss_cpu_seconds / after.cache_misses if after.cache_misses else hit_seconds
     batch_samples, batch_gb = (
-        whole / told.batches_per_epoch for whole in (told.cache_samples, told.cache_full_gb)
+        whole / report.batches_per_epoch for whole in (report.cache_samples, report.cache_full_gb)
     )
     miss_cpu_seconds = batch_samples * max(0.0, miss_seconds - hit_seconds)
     by_cpu = rate_beside(rates, cores, miss_cpu_seconds)
     is_limit = uncached.steps_per_s < _STORE_WAITS * by_cpu
     # Not waiting for storage, both are the same rate, and the noise between them is no news of storage.
     fastest = uncached.steps_per_s if is_limit else max(uncached.steps_per_s, by_cpu)
-    hit_gb = told.cache_hits * told.cache_full_gb / told.cache_samples
+    hit_gb = report.cache_hits * report.cache_full_gb / report.cache_samples
     return Reading(
-        samples=told.cache_samples,
-        batches_per_epoch=told.batches_per_epoch,
-        full_gb=told.cache_all_gb,
+        samples=report.cache_samples,
+        batches_per_epoch=report.batches_per_epoch,
+        full_gb=report.cache_all_gb,
         batch_gb=batch_gb,
         uncached=uncached,
         storage_gb_per_s=fastest * batch_gb,
         storage_is_limit=is_limit,
-        memory_gb_per_s=cores * hit_gb / told.cache_hit_cpu_seconds,
+        memory_gb_per_s=cores * hit_gb / report.cache_hit_cpu_seconds,
         miss_cpu_seconds=miss_cpu_seconds,
     )

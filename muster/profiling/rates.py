@@ -44,8 +44,8 @@ class Rate:
     sure: bool
     """Whether the precision asked for was reached."""
     cpu_seconds: float | None = None
-    """That a step took, of all the job's processes; None where nobody counts. More of them for the same step
-    mean a slower CPU."""
+    """CPU time of one step over all processes of the job; None where it is not counted. More of it for the
+    same step means a slower CPU."""
 
     def agrees_with(self, other: Rate) -> bool:
         """Whether the two intervals meet."""
@@ -113,10 +113,10 @@ def _widening(off: npt.NDArray[np.float64]) -> float:
     """How much less sure the mean is than of independent windows, by the correlation of neighbouring ones.
 
     As for a first-order autoregressive series, sqrt((1 + r) / (1 - r)); r less its bias, which is about
-    (1 + 3 r) / count (Marriott and Pope 1954), drawn towards the usual one, as few windows tell little of it.
+    (1 + 3 r) / count (Marriott and Pope 1954), drawn towards the usual one, as few windows say little about it.
     """
     count, square = len(off), float(off @ off)
     seen = float(off[1:] @ off[:-1]) / square if square else 0.0
-    told = seen * count + 1 + _USUAL_CORRELATION * _USUAL_WINDOWS
-    correlation = min(max(told / (count - 3 + _USUAL_WINDOWS), 0.0), _MOST_CORRELATION)
+    corrected = seen * count + 1 + _USUAL_CORRELATION * _USUAL_WINDOWS
+    correlation = min(max(corrected / (count - 3 + _USUAL_WINDOWS), 0.0), _MOST_CORRELATION)
     return float(np.sqrt((1 + correlation) / (1 - correlation)))

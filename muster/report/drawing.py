@@ -70,7 +70,7 @@ def colour_of_run(names: Sequence[str], legend: alt.Legend | None = None) -> alt
 
 
 def dash_of_run(names: Sequence[str], legend: alt.Legend | None = None) -> alt.StrokeDash:
-    """Every run its stroke; together with the colour it tells more runs apart than there are colours."""
+    """The stroke of each run; stroke and colour together distinguish more runs than there are colours."""
     scale = alt.Scale(domain=list(names), range=series_dashes(len(names)))
     return alt.StrokeDash("run:N", legend=legend, scale=scale)
 

@@ -51,9 +51,11 @@ def notes(
         )
     found += [_sentence(f"Trace: {note}") for note in dict.fromkeys(_trace_notes(runs))]
     found += _shared("Rules", names, [_rules(run["rules"]) for run in runs])
-    told = [(name, text) for name, text in zip(names, map(_slowest_moment, summaries), strict=True) if text]
-    if told:
-        found += _shared("Slowest moment of any job", *zip(*told, strict=True))
+    moments = [
+        (name, text) for name, text in zip(names, map(_slowest_moment, summaries), strict=True) if text
+    ]
+    if moments:
+        found += _shared("Slowest moment of any job", *zip(*moments, strict=True))
     found += _shared("Cost of an interruption", names, [_restart_cost(run["settings"]) for run in runs])
     knowledge = [str(run["knowledge"]) for run in runs]
     found += _shared("What schedulers know of the work left", names, knowledge)
@@ -79,14 +81,14 @@ def _slowest_moment(summary: Mapping[str, Any]) -> str:
     moment = summary["slowest_moment"]
     if moment["of_share"] is None:
         return ""
-    told = []
+    parts = []
     for name, whose in (("share", "its machines"), ("slowest_share", "the slowest machines it may use")):
         below = moment[f"jobs_below_{name}"]
         who = f" ({formatting.counted(below, 'job')} below it)" if below else ""
-        told.append(
+        parts.append(
             f"{moment[f'of_{name}']:.2f} times its speed with the GPU-proportional share of {whose}{who}"
         )
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def command(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -71,7 +71,7 @@ def _overview(runs: Sequence[Shown]) -> list[Chart]:
 
 
 def _read(folder: Path) -> tuple[list[Shown], str]:
-    """All runs under names that tell them apart, and the parts of the names that all share."""
+    """All runs under distinct names, and the parts of the names that all share."""
     runs: list[Shown] = []
     problems: list[Problem] = []
     for run_folder in record_folders(folder):
@@ -143,7 +143,7 @@ def _headline(runs: Sequence[Shown]) -> list[str]:
 
 
 def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
-    """Every quantile of completion time, wait and slowdown; the first row of each tells how many follow."""
+    """Every quantile of completion time, wait and slowdown; the first row of each states how many follow."""
     kinds = (
         ("Completion time", "jct_seconds", formatting.duration),
         ("Wait", "wait_seconds", formatting.duration),
@@ -162,7 +162,7 @@ def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
 
 
 def _tenants(runs: Sequence[Shown]) -> list[dict[str, Any]]:
-    """A row a tenant and run, of the tenants with the most jobs, by name; the first tells how many follow."""
+    """A row a tenant and run, of the tenants with the most jobs, by name; the first states how many follow."""
     by_jobs = sorted(runs[0].summary["tenants"], key=lambda tenant: (-tenant["jobs"], tenant["tenant"]))
     rows = []
     for name in sorted(

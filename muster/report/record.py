@@ -43,7 +43,7 @@ def record_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def read_record(folder: Path) -> Record:
-    """The record of one run; every problem of the folder is told at once."""
+    """The record of one run; all problems of the folder are raised together."""
     if not folder.is_dir():
         what = "no such folder; give the folder that `muster simulate --out` or `muster compare --out` wrote"
         raise InputError(Problem(str(folder), what))

@@ -16,7 +16,7 @@ _NAMED = re.compile(r'id="([^"]+)"')
 
 
 def svg_of(spec: dict[str, Any], prefix: str) -> str:
-    """The chart as SVG; its ids are numbered anew under the prefix, so that several can share a page.
+    """The chart as SVG; its ids are numbered under the prefix, so that several can share a page.
 
     The renderer numbers clip paths through its whole life, which would make two runs differ and, where two
     charts of a page meet the same number, clip one by the other.

@@ -71,7 +71,7 @@ class RunSeries:
 
 
 def chart_series(record: Record, name: str) -> RunSeries:
-    """The curves of a run, under the name that tells it from the others."""
+    """The curves of a run, under the name that distinguishes it from the others."""
     start, end = window(record)
     rows, nodes = held(record), record.nodes()
     in_use = gpus_in_use(rows, start, end).over(capacity(record, "gpus")).condensed(TIMELINE_POINTS)

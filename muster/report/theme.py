@@ -1,4 +1,4 @@
-"""How every chart looks: one theme, colours that any colour vision can tell apart, light and dark.
+"""How every chart looks: one theme, colours that any colour vision can distinguish, light and dark.
 
 Charts are drawn in the light colours; each stands for a role, so that a page can put a CSS variable of the
 role in its place and follow the reader's light or dark setting.

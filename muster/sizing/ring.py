@@ -1,4 +1,4 @@
-"""The best number of workers of one ring (all-reduce) on a cluster, and where they would sit."""
+"""The best number of workers of one ring (all-reduce) on a cluster, and where they would run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.sizing.servers import NEARLY, RESOURCES
 from muster.speed.network.models import LayeredModel
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.network.survey import written
-from muster.speed.parameter_server.ring import Seats, best_seats, rooms, seconds_by_workers, step
+from muster.speed.parameter_server.ring import RingPlace, best_places, rooms, seconds_by_workers, step
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,10 @@ def sized_ring(
             Problem("--worker", "a worker of a ring has whole GPUs", column="gpu", found=needs[0])
         )
     elif not room.any():
-        told = ",".join(f"{name}={amount:g}" for name, amount in worker.items())
+        asked = ",".join(f"{name}={amount:g}" for name, amount in worker.items())
         what = f"no machine of cluster {cluster.name} holds one worker; the largest has "
         what += f"{cluster.most_gpus_per_node} GPUs"
-        problems.append(Problem("--worker", what, found=told))
+        problems.append(Problem("--worker", what, found=asked))
     if problems:
         raise InputError(*problems)
     limited = [resource for resource in RESOURCES if resource in limits]
@@ -73,8 +73,8 @@ def sized_ring(
     )
     allowed = int(demands.most(demands.worker, demands.server)[0])
     most = min(allowed, int(room.sum()))
-    seats = best_seats(room, cluster, most)
-    seconds = seconds_by_workers(NetworkSpeed([model], cluster), 0, seats, int(needs[0]))
+    places = best_places(room, cluster, most)
+    seconds = seconds_by_workers(NetworkSpeed([model], cluster), 0, places, int(needs[0]))
     ring = step(model, batch, seconds.exposed)
     workers = np.arange(1.0, most + 1)
     iteration = ring.iteration_seconds(workers, np.ones(most))
@@ -82,7 +82,7 @@ def sized_ring(
     compute, communication, _ = ring.stage_seconds(workers, np.ones(most))
     return SizedRing(
         best + 1,
-        [_place(place, cluster) for place in seats],
+        [_place(place, cluster) for place in places],
         iteration.tolist(),
         [iterations * each for each in iteration.tolist()],
         {"compute": float(compute[best]), "communication": float(communication[best])},
@@ -91,9 +91,9 @@ def sized_ring(
     )
 
 
-def _place(seats: Seats, cluster: Cluster) -> str:
+def _place(ring: RingPlace, cluster: Cluster) -> str:
     """Workers of each machine, racks parted by a slash: as `muster network --placement` takes them."""
     by_rack: dict[int, list[int]] = {}
-    for node, workers in seats:
+    for node, workers in ring:
         by_rack.setdefault(cluster.nodes[node].rack, []).append(workers)
     return written(list(by_rack.values()))

@@ -91,7 +91,7 @@ def fit_analytic(
 ) -> AnalyticFit:
     """The parameters closest to measured rows (CPUs, GB, seconds), by least squares on ln(seconds).
 
-    The bandwidths are those one GPU had during the measurement: the points alone tell only sample size
+    The bandwidths are those one GPU had during the measurement: the points alone give only sample size
     over bandwidth. A parameter whose stage was never the slowest gets the most cautious value that agrees
     with the points (preparing), or none (reading).
     """
@@ -217,7 +217,7 @@ def _seen(form: AnalyticInput, points: FloatArray, storage_gb_per_s: float) -> t
 
 
 def _refuse_unusable(points: FloatArray) -> None:
-    """Points that no fit can use, in words."""
+    """Raises InputError for points that no fit can use."""
     if points.ndim != 2 or points.shape[1] != 3 or len(points) == 0:
         what = "rows of CPUs, GB and seconds an iteration are needed, at least one"
         raise InputError(Problem("measured points", what, found=f"shape {points.shape}"))

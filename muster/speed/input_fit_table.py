@@ -8,7 +8,7 @@ from muster.workload.models import Model, shipped_models
 STORAGE_GB_PER_S = 0.0625
 """One GPU's share of Synergy's server (8 GPUs, 500 MB/s)."""
 MEMORY_GB_PER_S = 10.0
-"""Assumed; the published figures do not tell it, and at this speed it never is the limit."""
+"""Assumed; the published figures do not state it, and at this speed it never is the limit."""
 
 
 def fit_shipped(model: Model) -> AnalyticFit:

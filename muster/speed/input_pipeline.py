@@ -50,10 +50,10 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 def model_table(models: Sequence[Model | None], gpu_types: Sequence[str] = ()) -> ModelTable:
     """The models as records, in their order; None (no profile) is insensitive, 1 s an iteration.
 
-    `gpu_types` are those of the cluster, by number; what a model does not tell of is as its reference.
+    `gpu_types` are those of the cluster, by number; a type that a model does not state is as fast as its reference.
     """
     if len(gpu_types) > MOST_GPU_TYPES:
-        what = f"at most {MOST_GPU_TYPES} types of GPU can be told apart"
+        what = f"at most {MOST_GPU_TYPES} types of GPU can be distinguished"
         raise InputError(Problem("--cluster", what, found=len(gpu_types)))
     records = [_record(model, None if model is None else model.speed) for model in models]
     for number, model in enumerate(models):

@@ -50,7 +50,7 @@ def with_published_speeds(table: JobTable, cluster: Cluster) -> JobTable:
 
 
 def _two_levels(model: Model, share: Ints, demand: Ints, at_share: float, at_demand: float) -> Model:
-    """One speed at the share and one with the whole demand; nobody who holds either sees what lies between."""
+    """One speed at the share and one with the whole demand; no job here holds an amount between them."""
     cpus, memory = (
         tuple(sorted({int(share[resource]) / MICRO, int(demand[resource]) / MICRO})) for resource in (1, 2)
     )

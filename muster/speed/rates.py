@@ -1,7 +1,7 @@
-"""How fast a job goes on what it holds: the stages composed, for the worlds and for whoever plans with them.
+"""How fast a job runs on what it holds: the stages composed, for simulations and schedulers.
 
 A pipelined loader hides the shorter of input and the rest: an iteration takes max(input, compute +
-communication). Communication is what the network leaves exposed (`speed.network`), told as seconds for each
+communication). Communication is what the network leaves exposed (`speed.network`), given as seconds for each
 second of compute, because that ratio carries over to GPUs that compute at another speed.
 
 A job whose workers and servers are counted (`sync`) goes by the layered step of its own record instead; what it

@@ -18,7 +18,7 @@ class Point:
     """A cell and where it stands on the axes of the sweep."""
 
     workload: str
-    """In words, without its load."""
+    """Its description, without its load."""
     load: float | None
     """None: a trace file or a static trace, which has none."""
     load_unit: str

@@ -32,7 +32,7 @@ FIGURES = {
 
 COUNTS = ("jobs", "completed", "unfinished", "refused")
 PLACE = ("workload", "load", "load_unit", "cluster", "options", "scheduler")
-"""What tells a mean over seeds from the others."""
+"""What distinguishes a mean over seeds from the others."""
 
 SCHEMA: Mapping[str, pl.DataType] = {
     "cell": pl.String(),

@@ -1,4 +1,4 @@
-"""What several seeds tell together: a mean, and how far the true one may lie from it (Student's t)."""
+"""Statistics over several seeds: a mean, and how far the true one may lie from it (Student's t)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Estimate:
 
     mean: float
     half_width: float | None
-    """Of the interval that holds the true mean with 95 % confidence; None: one seed tells nothing about that."""
+    """Of the interval that holds the true mean with 95 % confidence; None: one seed gives no interval."""
     seeds: int
 
 

@@ -1,4 +1,4 @@
-"""The sweep file: TOML in, every field checked; what is wrong is told in words, all of it at once.
+"""The sweep file: TOML in, every field checked; all mistakes are raised together.
 
     schedulers = ["fifo+proportional", "fifo+tune"]   # the first is what the others are compared with
     clusters = "synergy-16"
@@ -56,12 +56,12 @@ def _seeds(value: object) -> object:
 
 
 def _split(text: str) -> str:
-    words = text.split(",")
-    if len(words) != 3 or not all(word.strip().isdecimal() for word in words) or not any(map(int, words)):
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts) or not any(map(int, parts)):
         raise ValueError(
             "three whole numbers (image, language, speech), not all 0, are needed, as '20,70,10'"
         )
-    return ",".join(str(int(word)) for word in words)
+    return ",".join(str(int(part)) for part in parts)
 
 
 def _range(text: str) -> str:

@@ -14,7 +14,7 @@ from muster.problems import InputError, Problem
 from muster.training import pytorch
 from muster.training.orders import Wanted, WrittenOrder, draw_order, numbers_of
 from muster.training.randomness import seed_from, undisturbed
-from muster.training.stopping import heed_parent_only, held_up
+from muster.training.stopping import follow_parent_only, held_up
 
 _ORDER, _SAMPLE, _BATCH, _AGAIN, _SAMPLES = range(5)
 """What a seed is for, so that no two uses share their numbers."""
@@ -148,7 +148,7 @@ class _WorkerStart:
         self._worker_init_fn = worker_init_fn
 
     def __call__(self, worker: int) -> None:
-        heed_parent_only()
+        follow_parent_only()
         info = pytorch.load().utils.data.get_worker_info()
         # Which refuses to be assigned to; what the job knows is the data set, not what we have put around it.
         object.__setattr__(info, "dataset", info.dataset.dataset)
@@ -164,7 +164,7 @@ def _refuse_unusable(loader: Any, data: Any) -> None:
         )
         problems.append(Problem("run.steps", what, column="loader", found=type(loader.dataset).__name__))
     if type(loader).__iter__ is not data.DataLoader.__iter__:
-        what = "a DataLoader with an __iter__ of its own cannot be told where to start; use DataLoader itself"
+        what = "a DataLoader with an __iter__ of its own cannot start in the middle of an epoch; use DataLoader itself"
         problems.append(Problem("run.steps", what, column="loader", found=type(loader).__name__))
     if problems:
         raise InputError(*problems)

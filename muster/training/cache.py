@@ -266,7 +266,7 @@ def caches_in(loader: Any) -> tuple[CachedDataset, ...]:
 
 
 def cache_report(walked: Iterable[CachedDataset] = ()) -> dict[str, float]:
-    """What a job tells of its cached samples and their workers; of those that its steps walk, if they are known."""
+    """What a job reports of its cached samples and their workers; of those that its steps walk, if they are known."""
     caches = tuple(walked) or tuple(_caches)
     reads = [cache.reads for cache in caches]
     return {

@@ -121,7 +121,7 @@ class _HashingFile:
 
     @contextmanager
     def failing_as_it_did(self) -> Iterator[None]:
-        """What a write failed of is told, not what became of it: `torch.save` ends with an error of its own."""
+        """Raises the cause of a failed write, not what followed: `torch.save` raises an error of its own."""
         try:
             yield
         except Exception:

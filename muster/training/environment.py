@@ -1,4 +1,4 @@
-"""What the scheduler tells a job at its start, in environment variables."""
+"""What the scheduler passes to a job at its start, in environment variables."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Environment:
     cache_gb: float
     """Memory for this process's cached samples."""
     checkpoint_seconds: float
-    """Between checkpoints that nobody asked for; 0: after every step."""
+    """Seconds between periodic checkpoints; 0: after every step."""
     cached_only: bool
     """For a profile: cached data sets give only samples that the cache keeps, as if it kept all of them."""
 
 
 def read_environment() -> Environment:
-    """The variables, every wrong one told at once."""
+    """The variables; all wrong ones are raised together."""
     problems: list[Problem] = []
     folder = os.environ.get("MUSTER_RUN_DIR")
     cache_gb = _number("MUSTER_CACHE_GB", 0.0, problems)

@@ -26,7 +26,7 @@ _PROBLEMS_KEPT = 10
 
 @dataclass(slots=True)
 class Place:
-    """Where a run is, between two steps. Made at each of them, so as cheap as can be; nobody changes one."""
+    """Where a run is, between two steps. Made at each of them, so as cheap as can be; never changed."""
 
     step: int
     epoch: int
@@ -37,7 +37,7 @@ class Place:
     seed: int
     """Of this process."""
     order: str = ""
-    """What tells the epoch's order from others."""
+    """Identifies the epoch's order."""
     apart: bool | None = None
     """Whether each process has drawn an order of its own, as they would all have had the same."""
     accumulate: int | None = None
@@ -120,7 +120,7 @@ class Link:
     def _step_of_next_look(self, step: int, now: float) -> int:
         """The next step for one process; for several the one about `AGREE_SECONDS` away.
 
-        At most twice as far as the last time: the first steps tell little about the later ones.
+        At most twice as far as the last time: the first steps say little about the later ones.
         """
         if self.ranks.count == 1:
             return step + 1
@@ -158,7 +158,7 @@ class Link:
                     self._checkpoint_step = place.step
                 except OSError as error:
                     self.say(f"no checkpoint at step {place.step}: {error.strerror or error}")
-        # Nobody leaves while the first still writes: a launcher may end all ranks when one has ended.
+        # No rank leaves while the first still writes: a launcher may end all ranks when one has ended.
         self.ranks.gathered(None)
         self._saved_at = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""The order of an epoch: drawn from (job's seed, epoch) by the job's own samplers, and told apart by a digest."""
+"""The order of an epoch: drawn from (job's seed, epoch) by the job's own samplers, and identified by a digest."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class WrittenOrder:
         self._repeats = False
 
     def set(self, epoch: int, order: list[Any]) -> str:
-        """The whole order of an epoch; returns what tells it from others."""
+        """The whole order of an epoch; returns its digest."""
         self._epoch, self._position, self._order = epoch, 0, order
         digest = hashlib.sha256()
         try:
@@ -92,9 +92,9 @@ class WrittenOrder:
         begin = 0 if self._repeats else self._position
         for number in range(begin, len(self._order)):
             batch = self._order[number]
-            told = [wanted(key) for key in batch] if self._batched else wanted(batch)
+            drawn = [wanted(key) for key in batch] if self._batched else wanted(batch)
             if number >= self._position:
-                yield told
+                yield drawn
 
     def __len__(self) -> int:
         return len(self._order) - self._position

@@ -19,7 +19,7 @@ class Ranks:
     """Every method but `is_first` is called by all ranks at the same point of their steps."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """`alone`: nobody schedules the job, so processes that do not know of each other need not agree."""
+        """`alone`: no scheduler started the job, so processes that do not know of each other need not agree."""
         torch = pytorch.if_loaded()
         self._distributed: Any = None
         self.rank, self.count = 0, 1

@@ -17,7 +17,7 @@ from muster.training.states import check_states, restore_states
 
 
 def join(*, seed: int = 0) -> Run:
-    """Joins the scheduler that started this process, or nobody; `seed` fixes the order and the samples.
+    """Joins the scheduler that started this process, if one did; `seed` fixes the order and the samples.
 
     From here to the last step SIGTERM means: stop at the next agreed step.
     """
@@ -79,7 +79,7 @@ class Run:
     def finish(self) -> None:
         """Training is over with the present batch, though there are more; all processes have to say so.
 
-        For early stopping: saves and tells the end, which leaving the loop alone does not. The loop gives no more.
+        For early stopping: saves and reports the end, which leaving the loop alone does not. The loop gives no more.
         """
         if self._state is None:
             raise InputError(Problem("run.finish", "there is nothing to end before run.steps"))
@@ -129,7 +129,7 @@ class Run:
                 is_last = self.ends_epoch and self.epoch + 1 == epochs
                 if self._link is not None and self.ends_update and not is_last:
                     self._link.between_steps(self._place(), state)
-            # Told as the end of its epoch, not as the start of one that may have another length or never come.
+            # Reported as the end of its epoch, not as the start of one that may have another length or never come.
             place = self._place()
             self.epoch, self._position, begun = self.epoch + 1, 0, False
         self._finished = True

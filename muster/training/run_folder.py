@@ -41,7 +41,7 @@ class Notice:
 
 
 class RunFolder:
-    """The job's side: one start, told apart by its epoch."""
+    """The job's side: one start, identified by its epoch."""
 
     def __init__(self, path: Path, epoch: int) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class RunFolder:
 
     @property
     def part_name(self) -> str:
-        """Of files on their way, told from the scheduler's, which may be at work at any time."""
+        """Ending of files being written, other than the scheduler's, which may write at any time."""
         return f"{self.epoch}-{os.getpid()}"
 
     def remove_parts(self) -> None:
@@ -85,7 +85,7 @@ class RunFolder:
 
     def report(self, progress: dict[str, Any]) -> None:
         """Publishes how far the job is."""
-        # Not flushed: after a crash of the machine the checkpoints tell how far it is.
+        # Not flushed: after a crash of the machine the checkpoints say how far it is.
         content = _as_json({"epoch": self.epoch, **progress})
         aside = write_part(self.path, content, name=self.part_name, flushed=False)
         with publish_or_remove(aside), self.publishing():
@@ -107,7 +107,7 @@ def begin_start(run_dir: Path, epoch: int) -> None:
 
 
 def give_notice(run_dir: Path, epoch: int, *, stop: bool = False, cache_gb: float | None = None) -> None:
-    """Tells the start `epoch` what is wanted of it; replaces the notice before.
+    """Gives the start `epoch` its instructions; replaces the notice before.
 
     It is not flushed to the disk: a machine that crashes takes the start with it, and its notice is void then.
     """
@@ -125,7 +125,7 @@ def read_progress(run_dir: Path) -> dict[str, Any] | None:
 def write_part(folder: Path, content: bytes, *, name: str | None = None, flushed: bool = True) -> Path:
     """A file beside its place, on the disk, to be renamed."""
     aside = folder / f"{name or os.getpid()}.part"
-    # Made anew: a link of that name, in a folder that is a user's, must not lead a scheduler who is root elsewhere.
+    # Created, never opened: a link of that name in a user's folder must not lead a scheduler of root elsewhere.
     aside.unlink(missing_ok=True)
     with aside.open("xb") as file:
         if os.geteuid() == 0:  # what root leaves in a user's folder is the user's to read
@@ -192,7 +192,7 @@ def _as_json(content: dict[str, Any]) -> bytes:
 
 @contextmanager
 def ordinary_file(path: Path) -> Iterator[int]:
-    """A file to be read: whoever else the folder belongs to cannot make the reader wait, or read elsewhere."""
+    """Opens a file to read. Another owner of the folder cannot make the reader wait, or read elsewhere."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:

@@ -1,4 +1,4 @@
-"""SIGTERM as a wish: noted, to be heeded between two steps."""
+"""SIGTERM as a request: noted, and honoured between two steps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StopSignal:
 
 @contextmanager
 def held_up() -> Iterator[None]:
-    """SIGTERM comes after the body; a process begun in it is to call `heed_parent_only`."""
+    """SIGTERM comes after the body; a process begun in it is to call `follow_parent_only`."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
         yield
@@ -43,7 +43,7 @@ def held_up() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def heed_parent_only() -> None:
+def follow_parent_only() -> None:
     """In a helper of the job: of all who send SIGTERM, its main process alone can end it.
 
     Ignoring the signal would do as long as nothing fails: a main process that ends by an error terminates its

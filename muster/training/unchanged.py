@@ -61,11 +61,11 @@ class UnchangedJob:
     def read_progress(
         self, output: Path, offset: int = 0, search: Search = re.search, seconds: float = inf
     ) -> tuple[int | None, int]:
-        """The last step told in whole lines from `offset` (bytes) on, and the offset to read from next.
+        """The last step reported in whole lines from `offset` (bytes) on, and the offset to read from next.
 
         A progress bar's carriage returns end a line too. The last step is all that counts, so it is searched for from
-        the end on, in the last megabyte, for so many seconds; what was passed over is not read again. Whoever does
-        not trust the expression passes a `search` that ends in bounded time.
+        the end on, in the last megabyte, for so many seconds; what was passed over is not read again. For an
+        expression that is not trusted, pass a `search` that ends in bounded time.
         """
         if self.progress is None:
             return None, offset

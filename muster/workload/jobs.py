@@ -63,7 +63,7 @@ FACTS = np.dtype(
         ("held", np.float64),  # GPUs held now
         ("done", np.float64),  # iterations, as of `settled`
         ("rate", np.float64),  # iterations a second, while productive
-        ("exposed", np.float64),  # communication that nothing hides, a second of compute, where it sits now
+        ("exposed", np.float64),  # exposed communication, seconds per second of compute, where it runs now
         ("settled", np.float64),
         ("resumes", np.float64),  # restarting until then, productive after
         ("finish", np.float64),  # when the work will be done at this rate; when it was done

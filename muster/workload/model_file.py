@@ -1,6 +1,6 @@
-"""The TOML form of a model: its fields, and every way it can be wrong, in words.
+"""The TOML form of a model: its fields, and every way it can be wrong.
 
-The fields are told in `docs/models.md`; `muster.workload.models` turns a checked file into a `Model`.
+`docs/models.md` describes the fields; `muster.workload.models` turns a checked file into a `Model`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ _ALLOWED: Mapping[str, str] = {
 
 
 def checked_model_file(path: Path) -> ModelFile:
-    """The fields of one model file; all that is wrong with it is told at once."""
+    """The fields of one model file; all mistakes in it are raised together."""
     text = _text_of(path)
     try:
         raw = tomllib.loads(text)
@@ -112,7 +112,7 @@ def checked_model_file(path: Path) -> ModelFile:
     try:
         fields = ModelFile.model_validate(raw)
     except ValidationError as error:
-        raise InputError(*_in_words(path, text, error)) from None
+        raise InputError(*_problems_of(path, text, error)) from None
     problems = [
         Problem(str(path), what, row=_line_of(text, *column.split(".")), column=column, found=found)
         for column, found, what in _contradictions(fields)
@@ -150,7 +150,7 @@ def _toml_problem(path: Path, text: str, error: ValueError | RecursionError) -> 
     return Problem(str(path), f"not valid TOML: {said[1]}", row=row)
 
 
-def _in_words(path: Path, text: str, error: ValidationError) -> Iterable[Problem]:
+def _problems_of(path: Path, text: str, error: ValidationError) -> Iterable[Problem]:
     """Pydantic's findings as problems: field, what was found, what is allowed."""
     for finding in error.errors(include_url=False, include_context=False):
         names = [part for part in finding["loc"] if isinstance(part, str)]

@@ -1,7 +1,7 @@
 """What a model is sensitive to: its measured speed on CPU cores and memory, read from a small TOML file.
 
-Ten models ship with Muster (Synergy's table); `read_model` and `read_models` read a user's own. The
-fields, and how to add a model, are told in `docs/models.md`.
+Ten models ship with Muster (Synergy's table); `read_model` and `read_models` read a user's own. `docs/models.md`
+describes the fields and how to add a model.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Model:
     restart_seconds: float | None = None
     """Of one stop and start-up of a job of this model; None: not stated."""
     gpu_type: str | None = None
-    """The type of GPU that all of the above was measured on; None: not told."""
+    """The type of GPU that all of the above was measured on; None: not stated."""
     on_gpu_type: tuple[tuple[str, tuple[tuple[float, ...], ...]], ...] = ()
     """Speeds on other types of GPU, by name, at the same points, relative to the same reference."""
     notes: tuple[str, ...] = ()
-    """What was mended when the file was read, a sentence each."""
+    """What was corrected when the file was read, a sentence each."""
 
     def speed_on(self, gpu_type: str) -> tuple[tuple[float, ...], ...] | None:
-        """The speeds on GPUs of a type; None where nothing is told of it."""
+        """The speeds on GPUs of a type; None where nothing is stated for it."""
         tables = {name.casefold(): table for name, table in self.on_gpu_type}
         wanted = gpu_type.casefold()
         if self.gpu_type is not None and wanted == self.gpu_type.casefold():
@@ -130,15 +130,15 @@ def read_models(folder: Path | str) -> dict[str, Model]:
 
 
 def read_model(path: Path | str) -> Model:
-    """One model from its TOML file; all that is wrong with the file is told at once."""
+    """One model from its TOML file; all mistakes in the file are raised together."""
     path = Path(path)
     fields = checked_model_file(path)
     speed, notes = _made_monotone(fields, fields.speed, path.name, capped=True)
     others = []
     for name, kind in fields.gpu_types.items():
         if kind.speed is not None:
-            table, mended = _made_monotone(fields, kind.speed, f"{path.name}, {name}", capped=False)
-            notes += mended
+            table, corrections = _made_monotone(fields, kind.speed, f"{path.name}, {name}", capped=False)
+            notes += corrections
         else:
             assert kind.compute_scale is not None
             table = _with_compute_scaled(fields, speed, kind.compute_scale)
@@ -169,7 +169,7 @@ def _with_compute_scaled(
 
 
 def _made_monotone(
-    fields: ModelFile, speed_found: tuple[tuple[float, ...], ...], told_of: str, *, capped: bool
+    fields: ModelFile, speed_found: tuple[tuple[float, ...], ...], source: str, *, capped: bool
 ) -> tuple[tuple[tuple[float, ...], ...], tuple[str, ...]]:
     """Speed that never falls with more CPU or memory, and a note where the file's did.
 
@@ -180,15 +180,15 @@ def _made_monotone(
     cpus, memory = np.array(fields.cpus_per_gpu), np.array(fields.memory_gb_per_gpu)
     under = (cpus <= fields.reference_cpus_per_gpu)[:, None] & (memory <= fields.reference_memory_gb_per_gpu)
     most = np.where(under & capped, np.minimum(found, 1.0), found)
-    mended = np.maximum.accumulate(np.maximum.accumulate(most, axis=0), axis=1)
-    changed = np.argwhere(mended != found)
-    speed = tuple(tuple(float(value) for value in row) for row in mended)
+    monotone = np.maximum.accumulate(np.maximum.accumulate(most, axis=0), axis=1)
+    changed = np.argwhere(monotone != found)
+    speed = tuple(tuple(float(value) for value in row) for row in monotone)
     if not len(changed):
         return speed, ()
-    row, column = max(changed, key=lambda at: abs(math.log(mended[tuple(at)] / found[tuple(at)])))
+    row, column = max(changed, key=lambda at: abs(math.log(monotone[tuple(at)] / found[tuple(at)])))
     where = f"{cpus[row]:g} CPUs, {memory[column]:g} GB"
     note = (
-        f"{told_of}: speed fell with more CPU or memory; {len(changed)} of {found.size} points were made "
-        f"monotone, the largest change at {where} ({found[row, column]:g} to {mended[row, column]:g})"
+        f"{source}: speed fell with more CPU or memory; {len(changed)} of {found.size} points were made "
+        f"monotone, the largest change at {where} ({found[row, column]:g} to {monotone[row, column]:g})"
     )
     return speed, (note,)

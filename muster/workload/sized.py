@@ -31,7 +31,7 @@ SIZED = np.dtype(
         ("urgency", np.float64),  # g2, a second
         ("target", np.float64),  # g3, seconds
         ("loss", np.float64, (3,)),  # slope, offset and floor of its loss curve
-        ("target_loss", np.float64),  # 0: its work is not told by a loss
+        ("target_loss", np.float64),  # 0: its work is not given by a loss
     ]
 )
 

@@ -57,7 +57,7 @@ def read_trace(
     mapping: Mapping[str, str] | None = None,
     models: Mapping[str, Model] | None = None,
 ) -> Trace:
-    """Reads a trace of any known form; every problem of the file is told at once.
+    """Reads a trace of any known form; all problems of the file are raised together.
 
     `mapping` names the file's column for a native one (`{"submit_seconds": "arrival_s"}`). `models` are
     those whose iterations can be counted; left out, the shipped ones.
@@ -103,7 +103,7 @@ def _checked(reading: Reading, where: str, models: Mapping[str, Model]) -> pl.Da
 def _telling(jobs: pl.DataFrame) -> pl.DataFrame:
     """The columns that differ from what an absent column means, and those that a trace must have.
 
-    Iterations that follow from a loss to reach are not told again.
+    Iterations that follow from a loss to reach are left out.
     """
     if jobs[TARGET_LOSS].is_not_null().any():
         jobs = jobs.drop("iterations")

@@ -222,7 +222,7 @@ def test_a_ring_in_words_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path:
         f"vgg16 --sync ring --cluster 4x8gpu --limit gpu=32 --table --chart {tmp_path / 'a.svg'}", capsys
     )
     assert words.startswith("vgg16: 24 workers in a ring\n")
-    assert "sits on 4 machines (6,6,6,6) of 4x8gpu" in words
+    assert "runs on 4 machines (6,6,6,6) of 4x8gpu" in words
     assert "4x8gpu has room for 24 such workers, the limit for more" in words
     assert "completion" in words
     assert "Workers" in (tmp_path / "a.svg").read_text()

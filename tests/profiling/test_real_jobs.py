@@ -1,4 +1,4 @@
-"""Profiles of real processes: what they find, what they refuse in words, and that nothing is left of them."""
+"""Profiles of real processes: what they find, what they refuse, and that nothing is left of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.cli.profile_view import _doubts
 from muster.problems import InputError
 from muster.profiling import JobToProfile, Precision, Profile, profile_job
 from muster.profiling.cpus import AffinityGrants, cpu_points
-from muster.profiling.job import WORD_SECONDS, running
+from muster.profiling.job import REPORT_SECONDS, running
 from muster.training.unchanged import UnchangedJob
 from muster.workload.models import read_model
 from tests.cli.conftest import MUSTER
@@ -40,7 +40,7 @@ PATTERN = r"step (?P<step>\d+)/"
 
 
 def silent(_what: str) -> None:
-    """Nobody watches."""
+    """Shows nothing."""
 
 
 def python(source: str) -> list[str]:
@@ -49,7 +49,7 @@ def python(source: str) -> list[str]:
 
 def refusal(job: JobToProfile) -> str:
     with pytest.raises(InputError) as refused:
-        profile_job(job, precision=QUICK, tell=silent)
+        profile_job(job, precision=QUICK, on_progress=silent)
     return str(refused.value)
 
 
@@ -66,7 +66,7 @@ def profile() -> Profile:
     if cgroups is None:
         pytest.skip(f"no CPU quota on this machine: {how}")
     job = JobToProfile([sys.executable, str(Path(cached_job.__file__)), "1000000"])
-    return profile_job(job, most_cpus=0.5, precision=QUICK, tell=silent)
+    return profile_job(job, most_cpus=0.5, precision=QUICK, on_progress=silent)
 
 
 def test_a_job_is_not_faster_than_its_cpu(profile: Profile) -> None:
@@ -159,7 +159,7 @@ def test_words_of_a_job_that_prints_every_step_are_windows_apart(needs_quota: No
         before = run.start(cores=0.5, cache_gb=0.0, cached_only=False)
         _, after = run.measure(0.5, Precision(0.5, 2, 2))
     # One word until the grant counts, and two windows.
-    assert after.at - before.at >= 3 * WORD_SECONDS
+    assert after.at - before.at >= 3 * REPORT_SECONDS
 
 
 def test_what_a_killed_profiler_left_is_ended_by_the_next(needs_quota: None) -> None:
@@ -228,7 +228,7 @@ def test_a_job_dies_with_its_profiler(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_job_that_cannot_be_measured_is_refused_in_words(job: JobToProfile, said: str) -> None:
+def test_a_job_that_cannot_be_measured_is_refused_with_a_reason(job: JobToProfile, said: str) -> None:
     assert said.replace(r"\n", "\n") in refusal(job)
 
 

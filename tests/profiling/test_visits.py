@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from muster.profiling.job import RunningJob, Told
+from muster.profiling.job import ProgressReport, RunningJob
 from muster.profiling.optimistic import _CpuPoints
 from muster.profiling.rates import Precision, Rate
 
@@ -22,10 +22,10 @@ class Machine:
         self._error = error
         self.visited: list[float] = []
 
-    def measure(self, cores: float, precision: Precision) -> tuple[Rate, Told]:
+    def measure(self, cores: float, precision: Precision) -> tuple[Rate, ProgressReport]:
         rate = self._speed(cores, len(self.visited))
         self.visited.append(cores)
-        return Rate(rate, self._error, self._error, 5, self._error <= precision.error), Told(0, 0.0)
+        return Rate(rate, self._error, self._error, 5, self._error <= precision.error), ProgressReport(0, 0.0)
 
 
 def measured_on(machine: Machine) -> tuple[dict[float, Rate], Rate, Rate]:
@@ -58,7 +58,7 @@ def test_a_slow_beginning_does_not_settle_where_the_knee_is() -> None:
     machine = Machine(lambda cores, time: min(cores, 9.0) * (0.8 if time == 0 else 1.0), error=0.001)
     rates, first, last = measured_on(machine)
     assert not first.agrees_with(last)
-    # 8 cores are run only because of what the second visit of the largest point told.
+    # 8 cores are run only because of the second visit of the largest point.
     assert machine.visited == [24, 12, 6, 9, 7, 24, 6, 7, 9, 12, 8]
     enough = 0.9 * rates[24.0].steps_per_s
     assert min(cores for cores, rate in rates.items() if rate.steps_per_s >= enough) == 8

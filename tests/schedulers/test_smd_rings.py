@@ -13,7 +13,7 @@ from muster.cluster.ledger import NodeAllocation
 from muster.speed.network.models import LayeredModel
 from muster.speed.network.placement import place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
-from muster.speed.parameter_server.ring import best_seats
+from muster.speed.parameter_server.ring import best_places
 from tests.building import column, finishes, jobs_of, run
 from tests.schedulers.smd_cases import sized_job
 from tests.schedulers.test_smd_runs import Puts
@@ -116,16 +116,16 @@ def test_alone_it_gets_the_fastest_number_of_workers_on_its_best_place(
     cluster = cluster_of(*racks)
     result = run(jobs_of(ring_job(max_workers=most)), cluster, name, layers=LAYERS)
     steps = []
-    for workers, seats in enumerate(best_seats(np.full(sum(racks), 4), cluster, most), 1):
+    for workers, ring in enumerate(best_places(np.full(sum(racks), 4), cluster, most), 1):
         by_rack: dict[int, list[int]] = {}
-        for node, count in seats:
+        for node, count in ring:
             by_rack.setdefault(cluster.nodes[node].rack, []).append(count)
         steps.append(step(workers, exposed(list(by_rack.values()), cluster)))
     assert finishes(result) == pytest.approx([1000 * min(steps)])
     held = result.record.allocations
     best = int(np.argmin(steps))
     seated = sorted(held["gpus"].to_list(), reverse=True)
-    assert seated == [count for _, count in best_seats(np.full(sum(racks), 4), cluster, most)[best]]
+    assert seated == [count for _, count in best_places(np.full(sum(racks), 4), cluster, most)[best]]
 
 
 def test_a_ring_is_seated_in_one_rack_though_the_machines_stand_in_turns() -> None:

@@ -14,7 +14,7 @@ import pytest
 from muster import training
 from muster.problems import InputError
 from muster.training.run_folder import EXIT_STOPPED, give_notice, read_progress
-from muster.training.stopping import heed_parent_only, held_up
+from muster.training.stopping import follow_parent_only, held_up
 from tests.training.starting import alone, begin, outcome, start
 
 Become = Callable[..., None]
@@ -37,7 +37,7 @@ def test_a_job_that_fails_is_not_held_up_by_its_loader(tmp_path: Path, way: str)
 
 
 def helper(ready: int) -> None:
-    heed_parent_only()
+    follow_parent_only()
     os.write(ready, b".")
     signal.pause()
 

@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 
-from muster.checked_toml import in_words
+from muster.checked_toml import describe_error
 from muster.problems import InputError, Problem
 from muster.service.callers import Unknown
 from muster.service.store import StoreUnavailable
@@ -130,7 +130,7 @@ def _problem(details: Any, model: type[BaseModel] | None) -> Problem:
         return Problem("request", str(details["ctx"]["error"]), column=_column(way) or None)
     if where == "body" and not way:
         return Problem("request", "a JSON object, sent as Content-Type: application/json, is needed")
-    what, found = in_words(details, model if where == "body" else None, tuple(way))
+    what, found = describe_error(details, model if where == "body" else None, tuple(way))
     return Problem("request" if where == "body" else where, what, column=_column(way), found=found)
 
 

@@ -1,6 +1,6 @@
 """The forms that a gang's place can have, and how fast each is: what a scheduler weighs places by.
 
-A form says on how many machines of how many racks a gang sits and whether evenly. All places of a form are
+A form says on how many machines of how many racks a gang runs and whether evenly. All places of a form are
 alike to a job that is alone, so its speed is worked out once, on a place of that form in the empty cluster.
 """
 
@@ -51,7 +51,7 @@ class PlacementShapes:
 
     @cached_property
     def skews(self) -> Floats | None:
-        """By model the share of the gradients in the largest one; None: nobody says."""
+        """By model the share of the gradients in the largest one; None: not stated."""
         return None if self._speed is None else self._speed.largest_shares()
 
     def of(self, models: Ints, gpus: Ints) -> tuple[Ints, Forms]:

@@ -1,7 +1,7 @@
 """Network models as TOML files: the shipped ones, and a user's own.
 
-A file has `name`, `source`, `licence`, `error` (how far the fit is off, in words), if wanted `aliases`, and
-a table `[compact]` or `[measured]` with the fields of that form, which `docs/network.md` tells.
+A file has `name`, `source`, `licence`, `error` (a sentence on how far the fit is off), if wanted `aliases`, and
+a table `[compact]` or `[measured]` with the fields of that form, which `docs/network.md` describes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ModelFile:
     source: str
     licence: str
     error: str
-    """How far the model is from what it was fitted to, in words."""
+    """A sentence on how far the model is from what it was fitted to."""
 
 
 @functools.cache
@@ -109,7 +109,7 @@ def all_names() -> list[str]:
 def network_models(
     names: Sequence[str],
 ) -> tuple[list[CompactModel | MeasuredModel | None], tuple[str, ...]]:
-    """The models of a run by name, and what has to be said, once, of those that nobody knows."""
+    """The models of a run by name, and one note on the unknown ones."""
     found = [find(name) for name in names]
     unknown = sorted({name for name, file in zip(names, found, strict=True) if file is None and name})
     notes = []
@@ -145,8 +145,8 @@ def write_model_file(file: ModelFile, path: Path) -> None:
     lines = [f"name = {json.dumps(numbers.pop('name'))}"]
     if file.aliases:
         lines.append(f"aliases = {json.dumps(file.aliases)}")
-    words = {"source": file.source, "licence": file.licence, "error": file.error}
-    lines += [f"{key} = {json.dumps(text, ensure_ascii=False)}" for key, text in words.items()]
+    texts = {"source": file.source, "licence": file.licence, "error": file.error}
+    lines += [f"{key} = {json.dumps(text, ensure_ascii=False)}" for key, text in texts.items()]
     lines += ["", "[measured]" if isinstance(file.model, MeasuredModel) else "[compact]"]
     lines += [f"{key} = {value:.6g}" for key, value in numbers.items()]
     with write_aside(path) as aside:

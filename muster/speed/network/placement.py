@@ -39,7 +39,7 @@ Shapes = npt.NDArray[np.void]
 
 @dataclass(frozen=True)
 class Placements:
-    """Where a batch of jobs sits: job j holds the GPUs of rows `first[j]` to `first[j + 1] - 1`."""
+    """Where a batch of jobs runs: job j holds the GPUs of rows `first[j]` to `first[j + 1] - 1`."""
 
     first: npt.NDArray[np.int64]
     nodes: npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The step of one job from the terms in its record, compiled for the worlds and for whoever plans with it."""
+"""The step of one job from the terms in its record, compiled for simulations and schedulers."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def read_losses(path: Path) -> tuple[FloatArray, FloatArray]:
 
 
 def fit_loss_curve(steps: ArrayLike, losses: ArrayLike) -> LossCurve:
-    """The curve through measured losses: outliers mended, divided by the largest, the best floor taken."""
+    """The curve through measured losses: outliers smoothed, divided by the largest, the best floor taken."""
     k, measured = np.asarray(steps, dtype=np.float64), np.asarray(losses, dtype=np.float64)
     _check(k, measured)
     smooth = without_outliers(measured)
@@ -91,12 +91,12 @@ def fit_loss_curve(steps: ArrayLike, losses: ArrayLike) -> LossCurve:
 
 def without_outliers(losses: FloatArray) -> FloatArray:
     """A loss below all of the next five or above all of the last five becomes the mean of its neighbours."""
-    mended = losses.copy()
+    smoothed = losses.copy()
     for i in range(1, losses.size - 1):
         before, after = losses[max(0, i - NEIGHBOURS) : i], losses[i + 1 : i + 1 + NEIGHBOURS]
         if losses[i] < after.min() or losses[i] > before.max():
-            mended[i] = (losses[i - 1] + losses[i + 1]) / 2
-    return mended
+            smoothed[i] = (losses[i - 1] + losses[i + 1]) / 2
+    return smoothed
 
 
 def _check(k: FloatArray, losses: FloatArray) -> None:

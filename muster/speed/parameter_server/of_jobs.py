@@ -1,7 +1,7 @@
 """The layered step of every job that a scheduler sizes, written into its record and read from it (SMD, M1).
 
 With parameter servers the terms are all of it. A ring's terms are its compute; what the network adds is a line of
-`JobTable.ring_seconds` for whoever plans, and where the ring sits for the world (`speed.parameter_server.ring`).
+`JobTable.ring_seconds` for schedulers, and follows from where the ring runs (`speed.parameter_server.ring`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.speed.parameter_server.profile import layers_of
 from muster.speed.parameter_server.ring import (
     MACHINE,
     RingSeconds,
-    best_seats,
+    best_places,
     compute_seconds,
     layered_model,
     rooms,
@@ -96,9 +96,9 @@ def with_ring_seconds(table: JobTable, cluster: Cluster, speed: NetworkSpeed) ->
     lines = [RingSeconds(np.zeros(1), np.zeros(1))]
     for (constraint, worker_gpus, model, *by_kind), jobs in alike.items():
         room = np.where(table.node_allowed[constraint], np.array(by_kind)[kind_of_node], 0)
-        seats = best_seats(room, cluster, int(sized["max_workers"][jobs].max()))
+        places = best_places(room, cluster, int(sized["max_workers"][jobs].max()))
         sized["ring"][jobs] = len(lines)
-        lines.append(seconds_by_workers(speed, model, seats, worker_gpus // MICRO))
+        lines.append(seconds_by_workers(speed, model, places, worker_gpus // MICRO))
     longest = max(line.exposed.size for line in lines)
     # Further workers than there is room for are as the last that there is.
     ring_seconds = np.array(

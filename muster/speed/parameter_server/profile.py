@@ -19,7 +19,7 @@ def profiled_layers(path: Path, model: str, profiled_batch: int | None = None) -
 
 
 def profiled_model(path: Path, model: str, profiled_batch: int | None = None) -> LayeredModel:
-    """Likewise, as the file has it, its batch told."""
+    """The profile of the file, with the given batch."""
     profiles = read_layers(path)
     problems = []
     if model not in profiles:

@@ -15,7 +15,7 @@ NOISE = 0.02
 
 
 def fitted_remaining(sized: Rows, index: Ints, done: Floats) -> Floats:
-    """(jobs,) iterations left until their target loss; NaN: none is told, or the losses do not say it yet.
+    """(jobs,) iterations left until their target loss; NaN: no target, or too few losses so far.
 
     `index` are the jobs' numbers, which seed the noise of what they report.
     """

@@ -4,7 +4,7 @@ Each worker is one rank and holds all gradients. A layer's all-reduce starts whe
 for its turn on the links that the workers' place crosses; what of it compute does not hide is the network model's
 answer (`speed.network`). It does not depend on the batch: a shorter forward pass moves the whole queue.
 
-To choose how many workers, a ring is thought to sit on its best place: even parts of one rack's machines, the fewest
+To choose how many workers, a ring is taken to run on its best place: even parts of one rack's machines, the fewest
 that hold them; else of any machines; else as many on a machine as it holds.
 """
 
@@ -25,7 +25,7 @@ from muster.speed.parameter_server.architectures import SAMPLES_A_BACKWARD_PASS
 from muster.speed.parameter_server.layers import Layers
 from muster.speed.parameter_server.step_time import StepTime
 
-Seats = list[tuple[int, int]]
+RingPlace = list[tuple[int, int]]
 """Machines, by number, and the workers on each."""
 ROUNDING = 1e-9
 """Of what a machine has: three workers of 0.1 fit in 0.3."""
@@ -40,7 +40,7 @@ class RingSeconds:
     exposed: Floats
     """What compute does not hide."""
     whole: Floats
-    """All of it, one layer after the other: what is exposed to whoever knows of no layers."""
+    """All of it, one layer after the other: what is exposed to a scheduler that does not know the layers."""
 
 
 def layered_model(name: str, layers: Layers) -> LayeredModel:
@@ -60,19 +60,19 @@ def compute_seconds(model: LayeredModel, batch: float) -> tuple[float, float]:
 
 
 def seconds_by_workers(
-    speed: NetworkSpeed, model: int, seats: Sequence[Seats], worker_gpus: int
+    speed: NetworkSpeed, model: int, places: Sequence[RingPlace], worker_gpus: int
 ) -> RingSeconds:
     """A ring of `model` (its number in `speed`) on each of these places."""
-    shapes = shapes_of(ranks(seats, worker_gpus), speed.tree)
-    stages = speed.stages(np.full(len(seats), model), shapes)
+    shapes = shapes_of(ranks(places, worker_gpus), speed.tree)
+    stages = speed.stages(np.full(len(places), model), shapes)
     exposed = stages["exposed_seconds"]
     return RingSeconds(exposed, np.maximum(stages["all_reduce_seconds"], exposed))
 
 
-def ranks(seats: Sequence[Seats], worker_gpus: int) -> Placements:
+def ranks(places: Sequence[RingPlace], worker_gpus: int) -> Placements:
     """Places as the network model takes them: one GPU of each worker, on machines that are empty otherwise."""
-    rows = [row for place in seats for row in place]
-    first = np.cumsum([0, *(len(place) for place in seats)])
+    rows = [row for place in places for row in place]
+    first = np.cumsum([0, *(len(place) for place in places)])
     bits = [sum(1 << worker_gpus * worker for worker in range(workers)) for _, workers in rows]
     return Placements(first, np.array([node for node, _ in rows], np.int64), np.array(bits, np.int64))
 
@@ -96,7 +96,7 @@ def rooms(workers: Floats, cluster: Cluster) -> tuple[Ints, Ints]:
     return np.floor(times.min(axis=2)).astype(np.int64), kind_of_node.reshape(-1)
 
 
-def best_seats(room: Ints, cluster: Cluster, most: int) -> list[Seats]:
+def best_places(room: Ints, cluster: Cluster, most: int) -> list[RingPlace]:
     """The best places of 1, 2, ... workers in the empty cluster; `room` says how many each machine has room for."""
 
     def roomiest(nodes: Sequence[int]) -> list[int]:
@@ -112,7 +112,7 @@ def best_seats(room: Ints, cluster: Cluster, most: int) -> list[Seats]:
     ]
 
 
-def _evenly(workers: int, groups: Sequence[Sequence[int]], room: Ints) -> Seats:
+def _evenly(workers: int, groups: Sequence[Sequence[int]], room: Ints) -> RingPlace:
     """Even parts on the fewest machines of one group; nothing where no group has them."""
     for machines in range(1, workers + 1):
         part, more = divmod(workers, machines)
@@ -122,12 +122,12 @@ def _evenly(workers: int, groups: Sequence[Sequence[int]], room: Ints) -> Seats:
     return []
 
 
-def _filled(workers: int, nodes: Sequence[int], room: Ints) -> Seats:
+def _filled(workers: int, nodes: Sequence[int], room: Ints) -> RingPlace:
     """As many as each machine holds."""
-    seats = []
+    place = []
     for node in nodes:
         taken = min(workers, int(room[node]))
         if taken:
-            seats.append((node, taken))
+            place.append((node, taken))
         workers -= taken
-    return seats
+    return place

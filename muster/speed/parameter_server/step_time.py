@@ -43,7 +43,7 @@ class StepTime:
     asynchronous: NDArray[np.bool_]
     """Whether the step of one worker counts as an iteration of the job."""
     ring_seconds: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """(..., workers): r, what a ring of 1, 2, ... workers adds to a step; of length 0 where nobody is in a ring."""
+    """(..., workers): r, what a ring of 1, 2, ... workers adds to a step; of length 0 where no job is a ring."""
 
     def step_seconds(self, workers: ArrayLike, servers: ArrayLike) -> FloatArray:
         """Seconds of one step; where the coefficients have an axis of jobs, the arguments start with it."""

@@ -20,7 +20,7 @@ class Format:
     """How one form of trace is known and read."""
 
     expected: str
-    """What such a file has, in words."""
+    """A sentence on what such a file has."""
     recognise: Callable[[Content], bool]
     read: Callable[[Content], Reading]
 

@@ -121,7 +121,7 @@ SIZED_NEEDS = {
     "ps": ("worker_gpus", "servers", "server_cpus", "nic_gb_per_s", "batch", "model"),
     "ring": ("worker_gpus", "batch", "model"),
 }
-"""Without which nobody can say how fast a job of this `sync` goes with so many workers and servers."""
+"""Columns without which the speed of a job of this `sync` is not known for every number of workers and servers."""
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
 
@@ -336,7 +336,7 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
         "model",
         native["model"],
         "iterations need a model whose seconds an iteration are known; "
-        f"known: {known}; describe yours as docs/models.md tells, or give duration_seconds",
+        f"known: {known}; describe yours as in docs/models.md, or give duration_seconds",
     )
 
 

@@ -45,7 +45,7 @@ Content = Table | Document
 
 
 def open_content(path: Path) -> Content:
-    """Reads Parquet, JSON or separated text, told apart by how the file begins."""
+    """Reads Parquet, JSON or separated text, recognised by how the file begins."""
     where = str(path)
     data = read_bytes(path)
     if data.startswith(_PARQUET_MAGIC):

@@ -63,7 +63,7 @@ def read(table: Table, mapping: Mapping[str, str]) -> Reading:
     if problems:
         raise InputError(*problems)
     taken = {*mapping, *mapping.values()}
-    # Whoever maps a length means that one, whatever else the file says about it.
+    # A mapped length is the one meant, whatever else the file says about it.
     unmeant = [name for name in WORK if name in table.header and name not in taken and taken & set(WORK)]
     others = [name for name in table.header if name not in taken and name not in unmeant]
     frame = table.cells.select(

@@ -10,7 +10,7 @@ EXPECTED = "columns job_id, submit_seconds, gpus and one of iterations, duration
 
 
 def recognise(content: Content) -> bool:
-    """Whether two of the three columns that every native trace has are there: a slip is told, not guessed."""
+    """Whether two of the three columns that every native trace has are there: a slip is reported, not guessed."""
     needed = ("job_id", "submit_seconds", "gpus")
     return isinstance(content, Table) and sum(name in content.header for name in needed) >= 2
 

@@ -17,8 +17,8 @@ from muster.speed.network.speed import NetworkSpeed
 from muster.speed.network.survey import look_at
 from muster.speed.parameter_server import Layers, layered, stack
 from muster.speed.parameter_server.ring import (
-    Seats,
-    best_seats,
+    RingPlace,
+    best_places,
     compute_seconds,
     layered_model,
     rooms,
@@ -96,20 +96,20 @@ def test_layers_overlap_as_the_events_say(case: Case, workers: int) -> None:
 def test_a_step_is_what_the_network_model_says_of_the_same_place(
     case: Case, gpus_by_rack: list[list[int]], data: st.DataObject
 ) -> None:
-    """A batch of as many samples a worker as were profiled: then `muster network` tells the very step."""
+    """A batch of as many samples a worker as were profiled: then `muster network` gives the very step."""
     cluster = cluster_of([8, 8, 8], [8, 8, 8])
     model = model_of(case.layers)
     speed = NetworkSpeed([model], cluster)
     placements = place(gpus_by_rack, cluster)
     assert placements is not None
     reply = look_at(speed, "as given", gpus_by_rack, placements)
-    seats: Seats = [
+    ring: RingPlace = [
         (rack * 3 + at, gpus)
         for rack, machines in enumerate(gpus_by_rack)
         for at, gpus in enumerate(machines)
     ]
     workers = reply.gpus
-    exposed = seconds_by_workers(speed, 0, [seats], 1).exposed
+    exposed = seconds_by_workers(speed, 0, [ring], 1).exposed
     ring = step(model, PROFILED_BATCH * workers, np.full(workers, exposed[0]))
     assert float(ring.iteration_seconds(workers, 1)) == pytest.approx(reply.iteration_seconds, rel=1e-9)
     stages = ring.stage_seconds(workers, 1)
@@ -122,8 +122,8 @@ def test_more_bandwidth_never_slows_a_ring(case: Case, workers: int, times: floa
     model = model_of(case.layers)
 
     def seconds(cluster: Cluster) -> tuple[float, float]:
-        seats = best_seats(np.full(6, 8), cluster, workers)[-1:]
-        found = seconds_by_workers(NetworkSpeed([model], cluster), 0, seats, 1)
+        places = best_places(np.full(6, 8), cluster, workers)[-1:]
+        found = seconds_by_workers(NetworkSpeed([model], cluster), 0, places, 1)
         assert found.exposed[0] <= found.whole[0] + 1e-12
         return float(found.exposed[0]), float(found.whole[0])
 
@@ -140,7 +140,7 @@ def test_more_bandwidth_never_slows_a_ring(case: Case, workers: int, times: floa
 
 
 def test_a_worker_is_one_rank_however_many_gpus_it_has() -> None:
-    """Four workers of two GPUs are in two islands, and two of them in each; alone, a worker talks to nobody."""
+    """Four workers of two GPUs are in two islands, and two of them in each; alone, a worker sends nothing."""
     model = model_of(Layers.checked([1e-3], [0.1], [1.0]))
     cluster = cluster_of([8, 8])
     speed = NetworkSpeed([model], cluster)
@@ -167,10 +167,10 @@ def brute_force_machines(workers: int, rooms_of_rack: list[int]) -> int | None:
 def test_the_best_place_is_even_on_the_fewest_machines_of_one_rack(room_by_rack: list[list[int]]) -> None:
     cluster = cluster_of(*([8] * len(rack) for rack in room_by_rack))
     room = np.array([count for rack in room_by_rack for count in rack])
-    found = best_seats(room, cluster, 100)
+    found = best_places(room, cluster, 100)
     assert len(found) == room.sum()
-    for workers, seats in enumerate(found, 1):
-        nodes, counts = zip(*seats, strict=True)
+    for workers, ring in enumerate(found, 1):
+        nodes, counts = zip(*ring, strict=True)
         assert sum(counts) == workers
         assert len(set(nodes)) == len(nodes)
         assert (np.array(counts) <= room[list(nodes)]).all()
