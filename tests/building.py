@@ -21,7 +21,7 @@ from muster.workload.trace import Trace, trace_of
 def cluster_of(
     *gpus: int, cpus_per_gpu: float = 3.0, memory_gb_per_gpu: float = 62.5, racks: int = 1
 ) -> Cluster:
-    """A node for each number of GPUs, dealt over the racks in turn."""
+    """A node for each number of GPUs, placed in the racks in turn."""
     nodes = tuple(
         Node(
             name=f"node{at}",

@@ -85,7 +85,7 @@ def test_text_is_read_by_content_whatever_its_name(tmp_path: Path, name: str, da
         (codecs.BOM_UTF16_LE + b"\x00\xd8", "not text"),
     ],
 )
-def test_what_is_not_text_is_refused_in_words(tmp_path: Path, data: bytes, reply: str) -> None:
+def test_what_is_not_text_is_refused_with_a_reason(tmp_path: Path, data: bytes, reply: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(data)
     with pytest.raises(InputError, match=reply) as refused:
@@ -163,7 +163,7 @@ def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path, error: type[Bas
     assert names_in(tmp_path) == []
 
 
-def test_a_folder_with_something_in_it_is_kept_unless_overwritten(tmp_path: Path) -> None:
+def test_a_folder_with_content_is_kept_unless_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.mkdir()
     with write_folder_aside(path) as aside:

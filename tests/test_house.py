@@ -43,7 +43,7 @@ def import_rules(cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_rooms_use_only_the_rooms_under_them_and_schedulers_are_pure() -> None:
+def test_layers_import_downwards_and_schedulers_are_pure() -> None:
     done = import_rules(ROOT)
     assert done.returncode == 0, done.stdout
 

@@ -44,7 +44,7 @@ def test_what_people_write(parse: Callable[[str | float], float], text: str, val
     "wrong",
     ["", "GB", "-1GB", "1.2.3GB", "nan", "inf", "5 apples", "5GB/s", True, -1, float("inf"), float("nan")],
 )
-def test_what_is_no_size_is_told_what_is_allowed(wrong: str | float) -> None:
+def test_a_wrong_size_is_refused_with_what_is_allowed(wrong: str | float) -> None:
     with pytest.raises(ValueError, match="a size such as 500GB"):
         parse_gb(wrong)
 

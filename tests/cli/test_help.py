@@ -1,4 +1,4 @@
-"""Help: every command tells what it does, with an example, on a screen; at once, for nothing heavy is imported."""
+"""Help: every command says what it does, with an example, on one screen, and at once, as nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Muster = Callable[..., Outcome]
 GENERATORS = ("synergy", "philly-like", "mixed")
 
 
-def test_the_commands_fit_a_small_screen_with_their_whole_sentences(muster: Muster) -> None:
+def test_the_list_of_commands_fits_a_small_screen_unshortened(muster: Muster) -> None:
     shown = muster("--help")
     assert shown.status == 0
     lines = shown.out.splitlines()
@@ -90,7 +90,7 @@ def test_version_and_nothing(muster: Muster) -> None:
         (("simulate", "x.csv", "--cluster", "y", "--seed", "many"), "--seed"),
     ],
 )
-def test_a_wrong_command_line_is_told_in_words(muster: Muster, words: tuple[str, ...], said: str) -> None:
+def test_a_wrong_command_line_is_explained(muster: Muster, words: tuple[str, ...], said: str) -> None:
     refused = muster(*words)
     assert refused.status == 2
     assert said in refused.err

@@ -60,7 +60,7 @@ def test_results_do_not_depend_on_how_many_run_at_once(at_once: int) -> None:
     assert reports == {"b": [0, 1, 2], "a": [0, 1, 2, 3, 4], "c": []}
 
 
-def test_a_process_that_dies_is_told() -> None:
+def test_a_process_that_dies_is_reported() -> None:
     with pytest.raises(RunFailedError, match="sick ended with status 9"):
         run_all({"well": Counting(2), "sick": Dying()}, 2, lambda name, value: None)
 

@@ -131,7 +131,7 @@ def test_the_command_in_the_record_makes_the_same_record_again(
         assert (first / f"{table}.parquet").read_bytes() == (again / f"{table}.parquet").read_bytes()
 
 
-def test_every_problem_of_every_input_is_told_and_nothing_is_written(muster: Muster, tmp_path: Path) -> None:
+def test_all_problems_are_reported_and_nothing_is_written(muster: Muster, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("job_id,submit_seconds,gpus,duration_seconds\n1,0,-1,5\n2,x,1,5\n")
     refused = muster(
         *("simulate", tmp_path / "bad.csv", "--cluster", "philli", "--scheduler", "laz", "--round", "-3"),
@@ -193,9 +193,7 @@ def test_a_job_that_can_never_run_is_named_or_left_out(muster: Muster, trace: Pa
     assert done.err == "left out 2 jobs that cluster 1x4gpu could never hold: 1, 5\n" + GPUS_ALONE
 
 
-def test_a_job_that_can_never_run_is_found_in_a_file_of_any_order_and_kind(
-    muster: Muster, tmp_path: Path
-) -> None:
+def test_a_job_that_can_never_run_is_found_in_any_order_and_form(muster: Muster, tmp_path: Path) -> None:
     (tmp_path / "helios.csv").write_text(
         "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
         "late,u,v,16,8,2,COMPLETED,2020-04-02 00:00:00,2020-04-02 00:00:00,2020-04-02 00:01:00,60,0\n"
@@ -213,8 +211,8 @@ def test_only_the_measured_jobs_count(muster: Muster, trace: Path, tmp_path: Pat
     flags = ("simulate", trace, "--cluster", "1x8gpu", "--json")
     done = muster(*flags, "--measure", "2:3", "--out", tmp_path / "out")
     assert json.loads(done.out)["summary"]["jobs"] == 2
-    nobody = muster(*flags, "--measure", "70:80", "--out", tmp_path / "other")
-    assert nobody.status == 2
+    empty = muster(*flags, "--measure", "70:80", "--out", tmp_path / "other")
+    assert empty.status == 2
     assert not (tmp_path / "other").exists()
 
 

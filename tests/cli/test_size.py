@@ -62,11 +62,11 @@ def test_staleness_and_profiles(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert document(f"{base} --staleness 1", capsys)["completion_seconds"] == pytest.approx(0.4)
 
 
-def test_words_table_and_map(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = answered(f"resnet50 --limit {LIMIT} --table --chart {tmp_path / 'a.svg'}", capsys)
-    assert words.startswith("resnet50: ")
-    assert "completion time by servers" in words
-    assert "8 gpu" in words
+def test_text_table_and_chart_of_servers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shown = answered(f"resnet50 --limit {LIMIT} --table --chart {tmp_path / 'a.svg'}", capsys)
+    assert shown.startswith("resnet50: ")
+    assert "completion time by servers" in shown
+    assert "8 gpu" in shown
     answered(f"resnet50 --limit {LIMIT} --chart {tmp_path / 'b.svg'}", capsys)
     drawn = (tmp_path / "a.svg").read_text()
     assert drawn == (tmp_path / "b.svg").read_text()
@@ -76,8 +76,8 @@ def test_words_table_and_map(capsys: pytest.CaptureFixture[str], tmp_path: Path)
 
 
 def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -> None:
-    words = answered("resnet50 --limit gpu=300,cpu=4000,nic=25Gbit/s --table", capsys)
-    assert len(words.splitlines()) < 40
+    shown = answered("resnet50 --limit gpu=300,cpu=4000,nic=25Gbit/s --table", capsys)
+    assert len(shown.splitlines()) < 40
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,7 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
         ),
     ],
 )
-def test_mistakes_are_told_in_words(
-    arguments: str, parts: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_explained(arguments: str, parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     reply = answered(arguments, capsys, BAD_INPUT)
     for part in parts:
         assert part in reply
@@ -150,23 +148,23 @@ def test_a_job_is_sized_for_what_is_left_to_a_loss(
         ([2.0, -1.0, 0.5], 0.1, "for losses above 0"),
     ],
 )
-def test_losses_that_lead_nowhere_are_told(
+def test_losses_that_lead_nowhere_are_refused(
     losses: list[float], target: float, reply: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = losses_file(tmp_path, losses)
-    words = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss {target}", capsys, BAD_INPUT)
-    assert reply in words
+    shown = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss {target}", capsys, BAD_INPUT)
+    assert reply in shown
 
 
 def test_a_losses_file_is_read_strictly(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "losses.csv"
     path.write_text("step,loss\n0,x\n1\n")
-    words = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
-    assert "line 2" in words
-    assert "line 3" in words
+    shown = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
+    assert "line 2" in shown
+    assert "line 3" in shown
     path.write_text("iteration,value\n0,1\n")
-    words = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
-    assert "the columns step and loss are needed" in words
+    shown = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
+    assert "the columns step and loss are needed" in shown
 
 
 def test_a_layer_file_may_say_its_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -176,8 +174,8 @@ def test_a_layer_file_may_say_its_batch(capsys: pytest.CaptureFixture[str], tmp_
     reply = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'reply.csv'}", capsys)
     flagged = document(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'} --profile-batch 64", capsys)
     assert reply == flagged
-    words = answered(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'}", capsys, BAD_INPUT)
-    assert "a column batch, or --profile-batch" in words
+    shown = answered(f"Mine --limit {LIMIT} --layers {tmp_path / 'not.csv'}", capsys, BAD_INPUT)
+    assert "a column batch, or --profile-batch" in shown
 
 
 RING_LAYERS = (
@@ -217,14 +215,14 @@ def test_a_ring_s_step_is_what_muster_network_says_of_its_place(
     assert row["iteration_seconds"] == pytest.approx(reply["iteration_seconds"], rel=1e-12)
 
 
-def test_a_ring_in_words_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = answered(
+def test_a_ring_is_described_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shown = answered(
         f"vgg16 --sync ring --cluster 4x8gpu --limit gpu=32 --table --chart {tmp_path / 'a.svg'}", capsys
     )
-    assert words.startswith("vgg16: 24 workers in a ring\n")
-    assert "runs on 4 machines (6,6,6,6) of 4x8gpu" in words
-    assert "4x8gpu has room for 24 such workers, the limit for more" in words
-    assert "completion" in words
+    assert shown.startswith("vgg16: 24 workers in a ring\n")
+    assert "runs on 4 machines (6,6,6,6) of 4x8gpu" in shown
+    assert "4x8gpu has room for 24 such workers, the limit for more" in shown
+    assert "completion" in shown
     assert "Workers" in (tmp_path / "a.svg").read_text()
     alone = answered("vgg16 --sync ring --cluster 1x1gpu,8cpu --limit gpu=4", capsys)
     assert alone.startswith("vgg16: 1 worker, alone\n")
@@ -264,7 +262,7 @@ def test_a_ring_in_words_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path:
         ("vgg16 --sync ring --cluster nowhere.toml --limit gpu=8", ["nowhere.toml"]),
     ],
 )
-def test_mistakes_about_rings_are_told_in_words(
+def test_mistakes_about_rings_are_explained(
     arguments: str, parts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     reply = answered(arguments, capsys, BAD_INPUT)

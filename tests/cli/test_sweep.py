@@ -1,4 +1,4 @@
-"""`muster sweep`: every cell is the run alone, nothing finished is lost or done twice, mistakes are told in words."""
+"""`muster sweep`: every cell is the run alone, nothing finished is lost or done twice, mistakes are explained."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_changed_policy_or_trace_is_another_cell(tmp_path: Path, monkeypatch: 
         ("seeds = ", "this is not TOML"),
     ],
 )
-def test_a_wrong_file_is_told_in_words(muster: Muster, tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_is_explained(muster: Muster, tmp_path: Path, text: str, said: str) -> None:
     """Each text stands in a sweep file that is right but for it."""
     lines = text.splitlines()
     own = {line.partition(" ")[0] for line in lines}

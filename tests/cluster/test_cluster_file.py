@@ -1,4 +1,4 @@
-"""The cluster file: what it means, what is told of a wrong one, and that it survives being written."""
+"""The cluster file: what it means, what a wrong one is refused with, and that it survives being written."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_said_at_its_line(text: str, row: int | None, said: str
     assert (row, said) in [(problem.row, said) for problem in refused.value.problems if said in problem.what]
 
 
-def test_a_missing_or_unreadable_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_cluster_file(tmp_path / "absent.toml")
 

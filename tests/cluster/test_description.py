@@ -66,7 +66,7 @@ def test_an_unusable_cluster_is_refused(nodes: tuple[Node, ...], racks: tuple[st
         Cluster("wrong", nodes, racks)
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_all_problems_are_raised_together() -> None:
     with pytest.raises(InputError) as refused:
         Cluster("wrong", (replace(MACHINE, gpus=99, rack=3), replace(MACHINE, gpus_per_island=0)), ("r",))
     assert len(refused.value.problems) == 4

@@ -14,7 +14,7 @@ from muster.cluster.shipped import parse_cluster, shipped_names
 from muster.problems import InputError
 
 
-def test_every_shipped_cluster_is_usable_and_survives_being_written(tmp_path: Path) -> None:
+def test_every_shipped_cluster_is_usable_and_can_be_written(tmp_path: Path) -> None:
     assert set(shipped_names()) == {"synergy-4", "synergy-16", "synergy-64", "dally-2x8x8", "philly", "smd"}
     for name in shipped_names():
         cluster = parse_cluster(name)
@@ -99,6 +99,6 @@ def test_one_line(line: str, expected: dict[tuple[int, str, float, float, float]
         (".", "this is a directory"),
     ],
 )
-def test_what_is_no_cluster_is_told_what_is(text: str, said: str) -> None:
+def test_a_wrong_cluster_is_refused_with_what_is_allowed(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         parse_cluster(text)

@@ -108,8 +108,8 @@ class Nearest:
         both = self._weight(some) * self._weight(others)
         return self._weight(some & others) / math.sqrt(both) if both else 0.0
 
-    def _weight(self, words: Iterable[str]) -> float:
-        return math.fsum(self._rarity.get(word, 0.0) ** 2 for word in words)
+    def _weight(self, names: Iterable[str]) -> float:
+        return math.fsum(self._rarity.get(word, 0.0) ** 2 for word in names)
 
     def _distances_from(self, test: str) -> dict[str, int]:
         distances, waiting = {test: 0}, deque([test])

@@ -1,4 +1,4 @@
-"""Which GPU a profile uses, asked of an nvidia-smi that says what it is told to."""
+"""Which GPU a profile uses, with a scripted nvidia-smi."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def what_a_profile_says(folder: Path, capsys: pytest.CaptureFixture[str], *flags
 
 
 @pytest.mark.parametrize(("busy", "chosen"), [((), "0"), (NAMES[:1], "1"), (NAMES[1:], "0")])
-def test_a_profile_takes_a_gpu_that_nobody_uses(
+def test_a_profile_takes_an_idle_gpu(
     busy: tuple[str, ...],
     chosen: str,
     tmp_path: Path,
@@ -52,7 +52,7 @@ def test_a_profile_takes_a_gpu_that_nobody_uses(
     assert f"may use <{chosen}>\n" in what_a_profile_says(tmp_path, capsys)
 
 
-def test_a_profile_disturbs_nobody_unless_told_to(
+def test_a_profile_takes_a_busy_gpu_only_if_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nvidia_smi(tmp_path, monkeypatch, gpus=2, busy=NAMES)

@@ -96,14 +96,14 @@ def test_the_file_gives_the_model_back(name: str, tmp_path_factory: pytest.TempP
     assert read_model(path) == model
 
 
-def test_noise_is_mended_when_the_file_is_read(tmp_path: Path) -> None:
+def test_noise_is_smoothed_when_the_file_is_read(tmp_path: Path) -> None:
     rates = {1.0: rate(5.0), 2.0: rate(10.1), 4.0: rate(10.0)}
     noisy = Profile((1.0, 2.0, 4.0), rates, None, True, 60.0, 0.0, True)
     model = model_of(noisy, name="noisy", family="image", batch=None, source="a test")
     assert (model.batch, model.dataset, len(model.memory_gb_per_gpu)) == (1, None, 1)
     (tmp_path / "noisy.toml").write_text(model_toml(model, []))
-    mended = read_model(tmp_path / "noisy.toml")
-    assert np.array(mended.speed).ravel().tolist() == [0.5, 1.0, 1.0]
+    monotone = read_model(tmp_path / "noisy.toml")
+    assert np.array(monotone.speed).ravel().tolist() == [0.5, 1.0, 1.0]
 
 
 def test_memory_points_are_parts_of_the_data_set() -> None:

@@ -41,7 +41,7 @@ def test_what_was_still_waiting_from_before_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("spread", "correlation", "least"), [(0.02, 0.0, 0.93), (0.05, 0.4, 0.87)])
-def test_the_interval_holds_the_truth_though_it_is_looked_at_after_every_window(
+def test_the_interval_holds_the_truth_at_any_stopping_window(
     spread: float, correlation: float, least: float
 ) -> None:
     """Autoregressive windows, stopped when sure as a profile does.

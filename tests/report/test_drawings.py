@@ -1,4 +1,4 @@
-"""What is drawn: bars of the nodes, curves, and colours that can be told apart."""
+"""What is drawn: bars of the nodes, curves, and colours that differ enough."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_only_measured_jobs_count_in_times_and_all_in_use() -> None:
     assert summary["utilization"]["gpu"] == pytest.approx(2 / 3)
 
 
-def test_a_run_in_which_nothing_happened_has_figures_without_values() -> None:
+def test_a_run_without_events_has_figures_without_values() -> None:
     summary = summarise(tables(jobs=[]))
     assert summary["jct_seconds"]["mean"] is None
     assert summary["utilization"]["gpu"] is None
@@ -205,7 +205,7 @@ def small_runs(draw: st.DrawFn) -> Record:
 
 @settings(max_examples=150, deadline=None)
 @given(small_runs())
-def test_use_fragmentation_and_queue_against_a_count_of_every_quarter_second(record: Record) -> None:
+def test_use_fragmentation_and_queue_equal_a_count_by_sampling(record: Record) -> None:
     start, end = window(record)
     moments = np.arange(start, end, 0.25) + 0.125
     gangs = record.jobs["gpus"].to_list()

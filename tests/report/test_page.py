@@ -179,7 +179,7 @@ def test_texts_of_users_are_escaped_everywhere(tmp_path: Path) -> None:
         assert not [node for node in ElementTree.parse(chart).iter() if node.tag.endswith("script")]
 
 
-def test_jobs_left_out_and_cleaned_rows_are_told(tmp_path: Path) -> None:
+def test_jobs_left_out_and_cleaned_rows_are_reported(tmp_path: Path) -> None:
     record = scheduled("fifo", jobs=40)
     late = pl.col("job_id").is_in(["job-38", "job-39"])
     jobs = record.jobs.with_columns(
@@ -196,7 +196,7 @@ def test_jobs_left_out_and_cleaned_rows_are_told(tmp_path: Path) -> None:
     assert "3 rows without an end were dropped" in text
 
 
-def test_classes_of_knowledge_are_told_apart(tmp_path: Path) -> None:
+def test_classes_of_knowledge_are_marked(tmp_path: Path) -> None:
     one, other = scheduled("fifo", jobs=20), scheduled("sjf", jobs=20)
     blind = Record(one.jobs, one.allocations, one.decisions, one.reasons, {**one.run, "knowledge": "none"})
     text = Page(write_report(write_comparison([blind, other], tmp_path)).read_text(encoding="utf-8")).text
@@ -208,7 +208,7 @@ def test_a_run_in_which_nothing_happened_has_a_page(tmp_path: Path) -> None:
     assert Page(page).open == []
 
 
-def test_all_that_is_missing_in_a_comparison_is_told_at_once(tmp_path: Path) -> None:
+def test_all_that_a_comparison_lacks_is_reported_at_once(tmp_path: Path) -> None:
     folder = write_comparison([scheduled("fifo", jobs=5), scheduled("las", jobs=5)], tmp_path)
     (folder / "fifo+proportional+pack" / "jobs.parquet").unlink()
     (folder / "las+proportional+pack" / "run.json").unlink()

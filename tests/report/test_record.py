@@ -1,4 +1,4 @@
-"""Reading records back: what was written comes out, and what is wrong is said in words, all of it."""
+"""Reading records back: what was written comes out, and all that is wrong is reported."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_no_such_folder(tmp_path: Path) -> None:
     assert "no such folder" in problems_of(tmp_path / "absent")[0]
 
 
-def test_every_missing_file_is_told(tmp_path: Path) -> None:
+def test_every_missing_file_is_reported(tmp_path: Path) -> None:
     names = ["jobs.parquet", "allocations.parquet", "decisions.parquet", "reasons.parquet", "run.json"]
     reply = problems_of(tmp_path)
     assert [name in line for name, line in zip(names, reply, strict=True)] == [True] * 5
 
 
-def test_wrong_tables_and_wrong_run_are_told_together(tmp_path: Path) -> None:
+def test_wrong_tables_and_wrong_run_are_reported_together(tmp_path: Path) -> None:
     folder = write(scheduled("fifo", jobs=5), tmp_path)
     pl.read_parquet(folder / "jobs.parquet").drop("tenant").with_columns(
         pl.col("gpus").cast(pl.String)
@@ -59,7 +59,7 @@ def test_wrong_tables_and_wrong_run_are_told_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"run"', "\x00"])
-def test_a_run_that_is_no_object_is_told(tmp_path: Path, text: str) -> None:
+def test_a_run_that_is_no_object_is_refused(tmp_path: Path, text: str) -> None:
     folder = write(scheduled("fifo", jobs=5), tmp_path)
     (folder / "run.json").write_text(text)
     assert problems_of(folder)[0].startswith("DIR/run.json")
@@ -83,7 +83,7 @@ def test_a_comparison_names_its_runs_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("runs", ['{"runs": []}', '{"runs": 3}', "{}", "[]"])
-def test_a_comparison_without_runs_is_told(tmp_path: Path, runs: str) -> None:
+def test_a_comparison_without_runs_is_refused(tmp_path: Path, runs: str) -> None:
     (tmp_path / "comparison.json").write_text(runs)
     with pytest.raises(InputError, match="a list of folder names"):
         record_folders(tmp_path)

@@ -1,4 +1,4 @@
-"""Figures in words, and the table of the terminal."""
+"""Formatted figures, and the table of the terminal."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_things_are_counted_as_people_say_them() -> None:
     ]
 
 
-def test_columns_of_words_are_told_from_columns_of_figures() -> None:
+def test_columns_of_text_and_of_figures_are_aligned() -> None:
     rows = [("a", "up to 69 %", "83 % ± 21", "not reached"), ("b", "1.4×", "1.09 s", "reached")]
     assert Table("", ("Case", "Reported", "Muster", "Verdict"), rows).is_text == [False, False, False, True]
 

@@ -72,7 +72,7 @@ def test_published_demands_on_servers_with_more_cpus(reference: Path, cpus_per_g
         assert found.speed / fair_speed == pytest.approx(profiles[name]["speedup"], abs=0.01)
 
 
-def test_a_gang_that_fills_a_server_gets_no_more_than_the_server_has() -> None:
+def test_a_gang_that_fills_a_server_gets_at_most_what_it_has() -> None:
     whole_server = ServerLimits(most_cpus=3, most_memory_gb=62.5, share_cpus=3, share_memory_gb=62.5)
     assert measured_knee(shipped_models()["alexnet"], whole_server) == Demand(3, 62.5, 1)
     half_server = ServerLimits(most_cpus=6, most_memory_gb=125, share_cpus=3, share_memory_gb=62.5)

@@ -19,7 +19,7 @@ def variables(run_dir: Path, epoch: int, **more: str) -> dict[str, str]:
 
 
 def alone() -> dict[str, str]:
-    """Environment of a job that nobody schedules."""
+    """Environment of a job that no scheduler started."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
     return {**kept, "OMP_NUM_THREADS": "1"}
 

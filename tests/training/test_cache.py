@@ -147,7 +147,7 @@ def read_for_ever(data: CachedDataset) -> None:
         read_some(data, range(200))
 
 
-def test_resized_while_workers_read_and_killed_workers_leave_it_whole() -> None:
+def test_resizing_and_killed_workers_leave_it_whole() -> None:
     data = CachedDataset(CountedStore(200), seed=1)
     context = multiprocessing.get_context("fork")
     rng = np.random.default_rng(4)
@@ -253,7 +253,7 @@ def test_indices_as_in_any_sequence() -> None:
     assert (len(CachedDataset([])), CachedDataset([]).share) == (0, 0.0)
 
 
-def test_a_profiled_job_reads_what_its_cache_keeps_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profiled_job_reads_only_what_its_cache_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_CACHED_ONLY", "1")
     store = CountedStore(400)
     data = CachedDataset(store, seed=3)
@@ -268,7 +268,7 @@ def test_a_profiled_job_reads_what_its_cache_keeps_and_nothing_else(monkeypatch:
     assert read_epoch(data, store).total() == 400
 
 
-def test_a_report_tells_what_of_the_cache_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_counts_the_missing_samples_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.training.cache._caches", WeakSet())
     monkeypatch.setattr("muster.training.cache._granted_gb", None)
     data = CachedDataset(CountedStore(40))
@@ -292,7 +292,7 @@ def test_a_report_tells_what_of_the_cache_is_missing(monkeypatch: pytest.MonkeyP
     assert report["cache_miss_cpu_seconds"] > 0
 
 
-def test_what_steps_walk_is_told_apart_from_what_else_is_cached(
+def test_what_steps_walk_is_reported_apart_from_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.training.cache._caches", WeakSet())
@@ -339,7 +339,7 @@ def test_a_loader_leads_to_its_caches_through_wrappers() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_samples_of_very_different_sizes_fill_what_is_granted(seed: int) -> None:
-    """The first ones measured are off by a seventh; what is held tells better, whatever comes first."""
+    """The first ones measured are off by a seventh; what is held corrects them, in any order."""
     rng = np.random.default_rng(seed)
     sizes = np.minimum(rng.lognormal(10, 0.7, 1000), 2e5).astype(int)
 

@@ -1,4 +1,4 @@
-"""What a user or a scheduler can get wrong, in words."""
+"""What a user or a scheduler can get wrong, and the errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.problems import InputError
 from muster.training.run_folder import RunFolder, begin_start, give_notice
 
 
-def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_wrong_variables_are_raised_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MUSTER_RUN_DIR", str(tmp_path / "absent"))
     monkeypatch.setenv("MUSTER_EPOCH", "0")
     monkeypatch.setenv("MUSTER_CACHE_GB", "nan")

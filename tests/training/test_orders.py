@@ -24,7 +24,7 @@ NUMBERS = list(range(12))
 
 
 def walk(loader: Any, *, epochs: int = 3, stop: tuple[Path, int, int] | None = None) -> list[list[Any]]:
-    """The batches of a run, up to the step at which it is told to stop."""
+    """The batches of a run, up to the step at which it is asked to stop."""
     run, seen = training.join(), []
     try:
         for batch in run.steps(loader, state={}, epochs=epochs):
@@ -131,7 +131,7 @@ def drawn(loading: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_sample_that_comes_again_is_drawn_anew(workers: int) -> None:
+def test_a_sample_that_comes_again_is_drawn_again(workers: int) -> None:
     numbers = [3, 5, 3, 3, 7, 5]
     samples = drawn({"sampler": numbers, "batch_size": 2, "num_workers": workers})
     assert [key for key, *_ in samples] == numbers * 2

@@ -37,14 +37,14 @@ def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path, what: str) 
 
 
 @pytest.mark.parametrize("content", [100_000 * "[", 900 * "[" + 900 * "]", '{"step": ' + 5000 * "9" + "}"])
-def test_what_no_parser_bears_is_refused_in_words(tmp_path: Path, content: str) -> None:
+def test_what_no_parser_bears_is_refused_with_a_reason(tmp_path: Path, content: str) -> None:
     (tmp_path / "progress.json").write_text(content)
     with pytest.raises(InputError, match=r"progress\.json") as refused:
         read_progress(tmp_path)
     assert len(str(refused.value)) < 500
 
 
-def test_a_folder_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_folder_that_is_none_is_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     with pytest.raises(InputError, match="Not a directory"):
         read_progress(tmp_path / "run")

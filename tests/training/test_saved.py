@@ -87,7 +87,7 @@ def test_with_pytorch_too(as_start: Become, tmp_path: Path) -> None:
 
 
 class Average:
-    """Keeps tensors of its own; nobody moves them for it."""
+    """Keeps tensors of its own, which no framework moves."""
 
     def __init__(self, weights: Any) -> None:
         self.weights = weights
@@ -122,7 +122,7 @@ def test_tensors_go_back_to_their_devices(
     stop_at(tmp_path, 1, 1, [1, 2, 3], before)
     as_start(2)
     after = state()
-    # One that is there already tells where; the others go where they were, by the name that was saved.
+    # One that is there already gives the device; the others go to the device that was saved by name.
     del after["ema"]["weights"]
     stop_at(tmp_path, 2, -1, [1, 2, 3], after)
     ema = after["ema"]

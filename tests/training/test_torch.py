@@ -104,7 +104,7 @@ def test_any_sampler_and_no_batches() -> None:
 
 
 class StopAt(list[int]):
-    """Gives notice when the job tells a certain step."""
+    """Gives notice when the job reports a certain step."""
 
     def __init__(self, run_dir: Path, epoch: int, step: int) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ def test_a_full_disk_costs_checkpoints_and_not_the_run(
     assert "no checkpoint at step 20: File too large" in progress["problems"][-1]
 
 
-def test_a_large_checkpoint_on_a_full_disk_fails_in_the_disks_words(tmp_path: Path) -> None:
+def test_a_large_checkpoint_on_a_full_disk_fails_with_its_cause(tmp_path: Path) -> None:
     """`torch.save` ends with an error of its own over the one that the write failed with."""
     begin_start(tmp_path, 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -233,7 +233,7 @@ def test_two_ranks_stop_at_the_same_step_and_resume(tmp_path: Path) -> None:
         next_step(rank)
         let_step(rank)
     assert [next_step(rank) for rank in ranks] == [2, 2]
-    # Only the second rank is told, and the first is a step behind: they have to find each other.
+    # Only the second rank gets the notice, and the first is a step behind: they have to agree.
     ranks[1].send_signal(signal.SIGTERM)
     let_step(ranks[1])
     for rank in ranks:

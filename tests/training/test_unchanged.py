@@ -43,7 +43,7 @@ def test_asked_to_stop_by_its_own_signal() -> None:
     cuts=st.lists(st.integers(0, 80), max_size=6),
     steps=st.lists(st.integers(0, 10**6), min_size=1, max_size=8),
 )
-def test_output_read_in_pieces_tells_the_same(
+def test_output_read_in_pieces_gives_the_same(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], steps: list[int]
 ) -> None:
     """However a growing file is cut, the last step is that of its last whole line."""
@@ -79,7 +79,7 @@ def test_of_much_output_the_last_megabyte_is_read(tmp_path: Path) -> None:
     assert job.read_progress(output) == (5, output.stat().st_size)
 
 
-def test_the_search_ends_and_what_was_passed_over_is_not_searched_again(tmp_path: Path) -> None:
+def test_the_search_ends_and_skips_what_was_passed_over(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     output.write_bytes(b"step 3\n" * 1000)
     searched = []
@@ -106,7 +106,7 @@ def test_a_group_may_match_nothing_or_no_number(tmp_path: Path) -> None:
     assert UnchangedJob(progress=r"step (?P<step>\d+)|done").read_progress(output)[0] == 5
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_all_mistakes_are_raised_together() -> None:
     with pytest.raises(InputError) as refused:
         UnchangedJob(stop_signal="SIGKILL", progress="step (")
     assert [problem.column for problem in refused.value.problems] == ["stop_signal", "progress"]

@@ -1,4 +1,4 @@
-"""Foreign formats: hand-made samples with known results, and what is told when a file does not fit."""
+"""Foreign formats: hand-made samples with known results, and the errors of files that do not fit."""
 
 from __future__ import annotations
 
@@ -301,6 +301,6 @@ def test_a_mapping_that_says_nothing_is_refused(text: str, reply: str) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told(tmp_path: Path, text: str, how: dict[str, Any], reply: str) -> None:
+def test_what_does_not_fit_is_reported(tmp_path: Path, text: str, how: dict[str, Any], reply: str) -> None:
     with pytest.raises(InputError, match=reply):
         read(tmp_path, text, **how)

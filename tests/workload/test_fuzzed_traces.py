@@ -1,4 +1,4 @@
-"""Every reader against nonsense: a trace that keeps its promises or a refusal in words, nothing else."""
+"""Every reader against nonsense: a trace that keeps its promises or an InputError, nothing else."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def read_or_refuse(path: Path, **how: Any) -> None:
 
 
 def unless_refused(read: Callable[[], Read]) -> Read | None:
-    """What was read; None where it was refused in words. Any other exception is a failure."""
+    """What was read; None where it was refused with an InputError. Any other exception is a failure."""
     try:
         return read()
     except InputError as refused:

@@ -53,7 +53,7 @@ def seconds_of(trace: Trace) -> NDArray[np.float64]:
 
 
 @given(SPLITS, st.integers(1, 300))
-def test_every_prefix_is_as_close_to_the_split_as_whole_jobs_allow(split: list[int], jobs: int) -> None:
+def test_every_prefix_is_as_near_the_split_as_whole_jobs_allow(split: list[int], jobs: int) -> None:
     counts = Counter(CLASS_OF[model] for model in islice(synergy.models_in_turn(split), jobs))
     for number, share in enumerate(split):
         assert abs(counts[number] - jobs * share / sum(split)) < len(split)
@@ -114,7 +114,7 @@ def test_synergy_arrivals_are_poisson_at_the_load() -> None:
     assert abs(np.corrcoef(gaps[:-1], gaps[1:])[0, 1]) < 4 / math.sqrt(len(gaps))
 
 
-def test_a_static_trace_is_there_at_once_and_a_load_leaves_durations_alone() -> None:
+def test_a_static_trace_is_there_at_once_and_keeps_durations() -> None:
     assert synergy.generate(50, static=True).jobs["submit_seconds"].unique().to_list() == [0.0]
     slow, fast = (synergy.generate(500, load_per_hour=load, seed=1).jobs for load in (1, 8))
     assert slow["iterations"].equals(fast["iterations"])
@@ -219,7 +219,7 @@ def test_a_seed_gives_the_same_bytes_for_ever(tmp_path: Path, trace: Trace, dige
     assert hashlib.sha256((tmp_path / "trace.csv").read_bytes()).hexdigest()[:16] == digest
 
 
-def test_another_seed_gives_another_trace_and_every_trace_says_how_it_was_made() -> None:
+def test_another_seed_gives_another_trace_and_provenance() -> None:
     assert not mixed.generate(20, gpus=8, seed=1).jobs.equals(mixed.generate(20, gpus=8, seed=2).jobs)
     assert (
         synergy.generate(5, seed=9).source

@@ -128,7 +128,7 @@ def test_the_example_in_the_documentation_is_a_model(tmp_path: Path) -> None:
     assert model("mynet", {entry.name: entry}).dataset == Dataset(50, 0.00485, 0.0625, 10)
 
 
-def test_a_folder_tells_the_problems_of_all_its_files(tmp_path: Path) -> None:
+def test_a_folder_reports_the_problems_of_all_its_files(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(GOOD)
     (tmp_path / "b.toml").write_text(GOOD.replace('"mine"', '"MY-NET"').replace('"my-net"', '"third"'))
     (tmp_path / "c.toml").write_text(GOOD.replace("batch = 64", "batch = 0"))
@@ -201,7 +201,7 @@ def test_a_model_may_state_what_a_restart_costs(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD.replace("batch", "restart_seconds = 45.5\nbatch")).restart_seconds == 45.5
 
 
-def test_all_is_told_at_once_and_without_jargon(tmp_path: Path) -> None:
+def test_all_is_reported_at_once_and_without_jargon(tmp_path: Path) -> None:
     wrong = GOOD.replace("batch = 64", 'batch = "x"').replace("0.5", "-1").replace('licence = "own"\n', "")
     lines = refused(tmp_path, wrong + "[dataset]\nsize_gb = -1\nsize = 3\n")
     assert len(lines) == 8
@@ -217,10 +217,10 @@ def test_data_facts_that_contradict_the_speeds(tmp_path: Path) -> None:
     assert "measured at 2.5 s" in lines[0]
 
 
-def test_a_falling_row_is_mended_and_told(tmp_path: Path) -> None:
-    mended = read(tmp_path, GOOD.replace("[0.2, 1.5]", "[0.2, 0.8]"))
-    assert mended.speed == ((0.2, 0.6), (0.2, 1.0), (0.2, 1.0))
-    assert mended.notes == (
+def test_a_falling_row_is_corrected_with_a_note(tmp_path: Path) -> None:
+    corrected = read(tmp_path, GOOD.replace("[0.2, 1.5]", "[0.2, 0.8]"))
+    assert corrected.speed == ((0.2, 0.6), (0.2, 1.0), (0.2, 1.0))
+    assert corrected.notes == (
         "model.toml: speed fell with more CPU or memory; 1 of 6 points were made monotone, "
         "the largest change at 4 CPUs, 50 GB (0.8 to 1)",
     )
@@ -234,23 +234,23 @@ speeds = st.lists(st.lists(st.floats(0.01, 5), min_size=2, max_size=2), min_size
 
 @settings(deadline=None)
 @given(speeds)
-def test_mended_speed_is_monotone_and_keeps_the_reference(
+def test_corrected_speed_is_monotone_and_keeps_the_reference(
     tmp_path_factory: pytest.TempPathFactory, found: list[list[float]]
 ) -> None:
     found[1][1] = 1.0
     entry = read(tmp_path_factory.getbasetemp(), GOOD[: GOOD.index("speed =")] + f"speed = {found}\n")
-    mended = np.array(entry.speed)
-    assert (np.diff(mended, axis=0) >= 0).all()
-    assert (np.diff(mended, axis=1) >= 0).all()
-    assert mended[1, 1] == 1
+    corrected = np.array(entry.speed)
+    assert (np.diff(corrected, axis=0) >= 0).all()
+    assert (np.diff(corrected, axis=1) >= 0).all()
+    assert corrected[1, 1] == 1
     given_speed = np.array(found)
     # Above the reference a point is the best of what lies within it, counting nothing over 1 below.
     for row, column in np.ndindex(3, 2):
         within = np.minimum(given_speed[: min(row, 1) + 1, : column + 1], 1).max()
         beyond = given_speed[2 : row + 1, : column + 1].max(initial=0)
-        assert mended[row, column] == max(within, beyond)
+        assert corrected[row, column] == max(within, beyond)
     already = (np.diff(given_speed, axis=0) >= 0).all() and (np.diff(given_speed, axis=1) >= 0).all()
-    assert (entry.notes == ()) == (bool(already) and bool((mended == given_speed).all()))
+    assert (entry.notes == ()) == (bool(already) and bool((corrected == given_speed).all()))
 
 
 values = st.one_of(
@@ -277,9 +277,7 @@ values = st.one_of(
         ),
     )
 )
-def test_any_file_is_read_or_refused_in_words(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
-) -> None:
+def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = tmp_path_factory.getbasetemp()
     try:
         entry = read(folder, content)

@@ -53,7 +53,7 @@ def test_scales_bracket_the_reference(
                 assert speed == pytest.approx(matrix[row][column])
 
 
-def test_what_nothing_is_said_of_is_told_once(tmp_path: Path) -> None:
+def test_unstated_gpu_types_give_one_note(tmp_path: Path) -> None:
     silent, speaks = read(tmp_path, GOOD), read(tmp_path, GOOD.replace('"mine"', '"other-net"') + ON_A100)
     assert untold_gpu_types([silent], ["v100"]) == []
     assert untold_gpu_types([speaks, None], ["a100"]) == []
@@ -104,7 +104,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, tables: str, said: str) -> None:
     assert any(said in line for line in lines), lines
 
 
-def test_a_falling_row_is_mended_and_told(tmp_path: Path) -> None:
+def test_a_falling_row_is_corrected_with_a_note(tmp_path: Path) -> None:
     entry = read(tmp_path, GOOD + ON_A100.replace("1.1", "0.5"))
     assert entry.speed_on("a100") == ((0.2, 0.6), (0.2, 0.6), (0.2, 2.3))
     assert [note.startswith("model.toml, a100: speed fell") for note in entry.notes] == [True]

@@ -1,4 +1,4 @@
-"""The native form: what every cell may hold, every problem told at once, and the way out and back in."""
+"""The native form: what every cell may hold, all problems reported together, and the way out and back in."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("column", "cell"), BAD)
-def test_what_a_cell_may_not_hold_is_told_with_its_place(tmp_path: Path, column: str, cell: str) -> None:
+def test_a_wrong_cell_is_reported_with_its_place(tmp_path: Path, column: str, cell: str) -> None:
     [reply] = problems_of(written(tmp_path, with_cell(column, cell)))
     assert reply.startswith(f"line 2, column {column}: ")
     if cell:
@@ -128,7 +128,7 @@ def test_what_a_cell_may_not_hold_is_told_with_its_place(tmp_path: Path, column:
         assert "is empty" in reply
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path) -> None:
+def test_all_problems_are_reported_in_the_order_of_lines(tmp_path: Path) -> None:
     text = "job_id,submit_seconds,gpus,duration_seconds\n\na,0,1,NaN\na,-1,1,5\nc,0,-1,0\n"
     assert [reply.partition(":")[0] for reply in problems_of(written(tmp_path, text))] == [
         "line 3, column duration_seconds",
@@ -191,7 +191,7 @@ def test_twenty_problems_are_shown_and_the_others_counted(tmp_path: Path) -> Non
         ("job_id,submit_seconds,gpus,iterations\na,0,1,5\n", "iterations need a model"),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused_in_words(tmp_path: Path, text: str, reply: str) -> None:
+def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, text: str, reply: str) -> None:
     found = "\n".join(problems_of(written(tmp_path, text)))
     assert reply in found
 
@@ -236,7 +236,7 @@ def test_models_of_ones_own_may_count_iterations(tmp_path: Path) -> None:
     assert read_trace(path).jobs["iterations"].to_list() == [5.0]
 
 
-def test_a_parquet_trace_may_hold_numbers_as_ids_but_not_lists_as_numbers(tmp_path: Path) -> None:
+def test_a_parquet_trace_takes_numbers_as_ids_not_lists(tmp_path: Path) -> None:
     path = tmp_path / "trace.parquet"
     columns: dict[str, Any] = {
         "job_id": [7, 8],

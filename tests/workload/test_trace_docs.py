@@ -21,7 +21,7 @@ def test_the_table_of_columns_is_the_code_s() -> None:
     assert tuple(row[0].strip("`") for row in table_under("The native form")) == NAMES
 
 
-def test_every_format_is_told() -> None:
+def test_every_format_is_described() -> None:
     reply = dict.fromkeys(row[0].strip("`") for row in table_under("Foreign forms"))
     assert {*reply, "native"} == {*FORMATS, "csv"}
     for row in table_under("Foreign forms"):

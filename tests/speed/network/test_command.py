@@ -56,7 +56,7 @@ def test_the_table_names_where_the_numbers_come_from(capsys: pytest.CaptureFixtu
     assert "Pollux" in printed
 
 
-def test_a_model_without_layers_is_insensitive_and_that_is_said_once(
+def test_a_model_without_layers_is_insensitive_with_one_note(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     network("gnmt", cluster="2x4gpu")
@@ -97,7 +97,7 @@ def test_draws_the_same_chart_twice(tmp_path: Path, suffix: str) -> None:
         ("vgg11", {"layers": Path("none.csv")}, "none.csv"),
     ],
 )
-def test_refuses_in_words(model: str, options: dict[str, Any], expected: str) -> None:
+def test_mistakes_are_explained(model: str, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError) as refused:
         network(model, **options)
     assert expected in str(refused.value)

@@ -108,7 +108,7 @@ def test_is_the_water_filling_of_a_linear_program(problem: Problem) -> None:
 
 @settings(deadline=None)
 @given(problems())
-def test_within_demand_and_capacity_and_nobody_can_have_more(problem: Problem) -> None:
+def test_within_demand_and_capacity_and_no_gang_can_have_more(problem: Problem) -> None:
     demand, paths, capacity, parts = problem
     rate = rates(*problem)
     assert (rate <= np.array(demand) + 1e-9).all()

@@ -38,7 +38,7 @@ def problems_of(path: Path) -> list[str]:
     return [str(problem).removeprefix(f"{path}, ") for problem in refused.value.problems]
 
 
-def test_layers_become_messages_in_the_order_of_the_backward_pass(tmp_path: Path) -> None:
+def test_layers_become_messages_in_backward_order(tmp_path: Path) -> None:
     """Forward 1 + 2 + 3; backward from the last: weight 6, input 5, weight 4, input 3, weight 2, no input."""
     text = f"{HEADER}\nm,a,1,1,2,10,0\nm,b,2,3,4,20,7\nm,c,3,5,6,30,0\n"
     messages = read_layers(written(tmp_path / "l.csv", text))["m"].messages()
@@ -81,9 +81,7 @@ def test_files_without_a_usable_layer_are_refused(tmp_path: Path, text: str) -> 
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: f"{HEADER}\n{text}".encode()))
-def test_any_bytes_are_layers_or_problems_in_words(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
+def test_any_bytes_are_layers_or_problems(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "l.csv"
     path.write_bytes(data)
     try:
@@ -104,7 +102,7 @@ def test_compact_messages_keep_the_totals() -> None:
             assert messages.gradient_gb[-1] == pytest.approx(0.4 * 0.3)
 
 
-def test_the_fit_finds_a_compact_model_as_good_as_the_one_that_made_the_layers() -> None:
+def test_the_fit_is_as_good_as_the_model_that_made_the_layers() -> None:
     messages = COMPACT.messages()
     backward = np.diff(messages.ready_seconds, prepend=messages.ready_seconds[0])[::-1]
     forward = np.full(20, messages.ready_seconds[0] / 20)
@@ -117,7 +115,7 @@ def test_the_fit_finds_a_compact_model_as_good_as_the_one_that_made_the_layers()
     assert fit.model.gradient_gb == pytest.approx(0.3)
 
 
-def test_every_shipped_model_reads_and_tells_where_it_comes_from() -> None:
+def test_every_shipped_model_reads_and_states_its_source() -> None:
     assert len(shipped()) == 12
     for file in shipped().values():
         assert file.licence.startswith("Apache-2.0")
@@ -128,7 +126,7 @@ def test_every_shipped_model_reads_and_tells_where_it_comes_from() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_models_nobody_knows_are_insensitive_and_said_once() -> None:
+def test_unknown_models_are_insensitive_with_one_note() -> None:
     models, notes = network_models(["vgg11", "gnmt", "", "gnmt", "m5"])
     assert [model is None for model in models] == [False, True, True, True, True]
     assert notes == ("no network model for gnmt, m5: taken as insensitive to the network",)

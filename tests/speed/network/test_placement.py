@@ -250,7 +250,7 @@ def test_place_packs_and_says_when_there_is_no_room() -> None:
     assert placed.nodes.tolist() == [0, 2]
 
 
-def test_congestion_takes_its_part_of_every_link_above_the_machines() -> None:
+def test_congestion_takes_its_part_of_every_uplink() -> None:
     free, half = link_tree(SMALL), link_tree(SMALL, 0.5)
     assert half.uplink_gb_per_s == pytest.approx(free.uplink_gb_per_s / 2)
     assert half.level_gb_per_s == pytest.approx(free.level_gb_per_s * [1, 1, 0.5, 0.5])

@@ -84,7 +84,7 @@ def test_the_measured_form_fits_pollux_within_a_tenth(reference: Path, applicati
     assert np.median(fit_measured(some(kept)).errors(some(~kept))) <= 0.10
 
 
-def test_the_fit_command_prints_a_row_for_each_and_writes_what_ships(
+def test_the_fit_command_prints_rows_and_writes_what_ships(
     reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [str(reference / "data/profiles/pollux"), "--write", str(tmp_path / "fits")]
@@ -119,7 +119,7 @@ def test_a_known_measured_model_is_found_again() -> None:
         ("placement,local_bsz,step_time\n1x,4,0.5\n11,4,-1\n", "line 3, column step_time: found '-1'"),
     ],
 )
-def test_the_fit_command_refuses_in_words(
+def test_the_fit_command_explains_mistakes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str
 ) -> None:
     (tmp_path / "app").mkdir()

@@ -101,7 +101,9 @@ def running(draw: st.DrawFn) -> tuple[list[int], list[dict[int, int]]]:
 
 @settings(deadline=None)
 @given(running())
-def test_alone_nobody_is_slower_than_without_contention(case: tuple[list[int], list[dict[int, int]]]) -> None:
+def test_alone_no_gang_is_slower_than_without_contention(
+    case: tuple[list[int], list[dict[int, int]]],
+) -> None:
     speed = NetworkSpeed(MODELS, CLUSTER)
     for model, row in zip(*case, strict=True):
         placements = jobs(row)
@@ -111,7 +113,7 @@ def test_alone_nobody_is_slower_than_without_contention(case: tuple[list[int], l
 
 @settings(deadline=None)
 @given(running())
-def test_neighbours_never_help_and_uplinks_carry_no_more_than_they_can(
+def test_neighbours_never_help_and_uplinks_are_not_overfull(
     case: tuple[list[int], list[dict[int, int]]],
 ) -> None:
     speed = NetworkSpeed(MODELS, CLUSTER)
@@ -145,7 +147,7 @@ def test_a_full_rack_uplink_is_shared_alike() -> None:
     assert contended == pytest.approx(iteration * demand / 1.0)
 
 
-def test_gangs_on_two_machines_of_two_racks_do_not_crowd_each_other() -> None:
+def test_gangs_in_two_racks_each_do_not_slow_each_other() -> None:
     """1.5 GB over each machine's uplink of 2 GB/s are 1 GB over each rack's of 3 GB/s, which is not full with two."""
     narrow = replace(CLUSTER, links=replace(CLUSTER.links, cluster=Link(10.0, 5e-6, 8 / 3)))
     speed = NetworkSpeed([HEAVY], narrow)

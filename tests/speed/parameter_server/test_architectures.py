@@ -56,7 +56,7 @@ def test_seconds_follow_from_the_speed_of_the_gpu() -> None:
     np.testing.assert_allclose(slow.backward_seconds, 2 * fast.backward_seconds)
 
 
-def test_an_unknown_model_is_told_what_is_known() -> None:
+def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         InputError, match=r"found 'resnet51'; did you mean resnet50.*known are alexnet, .*--layers"
     ):

@@ -27,7 +27,7 @@ def test_parts_are_max_min_fair(seed: int, jobs: int, nodes: int) -> None:
     assert np.all(parts <= wanted)
     assert np.all(parts >= 0)
     for j in range(jobs):
-        # Whoever gets less than he wants stands on a full node where nobody gets more.
+        # A job that gets less than it asks for is on a full node where no job gets more.
         own = node[job == j]
         bottlenecks = [
             n for n in own if load[n] >= 1 - 1e-9 and parts[j] >= parts[job[node == n]].max() - 1e-9

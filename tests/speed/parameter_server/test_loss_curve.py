@@ -1,4 +1,4 @@
-"""The Optimus loss curve: known curves are found again, and a job that does not learn is told so."""
+"""The Optimus loss curve: known curves are found again, and a job that does not learn is refused."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_outliers_become_the_mean_of_their_neighbours() -> None:
     losses = 1 / (0.1 * np.arange(20) + 0.2)
     spoiled = losses.copy()
     spoiled[7], spoiled[12] = 50.0, 0.001
-    mended = without_outliers(spoiled)
-    assert mended[7] == pytest.approx((losses[6] + losses[8]) / 2)
-    assert mended[12] == pytest.approx((losses[11] + losses[13]) / 2)
+    smoothed = without_outliers(spoiled)
+    assert smoothed[7] == pytest.approx((losses[6] + losses[8]) / 2)
+    assert smoothed[12] == pytest.approx((losses[11] + losses[13]) / 2)
     np.testing.assert_array_equal(without_outliers(losses), losses)
 
 

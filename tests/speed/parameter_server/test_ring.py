@@ -164,7 +164,7 @@ def brute_force_machines(workers: int, rooms_of_rack: list[int]) -> int | None:
 
 @some
 @given(st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=4), min_size=1, max_size=3))
-def test_the_best_place_is_even_on_the_fewest_machines_of_one_rack(room_by_rack: list[list[int]]) -> None:
+def test_the_best_place_is_even_on_few_machines_of_one_rack(room_by_rack: list[list[int]]) -> None:
     cluster = cluster_of(*([8] * len(rack) for rack in room_by_rack))
     room = np.array([count for rack in room_by_rack for count in rack])
     found = best_places(room, cluster, 100)
