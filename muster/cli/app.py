@@ -141,7 +141,11 @@ def _root(
     ] = False,
     log_level: Annotated[
         LogLevel,
-        typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error."),
+        typer.Option(
+            "--log-level",
+            metavar="LEVEL",
+            help="Least level of the log on stderr: debug, info, warning or error.",
+        ),
     ] = LogLevel.WARNING,
 ) -> None:
     """Stands before every command."""

@@ -27,12 +27,19 @@ def compare(
     cluster: flags.Clusters,
     scheduler: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="One a flag; else slurm-like, fifo, las, default."),
+        typer.Option(
+            metavar="NAME",
+            help="Scheduler as in muster simulate; repeatable (default: slurm-like, fifo, las "
+            "and the default scheduler).",
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="For all of it.")] = Path("muster-comparison"),
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the records of all runs and the page.")
+    ] = Path("muster-comparison"),
     overwrite: flags.Overwrite = False,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Runs at a time; else one a core.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Number of runs at a time (default: one for each CPU core)."),
     ] = None,
     *,
     given: SimulationFlags,

@@ -13,14 +13,24 @@ from muster.cli import flags
 
 def convert(
     source: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="Any known trace, or openb's list of nodes.")
+        Path, typer.Argument(metavar="INPUT", help="Trace of any known form, or openb's list of nodes.")
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="A .csv or .parquet; .toml for nodes.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File to write: .csv or .parquet for a trace, .toml for a list of nodes.",
+        ),
     ],
     kind: Annotated[
         str,
-        typer.Option("--from", metavar="KIND", help="auto, native, philly, helios, openb, sacct or csv."),
+        typer.Option(
+            "--from",
+            metavar="KIND",
+            help="Form of the input: auto, native, philly, helios, openb, sacct or csv.",
+        ),
     ] = "auto",
     columns: flags.Columns = None,
     as_json: flags.Json = False,

@@ -10,8 +10,10 @@ from muster.cli import flags
 
 
 def drain(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Its name; muster nodes lists them.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Use it again.")] = False,
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="Name of the node; muster nodes lists the names.")
+    ],
+    undo: Annotated[bool, typer.Option("--undo", help="Use the node again.")] = False,
     as_json: flags.Json = False,
 ) -> None:
     """Start nothing on a machine any more; what runs there moves away.

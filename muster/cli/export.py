@@ -13,7 +13,9 @@ from muster.cli import flags
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Written, or nothing is.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder for the record; it is written whole or not at all.")
+    ],
     overwrite: flags.Overwrite = False,
     as_json: flags.Json = False,
 ) -> None:

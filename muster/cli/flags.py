@@ -10,24 +10,46 @@ import typer
 
 from muster.problems import InputError, Problem
 
-TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="CSV or Parquet; plain, gzip, xz or zst.")]
+TraceFile = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="Trace file: CSV or Parquet; plain, gzip, xz or zst.")
+]
 ClusterName = Annotated[
-    str, typer.Option("--cluster", metavar="CLUSTER", help="philly, 16x8gpu,24cpu,500gb or a file.")
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="CLUSTER",
+        help="Shipped cluster (philly), nodes (16x8gpu,24cpu,500gb) or a cluster file (.toml).",
+    ),
 ]
 Clusters = Annotated[
     list[str],
-    typer.Option("--cluster", metavar="CLUSTER", help="As philly, 16x8gpu,24cpu,500gb, a file; repeatable."),
+    typer.Option(
+        "--cluster",
+        metavar="CLUSTER",
+        help="Shipped cluster (philly), nodes (16x8gpu,24cpu,500gb) or a cluster file (.toml); repeatable.",
+    ),
 ]
 Columns = Annotated[
     str | None,
-    typer.Option("--map", metavar="NAME=COLUMN,...", help="Columns of any table: submit=at,duration=run."),
+    typer.Option(
+        "--map",
+        metavar="NAME=COLUMN,...",
+        help="Columns of a table of any form, as submit=at,duration=run (default: the native names).",
+    ),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Of the scheduler; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Setting of the scheduler; repeatable (default: as muster schedulers NAME shows).",
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of all that is random.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the output if it exists (default: refuse).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 P = ParamSpec("P")
 T = TypeVar("T")

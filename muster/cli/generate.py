@@ -19,18 +19,30 @@ generate = typer.Typer(
     epilog="Example: muster generate philly-like --jobs 2000 --seed 1 -o trace.csv",
 )
 
-Jobs = Annotated[int, typer.Option(metavar="N", help="How many.")]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .csv or .parquet.")]
+Jobs = Annotated[int, typer.Option(metavar="N", help="Number of jobs.")]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="File to write: .csv or .parquet.")
+]
 
 
 @generate.command()
 def synergy(
     jobs: Jobs,
     output: Output,
-    load: Annotated[float, typer.Option(metavar="N", help="Arrivals an hour.")] = 9.0,
-    split: Annotated[str, typer.Option(metavar="I,L,S", help="Image, language, speech.")] = "20,70,10",
-    multi_gpu: Annotated[bool, typer.Option("--multi-gpu", help="1 to 16 GPUs; else 1.")] = False,
-    static: Annotated[bool, typer.Option("--static", help="All at time 0, shorter.")] = False,
+    load: Annotated[float, typer.Option(metavar="N", help="Arrivals per hour.")] = 9.0,
+    split: Annotated[
+        str, typer.Option(metavar="I,L,S", help="Relative shares of image, language and speech models.")
+    ] = "20,70,10",
+    multi_gpu: Annotated[
+        bool, typer.Option("--multi-gpu", help="Give jobs 1 to 16 GPUs (default: 1 GPU each).")
+    ] = False,
+    static: Annotated[
+        bool,
+        typer.Option(
+            "--static",
+            help="Submit all jobs at time 0, with shorter durations (default: arrivals over time).",
+        ),
+    ] = False,
     seed: flags.Seed = 0,
     as_json: flags.Json = False,
 ) -> None:
@@ -47,8 +59,12 @@ def synergy(
 def philly_like(
     jobs: Jobs,
     output: Output,
-    per_hour: Annotated[float, typer.Option(metavar="N", help="Arrivals an hour, over the week.")] = 56.5,
-    tenants: Annotated[int, typer.Option(metavar="N", help="Of very different size.")] = 15,
+    per_hour: Annotated[
+        float, typer.Option(metavar="N", help="Arrivals per hour, as the mean over a week.")
+    ] = 56.5,
+    tenants: Annotated[
+        int, typer.Option(metavar="N", help="Number of tenants, of very different size.")
+    ] = 15,
     seed: flags.Seed = 0,
     as_json: flags.Json = False,
 ) -> None:
@@ -65,8 +81,13 @@ def philly_like(
 def mixed(
     jobs: Jobs,
     output: Output,
-    gpus: Annotated[int, typer.Option(metavar="N", help="Of the cluster that the load is meant for.")],
-    load: Annotated[float, typer.Option(metavar="SHARE", help="Of its GPU time asked for.")] = 0.8,
+    gpus: Annotated[
+        int, typer.Option(metavar="N", help="Number of GPUs of the cluster that the load is meant for.")
+    ],
+    load: Annotated[
+        float,
+        typer.Option(metavar="SHARE", help="Share of the GPU time of the cluster that the jobs ask for."),
+    ] = 0.8,
     seed: flags.Seed = 0,
     as_json: flags.Json = False,
 ) -> None:
@@ -84,10 +105,17 @@ def smd(
     jobs: Jobs,
     output: Output,
     per_hour: Annotated[
-        float | None, typer.Option(metavar="N", help="Arrivals an hour; else all at time 0.")
+        float | None,
+        typer.Option(metavar="N", help="Arrivals per hour (default: submit all jobs at time 0)."),
     ] = None,
     ring: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, max=1, help="Of jobs that reduce in a ring.")
+        float,
+        typer.Option(
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Share of jobs that reduce gradients in a ring instead of on parameter servers.",
+        ),
     ] = 0.0,
     seed: flags.Seed = 0,
     as_json: flags.Json = False,

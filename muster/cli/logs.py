@@ -24,9 +24,11 @@ _ENDED = ("completed", "failed", "cancelled", "timed_out")
 def logs(
     job: JobId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="And what it writes, until it ends.")
+        bool, typer.Option("--follow", "-f", help="Follow the output until the job ends.")
     ] = False,
-    rank: Annotated[int, typer.Option(metavar="N", min=0, help="Of which of its processes.")] = 0,
+    rank: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Number of the process whose output to print.")
+    ] = 0,
     as_json: flags.Json = False,
 ) -> None:
     """Print what a job has written, of all its starts.

@@ -28,7 +28,10 @@ CHART_SUFFIXES = (".svg", ".png")
 class Answer:
     """The forms in which the command shows what it found, besides its table."""
 
-    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw into this .svg or .png.")] = None
+    chart: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File to draw a chart into: .svg or .png (default: no chart)."),
+    ] = None
     as_json: Json = False
 
 
@@ -37,24 +40,36 @@ def network(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="Shipped network model, model file (.toml), or one of --layers."
+            metavar="MODEL", help="Shipped network model, model file (.toml), or a model of --layers."
         ),
     ],
     cluster: ClusterName = "dally-2x8x8",
     placement: Annotated[
         str | None,
-        typer.Option(metavar="GPUS", help="Only this one: GPUs of each machine, racks parted by / (4,4/8)."),
+        typer.Option(
+            metavar="GPUS",
+            help="GPUs on each node, racks separated by a slash, as 4,4/8 (default: every kind "
+            "of placement).",
+        ),
     ] = None,
     congestion: Annotated[
-        float, typer.Option(metavar="F", help="Part that others take of all links above the machines.")
+        float,
+        typer.Option(
+            metavar="F", help="Fraction of the bandwidth above the nodes that is used by other traffic."
+        ),
     ] = 0.0,
-    layers: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV of layer profiles.")] = None,
+    layers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CSV file of layer profiles (default: shipped models)."),
+    ] = None,
     gpus: Annotated[
-        int | None, typer.Option(metavar="N", help=f"Most GPUs to look at; {MOST_GPUS} if left out.")
+        int | None, typer.Option(metavar="N", help=f"Largest number of GPUs to show (default: {MOST_GPUS}).")
     ] = None,
     flavour: Annotated[
         str,
-        typer.Option(metavar="NAME", help="physical, or astra: links as Dally's simulator counts them."),
+        typer.Option(
+            metavar="NAME", help="How link speeds are counted: physical, or astra as in Dally's simulator."
+        ),
     ] = "physical",
     *,
     answer: Answer,

@@ -25,27 +25,55 @@ if TYPE_CHECKING:
 class MeasuringFlags:
     """How the job is run and how precisely it is measured."""
 
-    cpus: Annotated[float | None, typer.Option(metavar="N", help="At most; else all there are.")] = None
+    cpus: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N", help="Largest number of CPU cores to measure with (default: all of this machine)."
+        ),
+    ] = None
     batch: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Samples an iteration, for a job that does not report them."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Samples per iteration, for a job that does not report them (default: as reported).",
+        ),
     ] = None
     progress: Annotated[
         str | None,
-        typer.Option(metavar="REGEX", help=r"For a job without muster.training: 'step (?P<step>\d+)'."),
+        typer.Option(
+            metavar="REGEX",
+            help=r"Expression that finds the step in the output of a job without muster.training, "
+            r"as 'step (?P<step>\d+)' (default: the job reports steps).",
+        ),
     ] = None
     gpu: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="As CUDA_VISIBLE_DEVICES names it; else one that is not in use."),
+        typer.Option(
+            metavar="NAME",
+            help="GPU to use, as CUDA_VISIBLE_DEVICES names it (default: one that is not in use).",
+        ),
     ] = None
     precision: Annotated[
-        float, typer.Option(metavar="PERCENT", min=0.1, max=50, help="Of a point, to be sure of it.")
+        float,
+        typer.Option(
+            metavar="PERCENT",
+            min=0.1,
+            max=50,
+            help="Confidence interval that each point must reach, as a percentage of its rate.",
+        ),
     ] = 2.0
     patience: Annotated[
-        str, typer.Option(metavar="TIME", help="For its first step, and to fill its cache.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Longest wait for the first step and for the cache to fill, as 5min."
+        ),
     ] = "5min"
     exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="Then run every point and compare; takes long.")
+        bool,
+        typer.Option(
+            "--exhaustive", help="Measure every point too and compare with the prediction; takes long."
+        ),
     ] = False
 
     def job(self, command: Sequence[str], errors: ErrorCollector) -> JobToProfile:
@@ -69,13 +97,24 @@ class MeasuringFlags:
 
 @takes_flag_groups()
 def profile(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What runs the job.")],
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the model; else the script's.")] = None,
-    family: Annotated[str, typer.Option(metavar="WORD", help="image, language, speech, ...")] = "measured",
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="Command that runs the job.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the model (default: the name of the script).")
+    ] = None,
+    family: Annotated[
+        str,
+        typer.Option(metavar="WORD", help="Family of the model: image, language, speech or another word."),
+    ] = "measured",
     *,
     measuring: MeasuringFlags,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Else into MUSTER_HOME/models.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Model file to write (default: NAME.toml in MUSTER_HOME/models).",
+        ),
     ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,

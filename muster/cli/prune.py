@@ -15,9 +15,14 @@ from muster.cli import flags
 
 def prune(
     before: Annotated[
-        str, typer.Option("--before", metavar="TIME", help="Jobs that ended so long ago: 30d, 12h.")
+        str,
+        typer.Option(
+            "--before", metavar="TIME", help="Least time since the end of a job to remove, as 30d or 12h."
+        ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be removed, and remove nothing.")
+    ] = False,
     as_json: flags.Json = False,
 ) -> None:
     """Remove jobs that ended long ago, with their histories, output and checkpoints. Others are left alone.

@@ -27,14 +27,29 @@ Queue = dict[str, Any]
 def queue(
     state: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATE", help="Only these, as completed, failed, cancelled; repeatable."),
+        typer.Option(
+            metavar="STATE",
+            help="State of the jobs to show, as completed or failed; repeatable (default: jobs "
+            "that have not ended).",
+        ),
     ] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Only his jobs.")] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Only jobs of this name.")] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="User whose jobs to show (default: all that you may see)."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the jobs to show (default: any name).")
+    ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Also the jobs that have ended, and all of them, however many.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Show all jobs, also those that have ended (default: the first ones that have not ended).",
+        ),
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until interrupted.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the queue again and again until interrupted.")
+    ] = False,
     as_json: flags.Json = False,
 ) -> None:
     """Show who holds what since when, and why the others wait.

@@ -11,7 +11,7 @@ from muster.cli import flags
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What simulate or compare wrote.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that simulate or compare wrote.")],
     as_json: flags.Json = False,
 ) -> None:
     """Make report.html, and each chart as SVG and PNG, in the folder of a run or of a comparison.

@@ -17,20 +17,29 @@ REFERENCE = "MUSTER_REFERENCE"
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="Whose experiments: synergy, smd, dally.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer loads and seeds: some minutes.")] = False,
+    paper: Annotated[
+        str, typer.Argument(metavar="PAPER", help="Paper whose experiments to repeat: synergy, smd or dally.")
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run fewer loads and seeds; takes some minutes.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Results; finished runs in it are kept.", show_default="muster-PAPER"
+            metavar="DIR",
+            help="Folder for the results; finished runs in it are kept.",
+            show_default="muster-PAPER",
         ),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="This experiment alone; repeatable. A wrong name lists them."),
+        typer.Option(
+            metavar="NAME", help="Experiment to run; repeatable; a wrong name lists them (default: all)."
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Runs at a time; else one a core.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Number of runs at a time (default: one for each CPU core)."),
     ] = None,
     as_json: flags.Json = False,
 ) -> None:

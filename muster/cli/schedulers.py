@@ -20,7 +20,9 @@ WIDEST = 120
 
 
 def schedulers(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A part or a preset.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Part or preset to show (default: list all).")
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """List the parts and presets of schedulers, or show one with its settings.

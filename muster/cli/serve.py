@@ -25,12 +25,23 @@ class NodeFlags:
     """What the daemon schedules on: this machine, all of it or a part, or nodes of a simulated engine."""
 
     gpus: Annotated[
-        int | None, typer.Option(metavar="N", help="So many, there or not; else those that are found.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Number of GPUs to schedule, also on a machine without them (default: those "
+            "that are found).",
+        ),
     ] = None
-    cpus: Annotated[float | None, typer.Option(metavar="N", help="CPU cores to give away.")] = None
-    memory: Annotated[str | None, typer.Option(metavar="AMOUNT", help="Memory to give away, as 500GB.")] = (
-        None
-    )
+    cpus: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="CPU cores that jobs may have (default: all of this machine)."),
+    ] = None
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT", help="Memory that jobs may have, as 500GB (default: all of this machine)."
+        ),
+    ] = None
     fake_nodes: Annotated[
         str | None,
         typer.Option(
@@ -64,20 +75,32 @@ class ServiceFlags:
     """Where the daemon listens and keeps its state, and what users may do."""
 
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Elsewhere than on loopback needs tokens.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Address to listen on; any other than loopback requires tokens. Port 0 takes a free one.",
+        ),
     ] = "127.0.0.1:0"
     store: Annotated[
-        str | None, typer.Option(metavar="URL", help="postgresql://...; else SQLite in MUSTER_HOME.")
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Database of the daemon, as postgresql://... (default: SQLite in MUSTER_HOME).",
+        ),
     ] = None
     tokens: Annotated[
         bool,
-        typer.Option("--tokens", help="Reject every request without a token, even while no token exists."),
+        typer.Option(
+            "--tokens",
+            help="Reject every request without a token, even while no token exists (default: "
+            "from the first token on).",
+        ),
     ] = False
     limits: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Limits of users and tenants, reloaded on SIGHUP; else limits.toml in MUSTER_HOME.",
+            help="Limits of users and tenants, reloaded on SIGHUP (default: limits.toml in MUSTER_HOME).",
         ),
     ] = None
 
@@ -85,16 +108,19 @@ class ServiceFlags:
 @takes_flag_groups()
 def serve(
     scheduler: Annotated[
-        str, typer.Option(metavar="NAME", help="ORDER+ALLOCATION+PLACEMENT, a preset, file.py:Class.")
+        str,
+        typer.Option(
+            metavar="NAME", help="Scheduler: parts (las+tune), a preset (dally) or a class (file.py:Class)."
+        ),
     ] = DEFAULT_SCHEDULER,
     round_seconds: Annotated[
-        str, typer.Option("--round", metavar="SECONDS", help="How long a turn lasts where jobs take turns.")
+        str, typer.Option("--round", metavar="SECONDS", help="Seconds of a turn where jobs take turns.")
     ] = _ROUND,
     restart_cost: Annotated[
         str,
         typer.Option(
             metavar="SECONDS",
-            help="Stop and start-up of a job, until its own are measured (default: 60).",
+            help="Seconds to stop and start a job, until its own are measured (default: 60).",
             show_default=False,
         ),
     ] = _RESTART_COST,

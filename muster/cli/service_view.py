@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Job = Mapping[str, Any]
 
-JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="Its number.")]
-JobIds = Annotated[list[int], typer.Argument(metavar="JOB", min=1, help="Their numbers.")]
+JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="Number of the job.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="JOB", min=1, help="Numbers of the jobs.")]
 
 
 def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json: bool) -> None:

@@ -19,9 +19,14 @@ def simulate(
     trace: flags.TraceFile,
     cluster: flags.ClusterName,
     scheduler: Annotated[
-        str, typer.Option(metavar="NAME", help="As las+tune, dally, file.py:Class.")
+        str,
+        typer.Option(
+            metavar="NAME", help="Scheduler: parts (las+tune), a preset (dally) or a class (file.py:Class)."
+        ),
     ] = DEFAULT_SCHEDULER,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="For the record.")] = Path("muster-run"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the record of the run.")] = Path(
+        "muster-run"
+    ),
     overwrite: flags.Overwrite = False,
     *,
     given: SimulationFlags,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muster.workload.trace import Trace
 
 
-MORE_HELP = "Also: network, failures, restarts, own models."
+MORE_HELP = "Show more options: network, failures, restarts, own models."
 """What `--help-all` shows besides, of a command that takes `SimulationFlags`."""
 
 
@@ -37,9 +37,16 @@ class SimulationFlags:
 
     columns: flags.Columns = None
     round_seconds: Annotated[
-        str | None, typer.Option("--round", metavar="SECONDS", help="Decide at multiples; else at events.")
+        str | None,
+        typer.Option(
+            "--round",
+            metavar="SECONDS",
+            help="Seconds between scheduling rounds (default: schedule at every event).",
+        ),
     ] = None
-    round_origin: Annotated[str, typer.Option(metavar="WHEN", help="Of rounds; or first-arrival.")] = "0"
+    round_origin: Annotated[
+        str, typer.Option(metavar="WHEN", help="Second of the first round, or first-arrival.")
+    ] = "0"
     restart_cost: Annotated[
         str | None,
         typer.Option(
@@ -48,53 +55,87 @@ class SimulationFlags:
         ),
     ] = None
     measure: Annotated[
-        str | None, typer.Option(metavar="FIRST:LAST", help="Only these job ids count; ends with them.")
+        str | None,
+        typer.Option(
+            metavar="FIRST:LAST",
+            help="Job ids that the results count; the run ends with them (default: all jobs).",
+        ),
     ] = None
     rules: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="exact; or synergy-published, dally-published.", show_default=False
+            metavar="NAME", help="Rules of the simulation: exact, synergy-published or dally-published."
         ),
     ] = "exact"
     knowledge: Annotated[
         str,
-        typer.Option(metavar="CLASS", help="Of durations: oracle; or noisy:SIGMA, none.", show_default=False),
+        typer.Option(metavar="CLASS", help="What schedulers know of durations: oracle, noisy:SIGMA or none."),
     ] = "oracle"
     skip_impossible: Annotated[
-        bool, typer.Option("--skip-impossible", help="Leave out jobs that can never fit.")
+        bool,
+        typer.Option(
+            "--skip-impossible", help="Leave out jobs that can never fit (default: refuse the trace)."
+        ),
     ] = False
     settings: flags.Settings = None
     seed: flags.Seed = 0
     network: Annotated[
-        str, _rare("--network", metavar="MODEL", help="auto; or physical, astra, none.", show_default=False)
+        str, _rare("--network", metavar="MODEL", help="Network model: auto, physical, astra or none.")
     ] = "auto"
     congestion: Annotated[
         float,
-        _rare("--congestion", metavar="SHARE", help="Of uplinks, that others take.", show_default=False),
+        _rare("--congestion", metavar="SHARE", help="Fraction of uplink bandwidth used by other traffic."),
     ] = 0.0
-    contention: Annotated[bool, _rare("--contention", help="Jobs on the same uplinks slow each other.")] = (
-        False
-    )
+    contention: Annotated[
+        bool,
+        _rare(
+            "--contention",
+            help="Let jobs on the same uplinks slow each other (default: each has its bandwidth).",
+        ),
+    ] = False
     layers: Annotated[
-        Path | None, _rare("--layers", metavar="FILE", help="CSV of layer profiles, for the network.")
+        Path | None,
+        _rare(
+            "--layers",
+            metavar="FILE",
+            help="CSV file of layer profiles for the network model (default: shipped models).",
+        ),
     ] = None
     models: Annotated[
-        Path | None, _rare("--models", metavar="DIR", help="Models of your own, as TOML files.")
+        Path | None,
+        _rare("--models", metavar="DIR", help="Folder of your own model files (default: shipped models)."),
     ] = None
     failures: Annotated[
-        str | None, _rare("--failures", metavar="BETWEEN:REPAIR", help="Of nodes, in the mean; as 30d:2h.")
+        str | None,
+        _rare(
+            "--failures",
+            metavar="BETWEEN:REPAIR",
+            help="Mean time between node failures and mean time to repair, as 30d:2h (default: no failures).",
+        ),
     ] = None
     checkpoint: Annotated[
-        str, _rare("--checkpoint", metavar="SECONDS", help="What a failed job may lose.")
+        str,
+        _rare(
+            "--checkpoint",
+            metavar="SECONDS",
+            help="Seconds of work between checkpoints, which a failure of its node can cost a job.",
+        ),
     ] = "3600"
     resize_restarts: Annotated[
-        bool, _rare("--resize-restarts", help="A change of CPU or memory restarts a job.")
+        bool,
+        _rare(
+            "--resize-restarts", help="Restart a job when its CPU or memory changes (default: it runs on)."
+        ),
     ] = False
     release_seconds: Annotated[
         str,
-        _rare("--release-seconds-per-gpu", metavar="S", help="Freed GPUs stay unusable so long."),
+        _rare(
+            "--release-seconds-per-gpu",
+            metavar="S",
+            help="Seconds each GPU stays unavailable after a job releases it.",
+        ),
     ] = "0"
-    certify: Annotated[bool, _rare("--certify", help="Record the optimality gap.")] = False
+    certify: Annotated[bool, _rare("--certify", help="Record the optimality gap of each decision.")] = False
 
     def inputs(self, errors: flags.ErrorCollector, trace: Path, cluster: str) -> Inputs:
         """The inputs of a run. Mistakes are in `errors`: settle it before anything is run."""

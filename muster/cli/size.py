@@ -31,14 +31,24 @@ class ShapeFlags:
     """How the job's processes exchange gradients, and what each of them needs."""
 
     sync: Annotated[
-        str, typer.Option(metavar="KIND", help="ps (parameter servers) or ring (all-reduce).")
+        str,
+        typer.Option(
+            metavar="KIND", help="How gradients are exchanged: ps (parameter servers) or ring (all-reduce)."
+        ),
     ] = PS
     cluster: Annotated[
-        str | None, typer.Option(metavar="CLUSTER", help="Whose links a ring goes by: 4x8gpu or a file.")
+        str | None,
+        typer.Option(
+            metavar="CLUSTER",
+            help="Cluster whose links a ring uses: nodes (4x8gpu) or a cluster file; required for a ring.",
+        ),
     ] = None
-    worker: Annotated[str, typer.Option(metavar="NEEDS", help="Of one worker.")] = "gpu=1,cpu=4,memory_gb=16"
+    worker: Annotated[str, typer.Option(metavar="NEEDS", help="Resources of one worker.")] = (
+        "gpu=1,cpu=4,memory_gb=16"
+    )
     server: Annotated[
-        str | None, typer.Option(metavar="NEEDS", help=f"Of one server; {SERVER} if left out.")
+        str | None,
+        typer.Option(metavar="NEEDS", help=f"Resources of one parameter server (default: {SERVER})."),
     ] = None
 
     def check(self, staleness: int) -> None:
@@ -64,13 +74,18 @@ class ShapeFlags:
 class WorkFlags:
     """How much the job has to do."""
 
-    batch: Annotated[int, typer.Option(metavar="N", help="Samples an iteration, over all workers.")] = 256
-    iterations: Annotated[int, typer.Option(metavar="N", help="Until the job is done.")] = 10_000
+    batch: Annotated[int, typer.Option(metavar="N", help="Samples per iteration, over all workers.")] = 256
+    iterations: Annotated[int, typer.Option(metavar="N", help="Iterations until the job is done.")] = 10_000
     losses: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CSV of step, loss so far, in place of --iterations.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV file of step and loss so far, to estimate the iterations left (default: --iterations).",
+        ),
     ] = None
     target_loss: Annotated[
-        float | None, typer.Option(metavar="LOSS", help="Until which --losses goes on.")
+        float | None,
+        typer.Option(metavar="LOSS", help="Loss at which the job is done; required with --losses."),
     ] = None
 
     def check(self) -> None:
@@ -97,12 +112,17 @@ class WorkFlags:
 class LayerFlags:
     """Where the times of the model's layers come from."""
 
-    gpu_tflops: Annotated[float, typer.Option(metavar="T", help="What a GPU sustains on a known model.")] = (
-        6.0
-    )
-    layers: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV of layer profiles.")] = None
+    gpu_tflops: Annotated[
+        float, typer.Option(metavar="T", help="TFLOP/s that a GPU sustains on a known model.")
+    ] = 6.0
+    layers: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV file of layer profiles (default: known models).")
+    ] = None
     profile_batch: Annotated[
-        int | None, typer.Option(metavar="N", help="Samples a batch when --layers was measured.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Samples per batch when --layers was measured (default: its column batch)."
+        ),
     ] = None
 
     def of_parameter_servers(self, model: str) -> Layers:
@@ -129,8 +149,15 @@ class LayerFlags:
 class AnswerFlags:
     """The forms in which the answer is shown."""
 
-    table: Annotated[bool, typer.Option("--table", help="Show completion times around the best.")] = False
-    chart: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw them into a .svg or .png.")] = None
+    table: Annotated[
+        bool, typer.Option("--table", help="Show a table of completion times around the best.")
+    ] = False
+    chart: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File to draw completion times into: .svg or .png (default: no chart)."
+        ),
+    ] = None
     as_json: Json = False
 
     def check(self) -> None:
@@ -142,13 +169,22 @@ class AnswerFlags:
 
 @takes_flag_groups()
 def size(
-    model: Annotated[str, typer.Argument(help="resnet50, vgg16, bert-large, ..., or a model of --layers.")],
-    limit: Annotated[str, typer.Option(metavar="LIMIT", help="What the job may have; nic is of one server.")],
+    model: Annotated[
+        str, typer.Argument(help="Known model, as resnet50, vgg16 or bert-large, or a model of --layers.")
+    ],
+    limit: Annotated[
+        str,
+        typer.Option(
+            metavar="LIMIT", help="Most that the job may have in all; nic is the bandwidth of one server."
+        ),
+    ],
     *,
     shape: ShapeFlags,
     work: WorkFlags,
     layer_times: LayerFlags,
-    staleness: Annotated[int, typer.Option(metavar="N", help="Updates that an iteration may miss.")] = 0,
+    staleness: Annotated[
+        int, typer.Option(metavar="N", help="Number of updates that an iteration may miss.")
+    ] = 0,
     shown: AnswerFlags,
 ) -> None:
     """Find the best number of workers and parameter servers, or of workers in a ring.

@@ -45,26 +45,44 @@ _AUTO = "auto"
 class ResourceFlags:
     """What the job needs of its nodes."""
 
-    gpus: Annotated[int, typer.Option(metavar="N", help="GPUs; 0 for a job with CPUs and memory only.")] = 1
+    gpus: Annotated[
+        int, typer.Option(metavar="N", help="Number of GPUs; 0 for a job with CPUs and memory only.")
+    ] = 1
     gpu_share: Annotated[
-        float, typer.Option(metavar="SHARE", rich_help_panel=RARELY_NEEDED, help="Of one GPU, as 0.5.")
+        float, typer.Option(metavar="SHARE", rich_help_panel=RARELY_NEEDED, help="Share of one GPU, as 0.5.")
     ] = 1.0
     ranks: Annotated[
         str,
-        typer.Option(metavar="HOW", rich_help_panel=RARELY_NEEDED, help="Processes: one a node, or per-gpu."),
+        typer.Option(
+            metavar="HOW",
+            rich_help_panel=RARELY_NEEDED,
+            help="Processes to start: one (on each node) or per-gpu.",
+        ),
     ] = "one"
-    cpus: Annotated[str, typer.Option(metavar="N", help="Fewest CPU cores that it gets; or auto.")] = _AUTO
+    cpus: Annotated[
+        str,
+        typer.Option(metavar="N", help="Fewest CPU cores that the job gets in all, or auto (by its GPUs)."),
+    ] = _AUTO
     memory: Annotated[
-        str, typer.Option(metavar="AMOUNT", help="Least memory that it gets in all, as 64GB; or auto.")
+        str,
+        typer.Option(
+            metavar="AMOUNT", help="Least memory that the job gets in all, as 64GB, or auto (by its GPUs)."
+        ),
     ] = _AUTO
     own_memory: Annotated[
         str,
-        typer.Option(metavar="AMOUNT", rich_help_panel=RARELY_NEEDED, help="Of it, not for cached samples."),
+        typer.Option(
+            metavar="AMOUNT",
+            rich_help_panel=RARELY_NEEDED,
+            help="Part of --memory that is not for cached samples, as 8GB, or auto.",
+        ),
     ] = _AUTO
     threads: Annotated[
         int,
         typer.Option(
-            metavar="N", rich_help_panel=RARELY_NEEDED, help="OMP_NUM_THREADS, the same at each start."
+            metavar="N",
+            rich_help_panel=RARELY_NEEDED,
+            help="Value of OMP_NUM_THREADS, the same at each start.",
         ),
     ] = 1
 
@@ -85,14 +103,21 @@ class ResourceFlags:
 class SpeedFlags:
     """What is known of the job's length and of its sensitivity to CPU and memory."""
 
-    steps: Annotated[int | None, typer.Option(metavar="N", help="Of the whole job, if known.")] = None
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sensitivity to go by.")] = None
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of steps of the whole job (default: unknown).")
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Model whose sensitivity to CPU and memory the job has (default: unknown)."
+        ),
+    ] = None
     profile: Annotated[
         str | None,
         typer.Option(
             metavar="auto",
             rich_help_panel=RARELY_NEEDED,
-            help="Go by what is known of a model of the job's name.",
+            help="Use the model of the same name as the job (default: --model).",
         ),
     ] = None
 
@@ -109,20 +134,31 @@ class SpeedFlags:
 class QueueFlags:
     """When the job runs, compared with others."""
 
-    priority: Annotated[float, typer.Option(metavar="P", help="Larger first, if the scheduler uses it.")] = (
-        0.0
-    )
+    priority: Annotated[
+        float, typer.Option(metavar="P", help="Priority, larger first, if the scheduler uses it.")
+    ] = 0.0
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Ends the job after so much running, as 12h.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Running time after which the job is ended, as 12h (default: no limit)."
+        ),
     ] = None
     deadline: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="In 6h, or 2026-11-23T18:00; for +edf schedulers.")
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="Deadline, as 6h from now or 2026-11-23T18:00, for schedulers with +edf (default: none).",
+        ),
     ] = None
     tenant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", rich_help_panel=RARELY_NEEDED, help="Whose quota it counts for."),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=RARELY_NEEDED,
+            help="Tenant whose quota the job counts for (default: none).",
+        ),
     ] = None
-    held: Annotated[bool, typer.Option("--hold", help="Wait for muster release first.")] = False
+    held: Annotated[bool, typer.Option("--hold", help="Hold the job until muster release.")] = False
 
     def fields(self, errors: flags.ErrorCollector) -> dict[str, Any]:
         """These flags as fields of a request; `errors` collects the errors."""
@@ -143,17 +179,22 @@ class RunFlags:
     """How the job's processes run, and how they are stopped."""
 
     env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="For its environment; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME[=VALUE]", help="Variable for the environment of the job; repeatable."),
     ] = None
     directory: Annotated[
-        Path | None, typer.Option("--directory", "-C", metavar="DIR", help="Where it runs; else here.")
+        Path | None,
+        typer.Option(
+            "--directory", "-C", metavar="DIR", help="Working directory of the job (default: this one)."
+        ),
     ] = None
     stop_signal: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             rich_help_panel=RARELY_NEEDED,
-            help="For a job without muster.training: saves, ends.",
+            help="Signal on which a job without muster.training saves its work and ends "
+            "(default: SIGTERM, no saving).",
         ),
     ] = None
     preemptible: Annotated[
@@ -161,7 +202,7 @@ class RunFlags:
         typer.Option(
             "--preemptible/--no-preemptible",
             rich_help_panel=RARELY_NEEDED,
-            help="Allow it to be stopped for other jobs (default: if it saves its work then).",
+            help="Allow the job to be stopped for other jobs (default: only if it saves its work then).",
             show_default=False,
         ),
     ] = None
@@ -170,7 +211,8 @@ class RunFlags:
         typer.Option(
             metavar="REGEX",
             rich_help_panel=RARELY_NEEDED,
-            help=r"Likewise: 'step (?P<step>\d+)/' in its output.",
+            help=r"Expression that finds the step in the output of a job without muster.training, "
+            r"as 'step (?P<step>\d+)/' (default: none).",
         ),
     ] = None
 
@@ -184,14 +226,16 @@ class RunFlags:
         }
 
 
-@takes_flag_groups(more_help="Also: shares, ranks, own memory, signals, interruptions.")
+@takes_flag_groups(more_help="Show more options: shares, ranks, own memory, signals, interruptions.")
 def submit(
     context: typer.Context,
     words: Annotated[
         list[str],
-        typer.Argument(metavar="COMMAND... | FILE.toml", help="A command, or a job file."),
+        typer.Argument(metavar="COMMAND... | FILE.toml", help="Command of the job, or a job file."),
     ],
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Else the script's.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the job (default: the name of the script).")
+    ] = None,
     *,
     resources: ResourceFlags,
     speed: SpeedFlags,

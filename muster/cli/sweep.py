@@ -13,12 +13,13 @@ from muster.cli import flags
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to sweep: docs/sweep.md.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Results; finished runs in it are kept.")] = Path(
-        "muster-sweep"
-    ),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Sweep file; docs/sweep.md describes it.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the results; finished runs in it are kept.")
+    ] = Path("muster-sweep"),
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Runs at a time; else one a core.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Number of runs at a time (default: one for each CPU core)."),
     ] = None,
     columns: flags.Columns = None,
     as_json: flags.Json = False,

@@ -17,15 +17,20 @@ token = typer.Typer(
 
 StoreUrl = Annotated[
     str | None,
-    typer.Option("--store", metavar="URL", help="In this store itself, without a daemon: for a lost one."),
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Database to write the token into without a daemon, if the last operator token "
+        "is lost (default: ask the daemon).",
+    ),
 ]
 
 
 @token.command()
 def create(
-    user: Annotated[str, typer.Argument(metavar="USER", help="Whose it is to be.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="User of the new token.")],
     role: Annotated[
-        str, typer.Option(metavar="ROLE", help="user, or operator: sees and steers all.")
+        str, typer.Option(metavar="ROLE", help="Role: user, or operator, which may see and control all jobs.")
     ] = "user",
     store: StoreUrl = None,
     as_json: flags.Json = False,
@@ -78,7 +83,7 @@ def list_tokens(as_json: flags.Json = False) -> None:
 
 @token.command()
 def revoke(
-    number: Annotated[int, typer.Argument(metavar="TOKEN", min=1, help="Its number in the list.")],
+    number: Annotated[int, typer.Argument(metavar="TOKEN", min=1, help="Number of the token in the list.")],
     as_json: flags.Json = False,
 ) -> None:
     """End a token's use at once.

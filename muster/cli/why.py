@@ -13,7 +13,7 @@ from muster.cli import flags
 
 def why(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="The job's number; with --record its id in the trace.")
+        str, typer.Argument(metavar="JOB", help="Number of the job; with --record its id in the trace.")
     ],
     record: Annotated[
         Path | None,

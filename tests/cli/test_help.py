@@ -1,4 +1,4 @@
-"""Help: every command says what it does, with an example, on one screen, and at once, as nothing heavy is imported."""
+"""Help: every command says what it does, with an example, in full phrases; at once, as nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+import typer.main
 
-from muster.cli.app import COMMANDS
+from muster.cli.app import COMMANDS, _app
 
 from .conftest import MUSTER, Outcome
 
@@ -34,13 +36,61 @@ def test_the_list_of_commands_fits_a_small_screen_unshortened(muster: Muster) ->
 @pytest.mark.parametrize(
     "words", [*((name,) for name in COMMANDS), *(("generate", kind) for kind in GENERATORS)]
 )
-def test_each_command_fits_a_screen_and_shows_an_example(muster: Muster, words: tuple[str, ...]) -> None:
+def test_each_command_fits_two_screens_and_shows_an_example(muster: Muster, words: tuple[str, ...]) -> None:
     shown = muster(*words, "--help")
     assert (shown.status, shown.err) == (0, "")
     lines = shown.out.splitlines()
-    assert len(lines) <= 30
+    assert len(lines) <= 60
     assert max(map(len, lines)) <= 80
     assert any(line.strip().startswith("Example: muster ") for line in lines)
+
+
+FRAGMENTS = {
+    *(
+        "A",
+        "Also",
+        "And",
+        "As",
+        "At",
+        "Else",
+        "For",
+        "From",
+        "In",
+        "It",
+        "Its",
+        "Likewise",
+        "Of",
+        "On",
+        "Only",
+    ),
+    *("Same", "So", "Such", "Their", "Then", "Until", "Which", "Whose", "With"),
+}
+"""First words of what is no phrase of its own."""
+
+
+def parameters_of(name: str) -> Iterator[Any]:
+    command: Any = typer.main.get_command(_app(name)).commands[name]  # type: ignore[attr-defined]
+    for each in getattr(command, "commands", {"": command}).values():
+        yield from (parameter for parameter in each.params if parameter.help != "Show this message and exit.")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_texts_are_phrases_that_state_the_default(name: str) -> None:
+    for parameter in parameters_of(name):
+        sentence = parameter.help or ""
+        assert re.match(r"[A-Z]\S+ ", sentence), (parameter.name, sentence)
+        assert re.split(r"\W", sentence)[0] not in FRAGMENTS, (parameter.name, sentence)
+        assert sentence.endswith("."), (parameter.name, sentence)
+        if parameter.param_type_name == "option" and not (
+            parameter.required or parameter.is_flag or parameter.multiple
+        ):
+            is_shown = isinstance(parameter.show_default, str) or (
+                parameter.show_default and parameter.default is not None
+            )
+            assert is_shown or re.search(r"\(default: .+\)\.$|; required", sentence), (
+                parameter.name,
+                sentence,
+            )
 
 
 @pytest.mark.parametrize("name", ["simulate", "compare"])
