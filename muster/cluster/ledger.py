@@ -10,11 +10,23 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from muster.cluster import ledger_arrays as b
 from muster.cluster.description import Cluster
-from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, NONE, STORAGE, WHOLE, Books, Ints, Rows
+from muster.cluster.ledger_arrays import (
+    CPU,
+    GPU,
+    MEMORY,
+    MICRO,
+    NONE,
+    STORAGE,
+    WHOLE,
+    Books,
+    Floats,
+    Ints,
+    RowArray,
+)
+from muster.cluster.structured import ColumnT, Structured, zero_records
 
 _REFUSALS = {
     b.UNFIT_NODE: "the node is down or does not exist",
@@ -55,10 +67,10 @@ class Changes(NamedTuple):
     """Their numbers, in the order in which they were first touched."""
     first: Ints
     """The rows of the job at `i` are `rows[first[i]:first[i + 1]]`: none if it holds nothing afterwards."""
-    rows: Rows
+    rows: RowArray
 
 
-NO_CHANGES = Changes(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, b.ROW))
+NO_CHANGES = Changes(np.zeros(0, np.int64), np.zeros(1, np.int64), zero_records(0, b.ROW))
 
 
 class Ledger:
@@ -68,7 +80,7 @@ class Ledger:
     """
 
     def __init__(self, cluster: Cluster, jobs: int) -> None:
-        nodes = np.zeros(len(cluster.nodes), b.NODE)
+        nodes: b.NodeArray = zero_records(len(cluster.nodes), b.NODE)
         gpu_types = cluster.gpu_types
         for at, node in enumerate(cluster.nodes):
             amounts = (node.gpus, node.cpus, node.memory_gb, node.storage_gb_per_s)
@@ -81,7 +93,8 @@ class Ledger:
             nodes[at]["up"] = 1
         nodes["free"] = nodes["capacity"]
         nodes["share"] = nodes["capacity"] // np.maximum(nodes["gpus"], 1)[:, None]
-        devices = np.zeros((len(nodes), max((node.gpus for node in cluster.nodes), default=0)), b.DEVICE)
+        most_gpus = max((node.gpus for node in cluster.nodes), default=0)
+        devices: b.DeviceArray = zero_records((len(nodes), most_gpus), b.DEVICE)
         devices["free_milli"] = WHOLE
         devices["group"] = NONE
         totals = np.zeros(8, np.int64)
@@ -89,7 +102,7 @@ class Ledger:
         totals[b.FREE_ROW] = NONE
         self.cluster = cluster
         self.books = Books(
-            nodes, devices, np.zeros(64, b.ROW), np.full(jobs, NONE), totals, np.zeros(64, b.ENTRY)
+            nodes, devices, zero_records(64, b.ROW), np.full(jobs, NONE), totals, zero_records(64, b.ENTRY)
         )
         self._before = np.full(jobs, -2)
         """Scratch of `take_changes`, which leaves it as it was."""
@@ -152,7 +165,7 @@ class Ledger:
         if not entries:
             return NO_CHANGES
         jobs, first = np.empty(entries, np.int64), np.empty(entries + 1, np.int64)
-        rows = np.empty(rows_at_most, b.ROW)
+        rows: b.RowArray = zero_records(rows_at_most, b.ROW)
         count = b.take_changes(self.books, self._before, jobs, first, rows)
         return Changes(jobs[:count], first[: count + 1], rows[: first[count]])
 
@@ -172,9 +185,9 @@ class Ledger:
             chain = int(self.books.rows[chain]["next"])
         return list(node_allocations(self.books.rows[rows]))
 
-    def free(self) -> NDArray[np.float64]:
+    def free(self) -> Floats:
         """What is free in all, by resource (GPUs, CPU cores, GB, GB/s)."""
-        totals: NDArray[np.float64] = self.books.totals[:4] / MICRO
+        totals: Floats = self.books.totals[:4] / MICRO
         return totals
 
     def releasing_gpus(self) -> int:
@@ -187,7 +200,7 @@ class Ledger:
         """GPUs of a node of which no job holds any part."""
         return gpu_ids(int(self.books.nodes[node]["free_mask"]))
 
-    def balance(self) -> NDArray[np.int64]:
+    def balance(self) -> Ints:
         """Held + releasing + unavailable + free - capacity, by node and resource: all zero, always."""
         books = self.books
         held = np.zeros((len(books.nodes), 4), np.int64)
@@ -199,7 +212,7 @@ class Ledger:
         real = np.arange(books.devices.shape[1])[None, :] < books.nodes["gpus"][:, None]
         taken = np.where(real, WHOLE - books.devices["free_milli"], 0).sum(axis=1) * (MICRO // WHOLE)
         held[:, GPU] = taken - books.nodes["releasing"][:, GPU]
-        balance: NDArray[np.int64] = (
+        balance: Ints = (
             held
             + books.nodes["releasing"]
             + books.nodes["unavailable"]
@@ -271,7 +284,7 @@ class Transaction:
         return self.ledger.take_changes(int(self.ledger.books.totals[b.ROWS_USED]) - self._rows_used)
 
 
-def node_allocations(rows: Rows) -> tuple[NodeAllocation, ...]:
+def node_allocations(rows: RowArray) -> tuple[NodeAllocation, ...]:
     """The shares that rows of a ledger stand for."""
     return tuple(
         NodeAllocation(
@@ -293,9 +306,9 @@ def gpu_ids(mask: int) -> tuple[int, ...]:
     return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
 
 
-def _grown(array: NDArray[np.void], needed: int) -> NDArray[np.void]:
+def _grown(array: Structured[ColumnT], needed: int) -> Structured[ColumnT]:
     if needed <= len(array):
         return array
-    grown = np.zeros(max(needed, 2 * len(array)), array.dtype)
+    grown: Structured[ColumnT] = zero_records(max(needed, 2 * len(array)), array.dtype)
     grown[: len(array)] = array
     return grown

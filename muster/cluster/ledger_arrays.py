@@ -8,11 +8,12 @@ try something and undo it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.cluster.structured import Structured
 from muster.compiling import njit
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -52,6 +53,22 @@ NODE = np.dtype(
         ("up", np.int64),
     ]
 )
+NodeArray: TypeAlias = Structured[
+    Literal[
+        "capacity",
+        "free",
+        "releasing",
+        "unavailable",
+        "share",
+        "gpus",
+        "free_gpus",
+        "free_mask",
+        "island",
+        "rack",
+        "gpu_type",
+        "up",
+    ]
+]
 DEVICE = np.dtype(
     [
         ("free_milli", np.int64),
@@ -60,6 +77,7 @@ DEVICE = np.dtype(
         ("busy", np.float64),  # GPUs that the jobs packed on it would keep busy (`speed.rates.note_busy`)
     ]
 )
+DeviceArray: TypeAlias = Structured[Literal["free_milli", "holders", "group", "busy"]]
 ROW = np.dtype(
     [
         ("job", np.int64),
@@ -76,7 +94,11 @@ ROW = np.dtype(
         ("since", np.float64),
     ]
 )
+RowArray: TypeAlias = Structured[
+    Literal["job", "node", "mask", "milli", "amount", "role", "group", "next", "since"]
+]
 ENTRY = np.dtype([("kind", np.int64), ("job", np.int64), ("chain", np.int64)])
+JournalArray: TypeAlias = Structured[Literal["kind", "job", "chain"]]
 
 PUT, RELEASE = 0, 1
 FREE_ROW, ROWS_USED, ENTRIES, DELAYED = 4, 5, 6, 7
@@ -89,12 +111,12 @@ UNFIT_NODE, UNFIT_GPU, UNFIT_AMOUNT = -2, -3, -4
 class Books(NamedTuple):
     """All arrays of a ledger, as the kernels take them."""
 
-    nodes: Rows
-    devices: Rows
-    rows: Rows
+    nodes: NodeArray
+    devices: DeviceArray
+    rows: RowArray
     heads: Ints
     totals: Ints
-    journal: Rows
+    journal: JournalArray
 
 
 @njit(cache=True)
@@ -331,7 +353,7 @@ def undo_to(books: Books, mark: int) -> None:
 
 
 @njit(cache=True)
-def take_changes(books: Books, before: Ints, jobs: Ints, first: Ints, rows: Rows) -> int:
+def take_changes(books: Books, before: Ints, jobs: Ints, first: Ints, rows: RowArray) -> int:
     """Write down what each job of the journal holds, where that differs from what it held before, and undo all.
 
     Returns how many jobs differ. The rows of the job at `i` are `rows[first[i]:first[i + 1]]`. `before` is scratch, a
@@ -346,7 +368,7 @@ def take_changes(books: Books, before: Ints, jobs: Ints, first: Ints, rows: Rows
     count = 0
     used = 0
     for at in range(entries):
-        job = books.journal[at]["job"]
+        job: int = books.journal[at]["job"]
         old = before[job]
         if old == -2:
             continue
@@ -368,7 +390,7 @@ def take_changes(books: Books, before: Ints, jobs: Ints, first: Ints, rows: Rows
 
 
 @njit(cache=True)
-def carry_out(books: Books, jobs: Ints, first: Ints, rows: Rows) -> int:
+def carry_out(books: Books, jobs: Ints, first: Ints, rows: RowArray) -> int:
     """Give each job these rows instead of what it holds, journalled; 0, or why not, with the steps so far left."""
     for job in jobs:
         release_job(books, job)

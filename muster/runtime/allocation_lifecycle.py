@@ -6,7 +6,7 @@ they do not depend on how often anybody looked.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,18 +19,19 @@ from muster.cluster.ledger_arrays import (
     Bools,
     Floats,
     Ints,
-    Rows,
+    RowArray,
     carry_out,
     discharge,
     drop_rows,
     release_job,
     undo_to,
 )
+from muster.cluster.structured import Structured
 from muster.compiling import njit
 from muster.schedulers.reasons import NODE_FAILED, NOT_CONSIDERED
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.rates import iteration_seconds, note_busy, stage_seconds
-from muster.workload.jobs import COMPLETED, RUNNING, TIMED_OUT, WAITING
+from muster.workload.jobs import COMPLETED, RUNNING, TIMED_OUT, WAITING, AskedArray, FactArray
 
 HELD = np.dtype(
     [
@@ -45,6 +46,9 @@ HELD = np.dtype(
         ("to", np.float64),
     ]
 )
+HeldArray: TypeAlias = Structured[
+    Literal["job", "node", "mask", "milli", "amount", "role", "group", "from", "to"]
+]
 """A stretch of time in which a job held something on a node."""
 
 PENDING_INTERVAL = np.dtype(
@@ -57,6 +61,7 @@ PENDING_INTERVAL = np.dtype(
         ("to", np.float64),
     ]
 )
+PendingArray: TypeAlias = Structured[Literal["job", "code", "a", "b", "from", "to"]]
 """A stretch of time in which a job waited for one reason."""
 
 RESTART_MODEL = np.dtype(
@@ -66,6 +71,7 @@ RESTART_MODEL = np.dtype(
         ("checkpoint_every", np.float64),  # productive seconds between checkpoints
     ]
 )
+RestartModel: TypeAlias = Structured[Literal["resize_restarts", "whole_round", "checkpoint_every"]]
 """How a world charges restarts and counts progress; an array of one record."""
 
 _INSTANT = 1e-6
@@ -82,7 +88,7 @@ _UNCHANGED = -2
 class Outcome(NamedTuple):
     """What the kernels that start and stop jobs report; each has room for all that is held when they begin."""
 
-    held: Rows
+    held: HeldArray
     """The allocation intervals that end, as HELD."""
     releases: Ints
     """The chains whose resources stay unavailable for a while."""
@@ -91,7 +97,7 @@ class Outcome(NamedTuple):
 
 
 @njit(cache=True)
-def settle(facts: Rows, job: int, now: float, laws: Rows) -> None:
+def settle(facts: FactArray, job: int, now: float, laws: RestartModel) -> None:
     """Bring a running job's work, service and stage seconds up to now."""
     fact = facts[job]
     elapsed = now - fact["settled"]
@@ -118,7 +124,13 @@ def settle(facts: Rows, job: int, now: float, laws: Rows) -> None:
 
 @njit(cache=True)
 def set_rate(
-    books: Books, asked: Rows, facts: Rows, job: int, models: ModelTable, now: float, laws: Rows
+    books: Books,
+    asked: AskedArray,
+    facts: FactArray,
+    job: int,
+    models: ModelTable,
+    now: float,
+    laws: RestartModel,
 ) -> None:
     """Work out a job's speed on what it holds, and when it will be done at that speed or its time limit is over."""
     ask, fact = asked[job], facts[job]
@@ -183,7 +195,7 @@ def _moved(books: Books, one: int, other: int) -> bool:
 
 
 @njit(cache=True)
-def broken_gang(asked: Rows, jobs: Ints, first: Ints, rows: Rows) -> int:
+def broken_gang(asked: AskedArray, jobs: Ints, first: Ints, rows: RowArray) -> int:
     """The first of the changed jobs that would hold fewer or more GPUs than it can run on; -1: none."""
     for at in range(len(jobs)):
         if first[at] == first[at + 1]:
@@ -199,7 +211,9 @@ def broken_gang(asked: Rows, jobs: Ints, first: Ints, rows: Rows) -> int:
 
 
 @njit(cache=True)
-def place_changes(books: Books, asked: Rows, jobs: Ints, first: Ints, rows: Rows) -> tuple[int, int]:
+def place_changes(
+    books: Books, asked: AskedArray, jobs: Ints, first: Ints, rows: RowArray
+) -> tuple[int, int]:
     """Carry the changes of a decision out in the ledger, journalled; 0, or why they do not fit with all undone.
 
     The second number is the first job whose gang would not be whole; nothing is done then. -1: there is none.
@@ -216,11 +230,11 @@ def place_changes(books: Books, asked: Rows, jobs: Ints, first: Ints, rows: Rows
 @njit(cache=True)
 def settle_journal(
     books: Books,
-    asked: Rows,
-    facts: Rows,
+    asked: AskedArray,
+    facts: FactArray,
     models: ModelTable,
     now: float,
-    laws: Rows,
+    laws: RestartModel,
     before: Ints,
     outcome: Outcome,
 ) -> None:
@@ -230,7 +244,7 @@ def settle_journal(
     """
     _note_chains_before(books, before)
     for at in range(books.totals[ENTRIES]):
-        job = books.journal[at]["job"]
+        job: int = books.journal[at]["job"]
         old, new = before[job], books.heads[job]
         if old == _UNCHANGED:
             continue
@@ -285,7 +299,7 @@ def _release_rows(books: Books, chain: int, outcome: Outcome) -> None:
 
 
 @njit(cache=True)
-def _start(facts: Rows, job: int, now: float, outcome: Outcome) -> None:
+def _start(facts: FactArray, job: int, now: float, outcome: Outcome) -> None:
     """A job that held nothing starts; from its second start on it pays for a restart."""
     fact = facts[job]
     outcome.counts[STARTED] += 1
@@ -299,7 +313,9 @@ def _start(facts: Rows, job: int, now: float, outcome: Outcome) -> None:
 
 
 @njit(cache=True)
-def _change(facts: Rows, job: int, now: float, moved: bool, laws: Rows, outcome: Outcome) -> None:
+def _change(
+    facts: FactArray, job: int, now: float, moved: bool, laws: RestartModel, outcome: Outcome
+) -> None:
     """A running job holds something else from now on; it pays for a restart if it moves or the laws say so."""
     outcome.counts[CHANGED] += 1
     if moved:
@@ -309,7 +325,7 @@ def _change(facts: Rows, job: int, now: float, moved: bool, laws: Rows, outcome:
 
 
 @njit(cache=True)
-def _restart(facts: Rows, job: int, now: float) -> None:
+def _restart(facts: FactArray, job: int, now: float) -> None:
     """A job saves what it has done and makes no progress until its restart is over."""
     facts[job]["resumes"] = now + facts[job]["restart_cost"]
     facts[job]["saved"] = facts[job]["done"]
@@ -317,7 +333,13 @@ def _restart(facts: Rows, job: int, now: float) -> None:
 
 @njit(cache=True)
 def refresh_turns(
-    books: Books, asked: Rows, facts: Rows, active: Ints, models: ModelTable, now: float, laws: Rows
+    books: Books,
+    asked: AskedArray,
+    facts: FactArray,
+    active: Ints,
+    models: ModelTable,
+    now: float,
+    laws: RestartModel,
 ) -> None:
     """Settle and re-rate the jobs that share GPUs, whose speed depends on who the others are."""
     note_busy(books, asked, facts, active, models)
@@ -331,13 +353,13 @@ def refresh_turns(
 @njit(cache=True)
 def expose(
     books: Books,
-    asked: Rows,
-    facts: Rows,
+    asked: AskedArray,
+    facts: FactArray,
     jobs: Ints,
     exposed: Floats,
     models: ModelTable,
     now: float,
-    laws: Rows,
+    laws: RestartModel,
 ) -> None:
     """Settle and re-rate the jobs whose communication has changed because their neighbours did."""
     for at in range(len(jobs)):
@@ -349,7 +371,7 @@ def expose(
 
 
 @njit(cache=True)
-def _stop(facts: Rows, job: int, now: float, state: int) -> None:
+def _stop(facts: FactArray, job: int, now: float, state: int) -> None:
     fact = facts[job]
     fact["state"] = state
     fact["held"] = 0.0
@@ -372,7 +394,9 @@ def close_job(books: Books, job: int, now: float, outcome: Outcome) -> None:
 
 
 @njit(cache=True)
-def end_lease(books: Books, facts: Rows, job: int, now: float, laws: Rows, outcome: Outcome) -> None:
+def end_lease(
+    books: Books, facts: FactArray, job: int, now: float, laws: RestartModel, outcome: Outcome
+) -> None:
     """Take what a job holds back at the end of its lease; it waits for the next offer."""
     settle(facts, job, now, laws)
     close_job(books, job, now, outcome)
@@ -384,7 +408,13 @@ def end_lease(books: Books, facts: Rows, job: int, now: float, laws: Rows, outco
 
 @njit(cache=True)
 def complete_due(
-    books: Books, asked: Rows, facts: Rows, active: Ints, now: float, laws: Rows, outcome: Outcome
+    books: Books,
+    asked: AskedArray,
+    facts: FactArray,
+    active: Ints,
+    now: float,
+    laws: RestartModel,
+    outcome: Outcome,
 ) -> int:
     """End the running jobs whose work is done or whose time limit is over by now, each at its own time.
 
@@ -411,7 +441,7 @@ def complete_due(
 
 @njit(cache=True)
 def lose_node(
-    books: Books, facts: Rows, active: Ints, node: int, now: float, laws: Rows, outcome: Outcome
+    books: Books, facts: FactArray, active: Ints, node: int, now: float, laws: RestartModel, outcome: Outcome
 ) -> None:
     """Stop every job that holds something on a failed node; each falls back to its last checkpoint."""
     for job in active:
@@ -439,17 +469,19 @@ def lose_node(
 
 
 @njit(cache=True)
-def next_times(facts: Rows, active: Ints, measured: Bools) -> tuple[float, float, float]:
+def next_times(facts: FactArray, active: Ints, measured: Bools) -> tuple[float, float, float]:
     """The next completion, the next lease end, and the end of the last measured job if all of them run."""
     finish = lease_end = np.inf
     last = -np.inf
     for job in active:
         fact = facts[job]
         if fact["state"] == RUNNING:
-            finish = min(finish, fact["finish"])
-            lease_end = min(lease_end, fact["lease_end"])
+            done: float = fact["finish"]
+            leased: float = fact["lease_end"]
+            finish = min(finish, done)
+            lease_end = min(lease_end, leased)
             if measured[job]:
-                last = max(last, fact["finish"])
+                last = max(last, done)
         elif measured[job]:
             last = np.inf
     return finish, lease_end, last
@@ -457,7 +489,7 @@ def next_times(facts: Rows, active: Ints, measured: Bools) -> tuple[float, float
 
 @njit(cache=True)
 def note_reasons(
-    facts: Rows, index: Ints, codes: Ints, a: Floats, b: Floats, now: float, explained: Rows
+    facts: FactArray, index: Ints, codes: Ints, a: Floats, b: Floats, now: float, explained: PendingArray
 ) -> int:
     """Write down the reasons that changed; how many stretches ended."""
     ended = 0

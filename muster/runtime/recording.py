@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from muster.cluster import Cluster
 from muster.cluster.ledger import gpu_ids
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, ROLES, STORAGE, WHOLE
+from muster.runtime.allocation_lifecycle import HeldArray, PendingArray
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
 from muster.schedulers.allocation.worker_server import utility
 from muster.schedulers.reasons import reason
@@ -63,7 +64,7 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
     return frame.fill_nan(None).cast(JOBS).select(list(JOBS))  # type: ignore[arg-type]
 
 
-def allocations_frame(held: NDArray[np.void], table: JobTable, cluster: Cluster) -> pl.DataFrame:
+def allocations_frame(held: HeldArray, table: JobTable, cluster: Cluster) -> pl.DataFrame:
     """The table of what was held, a row a job, node, role and stretch of time."""
     masks, mask_number = np.unique(held["mask"], return_inverse=True)
     ids = pl.Series([list(gpu_ids(int(mask))) for mask in masks], dtype=pl.List(pl.Int64))
@@ -94,7 +95,7 @@ def decisions_frame(rows: list[tuple[float, ...]]) -> pl.DataFrame:
     return frame.with_columns(pl.col(free) / MICRO, pl.col("value", "bound").fill_nan(None)).cast(DECISIONS)  # type: ignore[arg-type]
 
 
-def reasons_frame(explained: NDArray[np.void], table: JobTable) -> pl.DataFrame:
+def reasons_frame(explained: PendingArray, table: JobTable) -> pl.DataFrame:
     """The table of why jobs waited, a row a stretch of time with one reason."""
     in_words = cache(lambda code, a, b: reason(code).to_json(a, b))
     said = list(map(in_words, *(explained[key].tolist() for key in ("code", "a", "b"))))

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints, Rows, count_bits
+from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints, NodeArray, count_bits
 from muster.compiling import njit
+from muster.runtime.allocation_lifecycle import HeldArray
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import speed_at
-from muster.workload.jobs import JobTable
+from muster.workload.jobs import AskedArray, JobTable
 from muster.workload.sized import RIGID
 
 
-def slowest_moments(held: Rows, table: JobTable, models: ModelTable, nodes: Rows) -> Floats:
+def slowest_moments(held: HeldArray, table: JobTable, models: ModelTable, nodes: NodeArray) -> Floats:
     """By job and measure: the least of its speed over that with the share; NaN where there is none."""
     lasted = np.flatnonzero(held["to"] > held["from"])
     order = lasted[np.lexsort((held["from"][lasted], held["job"][lasted]))]
@@ -26,7 +27,7 @@ def slowest_moments(held: Rows, table: JobTable, models: ModelTable, nodes: Rows
 
 @njit(cache=True)
 def _slowest(
-    held: Rows, order: Ints, asked: Rows, node_allowed: Bools, models: ModelTable, nodes: Rows
+    held: HeldArray, order: Ints, asked: AskedArray, node_allowed: Bools, models: ModelTable, nodes: NodeArray
 ) -> Floats:
     least = np.full((len(asked), 2), np.nan)
     of_slowest = np.full((len(models), len(node_allowed)), np.nan)
@@ -34,19 +35,21 @@ def _slowest(
     while at < len(order):
         first = held[order[at]]
         job, since = first["job"], first["from"]
-        model, constraint = asked[job]["model"], asked[job]["constraint"]
-        told = asked[job]["sync"] == RIGID
+        model: int = asked[job]["model"]
+        constraint: int = asked[job]["constraint"]
+        is_known: bool = asked[job]["sync"] == RIGID
         speed = fair = np.inf
         while at < len(order) and held[order[at]]["job"] == job and held[order[at]]["from"] == since:
             row = held[order[at]]
-            told = told and row["milli"] == WHOLE and row["group"] < 0 and row["mask"] != 0
-            if told:
+            is_known = is_known and row["milli"] == WHOLE and row["group"] < 0 and row["mask"] != 0
+            if is_known:
                 node = nodes[row["node"]]
                 here = models[model]["on_type"][node["gpu_type"]]
-                speed = min(speed, speed_at(models, here, row["amount"] // count_bits(row["mask"])))
+                held_here: Ints = row["amount"] // count_bits(row["mask"])
+                speed = min(speed, speed_at(models, here, held_here))
                 fair = min(fair, speed_at(models, here, node["share"]))
             at += 1
-        if not told:
+        if not is_known:
             continue
         if np.isnan(of_slowest[model, constraint]):
             of_slowest[model, constraint] = _with_slowest_share(
@@ -59,7 +62,7 @@ def _slowest(
 
 
 @njit(cache=True)
-def _with_slowest_share(models: ModelTable, model: int, nodes: Rows, allowed: Bools) -> float:
+def _with_slowest_share(models: ModelTable, model: int, nodes: NodeArray, allowed: Bools) -> float:
     """Speed with the share of the slowest of these machines."""
     slowest = np.inf
     for node in range(len(nodes)):

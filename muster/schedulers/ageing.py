@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
-from muster.workload.jobs import RUNNING, WAITING
+from muster.workload.jobs import RUNNING, WAITING, FactArray
 
 LEAST_TURN_SECONDS = 300.0
 """That a promoted job runs before others may go before it again; longer where its interruption costs more."""
@@ -21,7 +21,7 @@ _LATE = 1e-6
 
 
 @njit(cache=True)
-def overdue(facts: Rows, index: Ints, now: float, seconds: float) -> Ints:
+def overdue(facts: FactArray, index: Ints, now: float, seconds: float) -> Ints:
     """The waiting jobs that arrived or last ran more than so many seconds ago."""
     found = np.empty(len(index), np.int64)
     count = 0
@@ -34,7 +34,7 @@ def overdue(facts: Rows, index: Ints, now: float, seconds: float) -> Ints:
 
 
 @njit(cache=True)
-def next_overdue(facts: Rows, jobs: Ints, now: float, seconds: float) -> float:
+def next_overdue(facts: FactArray, jobs: Ints, now: float, seconds: float) -> float:
     """When the next of these jobs will have waited so long; inf if none that has not already."""
     soonest = np.inf
     for job in jobs:
@@ -45,7 +45,7 @@ def next_overdue(facts: Rows, jobs: Ints, now: float, seconds: float) -> float:
 
 
 @njit(cache=True)
-def turn_ends(facts: Rows, jobs: Ints) -> Floats:
+def turn_ends(facts: FactArray, jobs: Ints) -> Floats:
     """When each of these jobs has had its turn; inf for one that waits."""
     ends = np.full(len(jobs), np.inf)
     for at in range(len(jobs)):

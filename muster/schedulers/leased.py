@@ -21,7 +21,6 @@ from muster.cluster.ledger_arrays import (
     Books,
     Floats,
     Ints,
-    Rows,
     copy_chain,
     count_bits,
     put_chain,
@@ -49,7 +48,7 @@ from muster.schedulers.placement.kernels import need_on, put_back
 from muster.schedulers.placement.network_aware import share_of_best
 from muster.schedulers.reasons import NO_GPUS, PLACED
 from muster.speed.network.forms import PlacementShapes
-from muster.workload.jobs import RUNNING, WAITING
+from muster.workload.jobs import RUNNING, WAITING, FactArray
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ class Leased:
 
 
 @njit(cache=True)
-def _bidders(facts: Rows, jobs: Ints, now: float) -> tuple[Ints, Bools, Floats]:
+def _bidders(facts: FactArray, jobs: Ints, now: float) -> tuple[Ints, Bools, Floats]:
     """Positions of those who wait or whose lease has ended; whose has; since when each is without GPUs."""
     bidders = np.empty(len(jobs), np.int64)
     ended = np.zeros(len(jobs), np.bool_)

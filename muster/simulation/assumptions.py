@@ -6,7 +6,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
-from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, Bools, Ints
+from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, Bools, Floats, Ints
 from muster.formatting import counted
 from muster.problems import did_you_mean
 from muster.schedulers.honours import DEADLINE, PRIORITY, REQUESTS, SIZES
@@ -101,16 +101,17 @@ def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
     """Jobs that ask for more CPUs or memory than goes with their GPUs on any machine that they may use."""
     nodes = Ledger(cluster, 0).books.nodes
     usable: Bools = table.node_allowed & (nodes["gpus"] > 0)
-    asked, gpus = table.asked, table.asked["gpus"] * table.asked["milli"] / 1000
+    asked = table.asked
+    gpus: Floats = asked["gpus"] * asked["milli"] / 1000
     told = []
-    for resource, field, unit in ((CPU, "cpu", "CPUs"), (MEMORY, "memory", "GB")):
+    for resource, requested, unit in ((CPU, asked["cpu"], "CPUs"), (MEMORY, asked["memory"], "GB")):
         share: Ints = np.where(usable, nodes["share"][:, resource], 0).max(axis=1)[asked["constraint"]]
-        beyond = np.flatnonzero((asked["sync"] == RIGID) & (asked[field] > gpus * share + 1))
+        beyond = np.flatnonzero((asked["sync"] == RIGID) & (requested > gpus * share + 1))
         if len(beyond):
             one = int(beyond[0])
             told.append(
                 f"{len(beyond):,} of {counted(len(table), 'job')} ask for more {unit} than the proportional share of "
-                f"their GPUs (job {table.ids[one]}: {asked[field][one] / MICRO:g} {unit}, its share is "
+                f"their GPUs (job {table.ids[one]}: {requested[one] / MICRO:g} {unit}, its share is "
                 f"{gpus[one] * share[one] / MICRO:g}); this scheduler ignores CPU and memory requests"
             )
     return told

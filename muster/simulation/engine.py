@@ -19,9 +19,17 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster import ledger_arrays as b
 from muster.cluster.ledger import Ledger, node_allocations
+from muster.cluster.structured import ColumnT, Structured, zero_records
 from muster.runtime import allocation_lifecycle as keep
-from muster.runtime.allocation_lifecycle import HELD, PENDING_INTERVAL, RESTART_MODEL
-from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Rows, Scheduler, Snapshot, Trigger
+from muster.runtime.allocation_lifecycle import (
+    HELD,
+    PENDING_INTERVAL,
+    RESTART_MODEL,
+    HeldArray,
+    PendingArray,
+    RestartModel,
+)
+from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Scheduler, Snapshot, Trigger
 from muster.schedulers.reasons import NOT_CONSIDERED
 from muster.simulation.blocks import EARLY, Blocks
 from muster.simulation.failures import FailureClock
@@ -101,13 +109,13 @@ class Engine:
         self._active = np.zeros(len(table), np.int64)
         self._active_count = 0
         self._before = np.full(len(table), -2)
-        self._outcome = keep.Outcome(np.zeros(1024, HELD), np.zeros(0, np.int64), np.zeros(6, np.int64))
+        self._outcome = keep.Outcome(zero_records(1024, HELD), np.zeros(0, np.int64), np.zeros(6, np.int64))
         self._held_count = 0
-        self._explained = np.zeros(1024, PENDING_INTERVAL)
+        self._explained: PendingArray = zero_records(1024, PENDING_INTERVAL)
         self._explained_count = 0
         self._releases: list[tuple[float, int]] = []
         self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed)
-        self._laws = np.zeros(1, RESTART_MODEL)
+        self._laws: RestartModel = zero_records(1, RESTART_MODEL)
         self._laws["resize_restarts"] = options.resize_restarts
         self._laws["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
         if options.rules.whole_iterations:
@@ -463,11 +471,11 @@ class Engine:
         nothing_more = np.zeros(len(left), np.int64)
         self._note_reasons(nothing_more, np.zeros(len(left)), np.zeros(len(left)), left, self.now)
 
-    def held(self) -> Rows:
+    def held(self) -> HeldArray:
         """Stretches of holding, in the order in which they ended."""
         return self._outcome.held[: self._held_count]
 
-    def explained(self) -> Rows:
+    def explained(self) -> PendingArray:
         """Stretches of waiting, in the order in which they ended."""
         return self._explained[: self._explained_count]
 
@@ -478,7 +486,7 @@ class Engine:
         return int(np.count_nonzero(~ended & self._measured))
 
 
-def _grown(array: Rows, needed: int) -> Rows:
-    grown = np.zeros(max(needed, 2 * len(array)), array.dtype)
+def _grown(array: Structured[ColumnT], needed: int) -> Structured[ColumnT]:
+    grown: Structured[ColumnT] = zero_records(max(needed, 2 * len(array)), array.dtype)
     grown[: len(array)] = array
     return grown

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import ENTRIES, PUT, ROWS_USED, SERVER, Books, Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import ENTRIES, PUT, ROWS_USED, SERVER, Books, Bools, Floats, Ints
 from muster.compiling import njit
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import NetworkModel
 from muster.speed.network.placement import Placements, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.parameter_server.of_jobs import ring_models
-from muster.workload.jobs import JobTable
+from muster.workload.jobs import AskedArray, FactArray, JobTable
 from muster.workload.sized import RING
 
 AUTO, NONE = "auto", "none"
@@ -79,7 +79,7 @@ class NetworkOfRun:
         seconds = self.speed.exposed_seconds(np.array([model]), shapes_of(placements, self.speed.tree))
         return float(seconds[0] / self._compute[model])
 
-    def expose_placed(self, books: Books, asked: Rows, facts: Rows) -> None:
+    def expose_placed(self, books: Books, asked: AskedArray, facts: FactArray) -> None:
         """Write the exposed communication of every job that the journal puts somewhere, as if it were alone."""
         gathered = self._room(books)
         count, rows = _put_by_journal(books, asked, facts, self._sensitive, *gathered)
@@ -89,7 +89,7 @@ class NetworkOfRun:
             seconds = self.speed.exposed_seconds(models, shapes_of(placements, self.speed.tree))
             facts["exposed"][jobs] = seconds / self._compute_of(asked, jobs, placements)
 
-    def among_neighbours(self, books: Books, asked: Rows, active: Ints) -> tuple[Ints, Floats]:
+    def among_neighbours(self, books: Books, asked: AskedArray, active: Ints) -> tuple[Ints, Floats]:
         """The running jobs that talk to each other's machines, and what each has exposed side by side."""
         gathered = self._room(books)
         count, rows = _talking(books, asked, active, self._sensitive, *gathered)
@@ -99,7 +99,7 @@ class NetworkOfRun:
         seconds = self.speed.contended_seconds(asked["model"][jobs], placements, compute)
         return jobs, seconds / compute
 
-    def _compute_of(self, asked: Rows, jobs: Ints, placements: Placements) -> Floats:
+    def _compute_of(self, asked: AskedArray, jobs: Ints, placements: Placements) -> Floats:
         """Seconds of compute an iteration that go with the network model's seconds: a ring's by its workers."""
         compute: Floats = self._compute[asked["model"][jobs]]
         if self._some_rings and len(jobs):
@@ -166,7 +166,7 @@ def _firsts(mask: int, each: int, before: int) -> int:
 
 
 @njit(cache=True)
-def _write_rows(books: Books, ask: np.void, job: int, at: int, nodes: Ints, bits: Ints) -> int:
+def _write_rows(books: Books, ask: AskedArray, job: int, at: int, nodes: Ints, bits: Ints) -> int:
     """Append a job's rows; where the next one goes, or `at` if it has servers or no more than one GPU or worker."""
     to = at
     gpus = 0
@@ -175,7 +175,7 @@ def _write_rows(books: Books, ask: np.void, job: int, at: int, nodes: Ints, bits
     while row >= 0:
         if books.rows[row]["role"] == SERVER:
             return at
-        mask = books.rows[row]["mask"]
+        mask: int = books.rows[row]["mask"]
         if mask:
             if each > 1:
                 mask = _firsts(mask, each, gpus // 1_000_000)
@@ -190,7 +190,14 @@ def _write_rows(books: Books, ask: np.void, job: int, at: int, nodes: Ints, bits
 
 @njit(cache=True)
 def _put_by_journal(
-    books: Books, asked: Rows, facts: Rows, sensitive: Bools, jobs: Ints, first: Ints, nodes: Ints, bits: Ints
+    books: Books,
+    asked: AskedArray,
+    facts: FactArray,
+    sensitive: Bools,
+    jobs: Ints,
+    first: Ints,
+    nodes: Ints,
+    bits: Ints,
 ) -> tuple[int, int]:
     """Gather the sensitive gangs that the journal puts; the others it puts have nothing exposed."""
     count = rows = 0
@@ -213,7 +220,7 @@ def _put_by_journal(
 @njit(cache=True)
 def _talking(
     books: Books,
-    asked: Rows,
+    asked: AskedArray,
     active: Ints,
     sensitive: Bools,
     jobs: Ints,

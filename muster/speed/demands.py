@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.cluster.ledger_arrays import Floats, Ints, Rows
+from muster.cluster.ledger_arrays import Floats, Ints, NodeArray
 from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import choices, knee, speed_at
@@ -51,7 +51,7 @@ class Demands(NamedTuple):
 class ResourceProfiles:
     """Demands by class, worked out once a class and kept: a memory of a pure function of models and machines."""
 
-    def __init__(self, models: ModelTable, nodes: Rows) -> None:
+    def __init__(self, models: ModelTable, nodes: NodeArray) -> None:
         # Of one kind are machines of one shape on whose GPUs every model is as fast.
         _, alike = np.unique(models["on_type"][:, nodes["gpu_type"]], axis=1, return_inverse=True)
         shapes = np.column_stack([nodes["capacity"], nodes["gpus"], alike.reshape(-1)])
@@ -60,7 +60,7 @@ class ResourceProfiles:
         rank = np.argsort(np.argsort(first))
         self.models = models
         self.kind_of_node: Ints = rank[kind_of_node.reshape(-1)]
-        self.kinds: Rows = nodes[np.sort(first)]
+        self.kinds: NodeArray = nodes[np.sort(first)]
         self._most_gpus = int(nodes["gpus"].max()) + 1
         self._number = np.full((len(models), self._most_gpus + 1), _UNKNOWN)
         self._number_of_request: dict[tuple[int, ...], int] = {}
@@ -175,7 +175,7 @@ class _Entry(NamedTuple):
     choice_speed: Floats
 
 
-def _entry(models: ModelTable, model: int, gpus: int, machine: Rows, requested: Ints) -> _Entry:
+def _entry(models: ModelTable, model: int, gpus: int, machine: NodeArray, requested: Ints) -> _Entry:
     model = int(models[model]["on_type"][machine["gpu_type"]])
     share = machine["share"].copy()
     at_least = np.maximum(share, requested)
@@ -203,7 +203,7 @@ def _entry(models: ModelTable, model: int, gpus: int, machine: Rows, requested: 
 
 
 @njit(cache=True)
-def published_demand(models: ModelTable, model: int, gpus: int, machine: Rows, demand: Ints) -> float:
+def published_demand(models: ModelTable, model: int, gpus: int, machine: NodeArray, demand: Ints) -> float:
     """Write the authors' best-case demand a GPU; the speed that their program gives a job that holds it.
 
     Each resource of g times one GPU's knee is cut to one machine. Up to a machine's GPUs the gain shrinks with

@@ -13,11 +13,12 @@ explains is replaced by the time to read a batch at the storage bandwidth that t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from muster.cluster.structured import Structured, zero_records
 from muster.compiling import njit
 from muster.problems import InputError, Problem
 from muster.workload.model_file import MOST_CPU_POINTS, MOST_MEMORY_POINTS, STORAGE_BOUND_TOLERANCE
@@ -39,11 +40,23 @@ MODEL_DTYPE = np.dtype(
         ("on_type", np.int64, (MOST_GPU_TYPES,)),  # the record that holds on each type of GPU of the cluster
     ]
 )
-ModelTable: TypeAlias = npt.NDArray[np.void]
+ModelTable: TypeAlias = Structured[
+    Literal[
+        "n_cpus",
+        "n_memory",
+        "cpus",
+        "memory",
+        "input_seconds",
+        "reference_seconds",
+        "compute_seconds",
+        "batch_gb",
+        "dataset_gb",
+        "memory_gb_per_s",
+        "on_type",
+    ]
+]
 """One `MODEL_DTYPE` record a model, then those of models on other types of GPU than their reference; the functions
 below take it with the index of a record."""
-ModelRecord: TypeAlias = Any
-"""One record of it; NumPy's types know nothing of its fields."""
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -64,7 +77,9 @@ def model_table(models: Sequence[Model | None], gpu_types: Sequence[str] = ()) -
             if speed is not None and speed != model.speed:
                 records[number]["on_type"][at] = len(records)
                 records.append(_record(model, speed))
-    return np.array(records, dtype=MODEL_DTYPE)
+    table: ModelTable = zero_records(len(records), MODEL_DTYPE)
+    table[:] = records
+    return table
 
 
 def untold_gpu_types(models: Sequence[Model | None], gpu_types: Sequence[str]) -> list[str]:
@@ -80,8 +95,8 @@ def untold_gpu_types(models: Sequence[Model | None], gpu_types: Sequence[str]) -
     ]
 
 
-def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> ModelRecord:
-    entry = np.zeros((), dtype=MODEL_DTYPE)
+def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> ModelTable:
+    entry: ModelTable = zero_records((), MODEL_DTYPE)
     entry["reference_seconds"] = 1.0
     entry["compute_seconds"] = 1.0
     if model is None:
@@ -102,7 +117,7 @@ def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> Mod
     return entry
 
 
-def _without_storage(seconds: FloatArray, entry: ModelRecord, model: Model, dataset: Dataset) -> FloatArray:
+def _without_storage(seconds: FloatArray, entry: ModelTable, model: Model, dataset: Dataset) -> FloatArray:
     """Measured seconds with the points that waited for storage lowered to the next larger memory's.
 
     What is lowered comes back as the read time of a batch: at the storage of the measurement the slower of
@@ -125,7 +140,7 @@ def input_stage_seconds(
     storage_gb_per_s_per_gpu: float,
 ) -> float:
     """Seconds an iteration that the input stage takes; 0 without a profile, infinite without a CPU."""
-    entry: ModelRecord = table[model_index]
+    entry: ModelTable = table[model_index]
     if entry.n_cpus == 0:
         return 0.0
     if cpus_per_gpu <= 0:
@@ -150,7 +165,7 @@ def relative_speed(
     storage_gb_per_s_per_gpu: float,
 ) -> float:
     """Speed against the reference point (Synergy's W): 1 at the GPU-proportional share."""
-    entry: ModelRecord = table[model_index]
+    entry: ModelTable = table[model_index]
     seconds = input_stage_seconds(
         table, model_index, cpus_per_gpu, memory_gb_per_gpu, storage_gb_per_s_per_gpu
     )
@@ -167,7 +182,7 @@ def storage_needed_gb_per_s(
     (1 - p) D / (epoch - p D / memory bandwidth), here an iteration's share of it; 0 where the data set is
     unknown or all of it is cached, infinite where memory alone is too slow.
     """
-    entry: ModelRecord = table[model_index]
+    entry: ModelTable = table[model_index]
     if entry.batch_gb == 0 or memory_gb_per_gpu >= entry.dataset_gb:
         return 0.0
     cached = max(0.0, memory_gb_per_gpu) / entry.dataset_gb
@@ -181,7 +196,7 @@ def storage_needed_gb_per_s(
 
 
 @njit(cache=True)
-def _seconds_at_memory_point(entry: ModelRecord, cpus_per_gpu: float, column: int) -> float:
+def _seconds_at_memory_point(entry: ModelTable, cpus_per_gpu: float, column: int) -> float:
     """Seconds at a memory point of the grid: speed linear in CPUs between the CPU points."""
     low = 0
     while low + 1 < entry.n_cpus and entry.cpus[low + 1] <= cpus_per_gpu:
@@ -198,7 +213,7 @@ def _seconds_at_memory_point(entry: ModelRecord, cpus_per_gpu: float, column: in
 
 
 @njit(cache=True)
-def _read_seconds(entry: ModelRecord, memory_gb_per_gpu: float, storage_gb_per_s_per_gpu: float) -> float:
+def _read_seconds(entry: ModelTable, memory_gb_per_gpu: float, storage_gb_per_s_per_gpu: float) -> float:
     """Seconds to get one batch from cache and storage; 0 where the data set is unknown."""
     if entry.batch_gb == 0:
         return 0.0

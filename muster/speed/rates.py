@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import PACKED, SERVER, Books, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import PACKED, SERVER, Books, Floats, Ints
 from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable, input_stage_seconds
 from muster.speed.parameter_server.compiled import sized_step
+from muster.workload.jobs import AskedArray, FactArray
 from muster.workload.sized import RIGID, RING
 
 
 @njit(cache=True)
 def stage_seconds(
-    books: Books, chain: int, models: ModelTable, asked: Rows, job: int, exposed: float
+    books: Books, chain: int, models: ModelTable, asked: AskedArray, job: int, exposed: float
 ) -> tuple[float, float, float, float, float]:
     """Input, compute and communication seconds of a step, the GPUs held, and iterations made in a step.
 
@@ -52,7 +53,8 @@ def stage_seconds(
             crowd = max(crowd, turns, busy)
             if rigid:
                 here_model = models[ask["model"]]["on_type"][books.nodes[record["node"]]["gpu_type"]]
-                compute = max(compute, models[here_model]["compute_seconds"])
+                compute_here: float = models[here_model]["compute_seconds"]
+                compute = max(compute, compute_here)
                 seconds = input_stage_seconds(
                     models,
                     here_model,
@@ -87,9 +89,11 @@ def _sharing(books: Books, row: int) -> tuple[float, float]:
             if record["mask"] >> gpu & 1:
                 device = books.devices[record["node"], gpu]
                 if record["group"] < PACKED:
-                    turns = max(turns, device["holders"])
+                    holders: int = device["holders"]
+                    turns = max(turns, holders)
                 else:
-                    busy = max(busy, device["busy"])
+                    packed: float = device["busy"]
+                    busy = max(busy, packed)
     return turns, busy
 
 
@@ -100,7 +104,7 @@ def iteration_seconds(input_seconds: float, compute_seconds: float, communicatio
 
 
 @njit(cache=True)
-def note_busy(books: Books, asked: Rows, facts: Rows, active: Ints, models: ModelTable) -> None:
+def note_busy(books: Books, asked: AskedArray, facts: FactArray, active: Ints, models: ModelTable) -> None:
     """Write down how busy packed jobs would keep each GPU: of each, compute seconds over those of an iteration."""
     for adding in (False, True):
         for job in active:

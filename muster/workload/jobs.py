@@ -10,17 +10,19 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import CPU, GPU, MICRO, WHOLE, Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import CPU, GPU, MICRO, WHOLE, Bools, Floats, Ints
+from muster.cluster.structured import Structured, zero_records
 from muster.compiling import njit
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.workload.models import Model
-from muster.workload.sized import MOST_TERMS, RIGID, SYNCS, sized_columns
+from muster.workload.sized import MOST_TERMS, RIGID, SYNCS, SizedArray, sized_columns
 from muster.workload.trace import Trace
 
 ASKED = np.dtype(
@@ -50,6 +52,33 @@ ASKED = np.dtype(
         ("terms", np.float64, (MOST_TERMS, 3)),  # of a step (`speed.parameter_server`), for PS and RING
     ]
 )
+AskedArray: TypeAlias = Structured[
+    Literal[
+        "submit",
+        "gpus",
+        "milli",
+        "min_gpus",
+        "max_gpus",
+        "cpu",
+        "memory",
+        "model",
+        "tenant",
+        "user",
+        "constraint",
+        "priority",
+        "preemptible",
+        "min_runtime",
+        "deadline",
+        "time_limit",
+        "iterations",
+        "believed",
+        "ideal",
+        "sync",
+        "worker_gpus",
+        "server_cpu",
+        "terms",
+    ]
+]
 
 GPU_TYPE = "gpu_type="
 """What a constraint on the type of GPU begins with."""
@@ -97,15 +126,49 @@ FACTS = np.dtype(
         ("reason_since", np.float64),
     ]
 )
+FactArray: TypeAlias = Structured[
+    Literal[
+        "state",
+        "held",
+        "done",
+        "rate",
+        "exposed",
+        "settled",
+        "resumes",
+        "finish",
+        "attained",
+        "run",
+        "restart",
+        "restart_cost",
+        "unsaved_since",
+        "input",
+        "compute",
+        "communication",
+        "input_share",
+        "communication_share",
+        "first_start",
+        "last_start",
+        "last_stop",
+        "lease_end",
+        "sensitivity",
+        "saved",
+        "preemptions",
+        "moves",
+        "reason",
+        "reason_a",
+        "reason_b",
+        "reason_since",
+    ]
+]
 
 
 @dataclass(frozen=True)
 class JobTable:
     """All jobs of a workload, by arrival."""
 
-    asked: Rows
-    facts: Rows
-    sized: Rows
+    asked: AskedArray
+    facts: FactArray
+    sized: SizedArray
     """What jobs that a scheduler sizes need and are worth (`sized.SIZED`)."""
     ids: pl.Series
     model_names: tuple[str, ...]
@@ -161,25 +224,27 @@ def job_table(
     proportional share of CPU, memory and storage, placed best. An unknown model takes 1 s an iteration.
     """
     jobs = trace.jobs.sort("submit_seconds", maintain_order=True)
-    asked = np.zeros(len(jobs), ASKED)
-    for field, column in (("submit", "submit_seconds"), ("gpus", "gpus"), ("milli", "gpu_milli")):
-        asked[field] = jobs[column].to_numpy()
-    for field, column in (("priority", "priority"), ("min_runtime", "min_runtime_seconds")):
-        asked[field] = jobs[column].to_numpy()
+    asked: AskedArray = zero_records(len(jobs), ASKED)
+    asked["submit"] = jobs["submit_seconds"].to_numpy()
+    asked["gpus"] = jobs["gpus"].to_numpy()
+    asked["milli"] = jobs["gpu_milli"].to_numpy()
+    asked["priority"] = jobs["priority"].to_numpy()
+    asked["min_runtime"] = jobs["min_runtime_seconds"].to_numpy()
     asked["preemptible"] = jobs["preemptible"].to_numpy()
     asked["min_gpus"] = jobs["min_gpus"].fill_null(jobs["gpus"]).to_numpy()
     asked["max_gpus"] = jobs["max_gpus"].fill_null(jobs["gpus"]).to_numpy()
     asked["cpu"] = (jobs["cpus"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
     asked["memory"] = (jobs["memory_gb"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
-    for field in ("deadline", "time_limit"):
-        asked[field] = jobs[f"{field}_seconds"].fill_null(np.inf).to_numpy()
+    asked["deadline"] = jobs["deadline_seconds"].fill_null(np.inf).to_numpy()
+    asked["time_limit"] = jobs["time_limit_seconds"].fill_null(np.inf).to_numpy()
     sized = sized_columns(jobs)
     asked["sync"] = jobs["sync"].replace_strict(SYNCS, range(len(SYNCS)), return_dtype=pl.Int64).to_numpy()
     asked["worker_gpus"] = np.rint(sized["worker"][:, GPU] * MICRO)
     asked["server_cpu"] = np.rint(sized["server"][:, CPU] * MICRO)
-    for field in ("min", "max"):
-        gpus = sized[f"{field}_workers"] * jobs["worker_gpus"].fill_null(0).to_numpy()
-        asked[f"{field}_gpus"] = np.where(asked["sync"] == RIGID, asked[f"{field}_gpus"], gpus)
+    worker_gpus = jobs["worker_gpus"].fill_null(0).to_numpy()
+    is_rigid = asked["sync"] == RIGID
+    asked["min_gpus"] = np.where(is_rigid, asked["min_gpus"], sized["min_workers"] * worker_gpus)
+    asked["max_gpus"] = np.where(is_rigid, asked["max_gpus"], sized["max_workers"] * worker_gpus)
     models, asked["model"] = _numbered(jobs["model"])
     tenants, asked["tenant"] = _numbered(jobs["tenant"])
     users, asked["user"] = _numbered(jobs["user"])
@@ -191,11 +256,9 @@ def job_table(
     asked["believed"] = asked["iterations"]
     asked["ideal"] = asked["iterations"] * seconds
 
-    facts = np.zeros(len(jobs), FACTS)
-    for field in ("finish", "lease_end"):
-        facts[field] = np.inf
-    for field in ("first_start", "last_start", "unsaved_since", "sensitivity"):
-        facts[field] = np.nan
+    facts: FactArray = zero_records(len(jobs), FACTS)
+    facts["finish"] = facts["lease_end"] = np.inf
+    facts["first_start"] = facts["last_start"] = facts["unsaved_since"] = facts["sensitivity"] = np.nan
     facts["last_stop"] = asked["submit"]
     facts["restart_cost"] = jobs["restart_cost_seconds"].fill_null(restart_cost_seconds).to_numpy()
     facts["reason"] = -1
@@ -219,14 +282,14 @@ def job_table(
     )
 
 
-def requested_gpus(asked: Rows) -> Floats:
+def requested_gpus(asked: AskedArray) -> Floats:
     """GPUs that each job asks for, a share of one below 1."""
     gpus: Floats = asked["gpus"] * (asked["milli"] / WHOLE)
     return gpus
 
 
 @njit(cache=True)
-def service_now(facts: Rows, index: Ints, now: float) -> Floats:
+def service_now(facts: FactArray, index: Ints, now: float) -> Floats:
     """GPU-seconds that each job has attained by now, to the millionth."""
     service = np.empty(len(index))
     for at in range(len(index)):
@@ -238,7 +301,7 @@ def service_now(facts: Rows, index: Ints, now: float) -> Floats:
 
 
 @njit(cache=True)
-def work_now(facts: Rows, index: Ints, now: float) -> Floats:
+def work_now(facts: FactArray, index: Ints, now: float) -> Floats:
     """Iterations that each job has done by now, to the millionth."""
     work = np.empty(len(index))
     for at in range(len(index)):
@@ -250,7 +313,7 @@ def work_now(facts: Rows, index: Ints, now: float) -> Floats:
 
 
 @njit(cache=True)
-def protected_until(asked: Rows, facts: Rows, index: Ints, multiple: float) -> Floats:
+def protected_until(asked: AskedArray, facts: FactArray, index: Ints, multiple: float) -> Floats:
     """When each job may be interrupted, seconds; inf where its owner forbids it, -inf for a job that holds nothing.
 
     A running job is left alone until its owner's minimum has passed, and until it has worked `multiple` times as
@@ -272,7 +335,7 @@ def protected_until(asked: Rows, facts: Rows, index: Ints, multiple: float) -> F
 
 
 @njit(cache=True)
-def left_now(asked: Rows, facts: Rows, index: Ints, now: float) -> Floats:
+def left_now(asked: AskedArray, facts: FactArray, index: Ints, now: float) -> Floats:
     """Seconds of work that each job is believed to have left at the reference; NaN where nothing is known."""
     left = work_now(facts, index, now)
     for at in range(len(index)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 import polars as pl
 
-from muster.cluster.ledger_arrays import Rows
+from muster.cluster.structured import Structured, zero_records
 
 RIGID, PS, RING = 0, 1, 2
 SYNCS = ("", "ps", "ring")
@@ -34,18 +36,35 @@ SIZED = np.dtype(
         ("target_loss", np.float64),  # 0: its work is not given by a loss
     ]
 )
+SizedArray: TypeAlias = Structured[
+    Literal[
+        "worker",
+        "server",
+        "ring",
+        "limit",
+        "min_workers",
+        "max_workers",
+        "servers",
+        "batch",
+        "priority",
+        "urgency",
+        "target",
+        "loss",
+        "target_loss",
+    ]
+]
 
 
-def gangs_only(jobs: int) -> Rows:
+def gangs_only(jobs: int) -> SizedArray:
     """One `SIZED` record a job, none of them sized or with a utility."""
-    sized = np.zeros(jobs, SIZED)
+    sized: SizedArray = zero_records(jobs, SIZED)
     sized["priority"] = np.nan
     return sized
 
 
-def sized_columns(jobs: pl.DataFrame) -> Rows:
+def sized_columns(jobs: pl.DataFrame) -> SizedArray:
     """One `SIZED` record a job; those of rigid jobs stay 0 but for the utility."""
-    sized = np.zeros(len(jobs), SIZED)
+    sized: SizedArray = zero_records(len(jobs), SIZED)
     ring = jobs["sync"].to_numpy() == "ring"
     for at, name in enumerate(("gpus", "cpus", "memory_gb")):
         sized["worker"][:, at] = jobs[f"worker_{name}"].fill_null(0).to_numpy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import GPU, Books, Bools, Floats, Ints, Rows, count_bits, put_chain
+from muster.cluster.ledger_arrays import GPU, Books, Bools, Floats, Ints, count_bits, put_chain
 from muster.compiling import njit
 from muster.schedulers.placement.kernels import (
     PACK,
@@ -23,6 +23,7 @@ from muster.schedulers.placement.kernels import (
 )
 from muster.schedulers.placement.published_order import in_rack_order, places_in_order
 from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLACE, PLACED, RACK_TIMER
+from muster.workload.jobs import AskedArray
 
 NOWHERE, ISLAND, MACHINE, RACK, NETWORK = -1, 0, 1, 2, 3
 """Levels of a placement, best first."""
@@ -37,7 +38,8 @@ def level_of(books: Books, chain: int) -> int:
         return NOWHERE
     first = books.rows[chain]
     node = first["node"]
-    island = max(books.nodes[node]["island"], 1)
+    of_node: int = books.nodes[node]["island"]
+    island = max(of_node, 1)
     level = NETWORK
     for gpu in range(0, books.nodes[node]["gpus"], island):
         if first["mask"] & ~(((1 << island) - 1) << gpu) == 0:
@@ -59,7 +61,8 @@ def level_of(books: Books, chain: int) -> int:
 def smallest_island(books: Books, node: int, gpus: int) -> int:
     """Free GPUs of the fullest island of a node that holds the gang; `SPLIT` if none does."""
     free = books.nodes[node]["free_mask"]
-    island = max(books.nodes[node]["island"], 1)
+    of_node: int = books.nodes[node]["island"]
+    island = max(of_node, 1)
     smallest = SPLIT
     for first in range(0, books.nodes[node]["gpus"], island):
         here = count_bits(free >> first & ((1 << island) - 1))
@@ -89,7 +92,8 @@ def first_published_place(books: Books, allowed: Bools, gpus: int, need: Ints) -
         nodes, firsts = places_in_order(books, allowed, by_island)
         for at in range(len(nodes)):
             record = books.nodes[nodes[at]]
-            size = min(max(record["island"], 1), 62) if by_island else 62
+            island: int = record["island"]
+            size = min(max(island, 1), 62) if by_island else 62
             free = record["free_mask"] >> firsts[at] << firsts[at]
             if by_island:
                 free &= ((1 << size) - 1) << firsts[at]
@@ -208,11 +212,12 @@ def largest_units(books: Books, allowed: Bools, need: Ints, racks: Ints) -> tupl
     machine = 0
     for node in range(len(books.nodes)):
         if allowed[node]:
-            most = books.nodes[node]["gpus"]
+            most: int = books.nodes[node]["gpus"]
             for resource in range(1, 4):
                 amount = need_on(books, node, resource, need)
                 if amount > 0:
-                    most = min(most, books.nodes[node]["capacity"][resource] // amount)
+                    fitting: int = books.nodes[node]["capacity"][resource] // amount
+                    most = min(most, fitting)
             machine = max(machine, most)
             racks[books.nodes[node]["rack"]] += most
     return machine, int(racks.max())
@@ -233,7 +238,7 @@ def runs_out_at(since: float, seconds: float) -> float:
 @njit(cache=True)
 def bid(
     books: Books,
-    asked: Rows,
+    asked: AskedArray,
     jobs: Ints,
     node_allowed: Bools,
     ranked: Ints,
@@ -275,7 +280,7 @@ def bid(
     for turn in range(begin, len(ranked)):
         at = ranked[turn]
         job = jobs[at]
-        gpus = asked[job]["gpus"]
+        gpus: int = asked[job]["gpus"]
         milli = asked[job]["milli"]
         constraint = asked[job]["constraint"]
         if blocked:

@@ -14,7 +14,7 @@ from muster.cluster.ledger_arrays import (
     Bools,
     Floats,
     Ints,
-    Rows,
+    NodeArray,
     copy_chain,
     count_bits,
     new_row,
@@ -23,6 +23,7 @@ from muster.cluster.ledger_arrays import (
 )
 from muster.compiling import njit
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+from muster.workload.jobs import AskedArray, FactArray
 
 PROPORTIONAL = -1
 
@@ -52,7 +53,7 @@ def fit_walk(free: Ints, least: Ints, pinned: Bools, ranked: Ints, strict: bool,
                 blocked = strict
 
 
-def proportional_needs(nodes: Rows, requested: Ints) -> Ints:
+def proportional_needs(nodes: NodeArray, requested: Ints) -> Ints:
     """The node's share, but at least the request: jobs x 1 x resources, or one line if no request exceeds a share."""
     line = np.full((1, 1, 4), PROPORTIONAL)
     if not requested.any() or (requested.max(axis=0) <= nodes["share"][nodes["gpus"] > 0].min(axis=0)).all():
@@ -66,7 +67,8 @@ def need_on(books: Books, node: int, resource: int, need: Ints) -> int:
     """Millionths of a resource that one GPU needs on this node."""
     amount: int = need[resource]
     if amount < 0:
-        amount = max(books.nodes[node]["share"][resource], PROPORTIONAL - amount)
+        share: int = books.nodes[node]["share"][resource]
+        amount = max(share, PROPORTIONAL - amount)
     return amount
 
 
@@ -132,7 +134,8 @@ def pick_from(free: int, gpus: int, island: int, count: int) -> int:
 def pick_gpus(books: Books, node: int, count: int) -> int:
     """A mask of so many GPUs that no job holds, as close together as they can be; NOT_FREE if there are fewer."""
     record = books.nodes[node]
-    chosen: int = pick_from(record["free_mask"], record["gpus"], max(record["island"], 1), count)
+    island: int = record["island"]
+    chosen: int = pick_from(record["free_mask"], record["gpus"], max(island, 1), count)
     return chosen
 
 
@@ -175,7 +178,8 @@ def _first_whole_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, take
     largest = 0
     for node in range(nodes):
         if allowed[node]:
-            largest = max(largest, books.nodes[node]["gpus"])
+            size: int = books.nodes[node]["gpus"]
+            largest = max(largest, size)
     if gpus > largest:
         for node in range(nodes):
             size = books.nodes[node]["gpus"]
@@ -360,7 +364,14 @@ def place_job(
 
 @njit(cache=True)
 def count_walk(
-    asked: Rows, facts: Rows, jobs: Ints, pinned: Bools, ranked: Ints, free: int, strict: bool, chosen: Bools
+    asked: AskedArray,
+    facts: FactArray,
+    jobs: Ints,
+    pinned: Bools,
+    ranked: Ints,
+    free: int,
+    strict: bool,
+    chosen: Bools,
 ) -> None:
     """Who is served, by GPU count alone: in order, taking whoever fits in what is left (Synergy, "Rounds").
 
@@ -391,7 +402,7 @@ def count_walk(
 @njit(cache=True)
 def serve(
     books: Books,
-    asked: Rows,
+    asked: AskedArray,
     jobs: Ints,
     node_allowed: Bools,
     ranked: Ints,
@@ -470,7 +481,8 @@ def serve(
                 if gpus == 0:
                     codes[at] = NO_CPUS
                     a[at] = asked[job]["cpu"] / 1e6
-                    b[at] = max(asked[job]["memory"], 0) / 1e6
+                    memory: int = asked[job]["memory"]
+                    b[at] = max(memory, 0) / 1e6
                 blocked = strict
 
 

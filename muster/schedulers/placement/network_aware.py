@@ -17,7 +17,6 @@ from muster.cluster.ledger_arrays import (
     Bools,
     Floats,
     Ints,
-    Rows,
     undo_to,
 )
 from muster.cluster.ledger_arrays import put_chain as put
@@ -46,6 +45,7 @@ from muster.schedulers.placement.kernels import (
 )
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK
+from muster.workload.jobs import AskedArray
 
 _ALIKE = 1e-9
 _NO_ROOM = SPLIT * SPLIT
@@ -54,7 +54,7 @@ _NO_ROOM = SPLIT * SPLIT
 @njit(cache=True)
 def arrange(
     books: Books,
-    asked: Rows,
+    asked: AskedArray,
     jobs: Ints,
     node_allowed: Bools,
     ranked: Ints,
@@ -143,7 +143,7 @@ def arrange(
 @njit(cache=True)
 def _put_all(
     books: Books,
-    asked: Rows,
+    asked: AskedArray,
     jobs: Ints,
     node_allowed: Bools,
     order: Ints,

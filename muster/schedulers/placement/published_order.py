@@ -79,7 +79,8 @@ def places_in_order(books: Books, allowed: Bools, by_island: bool) -> tuple[Ints
         record = books.nodes[node]
         machine = racks[record["rack"]]
         racks[record["rack"]] += 1
-        size = max(record["island"], 1) if by_island else 64
+        island: int = record["island"]
+        size = max(island, 1) if by_island else 64
         for first in range(0, record["gpus"], size):
             if allowed[node] and record["free_mask"] >> first & ((1 << size) - 1 if size < 63 else -1):
                 nodes[count], firsts[count] = node, first

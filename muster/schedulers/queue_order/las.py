@@ -6,10 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import WHOLE, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import WHOLE, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.contract import Jobs, Snapshot
 from muster.schedulers.parts import GPU_SECONDS, Order, check_seconds, setting
+from muster.workload.jobs import AskedArray, FactArray
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,13 @@ class Las(Order):
 
 @njit(cache=True)
 def _seconds_to(
-    levels: Floats, falls: bool, asked: Rows, facts: Rows, index: Ints, attained: Floats, running: Ints
+    levels: Floats,
+    falls: bool,
+    asked: AskedArray,
+    facts: FactArray,
+    index: Ints,
+    attained: Floats,
+    running: Ints,
 ) -> float:
     """How soon one of the running jobs reaches the next level; a level it is at counts, unless it falls there."""
     soonest = np.inf

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from muster.compiling import njit
-from muster.schedulers.contract import Floats, Ints, Rows, Snapshot, State
+from muster.schedulers.contract import Floats, Ints, Snapshot, State
 from muster.schedulers.parts import Order
-from muster.workload.jobs import RUNNING, work_now
+from muster.workload.jobs import RUNNING, AskedArray, FactArray, work_now
 
 _DIGITS = 9
 """Of the sensitivity, so that jobs that lost nothing are equal and not ordered by rounding."""
@@ -38,14 +38,14 @@ class NetworkSensitivity(Order):
 
 
 @njit(cache=True)
-def _sensitivity(asked: Rows, facts: Rows, index: Ints, now: float) -> tuple[Floats, Floats]:
+def _sensitivity(asked: AskedArray, facts: FactArray, index: Ints, now: float) -> tuple[Floats, Floats]:
     """Nw_sens of each job, and since when it is without GPUs: now for those that hold some."""
     sensitivity = np.zeros(len(index))
     since = np.full(len(index), now)
     done = work_now(facts, index, now)
     for at in range(len(index)):
         ask, fact = asked[index[at]], facts[index[at]]
-        ran = fact["run"]
+        ran: float = fact["run"]
         if fact["state"] == RUNNING:
             ran += now - fact["settled"]
         else:

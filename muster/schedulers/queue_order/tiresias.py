@@ -110,8 +110,8 @@ class TwoDGittins(TwoDLas):
         if self.services:
             return np.array(self.services)
         facts = snapshot.table.facts
-        column = "attained" if self.service == "gpu-seconds" else "run"
-        services: Floats = facts[column][facts["state"] == COMPLETED]
+        attained = facts["attained"] if self.service == "gpu-seconds" else facts["run"]
+        services: Floats = attained[facts["state"] == COMPLETED]
         return services
 
     def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:

@@ -17,7 +17,6 @@ from muster.cluster.ledger_arrays import (
     Books,
     Bools,
     Ints,
-    Rows,
     copy_chain,
     new_row,
     put_chain,
@@ -25,6 +24,7 @@ from muster.cluster.ledger_arrays import (
 )
 from muster.compiling import njit
 from muster.schedulers.placement.kernels import pick_gpus
+from muster.workload.jobs import AskedArray
 
 _GPU, _CPU, _MEMORY, _NIC = 0, 1, 2, 3
 
@@ -32,7 +32,7 @@ _GPU, _CPU, _MEMORY, _NIC = 0, 1, 2, 3
 @njit(cache=True)
 def seat(
     books: Books,
-    asked: Rows,
+    asked: AskedArray,
     index: Ints,
     order: Ints,
     workers: Ints,
@@ -112,7 +112,8 @@ def _was_in_vain(books: Books, before: int, now: int, needs: Ints, free: Ints) -
     fits = True
     row = before
     while row >= 0:
-        fits = fits and (free[books.rows[row]["node"]] >= 0).all()
+        node: int = books.rows[row]["node"]
+        fits = fits and bool((free[node] >= 0).all())
         row = books.rows[row]["next"]
     _take(books, before, needs, free, False, -1)
     _take(books, now, needs, free, False, 1)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import SERVER, Books, Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import SERVER, Books, Bools, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.worker_server import Demands, utility
 from muster.schedulers.allocation.worker_server_frontier import frontier
@@ -17,7 +17,7 @@ from muster.schedulers.workers_and_servers.gangs import with_gangs
 from muster.speed.parameter_server import StepTime
 from muster.speed.parameter_server.of_jobs import steps_of
 from muster.speed.parameter_server.reported import fitted_remaining
-from muster.workload.jobs import JobTable
+from muster.workload.jobs import AskedArray, JobTable
 from muster.workload.sized import RESOURCES, RIGID
 
 PROGRESS = 1e-3
@@ -262,7 +262,7 @@ def _within(demands: Demands, capacity: Floats) -> Demands:
 
 
 @njit(cache=True)
-def held_sizes(books: Books, asked: Rows, index: Ints) -> tuple[Ints, Ints]:
+def held_sizes(books: Books, asked: AskedArray, index: Ints) -> tuple[Ints, Ints]:
     """How many workers and servers each job holds."""
     workers = np.zeros(len(index), np.int64)
     servers = np.zeros(len(index), np.int64)

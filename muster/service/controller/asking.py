@@ -10,9 +10,10 @@ import numpy as np
 
 from muster.cluster.ledger import Changes
 from muster.runtime import allocation_lifecycle as keep
-from muster.schedulers.contract import Decision, Rows, Scheduler, Snapshot, State
+from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.reasons import reason
 from muster.service.controller.memory import to_bytes
+from muster.workload.jobs import AskedArray
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Decided:
     """It took."""
 
 
-def decided(scheduler: Scheduler, snapshot: Snapshot, state: State, asked: Rows) -> Decided:
+def decided(scheduler: Scheduler, snapshot: Snapshot, state: State, asked: AskedArray) -> Decided:
     """What it decides; nothing has changed yet."""
     began = time.perf_counter()
     decision, after = scheduler.decide(snapshot, state)
@@ -65,7 +66,7 @@ def _check_answer(plan: Decision, snapshot: Snapshot) -> None:
         raise ValueError("notes have to be sentences")
 
 
-def _check_changes(changes: Changes, snapshot: Snapshot, asked: Rows) -> None:
+def _check_changes(changes: Changes, snapshot: Snapshot, asked: AskedArray) -> None:
     """What jobs would hold."""
     strangers = np.setdiff1d(changes.jobs, snapshot.jobs.index)
     if len(strangers):

@@ -16,10 +16,11 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Changes, Ledger, NodeAllocation
-from muster.cluster.ledger_arrays import MICRO, NONE, ROWS_USED, WHOLE, Rows
+from muster.cluster.ledger_arrays import MICRO, NONE, ROWS_USED, WHOLE
+from muster.cluster.structured import zero_records
 from muster.problems import InputError
 from muster.runtime import allocation_lifecycle as keep
-from muster.runtime.allocation_lifecycle import RESTART_MODEL
+from muster.runtime.allocation_lifecycle import RESTART_MODEL, HeldArray, RestartModel
 from muster.service.controller.interruptions import LONGEST_START_UP, RestartCosts
 from muster.service.fitting import misfits
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
@@ -27,9 +28,19 @@ from muster.service.store.rows import JobRow, State
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
-from muster.workload.jobs import ASKED, COMPLETED, FACTS, FUTURE, WAITING, JobTable, nodes_allowed
+from muster.workload.jobs import (
+    ASKED,
+    COMPLETED,
+    FACTS,
+    FUTURE,
+    WAITING,
+    AskedArray,
+    FactArray,
+    JobTable,
+    nodes_allowed,
+)
 from muster.workload.models import Model
-from muster.workload.sized import SIZED
+from muster.workload.sized import SIZED, SizedArray
 
 UNKNOWN_STEPS = 1e15
 """Stands for the work of a job whose owner did not say it; schedulers are told that nothing is known."""
@@ -61,7 +72,7 @@ class LiveColumns:
     ) -> None:
         self.cluster = cluster
         self.ledger = Ledger(cluster, 0)
-        self.laws = np.zeros(1, RESTART_MODEL)
+        self.laws: RestartModel = zero_records(1, RESTART_MODEL)
         self.laws["checkpoint_every"] = inf
         self._known = known
         self.restart_costs = RestartCosts(restart_cost_seconds)
@@ -77,7 +88,9 @@ class LiveColumns:
         self.misfits: set[int] = set()
         """Jobs that no state of the cluster could hold; it was another one when they were taken."""
         self._fits: dict[tuple[object, ...], bool] = {}
-        self._asked, self._facts, self._sized = np.zeros(0, ASKED), np.zeros(0, FACTS), np.zeros(0, SIZED)
+        self._asked: AskedArray = zero_records(0, ASKED)
+        self._facts: FactArray = zero_records(0, FACTS)
+        self._sized: SizedArray = zero_records(0, SIZED)
         self._ids = pl.Series("job_id", [], pl.String)
         self._before = np.zeros(0, np.int64)
         """Scratch of `settle_journal`, which leaves it as it was."""
@@ -89,12 +102,12 @@ class LiveColumns:
         self._table_changed()
 
     @property
-    def facts(self) -> Rows:
+    def facts(self) -> FactArray:
         """What has happened to each job, by its number."""
         return self._facts[: self._count]
 
     @property
-    def asked(self) -> Rows:
+    def asked(self) -> AskedArray:
         """What each job asks for, by its number."""
         return self._asked[: self._count]
 
@@ -270,7 +283,7 @@ class LiveColumns:
 
     def _outcome(self) -> keep.Outcome:
         """Room for what the kernels report, which nothing here reads."""
-        held = np.zeros(int(self.ledger.books.totals[ROWS_USED]) + 1, keep.HELD)
+        held: HeldArray = zero_records(int(self.ledger.books.totals[ROWS_USED]) + 1, keep.HELD)
         return keep.Outcome(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
 
     def planned(self, job: int, now: float) -> None:

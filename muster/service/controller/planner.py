@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import structlog
 
+from muster.cluster.structured import zero_records
 from muster.runtime import allocation_lifecycle as keep
-from muster.runtime.allocation_lifecycle import PENDING_INTERVAL
+from muster.runtime.allocation_lifecycle import PENDING_INTERVAL, PendingArray
 from muster.schedulers.actions import Action, Start, actions_of
 from muster.schedulers.contract import Decision, Ints, Jobs, Snapshot, Trigger
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
@@ -210,7 +211,7 @@ class Planner:
     def _explain(self, plan: Decision, index: Ints, now: float) -> None:
         """Note the reasons that are new."""
         before = self._jobs.columns.facts["reason"][index]
-        ended = np.zeros(len(index), PENDING_INTERVAL)
+        ended: PendingArray = zero_records(len(index), PENDING_INTERVAL)
         count = keep.note_reasons(
             self._jobs.columns.facts, index, plan.reasons, plan.reason_a, plan.reason_b, now, ended
         )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from muster.cluster import Cluster
+from muster.cluster.structured import Structured, zero_records
 from muster.compiling import njit
 from muster.speed.network.tree import LinkTree
 
@@ -27,14 +29,15 @@ SHAPE_DTYPE = np.dtype(
         ("rack_gb_per_s", np.float64),  # narrowest rack uplink; infinite within one rack
     ]
 )
+Shapes: TypeAlias = Structured[
+    Literal["gpus", "islands", "machines", "racks", "even", "machine_gb_per_s", "rack_gb_per_s"]
+]
 EVEN_ISLANDS = 1
 """Each island in use has the same number of the job's GPUs."""
 EVEN_MACHINES = 2
 """Each machine in use has the same number of the job's GPUs."""
 EVEN_RACKS = 4
 """Each rack in use has the same number of the job's GPUs and machines."""
-
-Shapes = npt.NDArray[np.void]
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Placements:
 
 def shapes_of(placements: Placements, tree: LinkTree) -> Shapes:
     """The shape of every placement: an array of SHAPE_DTYPE."""
-    shapes = np.zeros(placements.jobs, dtype=SHAPE_DTYPE)
+    shapes: Shapes = zero_records(placements.jobs, SHAPE_DTYPE)
     _fill_shapes(
         placements.first,
         placements.nodes,
@@ -129,7 +132,7 @@ def _fill_shapes(
     rack_of: npt.NDArray[np.int64],
     gpus_per_island: npt.NDArray[np.int64],
     uplink: npt.NDArray[np.float64],
-    shapes: npt.NDArray[np.void],
+    shapes: Shapes,
 ) -> None:
     racks = uplink.size - rack_of.size
     gpus_in = np.zeros(racks, dtype=np.int64)
@@ -240,7 +243,7 @@ def _loads(
     first: npt.NDArray[np.int64],
     nodes: npt.NDArray[np.int64],
     gpu_bits: npt.NDArray[np.int64],
-    shapes: npt.NDArray[np.void],
+    shapes: Shapes,
     rack_of: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.float64]:
     """In the order of `_crossings`."""

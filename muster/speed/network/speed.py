@@ -9,12 +9,13 @@ slower by the part of the demand that max-min fairness does not give it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from muster.cluster import Cluster
+from muster.cluster.structured import Structured, zero_records
 from muster.compiling import njit
 from muster.speed.network.collectives import ALGORITHMS, BANDWIDTH_AWARE, BASELINE, stack
 from muster.speed.network.contention import max_min_rates
@@ -26,14 +27,6 @@ from muster.speed.network.tree import link_tree
 
 Ints = npt.NDArray[np.int64]
 
-_MEASURED = (
-    "local_seconds",
-    "local_seconds_per_gpu",
-    "uplink_seconds",
-    "uplink_seconds_per_gpu",
-    "overlap",
-    "nic_gb_per_s",
-)
 MODEL_DTYPE = np.dtype(
     [
         ("compute_seconds", np.float64),
@@ -41,9 +34,29 @@ MODEL_DTYPE = np.dtype(
         ("first", np.int64),  # its messages: first ... first + messages - 1
         ("messages", np.int64),
         ("measured", np.int64),  # 1: by the fields below, 0: by its messages
-        *((field, np.float64) for field in _MEASURED),
+        ("local_seconds", np.float64),
+        ("local_seconds_per_gpu", np.float64),
+        ("uplink_seconds", np.float64),
+        ("uplink_seconds_per_gpu", np.float64),
+        ("overlap", np.float64),
+        ("nic_gb_per_s", np.float64),
     ]
 )
+NetworkModelArray: TypeAlias = Structured[
+    Literal[
+        "compute_seconds",
+        "gradient_gb",
+        "first",
+        "messages",
+        "measured",
+        "local_seconds",
+        "local_seconds_per_gpu",
+        "uplink_seconds",
+        "uplink_seconds_per_gpu",
+        "overlap",
+        "nic_gb_per_s",
+    ]
+]
 STAGE_DTYPE = np.dtype(
     [
         ("exposed_seconds", np.float64),
@@ -51,12 +64,13 @@ STAGE_DTYPE = np.dtype(
         ("volume_gb", np.float64),  # GB that the all-reduces of an iteration sum
     ]
 )
+StageArray: TypeAlias = Structured[Literal["exposed_seconds", "all_reduce_seconds", "volume_gb"]]
 
 
 class _ModelArrays(NamedTuple):
     """What the models of a run send."""
 
-    table: npt.NDArray[np.void]
+    table: NetworkModelArray
     """MODEL_DTYPE, a row a model."""
     messages: npt.NDArray[np.float64]
     """Rows ready_seconds, gradient_gb and update_seconds; a column a message."""
@@ -116,7 +130,7 @@ class NetworkSpeed:
         sizes = [messages[1, first : first + count] for first, count in spans]
         return np.array([gb.max(initial=0.0) / max(gb.sum(), 1e-300) for gb in sizes])
 
-    def stages(self, models: Ints, shapes: Shapes) -> Shapes:
+    def stages(self, models: Ints, shapes: Shapes) -> StageArray:
         """STAGE_DTYPE for every pair of model and shape, alone; from the cache where it has been seen."""
         width = shapes.dtype.itemsize
         data = shapes.tobytes()
@@ -127,11 +141,13 @@ class NetworkSpeed:
         known = self._stages
         new = [at for at, key in enumerate(keys) if key not in known]
         if new:
-            fresh = np.zeros(len(new), dtype=STAGE_DTYPE)
+            fresh: StageArray = zero_records(len(new), STAGE_DTYPE)
             numbers = np.asarray(models, dtype=np.int64)[new]
             _fill_stages(self._arrays, self._all_reduce, numbers, shapes[new], fresh)
             known.update(zip((keys[at] for at in new), fresh.tolist(), strict=True))
-        return np.array([known[key] for key in keys], dtype=STAGE_DTYPE)
+        stages: StageArray = zero_records(len(keys), STAGE_DTYPE)
+        stages[:] = [known[key] for key in keys]
+        return stages
 
     def exposed_seconds(self, models: Ints, shapes: Shapes) -> Floats:
         """Communication seconds an iteration that compute does not hide, each job alone."""
@@ -175,14 +191,19 @@ class NetworkSpeed:
 
 
 def _model_arrays(models: Sequence[NetworkModel | None]) -> _ModelArrays:
-    table = np.zeros(len(models), dtype=MODEL_DTYPE)
+    table: NetworkModelArray = zero_records(len(models), MODEL_DTYPE)
     rows: list[Floats] = [np.zeros((3, 0))]
     filled = 0
     for record, model in zip(table, models, strict=True):
         if isinstance(model, MeasuredModel):
             record["measured"] = 1
-            for field in ("compute_seconds", *_MEASURED):
-                record[field] = getattr(model, field)
+            record["compute_seconds"] = model.compute_seconds
+            record["local_seconds"] = model.local_seconds
+            record["local_seconds_per_gpu"] = model.local_seconds_per_gpu
+            record["uplink_seconds"] = model.uplink_seconds
+            record["uplink_seconds_per_gpu"] = model.uplink_seconds_per_gpu
+            record["overlap"] = model.overlap
+            record["nic_gb_per_s"] = model.nic_gb_per_s
         elif model is not None:
             messages = model.messages()
             record["compute_seconds"] = messages.compute_seconds
@@ -198,8 +219,8 @@ def _fill_stages(
     arrays: _ModelArrays,
     all_reduce: _AllReduce,
     models: npt.NDArray[np.int64],
-    shapes: npt.NDArray[np.void],
-    stages: npt.NDArray[np.void],
+    shapes: Shapes,
+    stages: StageArray,
 ) -> None:
     messages = arrays.messages
     for at in range(models.size):
@@ -208,7 +229,8 @@ def _fill_stages(
             continue
         if model["measured"]:
             net, volume_gb = _measured_net(model, shape)
-            compute, power = model["compute_seconds"], model["overlap"]
+            compute: float = model["compute_seconds"]
+            power: float = model["overlap"]
             longer = max(compute, net)
             step = longer * ((compute / longer) ** power + (net / longer) ** power) ** (1.0 / power)
             stage["exposed_seconds"] = step - compute

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Floats, Ints, Rows
+from muster.cluster.ledger_arrays import Floats, Ints
 from muster.problems import InputError
 from muster.speed.parameter_server.loss_curve import LossCurve, fit_loss_curve
+from muster.workload.sized import SizedArray
 
 MOST_REPORTS = 60
 """Losses that are looked at, evenly spread over the iterations done."""
@@ -14,7 +15,7 @@ NOISE = 0.02
 """Of a loss that a job of a trace reports: a share of it, the standard deviation."""
 
 
-def fitted_remaining(sized: Rows, index: Ints, done: Floats) -> Floats:
+def fitted_remaining(sized: SizedArray, index: Ints, done: Floats) -> Floats:
     """(jobs,) iterations left until their target loss; NaN: no target, or too few losses so far.
 
     `index` are the jobs' numbers, which seed the noise of what they report.
@@ -30,7 +31,7 @@ def fitted_remaining(sized: Rows, index: Ints, done: Floats) -> Floats:
     return left
 
 
-def reported_losses(sized: Rows, job: int, done: float) -> tuple[Floats, Floats]:
+def reported_losses(sized: SizedArray, job: int, done: float) -> tuple[Floats, Floats]:
     """Iterations and the losses after them, as a job of a trace reports them: its curve with noise."""
     slope, offset, floor = sized["loss"].tolist()
     steps = np.unique(np.floor(np.linspace(0.0, done, MOST_REPORTS)))
