@@ -28,7 +28,7 @@ from muster.schedulers.parts import (
     named,
 )
 from muster.schedulers.phases import log_phase
-from muster.schedulers.placement.kernels import count_walk, fit_walk, serve
+from muster.schedulers.placement.kernels import ReasonColumns, count_walk, fit_walk, job_columns, serve
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
 _INSTANT = 1e-6
@@ -67,17 +67,13 @@ class IndependentAllocator(GangAllocator):
         books = transaction.ledger.reserve(snapshot.cluster.total_gpus + len(jobs), 3 * len(jobs))
         serve(
             books,
-            snapshot.table.asked,
-            jobs.index,
-            snapshot.table.node_allowed,
+            job_columns(snapshot),
             ranked,
             chosen,
             resource_options,
             self.placement.rules(snapshot),
             self.strict,
-            codes,
-            a,
-            b,
+            ReasonColumns(codes, a, b),
         )
 
 

@@ -17,6 +17,7 @@ from muster.cluster.ledger_arrays import (
     DELAYED,
     ENTRIES,
     GPU,
+    NONE,
     WHOLE,
     Books,
     Floats,
@@ -42,9 +43,14 @@ from muster.schedulers.parts import (
     named,
 )
 from muster.schedulers.phases import log_phase
-from muster.schedulers.placement.delay_scheduling import NOWHERE, bid
+from muster.schedulers.placement.delay_scheduling import (
+    NOWHERE,
+    Competitors,
+    LeaseTerms,
+    allocate_by_locality,
+)
 from muster.schedulers.placement.delay_timers import Timers
-from muster.schedulers.placement.kernels import need_on, put_back
+from muster.schedulers.placement.kernels import ReasonColumns, job_columns, need_on, put_back
 from muster.schedulers.placement.network_aware import share_of_best
 from muster.schedulers.reasons import NO_GPUS, PLACED
 from muster.speed.network.forms import PlacementShapes
@@ -179,45 +185,29 @@ class Leased:
         """Walk down the queue, and learn from the waits that were worth it before going on."""
         jobs, lease, timers = snapshot.jobs, self.timers.lease_seconds, self.timers
         resource_options = self.allocation.resource_options(snapshot, jobs)
-        levels = np.full(len(jobs), NOWHERE)
-        pause = np.full(len(jobs), lease if timers.learns else inf)
+        pause = lease if timers.learns else inf
+        terms = LeaseTerms(snapshot.now, lease, pause, timers.fit == "published")
+        columns = job_columns(snapshot)
+        reasons = ReasonColumns(plan.reasons, plan.reason_a, plan.reason_b)
         for_machine, for_rack = np.zeros((2, len(jobs)))
         done = 0
         while done < len(ranked):
             left, first = ranked[done:], done
             for_machine[left], for_rack[left] = timers.limits_for(snapshot, left, known)
-            done, wake = bid(
-                snapshot.ledger.books,
-                snapshot.table.asked,
-                jobs.index,
-                snapshot.table.node_allowed,
-                ranked,
-                done,
-                released,
-                content,
-                urgent,
-                since,
-                for_machine * lease,
-                for_rack * lease,
-                snapshot.now,
-                resource_options,
-                timers.fit == "published",
-                pause,
-                lease,
-                levels,
-                plan.reasons,
-                plan.reason_a,
-                plan.reason_b,
+            competitors = Competitors(since, for_machine * lease, for_rack * lease, urgent, released, content)
+            books = snapshot.ledger.books
+            done, level, wake = allocate_by_locality(
+                books, columns, ranked, done, competitors, resource_options, terms, reasons
             )
             served = ranked[first:done]
             snapshot.check_placed(served[plan.reasons[served] == PLACED])
             if timers.bids == "always":
                 plan.next_wake = min(plan.next_wake, wake)
-            at = ranked[done - 1]
-            waited = (snapshot.now - since[at]) / lease
-            if timers.learns and levels[at] != NOWHERE:
+            if timers.learns and level != NOWHERE:
+                at = ranked[done - 1]
+                waited = (snapshot.now - since[at]) / lease
                 gpus = int(snapshot.table.asked["gpus"][jobs.index[at]])
-                known = timers.learned(known, gpus, int(levels[at]), snapshot.now, waited)
+                known = timers.learned(known, gpus, level, snapshot.now, waited)
         return known
 
 
@@ -304,34 +294,45 @@ def _go_on_if_unused(books: Books, jobs: Ints, stopped: Ints, released: Ints, co
 
 @njit(cache=True)
 def _lower_to(books: Books, jobs: Ints, resource_options: Ints) -> None:
-    """Set what jobs with whole GPUs of their own hold beside each of them to the first rung of `resource_options`.
+    """Set what jobs with whole GPUs of their own hold beside each of them to the first of `resource_options`.
 
     Nothing changes where that does not fit, as after another scheduler's placement.
     """
     if books.totals[DELAYED]:
         return
     mark = books.totals[ENTRIES]
-    held = np.empty(len(jobs), np.int64)
+    held = np.full(len(jobs), NONE)
     for at in range(len(jobs)):
-        held[at] = books.heads[jobs[at]]
-        row = held[at]
-        while row >= 0:
-            if books.rows[row]["milli"] < WHOLE:
-                held[at] = -1
-            row = books.rows[row]["next"]
-        if held[at] >= 0:
+        if _holds_whole_gpus(books, books.heads[jobs[at]]):
+            held[at] = books.heads[jobs[at]]
             release(books, jobs[at])
     for at in range(len(jobs)):
         if held[at] >= 0:
             chain = copy_chain(books, held[at])
-            need = resource_options[0 if len(resource_options) == 1 else at, 0]
-            row = chain
-            while row >= 0:
-                record = books.rows[row]
-                for resource in range(1, 4):
-                    amount = need_on(books, record["node"], resource, need)
-                    record["amount"][resource] = amount * count_bits(record["mask"])
-                row = record["next"]
+            _set_amounts(books, chain, resource_options[0 if len(resource_options) == 1 else at, 0])
             if put_chain(books, jobs[at], chain) != 0:
                 undo_to(books, mark)
                 return
+
+
+@njit(cache=True)
+def _holds_whole_gpus(books: Books, chain: int) -> bool:
+    """Whether a job holds something, and no share of a GPU."""
+    row = chain
+    while row >= 0:
+        if books.rows[row]["milli"] < WHOLE:
+            return False
+        row = books.rows[row]["next"]
+    return chain >= 0
+
+
+@njit(cache=True)
+def _set_amounts(books: Books, chain: int, need: Ints) -> None:
+    """Write into each row of a chain what its GPUs need beside them."""
+    row = chain
+    while row >= 0:
+        record = books.rows[row]
+        for resource in range(1, 4):
+            amount = need_on(books, record["node"], resource, need)
+            record["amount"][resource] = amount * count_bits(record["mask"])
+        row = record["next"]

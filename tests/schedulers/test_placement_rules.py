@@ -162,13 +162,14 @@ def _by_whole_nodes(here: list[Place], take: list[int], gpus: int) -> list[int] 
 @settings(max_examples=300, deadline=None)
 def test_a_gang_gets_the_nodes_that_its_rule_describes(rule: int, situation: Situation, gpus: int) -> None:
     books, nodes = situation.ledger.books, len(situation.places)
-    fit, take = np.full(nodes, 7), np.full(nodes, 7)
-    found = kernels.find_nodes(books, situation.allowed, gpus, situation.need, rule, fit, take)
+    scratch = scratch_of(np.full(nodes, 7))
+    take = scratch.take
+    found = kernels.find_nodes(books, situation.allowed, gpus, situation.need, rule, scratch)
     expected = by_description(rule, situation.places, gpus)
     assert (take.tolist() if found else None) == expected
     job = nodes  # The one that holds nothing yet.
     books = situation.ledger.reserve(nodes, nodes)
-    placed = kernels.place_job(books, job, gpus, 1000, situation.allowed, situation.need, rule, fit, take)
+    placed = kernels.place_job(books, job, gpus, 1000, situation.allowed, situation.need, rule, scratch)
     assert placed == (expected is not None)
     held = situation.ledger.holding(job)
     assert {share.node: len(share.gpu_ids) for share in held} == {
@@ -203,9 +204,8 @@ def test_consolidate_waits_for_the_fewest_nodes(
             hold(ledger, node, [NodeAllocation(node, tuple(range(count)))])
     take = np.zeros(3, np.int64)
     need = np.zeros(4, np.int64)
-    found = kernels.find_nodes(
-        ledger.books, np.array(allowed), gpus, need, kernels.CONSOLIDATE, 0 * take, take
-    )
+    scratch = scratch_of(take)
+    found = kernels.find_nodes(ledger.books, np.array(allowed), gpus, need, kernels.CONSOLIDATE, scratch)
     assert (take.tolist() if found else None) == expected
 
 
@@ -242,8 +242,7 @@ def test_a_share_takes_the_fullest_gpu_with_room(rule: int, situation: Situation
             situation.allowed,
             situation.need,
             rule,
-            room_for(job),
-            room_for(job),
+            scratch_of(np.zeros(job, np.int64)),
         )
         assert placed == (best is not None)
         if best is None:
@@ -255,9 +254,9 @@ def test_a_share_takes_the_fullest_gpu_with_room(rule: int, situation: Situation
     assert not ledger.balance().any()
 
 
-def room_for(nodes: int) -> np.ndarray:
-    """Scratch of the kernels."""
-    return np.zeros(nodes, np.int64)
+def scratch_of(take: np.ndarray) -> kernels.Scratch:
+    """Scratch of the kernels, with an array that gets the GPUs on each node."""
+    return kernels.Scratch(take.copy(), take, np.zeros(len(take), np.int64))
 
 
 @given(situation=situations())

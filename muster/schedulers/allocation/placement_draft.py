@@ -36,7 +36,14 @@ from muster.cluster.ledger_arrays import (
 )
 from muster.compiling import njit
 from muster.schedulers.contract import Snapshot
-from muster.schedulers.placement.kernels import PACK, PROPORTIONAL, amounts_on, pick_gpus, place_job
+from muster.schedulers.placement.kernels import (
+    PACK,
+    PROPORTIONAL,
+    amounts_on,
+    pick_gpus,
+    place_job,
+    scratch_for,
+)
 from muster.schedulers.reasons import NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 
 MOVABLE, SETTLED, APART = 0, 1, 2
@@ -446,15 +453,12 @@ def _serve_shares(
     shared: Ints,
     chosen: Bools,
 ) -> None:
-    nodes = len(books.nodes)
-    fit = np.zeros(nodes, np.int64)
-    take = np.zeros(nodes, np.int64)
+    scratch = scratch_for(books)
     for the_chosen in (True, False):
         for at in shared:
             if chosen[at] == the_chosen and books.heads[index[at]] < 0:
-                place_job(
-                    books, index[at], 1, milli[at], node_allowed[constraint[at]], needs[at], PACK, fit, take
-                )
+                allowed = node_allowed[constraint[at]]
+                place_job(books, index[at], 1, milli[at], allowed, needs[at], PACK, scratch)
 
 
 @njit(cache=True)

@@ -1,4 +1,4 @@
-"""Offers by level of the tree, compiled: NVLink island, machine, rack, anywhere; and a queue of jobs that bids.
+"""Delay scheduling, compiled: places by level of the tree, which are NVLink island, machine, rack and anywhere.
 
 Every job of the queue is tried on what the ones before it left. What an island or a machine holds is taken
 at any time; a wider place only once the job has waited for the narrower ones as long as its timers say.
@@ -6,20 +6,29 @@ at any time; a wider place only once the job has waited for the narrower ones as
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from muster.cluster.ledger_arrays import GPU, Books, Bools, Floats, Ints, count_bits, put_chain
+from muster.cluster.ledger_arrays import GPU, WHOLE, Books, Bools, Floats, Ints, count_bits, put_chain
 from muster.compiling import njit
 from muster.schedulers.placement.kernels import (
     PACK,
+    JobColumns,
+    ReasonColumns,
+    Scratch,
+    chain_of,
+    count_fitting,
     find_nodes,
-    gpus_that_fit,
     holds_gang,
     need_on,
+    note_lack,
     pick_gpus,
     place_job,
     put_back,
     put_share,
+    scratch_for,
+    thousandths_of,
 )
 from muster.schedulers.placement.published_order import in_rack_order, places_in_order
 from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLACE, PLACED, RACK_TIMER
@@ -29,6 +38,52 @@ NOWHERE, ISLAND, MACHINE, RACK, NETWORK = -1, 0, 1, 2, 3
 """Levels of a placement, best first."""
 SPLIT = 1 << 20
 """More free GPUs than an island has: the gang fits in none."""
+
+_NO_MACHINE_FROM, _NO_RACK_FROM, _LARGEST_MACHINE, _LARGEST_RACK = 0, 1, 2, 3
+"""What is known of gangs with the same needs: the smallest sizes that found no machine and no rack, and how many GPUs
+of such a gang the largest machine and the largest rack hold when they are empty; -1: not known."""
+_ANY_SIZE = 1 << 40
+
+
+class Competitors(NamedTuple):
+    """By position: what each job that competes for free GPUs takes, and since when it has waited."""
+
+    since: Floats
+    """When the wait began."""
+    machine_seconds: Floats
+    """How long one machine is waited for."""
+    rack_seconds: Floats
+    """How long one rack is waited for, from the same moment."""
+    urgent: Bools
+    """Jobs that take any place, and that no other job passes."""
+    released: Ints
+    """The chain that a job gave back just now, or -1."""
+    content: Bools
+    """Whether no other place would be worth the job's interruption."""
+
+
+class LeaseTerms(NamedTuple):
+    """What holds for all that compete."""
+
+    now: float
+    lease_seconds: float
+    pause_seconds: float
+    """The walk pauses behind a job that waited at least so long and got a machine or a rack: timers may learn from
+    it."""
+    published: bool
+    """Whether places are tried in the order of the published program."""
+
+
+class Offer(NamedTuple):
+    """The best place that a job takes now: where it is, or for which timer the job waits."""
+
+    level: int
+    where: int
+    """A node up to MACHINE, a rack at RACK."""
+    mask: int
+    """The GPUs on that node."""
+    timer: int
+    """DELAY_TIMER or RACK_TIMER where the job waits for a narrower place, else PLACED."""
 
 
 @njit(cache=True)
@@ -105,12 +160,10 @@ def first_published_place(books: Books, allowed: Bools, gpus: int, need: Ints) -
 @njit(cache=True)
 def fit_by_rack(books: Books, allowed: Bools, need: Ints, fit: Ints, racks: Ints) -> None:
     """Free GPUs that come with what they need, by node and by rack."""
+    count_fitting(books, allowed, need, fit)
     racks[:] = 0
-    for node in range(len(books.nodes)):
-        fit[node] = 0
-        if allowed[node] and books.nodes[node]["free_gpus"] > 0:
-            fit[node] = gpus_that_fit(books, node, need)
-            racks[books.nodes[node]["rack"]] += fit[node]
+    for node in range(len(fit)):
+        racks[books.nodes[node]["rack"]] += fit[node]
 
 
 @njit(cache=True)
@@ -142,19 +195,11 @@ def find_rack(books: Books, fit: Ints, racks: Ints, gpus: int, published: bool) 
 
 
 @njit(cache=True)
-def place_in_racks(
-    books: Books,
-    job: int,
-    gpus: int,
-    allowed: Bools,
-    need: Ints,
-    racks: Ints,
-    fit: Ints,
-    take: Ints,
-) -> bool:
+def place_in_racks(books: Books, job: int, gpus: int, allowed: Bools, need: Ints, scratch: Scratch) -> bool:
     """Put a gang on as few racks as possible, on as few machines of each."""
     chain = -1
     left = gpus
+    racks = scratch.racks
     inside = np.zeros(len(books.nodes), np.bool_)
     room = np.zeros(len(books.nodes), np.int64)
     fit_by_rack(books, allowed, need, room, racks)
@@ -165,25 +210,22 @@ def place_in_racks(
         here = min(left, racks[rack])
         for node in range(len(books.nodes)):
             inside[node] = allowed[node] and books.nodes[node]["rack"] == rack
-        if here == 0 or not find_nodes(books, inside, here, need, PACK, fit, take):
+        if here == 0 or not find_nodes(books, inside, here, need, PACK, scratch):
             return False
-        for node in range(len(books.nodes) - 1, -1, -1):
-            if take[node] > 0:
-                chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), 1000, need)
+        chain = chain_of(books, scratch.take, need, chain)
         racks[rack] = 0
         left -= here
     return put_chain(books, job, chain) == 0
 
 
 @njit(cache=True)
-def place_in_order(
-    books: Books, job: int, gpus: int, allowed: Bools, need: Ints, fit: Ints, take: Ints
-) -> bool:
-    """Put a gang on the first GPUs by rack and machine; `fit` are those that come with what they need."""
+def place_in_order(books: Books, job: int, gpus: int, allowed: Bools, need: Ints, scratch: Scratch) -> bool:
+    """Put a gang on the first GPUs by rack and machine; `scratch.fit` are those that come with what they need."""
+    take = scratch.take
     left = gpus
     nodes = in_rack_order(books)
     for node in nodes:
-        take[node] = min(left, fit[node]) if allowed[node] else 0
+        take[node] = min(left, scratch.fit[node]) if allowed[node] else 0
         left -= take[node]
     if left > 0:
         return False
@@ -191,7 +233,7 @@ def place_in_order(
     for node in nodes[::-1]:
         if take[node] > 0:
             mask = _lowest(books.nodes[node]["free_mask"], take[node])
-            chain = put_share(books, chain, node, mask, 1000, need)
+            chain = put_share(books, chain, node, mask, WHOLE, need)
     return put_chain(books, job, chain) == 0
 
 
@@ -236,148 +278,191 @@ def runs_out_at(since: float, seconds: float) -> float:
 
 
 @njit(cache=True)
-def bid(
+def allocate_by_locality(
     books: Books,
-    asked: AskedArray,
-    jobs: Ints,
-    node_allowed: Bools,
+    jobs: JobColumns,
     ranked: Ints,
     begin: int,
-    released: Ints,
-    content: Bools,
-    urgent: Bools,
-    since: Floats,
-    machine_seconds: Floats,
-    rack_seconds: Floats,
-    now: float,
+    competitors: Competitors,
     resource_options: Ints,
-    published: bool,
-    pause: Floats,
-    lease: float,
-    levels: Ints,
-    codes: Ints,
-    a: Floats,
-    b: Floats,
-) -> tuple[int, float]:
-    """Serve the queue from `begin` on; how far it got, and when the next timer runs out.
+    terms: LeaseTerms,
+    reasons: ReasonColumns,
+) -> tuple[int, int, float]:
+    """Serve the queue from `begin` on; how far it got, at which level the last one is, when the next timer runs out.
 
-    By position in the view: `released` the chain that a job gave back just now, or -1, `content` whether no other
-    place would be worth its interruption; `urgent` jobs take
-    anything and let nobody pass; `since` is when the wait began, `machine_seconds` and `rack_seconds` how
-    long narrower places are waited for. It pauses behind a job that waited at least `pause` seconds for a
-    machine or a rack and got it, because timers may be learned from that. `levels` gets what was accepted.
+    What comes out besides are the reasons.
     """
-    nodes = len(books.nodes)
-    fit = np.zeros(nodes, np.int64)
-    take = np.zeros(nodes, np.int64)
-    racks = np.zeros(books.nodes["rack"].max() + 1, np.int64)
-    shared_ladder = len(resource_options) == 1
-    no_machine = 1 << 40  # the smallest gangs of common needs that found no machine, no rack
-    no_rack = 1 << 40
-    largest = (-1, -1)  # units of common needs, when first asked for
+    scratch = scratch_for(books)
+    known = np.empty((len(resource_options[0]), 4), np.int64)
+    for option in range(len(known)):
+        _forget(known[option])
     wake = np.inf
     blocked = False
+    level = NOWHERE
     for turn in range(begin, len(ranked)):
         at = ranked[turn]
-        job = jobs[at]
-        gpus: int = asked[job]["gpus"]
-        milli = asked[job]["milli"]
-        constraint = asked[job]["constraint"]
-        if blocked:
-            codes[at] = BEHIND_HEAD
-            continue
-        if gpus * milli * 1000 > books.totals[GPU]:
-            codes[at] = NO_GPUS
-            a[at] = gpus * milli / 1000
-            b[at] = books.totals[GPU] / 1e6
-            blocked = urgent[at]
-            continue
-        allowed = node_allowed[constraint]
-        common = shared_ladder and constraint == 0 and milli == 1000
-        waited = now - since[at]
-        # Only the published program lets a machine timer outlast the rack timer.
-        machine_timer = machine_seconds[at] if published else min(machine_seconds[at], rack_seconds[at])
-        rack_passed, any_passed = waited >= machine_timer, waited >= rack_seconds[at]
         level = NOWHERE
-        waits_until = np.inf
-        waits_for = DELAY_TIMER
-        for rung in range(len(resource_options[0])):
-            need = resource_options[0 if shared_ladder else at, rung]
-            machine, mask = -1, 0
-            if milli < 1000:
-                if place_job(books, job, 1, milli, allowed, need, PACK, fit, take):
-                    level = ISLAND
-                    break
-                continue
-            if not (common and gpus >= no_machine):
-                machine = find_machine(books, allowed, gpus, need)
-                if machine < 0 and common:
-                    no_machine = gpus
-            if machine >= 0:
-                if published:
-                    machine, mask = first_published_place(books, allowed, gpus, need)
-                else:
-                    mask = pick_gpus(books, machine, gpus)
-                level = ISLAND if smallest_island(books, machine, gpus) < SPLIT else MACHINE
-                if not _kept(books, job, released[at], level, content[at]):
-                    put_chain(books, job, put_share(books, -1, machine, mask, 1000, need))
-                break
-            if common and largest[0] < 0:
-                largest = largest_units(books, allowed, need, racks)
-            biggest = largest if common else largest_units(books, allowed, need, racks)
-            takes_rack = urgent[at] or rack_passed or gpus > biggest[0]
-            takes_any = urgent[at] or any_passed or gpus > biggest[1]
-            if not takes_rack and not takes_any:
-                waits_until = runs_out_at(since[at], min(machine_seconds[at], rack_seconds[at]))
-                waits_for = DELAY_TIMER
-                continue
-            fit_by_rack(books, allowed, need, fit, racks)
-            rack = -1
-            if takes_rack and not (common and gpus >= no_rack):
-                rack = find_rack(books, fit, racks, gpus, published)
-                if rack < 0 and common:
-                    no_rack = min(no_rack, gpus)
-            if rack >= 0:
-                level = RACK
-                if not _kept(books, job, released[at], level, content[at]):
-                    there = allowed & (books.nodes["rack"] == rack)
-                    if published:
-                        place_in_order(books, job, gpus, there, need, fit, take)
-                    else:
-                        place_job(books, job, gpus, 1000, there, need, PACK, fit, take)
-                break
-            if not takes_any:
-                waits_until = runs_out_at(since[at], rack_seconds[at])
-                waits_for = RACK_TIMER
-                continue
-            if racks.sum() >= gpus:
-                level = NETWORK
-                if _kept(books, job, released[at], level, content[at]):
-                    break
-                if published:
-                    place_in_order(books, job, gpus, allowed, need, fit, take)
-                else:
-                    place_in_racks(books, job, gpus, allowed, need, racks, fit, take)
-                break
+        if blocked:
+            reasons.codes[at] = BEHIND_HEAD
+            continue
+        if thousandths_of(jobs, at) * 1000 > books.totals[GPU]:
+            note_lack(books, jobs, at, NO_GPUS, reasons)
+            blocked = competitors.urgent[at]
+            continue
+        level, timer = _serve_one(books, jobs, at, competitors, resource_options, terms, known, scratch)
+        waited = terms.now - competitors.since[at]
+        until = _waits_until(competitors, at, timer)
         if level != NOWHERE:
-            levels[at] = level
-            codes[at] = PLACED
-            if level <= RACK and waited >= pause[at]:
-                return turn + 1, wake
-        elif waits_until < np.inf:
-            codes[at] = waits_for
-            a[at] = waited / lease
-            b[at] = (waits_until - since[at]) / lease
-            wake = min(wake, waits_until)
+            reasons.codes[at] = PLACED
+            if level <= RACK and waited >= terms.pause_seconds:
+                return turn + 1, level, wake
+        elif until < np.inf:
+            reasons.codes[at] = timer
+            reasons.a[at] = waited / terms.lease_seconds
+            reasons.b[at] = (until - competitors.since[at]) / terms.lease_seconds
+            wake = min(wake, until)
         else:
-            codes[at] = NO_PLACE
-            a[at] = gpus * milli / 1000
-            b[at] = books.totals[GPU] / 1e6
-            blocked = urgent[at]
-    return len(ranked), wake
+            note_lack(books, jobs, at, NO_PLACE, reasons)
+            blocked = competitors.urgent[at]
+    return len(ranked), level, wake
 
 
 @njit(cache=True)
-def _kept(books: Books, job: int, chain: int, level: int, content: bool) -> bool:
-    """Let a job that is offered nothing worth more than what it just gave back have that again, if it is free."""
-    return chain >= 0 and (content or level >= level_of(books, chain)) and put_back(books, job, chain)
+def _forget(known: Ints) -> None:
+    """Nothing is known of gangs with some needs."""
+    known[_NO_MACHINE_FROM] = known[_NO_RACK_FROM] = _ANY_SIZE
+    known[_LARGEST_MACHINE] = known[_LARGEST_RACK] = -1
+
+
+@njit(cache=True)
+def _waits_until(competitors: Competitors, at: int, timer: int) -> float:
+    """When a job's timer for a machine or for a rack runs out; inf if it waits for neither."""
+    if timer == PLACED:
+        return np.inf
+    seconds = competitors.rack_seconds[at]
+    if timer == DELAY_TIMER:
+        seconds = min(competitors.machine_seconds[at], seconds)
+    until: float = runs_out_at(competitors.since[at], seconds)
+    return until
+
+
+@njit(cache=True)
+def _serve_one(
+    books: Books,
+    jobs: JobColumns,
+    at: int,
+    competitors: Competitors,
+    resource_options: Ints,
+    terms: LeaseTerms,
+    known: Ints,
+    scratch: Scratch,
+) -> tuple[int, int]:
+    """Give a job the best place that it takes, or its own back; its level, or NOWHERE and the timer it waits for."""
+    job = jobs.numbers[at]
+    spec = jobs.spec[job]
+    gpus, milli, constraint = spec["gpus"], spec["milli"], spec["constraint"]
+    allowed = jobs.node_allowed[constraint]
+    shared = len(resource_options) == 1
+    options = resource_options[0 if shared else at]
+    waited = terms.now - competitors.since[at]
+    machine_seconds, rack_seconds = competitors.machine_seconds[at], competitors.rack_seconds[at]
+    if not terms.published:  # Only the published program lets a machine timer outlast the rack timer.
+        machine_seconds = min(machine_seconds, rack_seconds)
+    takes_rack = competitors.urgent[at] or waited >= machine_seconds
+    takes_any = competitors.urgent[at] or waited >= rack_seconds
+    timer = PLACED
+    for option in range(len(options)):
+        need = options[option]
+        if milli < WHOLE:
+            if place_job(books, job, 1, milli, allowed, need, PACK, scratch):
+                return ISLAND, timer
+            continue
+        if not (shared and constraint == 0):
+            _forget(known[option])
+        takes = takes_rack, takes_any, terms.published
+        offer = _best_offer(books, allowed, gpus, need, takes, known[option], scratch)
+        if offer.level != NOWHERE:
+            old = competitors.released[at]
+            stays = old >= 0 and (competitors.content[at] or offer.level >= level_of(books, old))
+            if not (stays and put_back(books, job, old)):
+                _accept(books, job, gpus, allowed, need, offer, terms.published, scratch)
+            return offer.level, timer
+        if offer.timer != PLACED:
+            timer = offer.timer
+    return NOWHERE, timer
+
+
+@njit(cache=True)
+def _best_offer(
+    books: Books,
+    allowed: Bools,
+    gpus: int,
+    need: Ints,
+    takes: tuple[bool, bool, bool],
+    known: Ints,
+    scratch: Scratch,
+) -> Offer:
+    """The narrowest place that holds a gang and that it takes."""
+    takes_rack, takes_any, published = takes
+    if gpus < known[_NO_MACHINE_FROM]:
+        offer = _machine_offer(books, allowed, gpus, need, published)
+        if offer.level != NOWHERE:
+            return offer
+        known[_NO_MACHINE_FROM] = gpus
+    if known[_LARGEST_MACHINE] < 0:
+        known[_LARGEST_MACHINE], known[_LARGEST_RACK] = largest_units(books, allowed, need, scratch.racks)
+    takes_rack = takes_rack or gpus > known[_LARGEST_MACHINE]
+    takes_any = takes_any or gpus > known[_LARGEST_RACK]
+    if not takes_rack and not takes_any:
+        return Offer(NOWHERE, -1, 0, DELAY_TIMER)
+    fit_by_rack(books, allowed, need, scratch.fit, scratch.racks)
+    rack = -1
+    if takes_rack and gpus < known[_NO_RACK_FROM]:
+        rack = find_rack(books, scratch.fit, scratch.racks, gpus, published)
+        if rack < 0:
+            known[_NO_RACK_FROM] = gpus
+    if rack >= 0:
+        return Offer(RACK, rack, 0, PLACED)
+    if not takes_any:
+        return Offer(NOWHERE, -1, 0, RACK_TIMER)
+    return Offer(NETWORK if scratch.racks.sum() >= gpus else NOWHERE, -1, 0, PLACED)
+
+
+@njit(cache=True)
+def _machine_offer(books: Books, allowed: Bools, gpus: int, need: Ints, published: bool) -> Offer:
+    """The machine for a whole gang, and its GPUs there, in one island if any has room."""
+    machine = find_machine(books, allowed, gpus, need)
+    if machine < 0:
+        return Offer(NOWHERE, -1, 0, PLACED)
+    if published:
+        machine, mask = first_published_place(books, allowed, gpus, need)
+    else:
+        mask = pick_gpus(books, machine, gpus)
+    level = ISLAND if smallest_island(books, machine, gpus) < SPLIT else MACHINE
+    return Offer(level, machine, mask, PLACED)
+
+
+@njit(cache=True)
+def _accept(
+    books: Books,
+    job: int,
+    gpus: int,
+    allowed: Bools,
+    need: Ints,
+    offer: Offer,
+    published: bool,
+    scratch: Scratch,
+) -> None:
+    """Put a gang on the place that it takes."""
+    if offer.level <= MACHINE:
+        put_chain(books, job, put_share(books, -1, offer.where, offer.mask, WHOLE, need))
+        return
+    there = allowed
+    if offer.level == RACK:
+        there = allowed & (books.nodes["rack"] == offer.where)
+    if published:
+        place_in_order(books, job, gpus, there, need, scratch)
+    elif offer.level == RACK:
+        place_job(books, job, gpus, WHOLE, there, need, PACK, scratch)
+    else:
+        place_in_racks(books, job, gpus, allowed, need, scratch)

@@ -6,10 +6,15 @@ Needs are amounts per GPU in millionths; `PROPORTIONAL` stands for the share of 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from muster.cluster.ledger_arrays import (
     DELAYED,
+    GPU,
+    MICRO,
+    WHOLE,
     Books,
     Bools,
     Floats,
@@ -22,12 +27,56 @@ from muster.cluster.ledger_arrays import (
     release_job,
 )
 from muster.compiling import njit
+from muster.schedulers.contract import Snapshot
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 from muster.workload.jobs import AskedArray, FactArray
 
 PROPORTIONAL = -1
 
 PACK, FIRST_FIT, CONSOLIDATE, SPREAD, YARN = 0, 1, 2, 3, 4
+
+
+class JobColumns(NamedTuple):
+    """The jobs of a snapshot as kernels take them."""
+
+    spec: Rows
+    """The specs of all jobs, by number."""
+    numbers: Ints
+    """By position: the job's number."""
+    node_allowed: Bools
+    """Constraints x nodes."""
+
+
+class ReasonColumns(NamedTuple):
+    """By position: why a job holds nothing, or PLACED, with the two numbers of the reason."""
+
+    codes: Ints
+    a: Floats
+    b: Floats
+
+
+class Scratch(NamedTuple):
+    """Arrays in which a place for one gang is worked out."""
+
+    fit: Ints
+    """By node: free GPUs that come with what they need."""
+    take: Ints
+    """By node: GPUs that the gang takes."""
+    racks: Ints
+    """By rack: the sum of `fit`."""
+
+
+def job_columns(snapshot: Snapshot) -> JobColumns:
+    """The jobs of a snapshot as kernels take them."""
+    return JobColumns(snapshot.table.asked, snapshot.jobs.index, snapshot.table.node_allowed)
+
+
+@njit(cache=True)
+def scratch_for(books: Books) -> Scratch:
+    """Scratch arrays for the nodes of a ledger."""
+    nodes = len(books.nodes)
+    racks = np.zeros(books.nodes["rack"].max() + 1, np.int64)
+    return Scratch(np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), racks)
 
 
 @njit(cache=True)
@@ -153,7 +202,7 @@ def _fuller(books: Books, node: int, other: int) -> bool:
 
 @njit(cache=True)
 def fewest_nodes(books: Books, allowed: Bools, gpus: int, need: Ints) -> int:
-    """On how few nodes the gang would sit if the cluster were empty; one more than there are if on none."""
+    """On how few nodes the gang would be if the cluster were empty; one more than there are if on none."""
     nodes = len(books.nodes)
     most = np.zeros(nodes, np.int64)
     for node in range(nodes):
@@ -198,57 +247,55 @@ def _first_whole_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, take
 
 
 @njit(cache=True)
-def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, fit: Ints, take: Ints) -> bool:
-    """Choose nodes for a gang by a rule; `take` gets the GPUs on each. Whether there is a place.
-
-    `fit` is scratch. Pack: the fullest node that holds the gang, else the emptiest nodes and the fullest that
-    takes the rest. First fit: nodes in order. Consolidate: as pack, but only on the fewest nodes that could
-    ever hold the gang. Spread: one GPU at a time where most are free. Yarn: the first node that holds the gang;
-    if it is larger than any, the first nodes that are all free and the first that takes the rest.
-    """
-    nodes = len(books.nodes)
-    take[:] = 0
-    if rule == YARN:
-        return _first_whole_nodes(books, allowed, gpus, need, take)
-    if rule in (PACK, CONSOLIDATE):
-        best = -1
-        for node in range(nodes):
-            if allowed[node] and holds_gang(books, node, gpus, need) and _fuller(books, node, best):
-                best = node
-        if best >= 0:
-            take[best] = gpus
-            return True
+def count_fitting(books: Books, allowed: Bools, need: Ints, fit: Ints) -> int:
+    """Write by node how many free GPUs come with what they need; all of them."""
     total = 0
-    for node in range(nodes):
+    for node in range(len(books.nodes)):
         fit[node] = 0
-        if allowed[node]:
-            if books.nodes[node]["free_gpus"] > 0:
-                fit[node] = gpus_that_fit(books, node, need)
-                total += fit[node]
-    if total < gpus:
-        return False
-    if rule == FIRST_FIT:
-        for node in range(nodes):
-            take[node] = min(fit[node], gpus)
-            gpus -= take[node]
-        return True
-    if rule == SPREAD:
-        while gpus > 0:
-            most = 0
-            for node in range(nodes):
-                if fit[node] - take[node] > fit[most] - take[most]:
-                    most = node
-            take[most] += 1
-            gpus -= 1
-        return True
-    fewest = fewest_nodes(books, allowed, gpus, need) if rule == CONSOLIDATE else nodes
-    used = 0
-    while gpus > 0:
-        if used == fewest:
-            return False
+        if allowed[node] and books.nodes[node]["free_gpus"] > 0:
+            fit[node] = gpus_that_fit(books, node, need)
+            total += fit[node]
+    return total
+
+
+@njit(cache=True)
+def _fullest_node(books: Books, allowed: Bools, gpus: int, need: Ints) -> int:
+    """The fullest node that holds a whole gang, or -1."""
+    best = -1
+    for node in range(len(books.nodes)):
+        if allowed[node] and holds_gang(books, node, gpus, need) and _fuller(books, node, best):
+            best = node
+    return best
+
+
+@njit(cache=True)
+def _take_in_order(gpus: int, fit: Ints, take: Ints) -> None:
+    """As many GPUs on each node as fit, node by node."""
+    for node in range(len(fit)):
+        take[node] = min(fit[node], gpus)
+        gpus -= take[node]
+
+
+@njit(cache=True)
+def _take_spread(gpus: int, fit: Ints, take: Ints) -> None:
+    """One GPU at a time where most are free."""
+    for _ in range(gpus):
+        most = 0
+        for node in range(len(fit)):
+            if fit[node] - take[node] > fit[most] - take[most]:
+                most = node
+        take[most] += 1
+
+
+@njit(cache=True)
+def _take_fewest_nodes(books: Books, gpus: int, at_most: int, fit: Ints, take: Ints) -> bool:
+    """The emptiest nodes and the fullest that takes the rest; whether so many nodes are enough."""
+    for _ in range(at_most):
+        if gpus == 0:
+            break
         most = -1
         best = -1
-        for node in range(nodes):
+        for node in range(len(fit)):
             if take[node] == 0 and fit[node] > 0:
                 if most < 0 or fit[node] > fit[most]:
                     most = node
@@ -257,8 +304,37 @@ def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, f
         chosen = best if best >= 0 else most
         take[chosen] = min(fit[chosen], gpus)
         gpus -= take[chosen]
-        used += 1
-    return True
+    return gpus == 0
+
+
+@njit(cache=True)
+def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, scratch: Scratch) -> bool:
+    """Choose nodes for a gang by a rule; `scratch.take` gets the GPUs on each. Whether there is a place.
+
+    Pack: the fullest node that holds the gang, else the emptiest nodes and the fullest that takes the rest.
+    First fit: nodes in order. Consolidate: as pack, but only on the fewest nodes that could
+    ever hold the gang. Spread: one GPU at a time where most are free. Yarn: the first node that holds the gang;
+    if it is larger than any, the first nodes that are all free and the first that takes the rest.
+    """
+    fit, take = scratch.fit, scratch.take
+    take[:] = 0
+    if rule == YARN:
+        return _first_whole_nodes(books, allowed, gpus, need, take)
+    if rule in (PACK, CONSOLIDATE):
+        best = _fullest_node(books, allowed, gpus, need)
+        if best >= 0:
+            take[best] = gpus
+            return True
+    if count_fitting(books, allowed, need, fit) < gpus:
+        return False
+    if rule == FIRST_FIT:
+        _take_in_order(gpus, fit, take)
+        return True
+    if rule == SPREAD:
+        _take_spread(gpus, fit, take)
+        return True
+    at_most = fewest_nodes(books, allowed, gpus, need) if rule == CONSOLIDATE else len(books.nodes)
+    return _take_fewest_nodes(books, gpus, at_most, fit, take)
 
 
 @njit(cache=True)
@@ -306,6 +382,15 @@ def put_share(books: Books, chain: int, node: int, mask: int, milli: int, need: 
 
 
 @njit(cache=True)
+def chain_of(books: Books, take: Ints, need: Ints, chain: int = -1) -> int:
+    """Rows for so many GPUs on each node, in front of a chain; the new chain."""
+    for node in range(len(take) - 1, -1, -1):
+        if take[node] > 0:
+            chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), WHOLE, need)
+    return chain
+
+
+@njit(cache=True)
 def find_node_without_gpus(books: Books, allowed: Bools, need: Ints) -> int:
     """A node for a job without GPUs: with the fewest free GPUs, of equals with the fewest free CPUs; -1: none."""
     best = -1
@@ -338,8 +423,7 @@ def place_job(
     allowed: Bools,
     need: Ints,
     rule: int,
-    fit: Ints,
-    take: Ints,
+    scratch: Scratch,
 ) -> bool:
     """Give a job that holds nothing its GPUs, if there is a place by the rule."""
     chain = -1
@@ -354,11 +438,9 @@ def place_job(
             return False
         chain = put_share(books, chain, node, 1 << gpu, milli, need)
     else:
-        if not find_nodes(books, allowed, gpus, need, rule, fit, take):
+        if not find_nodes(books, allowed, gpus, need, rule, scratch):
             return False
-        for node in range(len(books.nodes) - 1, -1, -1):
-            if take[node] > 0:
-                chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), 1000, need)
+        chain = chain_of(books, scratch.take, need)
     return put_chain(books, job, chain) == 0
 
 
@@ -400,90 +482,125 @@ def count_walk(
 
 
 @njit(cache=True)
+def gpus_releasing(books: Books) -> bool:
+    """Whether GPUs that were given back are not free yet."""
+    if books.totals[DELAYED]:
+        for node in range(len(books.nodes)):
+            if books.nodes[node]["releasing"][GPU] > 0:
+                return True
+    return False
+
+
+@njit(cache=True)
 def serve(
     books: Books,
-    asked: AskedArray,
-    jobs: Ints,
-    node_allowed: Bools,
+    jobs: JobColumns,
     ranked: Ints,
     chosen: Bools,
     resource_options: Ints,
     rules: Ints,
     strict: bool,
-    codes: Ints,
-    a: Floats,
-    b: Floats,
+    reasons: ReasonColumns,
 ) -> None:
-    """Stop the running jobs that are not chosen, then place the chosen ones in order, then whoever still fits.
+    """Stop the running jobs that are not chosen, then place the chosen ones in order, then the others that still fit.
 
     A running job keeps its place. A chosen job that finds no place leaves its GPUs to later ones; a job stopped
-    for it in vain gets its place back. `ladder[position or 0]` are the needs to try, best first, and
-    `rules[position or 0]` the rule of placement. What comes out are reason codes and their numbers, by position.
+    for it in vain gets its place back. `resource_options[position or 0]` are the needs to try, best first, and
+    `rules[position or 0]` the rule of placement. What comes out are the reasons.
     """
-    nodes = len(books.nodes)
-    fit = np.zeros(nodes, np.int64)
-    take = np.zeros(nodes, np.int64)
-    stopped_at = np.full(len(jobs), -1)
-    shared_ladder = len(resource_options) == 1
-    for at in ranked:
-        if books.heads[jobs[at]] >= 0:
-            codes[at] = PLACED
-            if not chosen[at]:
-                stopped_at[at] = books.heads[jobs[at]]
-                release_job(books, jobs[at])
+    stopped = _stop_others(books, jobs.numbers, ranked, chosen, reasons.codes)
+    scratch = scratch_for(books)
     hopeless = np.zeros(64, np.bool_)  # gang sizes that found no place since the last release
     blocked = False
     # What is still releasing was promised to a chosen job: others may not take the rest of its GPUs meanwhile.
-    releasing = False
-    if books.totals[DELAYED]:
-        for node in range(nodes):
-            releasing = releasing or books.nodes[node]["releasing"][0] > 0
+    releasing = gpus_releasing(books)
     for the_chosen in (True, False):
+        promised = releasing and not the_chosen
         for at in ranked:
-            job = jobs[at]
+            job = jobs.numbers[at]
             if books.heads[job] >= 0 or chosen[at] != the_chosen:
                 continue
-            gpus = asked[job]["gpus"]
-            milli = asked[job]["milli"]
-            constraint = asked[job]["constraint"]
-            needs_milli = gpus * milli
-            promised = releasing and not the_chosen
-            if not promised and stopped_at[at] >= 0 and put_back(books, job, stopped_at[at]):
-                codes[at] = PLACED
-                continue
-            if blocked:
-                codes[at] = BEHIND_HEAD
-                continue
-            if promised or needs_milli * 1000 > books.totals[0]:
-                codes[at] = OUTRANKED if promised or stopped_at[at] >= 0 else NO_GPUS
-                a[at] = needs_milli / 1000
-                b[at] = books.totals[0] / 1e6
+            if not promised and stopped[at] >= 0 and put_back(books, job, stopped[at]):
+                reasons.codes[at] = PLACED
+            elif blocked:
+                reasons.codes[at] = BEHIND_HEAD
+            elif promised or thousandths_of(jobs, at) * 1000 > books.totals[GPU]:
+                code = OUTRANKED if promised or stopped[at] >= 0 else NO_GPUS
+                note_lack(books, jobs, at, code, reasons)
                 blocked = strict
-                continue
-            alike = shared_ladder and len(rules) == 1 and constraint == 0 and milli == 1000 and gpus < 64
-            placed = False
-            if not (alike and hopeless[gpus]):
-                allowed = node_allowed[constraint]
-                rungs = resource_options[0 if shared_ladder else at]
-                rule = rules[0 if len(rules) == 1 else at]
-                for rung in range(len(rungs)):
-                    if place_job(books, job, gpus, milli, allowed, rungs[rung], rule, fit, take):
-                        placed = True
-                        break
-            if placed:
-                codes[at] = PLACED
+            elif _place_with_first_option(books, jobs, at, resource_options, rules, hopeless, scratch):
+                reasons.codes[at] = PLACED
             else:
-                if alike:
-                    hopeless[gpus] = True
-                codes[at] = NO_PLACE
-                a[at] = needs_milli / 1000
-                b[at] = books.totals[0] / 1e6
-                if gpus == 0:
-                    codes[at] = NO_CPUS
-                    a[at] = asked[job]["cpu"] / 1e6
-                    memory: int = asked[job]["memory"]
-                    b[at] = max(memory, 0) / 1e6
+                _note_no_place(books, jobs, at, reasons)
                 blocked = strict
+
+
+@njit(cache=True)
+def _stop_others(books: Books, index: Ints, ranked: Ints, chosen: Bools, codes: Ints) -> Ints:
+    """Stop the running jobs that are not chosen; by position the chain that each of them held, or -1."""
+    stopped = np.full(len(index), -1)
+    for at in ranked:
+        if books.heads[index[at]] >= 0:
+            codes[at] = PLACED
+            if not chosen[at]:
+                stopped[at] = books.heads[index[at]]
+                release_job(books, index[at])
+    return stopped
+
+
+@njit(cache=True)
+def _place_with_first_option(
+    books: Books,
+    jobs: JobColumns,
+    at: int,
+    resource_options: Ints,
+    rules: Ints,
+    hopeless: Bools,
+    scratch: Scratch,
+) -> bool:
+    """Place a job with the first of its resource options for which there is a place."""
+    spec = jobs.spec[jobs.numbers[at]]
+    gpus, milli, constraint = spec["gpus"], spec["milli"], spec["constraint"]
+    shared = len(resource_options) == 1
+    alike = shared and len(rules) == 1 and constraint == 0 and milli == WHOLE and gpus < len(hopeless)
+    if alike and hopeless[gpus]:
+        return False
+    options = resource_options[0 if shared else at]
+    rule = rules[0 if len(rules) == 1 else at]
+    for option in range(len(options)):
+        allowed = jobs.node_allowed[constraint]
+        if place_job(books, jobs.numbers[at], gpus, milli, allowed, options[option], rule, scratch):
+            return True
+    if alike:
+        hopeless[gpus] = True
+    return False
+
+
+@njit(cache=True)
+def thousandths_of(jobs: JobColumns, at: int) -> int:
+    """Thousandths of a GPU that a job asks for."""
+    spec = jobs.spec[jobs.numbers[at]]
+    thousandths: int = spec["gpus"] * spec["milli"]
+    return thousandths
+
+
+@njit(cache=True)
+def note_lack(books: Books, jobs: JobColumns, at: int, code: int, reasons: ReasonColumns) -> None:
+    """Note that a job waits for GPUs or for a place: what it needs, and how many GPUs are free."""
+    reasons.codes[at] = code
+    reasons.a[at] = thousandths_of(jobs, at) / WHOLE
+    reasons.b[at] = books.totals[GPU] / MICRO
+
+
+@njit(cache=True)
+def _note_no_place(books: Books, jobs: JobColumns, at: int, reasons: ReasonColumns) -> None:
+    """Note that there is no place for a job, or no CPUs and memory for one without GPUs."""
+    note_lack(books, jobs, at, NO_PLACE, reasons)
+    spec = jobs.spec[jobs.numbers[at]]
+    if spec["gpus"] == 0:
+        reasons.codes[at] = NO_CPUS
+        reasons.a[at] = spec["cpu"] / MICRO
+        reasons.b[at] = max(spec["memory"], 0) / MICRO
 
 
 @njit(cache=True)

@@ -14,8 +14,8 @@ from muster.schedulers.contract import Snapshot
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.parts import GangAllocator, check_seconds, setting
-from muster.schedulers.placement.kernels import proportional_needs
-from muster.schedulers.placement.network_aware import arrange
+from muster.schedulers.placement.kernels import ReasonColumns, job_columns, proportional_needs
+from muster.schedulers.placement.network_aware import Limits, Queue, Shapes, arrange
 from muster.speed.network.forms import PlacementShapes
 
 _INSENSITIVE = 0.98
@@ -61,26 +61,14 @@ class LeastLoss(GangAllocator):
         first = np.arange(len(served)) > 0
         order = served[np.lexsort((anywhere, -jobs.gpus[served], ~hurt, first))]
         books = transaction.ledger.reserve(4 * snapshot.cluster.total_gpus + len(jobs), 8 * len(jobs))
+        needs = proportional_needs(books.nodes, jobs.requested_per_gpu)
         arrange(
             books,
-            snapshot.table.asked,
-            jobs.index,
-            snapshot.table.node_allowed,
-            ranked,
-            order,
-            chosen,
-            jobs.pinned,
-            line,
-            forms.kinds,
-            forms.speeds,
-            proportional_needs(books.nodes, jobs.requested_per_gpu),
-            self.enough,
-            self.least,
-            self.horizon_seconds,
-            jobs.interruption_cost,
-            codes,
-            a,
-            b,
+            job_columns(snapshot),
+            Queue(ranked, order, chosen, jobs.pinned, jobs.interruption_cost),
+            Shapes(line, forms.kinds, forms.speeds, needs),
+            Limits(self.enough, self.least, self.horizon_seconds),
+            ReasonColumns(codes, a, b),
         )
 
 

@@ -1,10 +1,12 @@
 """A chosen set of gangs put where each loses least to the network, compiled.
 
-Whoever runs stays, and the others get the best of what is left; or all are put anew, if what that gains is
+Running jobs stay, and the others get the best of what is left; or all are placed again, if what that gains is
 worth more than the interruptions of those that move. What is then free goes by rank to the jobs that can use it.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from muster.cluster.ledger_arrays import (
     ENTRIES,
     GPU,
     MICRO,
+    WHOLE,
     Books,
     Bools,
     Floats,
@@ -37,11 +40,18 @@ from muster.schedulers.placement.delay_scheduling import (
 )
 from muster.schedulers.placement.kernels import (
     PACK,
+    JobColumns,
+    ReasonColumns,
+    Scratch,
+    gpus_releasing,
     holds_gang,
+    note_lack,
     pick_gpus,
     place_job,
     put_back,
     put_share,
+    scratch_for,
+    thousandths_of,
 )
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK
@@ -51,152 +61,212 @@ _ALIKE = 1e-9
 _NO_ROOM = SPLIT * SPLIT
 
 
+class Queue(NamedTuple):
+    """The positions that are placed, and which of them may be stopped or moved."""
+
+    ranked: Ints
+    """Those that may be served, best first."""
+    order: Ints
+    """The chosen ones in the order in which places are looked for."""
+    chosen: Bools
+    pinned: Bools
+    costs: Floats
+    """By position: seconds that an interruption costs."""
+
+
+class Shapes(NamedTuple):
+    """How fast each gang is on the forms that its place can have (`speed.network.forms`), and what it needs."""
+
+    line: Ints
+    """By position: the line of the two tables."""
+    kinds: Ints
+    speeds: Floats
+    needs: Ints
+    """`needs[position or 0]` is what each job has beside each of its GPUs."""
+
+
+class Limits(NamedTuple):
+    """Which places are worth taking."""
+
+    enough: float
+    """Share of a gang's best speed below which a place is taken only where no other job has a use for it."""
+    least: float
+    """Share below which a place is never taken."""
+    horizon_seconds: float
+    """Time in which a move must repay the interruptions of those that move."""
+
+
+class Before(NamedTuple):
+    """By position: what a running job held before anything was moved."""
+
+    chain: Ints
+    """Its rows, or -1."""
+    share: Floats
+    """The share of its best speed there."""
+
+
+class Search(NamedTuple):
+    """What the search for places uses."""
+
+    held_here: Ints
+    """By node: the GPUs of jobs that ran there and may need them again: others go elsewhere if it is all the same."""
+    hopeless: Bools
+    """By line and form: whether a job without constraints found no such place."""
+    scratch: Scratch
+
+
 @njit(cache=True)
 def arrange(
-    books: Books,
-    asked: AskedArray,
-    jobs: Ints,
-    node_allowed: Bools,
-    ranked: Ints,
-    order: Ints,
-    chosen: Bools,
-    pinned: Bools,
-    line: Ints,
-    kinds: Ints,
-    speeds: Floats,
-    needs: Ints,
-    enough: float,
-    least: float,
-    horizon: float,
-    costs: Floats,
-    codes: Ints,
-    a: Floats,
-    b: Floats,
+    books: Books, jobs: JobColumns, queue: Queue, shapes: Shapes, limits: Limits, reasons: ReasonColumns
 ) -> None:
-    """Write the changes, and the reasons of all ranked positions; places are looked for in `order`.
+    """Write the changes, and the reasons of all ranked positions.
 
-    `needs[position or 0]` is what each job has beside each of its GPUs. `line` is each position's line of `kinds` and
-    `speeds` (`speed.network.forms`). A place that offers less than `enough` of a gang's best speed is taken only where
-    no other job has a use for it, one that offers less than `least` never. Moving pays if what it gains within the
-    horizon repays the interruptions of those that move, whose seconds are `costs` by position, and if all of them have
-    a place again. A job stopped without need goes on where it was.
+    Moving pays if what it gains within the horizon repays the interruptions of those that move, and if all of them
+    have a place again. A job stopped without need goes on where it was.
     """
-    count = len(jobs)
-    old = np.full(count, -1)
-    had = np.zeros(count)  # share of the best speed on the old place
-    for at in ranked:
-        old[at] = books.heads[jobs[at]]
-        if old[at] >= 0:
-            had[at] = share_of_best(books, old[at], kinds[line[at]], speeds[line[at]])
-            if not chosen[at]:
-                release(books, jobs[at])
-    releasing = books.totals[DELAYED] != 0 and books.nodes["releasing"][:, GPU].sum() > 0
+    before = _stop_others(books, jobs.numbers, queue, shapes)
+    releasing = gpus_releasing(books)
     nobody = np.zeros(len(books.nodes), np.int64)
     mark = books.totals[ENTRIES]
-    kept = _put_all(
-        books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, nobody
-    )
+    kept = _put_all(books, jobs, queue.order, before, shapes, limits.enough, nobody)
     wanted = 0
-    for at in order:
-        wanted += asked[jobs[at]]["gpus"]
+    for at in queue.order:
+        wanted += jobs.spec[jobs.numbers[at]]["gpus"]
     if kept < wanted - _ALIKE and not books.totals[DELAYED]:
         undo_to(books, mark)
-        sitting = np.zeros(len(books.nodes), np.int64)
-        for at in order:
-            if old[at] >= 0 and not pinned[at]:
-                _count_sitting(books, old[at], sitting, 1)
-                release(books, jobs[at])
-        moved_worth = _put_all(
-            books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, sitting
-        )
-        moved = 0.0
-        dropped = False
-        for at in order:
-            now_at = books.heads[jobs[at]]
-            if old[at] >= 0 and not (now_at >= 0 and same(books, old[at], now_at)):
-                moved += asked[jobs[at]]["gpus"] * costs[at]
-                dropped = dropped or now_at < 0
-        if dropped or not repays(moved_worth - kept, moved, horizon):
+        if not _move_all(books, jobs, queue, before, shapes, limits, kept):
             undo_to(books, mark)
-            _put_all(
-                books, asked, jobs, node_allowed, order, old, had, line, kinds, speeds, needs, enough, nobody
-            )
+            _put_all(books, jobs, queue.order, before, shapes, limits.enough, nobody)
     if not releasing:
-        for at in ranked:
-            if old[at] >= 0 and not chosen[at] and books.heads[jobs[at]] < 0:
-                put_back(books, jobs[at], old[at])
-        for share in (enough, least):
-            _put_all(
-                books, asked, jobs, node_allowed, ranked, old, had, line, kinds, speeds, needs, share, nobody
-            )
-    for at in ranked:
-        if books.heads[jobs[at]] >= 0:
-            codes[at] = PLACED
+        for at in queue.ranked:
+            if before.chain[at] >= 0 and not queue.chosen[at] and books.heads[jobs.numbers[at]] < 0:
+                put_back(books, jobs.numbers[at], before.chain[at])
+        for share in (limits.enough, limits.least):
+            _put_all(books, jobs, queue.ranked, before, shapes, share, nobody)
+    _note_reasons(books, jobs, queue, before, releasing, reasons)
+
+
+@njit(cache=True)
+def _note_reasons(
+    books: Books,
+    jobs: JobColumns,
+    queue: Queue,
+    before: Before,
+    releasing: bool,
+    reasons: ReasonColumns,
+) -> None:
+    """Note which ranked jobs are placed, and why the others are not."""
+    for at in queue.ranked:
+        if books.heads[jobs.numbers[at]] >= 0:
+            reasons.codes[at] = PLACED
             continue
-        a[at] = asked[jobs[at]]["gpus"] * asked[jobs[at]]["milli"] / 1000
-        b[at] = books.totals[GPU] / MICRO
-        codes[at] = NO_PLACE
-        if a[at] > b[at] or (releasing and not chosen[at]):
-            codes[at] = OUTRANKED if old[at] >= 0 else NO_GPUS
+        note_lack(books, jobs, at, NO_PLACE, reasons)
+        if reasons.a[at] > reasons.b[at] or (releasing and not queue.chosen[at]):
+            reasons.codes[at] = OUTRANKED if before.chain[at] >= 0 else NO_GPUS
+
+
+@njit(cache=True)
+def _stop_others(books: Books, index: Ints, queue: Queue, shapes: Shapes) -> Before:
+    """Stop the running jobs that are not chosen; what each ranked one held."""
+    before = Before(np.full(len(index), -1), np.zeros(len(index)))
+    for at in queue.ranked:
+        before.chain[at] = books.heads[index[at]]
+        if before.chain[at] >= 0:
+            line = shapes.line[at]
+            before.share[at] = share_of_best(books, before.chain[at], shapes.kinds[line], shapes.speeds[line])
+            if not queue.chosen[at]:
+                release(books, index[at])
+    return before
+
+
+@njit(cache=True)
+def _move_all(
+    books: Books,
+    jobs: JobColumns,
+    queue: Queue,
+    before: Before,
+    shapes: Shapes,
+    limits: Limits,
+    kept: float,
+) -> bool:
+    """Place all chosen jobs again, wherever they run; whether that repays the interruptions, `kept` being without."""
+    held_here = np.zeros(len(books.nodes), np.int64)
+    for at in queue.order:
+        if before.chain[at] >= 0 and not queue.pinned[at]:
+            _count_held(books, before.chain[at], held_here, 1)
+            release(books, jobs.numbers[at])
+    moved_worth = _put_all(books, jobs, queue.order, before, shapes, limits.enough, held_here)
+    cost = 0.0
+    for at in queue.order:
+        held = books.heads[jobs.numbers[at]]
+        if before.chain[at] >= 0 and not (held >= 0 and same(books, before.chain[at], held)):
+            if held < 0:
+                return False
+            cost += jobs.spec[jobs.numbers[at]]["gpus"] * queue.costs[at]
+    return repays(moved_worth - kept, cost, limits.horizon_seconds)
 
 
 @njit(cache=True)
 def _put_all(
     books: Books,
-    asked: AskedArray,
-    jobs: Ints,
-    node_allowed: Bools,
+    jobs: JobColumns,
     order: Ints,
-    old: Ints,
-    had: Floats,
-    line: Ints,
-    kinds: Ints,
-    speeds: Floats,
-    needs: Ints,
+    before: Before,
+    shapes: Shapes,
     enough: float,
-    sitting: Ints,
+    held_here: Ints,
 ) -> float:
-    """Put whoever holds nothing in order, on its old place if there is none better; GPUs put, by share of best speed.
+    """Place those that hold nothing, in order; GPUs placed, each counted by its job's share of the best speed.
 
-    `sitting` counts the GPUs of jobs by node that sat there and may want to again: others sit elsewhere if it is
-    all the same to them.
+    A job gets its old place if there is none better. `held_here` is that of `Search`.
     """
-    fit = np.zeros(len(books.nodes), np.int64)
-    take = np.zeros(len(books.nodes), np.int64)
-    racks = np.zeros(books.nodes["rack"].max() + 1, np.int64)
-    hopeless = np.zeros((len(kinds), kinds.shape[1]), np.bool_)
+    hopeless = np.zeros((len(shapes.kinds), shapes.kinds.shape[1]), np.bool_)
+    search = Search(held_here, hopeless, scratch_for(books))
     served = 0.0
     for at in order:
-        job = jobs[at]
-        gpus = asked[job]["gpus"]
+        job = jobs.numbers[at]
+        spec = jobs.spec[job]
         if books.heads[job] >= 0:
-            served += gpus * had[at]
+            served += spec["gpus"] * before.share[at]
             continue
-        if old[at] >= 0 and sitting.any():
-            _count_sitting(books, old[at], sitting, -1)
-        if gpus * asked[job]["milli"] * 1000 > books.totals[GPU]:
+        if before.chain[at] >= 0 and held_here.any():
+            _count_held(books, before.chain[at], held_here, -1)
+        if thousandths_of(jobs, at) * 1000 > books.totals[GPU]:
             continue
-        allowed = node_allowed[asked[job]["constraint"]]
-        need = needs[0 if len(needs) == 1 else at, 0]
-        if asked[job]["milli"] < 1000:
-            served += place_job(books, job, 1, asked[job]["milli"], allowed, need, PACK, fit, take)
-            continue
-        best = speeds[line[at], 0]
-        anybody = asked[job]["constraint"] == 0 and len(needs) == 1
-        for number in range(kinds.shape[1]):
-            share = speeds[line[at], number] / best
-            if kinds[line[at], number, 0] < 0 or share < enough:
-                break
-            if old[at] >= 0 and had[at] >= share - _ALIKE and put_back(books, job, old[at]):
-                served += gpus * had[at]
-                break
-            if anybody and hopeless[line[at], number]:
-                continue
-            if _put(books, job, gpus, allowed, kinds[line[at], number], need, sitting, fit, take, racks):
-                served += gpus * share
-                break
-            hopeless[line[at], number] = hopeless[line[at], number] or anybody
+        if spec["milli"] < WHOLE:
+            allowed = jobs.node_allowed[spec["constraint"]]
+            need = shapes.needs[0 if len(shapes.needs) == 1 else at, 0]
+            served += place_job(books, job, 1, spec["milli"], allowed, need, PACK, search.scratch)
+        else:
+            served += _put_gang(books, jobs, at, before, shapes, enough, search)
     return served
+
+
+@njit(cache=True)
+def _put_gang(
+    books: Books, jobs: JobColumns, at: int, before: Before, shapes: Shapes, enough: float, search: Search
+) -> float:
+    """Place a gang on its fastest form that has a place; its GPUs, counted by their share of the best speed."""
+    job, line = jobs.numbers[at], shapes.line[at]
+    spec = jobs.spec[job]
+    gpus = spec["gpus"]
+    allowed = jobs.node_allowed[spec["constraint"]]
+    need = shapes.needs[0 if len(shapes.needs) == 1 else at, 0]
+    kinds, speeds, hopeless = shapes.kinds[line], shapes.speeds[line], search.hopeless[line]
+    alike = spec["constraint"] == 0 and len(shapes.needs) == 1
+    for number in range(len(speeds)):
+        share = speeds[number] / speeds[0]
+        if kinds[number, 0] < 0 or share < enough:
+            break
+        if before.chain[at] >= 0 and before.share[at] >= share - _ALIKE:
+            if put_back(books, job, before.chain[at]):
+                return float(gpus * before.share[at])
+        if alike and hopeless[number]:
+            continue
+        if _put(books, job, gpus, allowed, kinds[number], need, search.held_here, search.scratch):
+            return float(gpus * share)
+        hopeless[number] = hopeless[number] or alike
+    return 0.0
 
 
 @njit(cache=True)
@@ -207,42 +277,41 @@ def _put(
     allowed: Bools,
     kind: Ints,
     need: Ints,
-    sitting: Ints,
-    fit: Ints,
-    take: Ints,
-    racks: Ints,
+    held_here: Ints,
+    scratch: Scratch,
 ) -> bool:
     """Put a gang on a place of this form, if there is one."""
+    take = scratch.take
     if kind[0] in (IN_ISLAND, IN_MACHINE):
-        node = _tightest(books, allowed, gpus, need, sitting, kind[0] == IN_ISLAND)
+        node = _tightest(books, allowed, gpus, need, held_here, kind[0] == IN_ISLAND)
         if node < 0:
             return False
-        return put(books, job, put_share(books, -1, node, pick_gpus(books, node, gpus), 1000, need)) == 0
+        return put(books, job, put_share(books, -1, node, pick_gpus(books, node, gpus), WHOLE, need)) == 0
     if kind[0] == EVENLY:
-        if not _find_evenly(books, allowed, gpus // kind[1], kind[1], kind[2], need, sitting, take):
+        if not _find_evenly(books, allowed, gpus // kind[1], kind, need, held_here, take):
             return False
         chain = -1
         for node in range(len(books.nodes)):
             if take[node] > 0:
-                chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), 1000, need)
+                chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), WHOLE, need)
         return put(books, job, chain) == 0
-    fit_by_rack(books, allowed, need, fit, racks)
+    fit_by_rack(books, allowed, need, scratch.fit, scratch.racks)
     if kind[0] == IN_RACK:
-        rack = find_rack(books, fit, racks, gpus, False)
+        rack = find_rack(books, scratch.fit, scratch.racks, gpus, False)
         inside = allowed & (books.nodes["rack"] == rack)
-        return rack >= 0 and place_job(books, job, gpus, 1000, inside, need, PACK, fit, take)
-    return racks.sum() >= gpus and place_in_racks(books, job, gpus, allowed, need, racks, fit, take)
+        return rack >= 0 and place_job(books, job, gpus, WHOLE, inside, need, PACK, scratch)
+    return scratch.racks.sum() >= gpus and place_in_racks(books, job, gpus, allowed, need, scratch)
 
 
 @njit(cache=True)
-def _tightest(books: Books, allowed: Bools, gpus: int, need: Ints, sitting: Ints, one_island: bool) -> int:
-    """The node with the fewest free GPUs that holds a gang; of equals whose GPUs nobody wants back; or -1."""
+def _tightest(books: Books, allowed: Bools, gpus: int, need: Ints, held_here: Ints, one_island: bool) -> int:
+    """The node with the fewest free GPUs that holds a gang; of equals one whose GPUs no job needs again; or -1."""
     best = -1
     best_score = 1 << 62
     for node in range(len(books.nodes)):
         if allowed[node] and holds_gang(books, node, gpus, need):
             island = smallest_island(books, node, gpus)
-            score = (books.nodes[node]["free_gpus"] * SPLIT + sitting[node]) * SPLIT + island
+            score = (books.nodes[node]["free_gpus"] * SPLIT + held_here[node]) * SPLIT + island
             if score < best_score and not (one_island and island == SPLIT):
                 best, best_score = node, score
     return best
@@ -250,16 +319,17 @@ def _tightest(books: Books, allowed: Bools, gpus: int, need: Ints, sitting: Ints
 
 @njit(cache=True)
 def _find_evenly(
-    books: Books, allowed: Bools, share: int, machines: int, racks: int, need: Ints, sitting: Ints, take: Ints
+    books: Books, allowed: Bools, share: int, kind: Ints, need: Ints, held_here: Ints, take: Ints
 ) -> bool:
     """So many GPUs on each of some machines, of as many in each rack: the tightest; whether there are such."""
     nodes = len(books.nodes)
+    machines, racks = kind[1], kind[2]
     each = machines // racks
     take[:] = 0
     score = np.full(nodes, _NO_ROOM)
     for node in range(nodes):
         if allowed[node] and holds_gang(books, node, share, need):
-            score[node] = books.nodes[node]["free_gpus"] * SPLIT + sitting[node]
+            score[node] = books.nodes[node]["free_gpus"] * SPLIT + held_here[node]
     tightest = np.argsort(score, kind="mergesort")
     found = np.zeros(books.nodes["rack"].max() + 1, np.int64)
     full = 0
@@ -311,8 +381,8 @@ def share_of_best(books: Books, chain: int, kinds: Ints, speeds: Floats) -> floa
 
 
 @njit(cache=True)
-def _count_sitting(books: Books, chain: int, sitting: Ints, times: int) -> None:
+def _count_held(books: Books, chain: int, held_here: Ints, times: int) -> None:
     """Add (or take away) the GPUs of a chain of rows, by node."""
     while chain >= 0:
-        sitting[books.rows[chain]["node"]] += times * (books.rows[chain]["amount"][GPU] // MICRO)
+        held_here[books.rows[chain]["node"]] += times * (books.rows[chain]["amount"][GPU] // MICRO)
         chain = books.rows[chain]["next"]
