@@ -20,9 +20,10 @@ from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
 from muster.schedulers.parts import DURATIONS, check_seconds, setting, settings_of
 from muster.schedulers.phases import log_phase
+from muster.schedulers.placement.kernels import job_columns
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
-from muster.schedulers.workers_and_servers.seating import seat
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, held_sizes, sizing_problem
+from muster.schedulers.workers_and_servers.task_placement import NetworkCards, Tasks, place_tasks
 from muster.workload.sized import RESOURCES
 
 Accounting = Literal["usage", "reservation"]
@@ -256,19 +257,19 @@ class PeriodicScheduler:
         needs = np.stack([question.demands.worker, question.demands.server], axis=1)
         counts = (answer.workers, answer.servers, question.workers, question.servers)
         tasks = int(sum(count.sum() for count in counts))
-        in_vain = seat(
-            snapshot.ledger.reserve(2 * tasks + len(snapshot.jobs), 4 * len(snapshot.jobs)),
-            snapshot.table.asked,
-            snapshot.jobs.index,
-            order,
+        wanted = Tasks(
             answer.workers,
             answer.servers,
             question.least_workers,
             np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64),
-            np.array([round(node.nic_gb_per_s * MICRO) for node in snapshot.cluster.nodes], np.int64),
-            np.array([node.rack for node in snapshot.cluster.nodes], np.int64),
             question.is_ring,
-            snapshot.table.node_allowed,
             kept,
         )
+        nodes = snapshot.cluster.nodes
+        cards = NetworkCards(
+            np.array([round(node.nic_gb_per_s * MICRO) for node in nodes], np.int64),
+            np.array([node.rack for node in nodes], np.int64),
+        )
+        books = snapshot.ledger.reserve(2 * tasks + len(snapshot.jobs), 4 * len(snapshot.jobs))
+        in_vain = place_tasks(books, job_columns(snapshot), order, wanted, cards)
         return within_reservations(question, answer.workers > 0, in_vain)
