@@ -65,22 +65,30 @@ class Progress:
     jobs: int
 
 
+@dataclass(frozen=True)
+class World:
+    """What is simulated: the jobs, the cluster and how fast jobs really run on it."""
+
+    table: JobTable
+    cluster: Cluster
+    models: ModelTable
+    network: NetworkOfRun | None = None
+    blocks: Blocks | None = None
+
+
 class Engine:
     """One run over one job table."""
 
     def __init__(
         self,
-        table: JobTable,
-        cluster: Cluster,
-        models: ModelTable,
+        world: World,
         scheduler: Scheduler,
         options: Options,
         measured: Bools,
         *,
-        network: NetworkOfRun | None = None,
-        blocks: Blocks | None = None,
         ask_every_round: bool = False,
     ) -> None:
+        table, cluster = world.table, world.cluster
         self.table = table
         self.ledger = Ledger(cluster, len(table))
         self.now = 0.0
@@ -88,13 +96,12 @@ class Engine:
         self.decision_seconds: list[float] = []
         self.noted: Counter[str] = Counter()
         self._asked, self._facts = table.asked, table.facts
-        self._models = models
-        self._wants = ResourceProfiles(models, self.ledger.books.nodes)
-        self._network = network
-        self._blocks = blocks
+        self._models = world.models
+        self._wants = ResourceProfiles(world.models, self.ledger.books.nodes)
+        self._network, self._blocks = world.network, world.blocks
         self._offers: list[float] | None = [] if options.rules.offers else None
         """When GPUs will be offered, a heap; None: whenever the scheduler asks for it."""
-        self._forms = PlacementShapes(network.speed if network else None, cluster)
+        self._forms = PlacementShapes(world.network.speed if world.network else None, cluster)
         self._scheduler = scheduler
         self._options = options
         self._measured = measured
@@ -115,11 +122,7 @@ class Engine:
         self._explained_count = 0
         self._releases: list[tuple[float, int]] = []
         self._failures = FailureClock(options.failures, len(cluster.nodes), options.seed)
-        self._laws: RestartModel = zero_records(1, RESTART_MODEL)
-        self._laws["resize_restarts"] = options.resize_restarts
-        self._laws["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
-        if options.rules.whole_iterations:
-            self._laws["whole_round"] = options.round_seconds
+        self._laws = _restart_model(options)
         self.ledger.books.totals[b.DELAYED] = options.release_seconds_per_gpu > 0
         self._round = options.round_seconds
         self._origin = self._round_origin()
@@ -486,7 +489,17 @@ class Engine:
         return int(np.count_nonzero(~ended & self._measured))
 
 
-def _grown(array: Structured[ColumnT], needed: int) -> Structured[ColumnT]:
-    grown: Structured[ColumnT] = zero_records(max(needed, 2 * len(array)), array.dtype)
+def _restart_model(options: Options) -> Rows:
+    """What a restart costs and saves in a run with these options."""
+    model = np.zeros(1, RESTART_MODEL)
+    model["resize_restarts"] = options.resize_restarts
+    model["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
+    if options.rules.whole_iterations:
+        model["whole_round"] = options.round_seconds
+    return model
+
+
+def _grown(array: Rows, needed: int) -> Rows:
+    grown = np.zeros(max(needed, 2 * len(array)), array.dtype)
     grown[: len(array)] = array
     return grown

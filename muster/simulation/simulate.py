@@ -29,7 +29,7 @@ from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
 from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
 from muster.simulation.blocks import blocks_of, used_columns
 from muster.simulation.compile_clock import CompileClock
-from muster.simulation.engine import Engine, PlanRefused, Progress
+from muster.simulation.engine import Engine, PlanRefused, Progress, World
 from muster.simulation.impossible import set_impossible_aside, told_left_out
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import Options
@@ -105,7 +105,7 @@ def simulate(
     began, began_cpu = time.perf_counter(), time.process_time()
     with install_listener("numba:compile", compiling), errors_of_policies(), _refused_plans_of(scheduler):
         asked = Certified(scheduler) if options.certify else scheduler
-        engine = Engine(table, cluster, truth, asked, options, measured, network=network, blocks=blocks)
+        engine = Engine(World(table, cluster, truth, network, blocks), asked, options, measured)
         engine.run(progress)
         held = engine.held()
         slowest = slowest_moments(held, table, truth, engine.ledger.books.nodes)

@@ -188,19 +188,7 @@ class _Sets:
     def write(self, plan: Proposal) -> None:
         """The first jobs of each set hold its slots; who held one before keeps it."""
         snapshot, transaction, index = self._view, plan.transaction, self._view.jobs.index
-        runs: dict[int, list[NodeAllocation]] = {}
-        for gpus, sets in self._sets.items():
-            for here in sets:
-                slots = self._slots_of(gpus, here)
-                running = here.jobs[: len(slots)]
-                held = {job: snapshot.ledger.holding(job) for job in running}
-                for job in running:
-                    if held[job] in slots:
-                        slots.remove(held[job])
-                        runs[job] = held[job]
-                for job in running:
-                    if job not in runs:
-                        runs[job] = slots.pop(0)
+        runs = self._allocations()
         for job in index[snapshot.jobs.running].tolist():
             if runs.get(job) != snapshot.ledger.holding(job):
                 transaction.release(job)
@@ -214,6 +202,24 @@ class _Sets:
                     plan.reasons[at] = PLACED
                 except DoesNotFit:  # A node is down, or its GPUs are still releasing.
                     continue
+
+    def _allocations(self) -> dict[int, list[NodeAllocation]]:
+        """What each job that runs until the next step holds."""
+        ledger = self._view.ledger
+        runs: dict[int, list[NodeAllocation]] = {}
+        for gpus, sets in self._sets.items():
+            for here in sets:
+                slots = self._slots_of(gpus, here)
+                running = here.jobs[: len(slots)]
+                held = {job: ledger.holding(job) for job in running}
+                for job in running:
+                    if held[job] in slots:
+                        slots.remove(held[job])
+                        runs[job] = held[job]
+                for job in running:
+                    if job not in runs:
+                        runs[job] = slots.pop(0)
+        return runs
 
     def _slots_of(self, gpus: int, here: NodeSet) -> list[list[NodeAllocation]]:
         """What a gang holds in each slot."""
