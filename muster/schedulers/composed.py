@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger import Transaction
 from muster.cluster.ledger_arrays import DELAYED, GPU, MICRO, WHOLE
 from muster.schedulers.ageing import among, next_overdue, overdue, promoted_first, turn_ends
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State, Trigger
@@ -28,7 +27,7 @@ from muster.schedulers.parts import (
     named,
 )
 from muster.schedulers.phases import log_phase
-from muster.schedulers.placement.kernels import ReasonColumns, count_walk, fit_walk, job_columns, serve
+from muster.schedulers.placement.kernels import count_walk, fit_walk, job_columns, reason_columns, serve
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
 _INSTANT = 1e-6
@@ -44,16 +43,7 @@ class IndependentAllocator(GangAllocator):
     strict: bool
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
 
-    def allocate(
-        self,
-        snapshot: Snapshot,
-        transaction: Transaction,
-        ranked: Ints,
-        chosen: Bools,
-        codes: Ints,
-        a: Floats,
-        b: Floats,
-    ) -> None:
+    def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Running jobs keep their place, or are stopped if they are not chosen; then the others in order."""
         jobs = snapshot.jobs
         resource_options = self.allocation.resource_options(snapshot, jobs)
@@ -64,7 +54,7 @@ class IndependentAllocator(GangAllocator):
                 else resource_options.copy()
             )
             resource_options[without_gpus] = jobs.requested_per_gpu[without_gpus][:, None]
-        books = transaction.ledger.reserve(snapshot.cluster.total_gpus + len(jobs), 3 * len(jobs))
+        books = proposal.transaction.ledger.reserve(snapshot.cluster.total_gpus + len(jobs), 3 * len(jobs))
         serve(
             books,
             job_columns(snapshot),
@@ -73,7 +63,7 @@ class IndependentAllocator(GangAllocator):
             resource_options,
             self.placement.rules(snapshot),
             self.strict,
-            ReasonColumns(codes, a, b),
+            reason_columns(proposal),
         )
 
 
@@ -89,7 +79,7 @@ class Composed:
     preemptive: bool = True
     """Whether running jobs compete with waiting ones for their GPUs."""
     strict: bool = False
-    """Whether nobody passes a job that does not fit."""
+    """Whether no job passes one that does not fit."""
     promote_after_seconds: float = inf
     """Against starvation: a job that has waited so long since it last ran goes first until it has had a turn."""
     promote_for_good: bool = False
@@ -239,10 +229,7 @@ class Composed:
                 self._leave_out_too_large(snapshot, pinned, ranked, chosen)
         log_phase(snapshot, "served while GPUs last", lambda: ranked[chosen[ranked]])
         mark = plan.transaction.mark()
-        notes = self.allocator.allocate(
-            snapshot, plan.transaction, ranked, chosen, codes, plan.reason_a, plan.reason_b
-        )
-        plan.notes = notes or ()
+        self.allocator.allocate(snapshot, plan, ranked, chosen)
         log_phase(snapshot, "placed", lambda: codes == PLACED)
         unplaced = urgent.any() and (urgent[ranked] & (codes[ranked] != PLACED)).any()
         if unplaced and not snapshot.ledger.books.totals[DELAYED]:
@@ -285,10 +272,8 @@ class Composed:
             served[running] = True
             served[victims[:count]] = False
             served[first] = served[first] or count > 0
-            notes = self.allocator.allocate(
-                snapshot, plan.transaction, kept, served, codes, plan.reason_a, plan.reason_b
-            )
-            plan.notes = notes or ()
+            plan.notes = ()
+            self.allocator.allocate(snapshot, plan, kept, served)
             if codes[first] == PLACED:
                 break
         codes[ranked[behind]] = BEHIND_HEAD
@@ -358,7 +343,7 @@ class Composed:
             if snapshot.table.some_pinned:
                 may_stop = until[running]
                 free_to_stop = float(may_stop[may_stop > now].min(initial=inf))
-                # Jobs in turns keep theirs: whoever may be stopped in the middle of one is asked at its end.
+                # Jobs in turns keep theirs: one that may be stopped in the middle of its turn is asked at its end.
                 overtaken = min(overtaken, free_to_stop)
                 timers = timers if self._takes_turns(snapshot) else min(timers, free_to_stop)
             if isfinite(quantum) and overtaken < inf:

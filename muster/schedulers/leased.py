@@ -50,7 +50,7 @@ from muster.schedulers.placement.delay_scheduling import (
     allocate_by_locality,
 )
 from muster.schedulers.placement.delay_timers import Timers
-from muster.schedulers.placement.kernels import ReasonColumns, job_columns, need_on, put_back
+from muster.schedulers.placement.kernels import job_columns, need_on, put_back, reason_columns
 from muster.schedulers.placement.network_aware import share_of_best
 from muster.schedulers.reasons import NO_GPUS, PLACED
 from muster.speed.network.forms import PlacementShapes
@@ -67,7 +67,7 @@ class Leased:
     parts: tuple[Part, ...]
     """All of its parts as they are named."""
     selections: tuple[AdmissionFilter, ...] = ()
-    furnishing: GangAllocator | None = None
+    resizing: GangAllocator | None = None
     """What those who sit have beside their GPUs; without one, what the allocation says. Whoever bids is sure to
     find the allocation's share, because everybody holds just that meanwhile."""
     promote_after_seconds: float = inf
@@ -113,7 +113,7 @@ class Leased:
             plan.lease_ends = dict.fromkeys(jobs.index[pinned].tolist(), now + lease)
             ended &= ~pinned
             bidders = bidders[~pinned[bidders]]
-        if not len(bidders) and self.furnishing is None:
+        if not len(bidders) and self.resizing is None:
             return state
         if len(bidders) and not self._offered(snapshot, bidders, ended):
             plan.reasons[bidders] = NO_GPUS
@@ -131,7 +131,7 @@ class Leased:
         log_phase(snapshot, "lease ended", lambda: ended)
         log_phase(snapshot, "ranked", lambda: ranked)
         books = snapshot.ledger.reserve(3 * snapshot.cluster.total_gpus + count, 6 * count)
-        if self.furnishing is not None:
+        if self.resizing is not None:
             _lower_to(books, jobs.index, self.allocation.resource_options(snapshot, jobs))
         released = np.full(count, -1)
         _end_leases(books, jobs.index, bidders, ended, released)
@@ -151,17 +151,9 @@ class Leased:
         if isfinite(self.promote_after_seconds):
             later = overdue_from[overdue_from > now].min(initial=inf)
             plan.next_wake = min(plan.next_wake, float(later))
-        if self.furnishing is not None:
-            nobody = np.zeros(0, np.int64)
-            self.furnishing.allocate(
-                snapshot,
-                plan.transaction,
-                nobody,
-                plan.reasons == PLACED,
-                plan.reasons,
-                plan.reason_a,
-                plan.reason_b,
-            )
+        if self.resizing is not None:
+            no_job = np.zeros(0, np.int64)
+            self.resizing.allocate(snapshot, plan, no_job, plan.reasons == PLACED)
         plan.stable_until = plan.next_wake
         return {"order": memory, "timers": known}
 
@@ -188,7 +180,7 @@ class Leased:
         pause = lease if timers.learns else inf
         terms = LeaseTerms(snapshot.now, lease, pause, timers.fit == "published")
         columns = job_columns(snapshot)
-        reasons = ReasonColumns(plan.reasons, plan.reason_a, plan.reason_b)
+        reasons = reason_columns(plan)
         for_machine, for_rack = np.zeros((2, len(jobs)))
         done = 0
         while done < len(ranked):

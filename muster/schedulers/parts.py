@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger import Transaction
 from muster.formatting import counted
-from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Snapshot, State
+from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Proposal, Snapshot, State
 from muster.schedulers.user_code import method_problem
 
 DURATIONS = "durations"
@@ -45,7 +44,7 @@ class Order(Part):
     preemptive: ClassVar[bool] = True
     """Whether a job served earlier may take the GPUs of a running one."""
     strict: ClassVar[bool] = False
-    """Whether nobody passes a job that does not fit."""
+    """Whether no job passes one that does not fit."""
     static_priority: ClassVar[bool] = False
     """Whether keys change only when jobs come and go, or in favour of those that run already."""
     time_slices: ClassVar[bool] = False
@@ -140,7 +139,7 @@ class Allocation(Part):
 
 @dataclass(frozen=True)
 class Placement(Part):
-    """Where a job sits."""
+    """Where a job runs."""
 
     slots: ClassVar[tuple[str, ...]] = ("placement",)
     rule: ClassVar[int] = -1
@@ -152,7 +151,7 @@ class Placement(Part):
 
 
 def setting(default: Any, sentence: str) -> Any:
-    """A field of a part that users may set, with the sentence that tells what it does."""
+    """A field of a part that users may set, with the sentence that says what it does."""
     metadata = {"sentence": sentence}
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=metadata)
@@ -174,31 +173,21 @@ def settings_of(part: Part) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class GangAllocator(Part):
-    """How much each job gets and where it sits, decided together (Synergy's tune, opt)."""
+    """How much each job gets and where it runs, decided together (Synergy's tune, opt)."""
 
     slots: ClassVar[tuple[str, ...]] = ("allocation", "placement")
     stable_when_queue_empty: ClassVar[bool] = True
-    """Whether nothing is to be gained while nobody waits, whoever leaves."""
+    """Whether there is nothing to gain while no job waits, whichever job leaves."""
     by_order: ClassVar[bool] = False
     """Whether the order of those served matters to who gets what, and not only who they are."""
-    furnishes: ClassVar[bool] = False
-    """Whether it may leave who sits where to leases and timers, and only say what each has beside its GPUs."""
+    resizes_alone: ClassVar[bool] = False
+    """Whether it may leave all GPUs to leases and timers, and only decide what each job has beside them."""
 
-    def allocate(
-        self,
-        snapshot: Snapshot,
-        transaction: Transaction,
-        ranked: Ints,
-        chosen: Bools,
-        codes: Ints,
-        a: Floats,
-        b: Floats,
-    ) -> tuple[str, ...] | None:
-        """Write the changes: stop, place, move, resize; and a reason code with its numbers for each position.
+    def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
+        """Write the changes into the proposal: stop, place, move, resize; and a reason for each position.
 
         `ranked` are the positions that may be served, best first; running jobs among them may be stopped unless
-        they are chosen and pinned. `chosen` are those whose GPUs fit in all, by the walk in that order. What it
-        returns are the plan's notes.
+        they are chosen and pinned. `chosen` are those whose GPUs fit in all, by the walk in that order.
         """
         raise NotImplementedError
 

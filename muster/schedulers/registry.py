@@ -151,11 +151,11 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     _refuse_unknown(settings, name, kinds, common)
     selections = tuple(part for part in made.values() if isinstance(part, AdmissionFilter))
     if leased:
-        furnishing = None
+        resizing = None
         if isinstance(allocation, GangAllocator):
-            furnishing, allocation = allocation, _shipped()["proportional"]()
+            resizing, allocation = allocation, _shipped()["proportional"]()
         named = (*(part for part in made.values() if part is not placement), placement)
-        return Leased(order, allocation, placement, named, selections, furnishing, preset=called, **own)
+        return Leased(order, allocation, placement, named, selections, resizing, preset=called, **own)
     habits = {"preemptive": order.preemptive, "strict": order.strict} | own
     return Composed(
         order=order,
@@ -197,7 +197,7 @@ def _timers_first(chosen: dict[str, type[Part]], kind: type[Part]) -> bool:
     """Let timers have the placement where the other part may leave it to them; whether that settles it."""
     pair = chosen["placement"], kind
     timers = [one for one in pair if issubclass(one, Timers)]
-    others = [one for one in pair if issubclass(one, GangAllocator) and one.furnishes]
+    others = [one for one in pair if issubclass(one, GangAllocator) and one.resizes_alone]
     if len(timers) == len(others) == 1:
         chosen["placement"] = timers[0]
         return True

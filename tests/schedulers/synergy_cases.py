@@ -73,10 +73,7 @@ def tried(allocator: GangAllocator, given: Round) -> Iterator[Proposal]:
     """One round, in the ledger until the end of the block."""
     with given.snapshot.transaction() as transaction:
         plan = Proposal.blank(transaction, len(given.snapshot.jobs))
-        columns = plan.reasons, plan.reason_a, plan.reason_b
-        plan.notes = (
-            allocator.allocate(given.snapshot, transaction, given.ranked, given.chosen, *columns) or ()
-        )
+        allocator.allocate(given.snapshot, plan, given.ranked, given.chosen)
         yield plan
 
 
@@ -106,7 +103,7 @@ def total_speed(given: Round) -> float:
 
 
 def fair_speeds(given: Round) -> np.ndarray:
-    """Speed that each job would have with the GPU-proportional share of the machines it sits on."""
+    """Speed that each job would have with the GPU-proportional share of its machines."""
     books, models = given.snapshot.ledger.books, given.snapshot.resource_profiles.models
     fair = np.zeros(len(given.snapshot.jobs))
     for at, model in enumerate(given.snapshot.jobs.model):
@@ -142,7 +139,7 @@ def typed(cluster: Cluster, types: Sequence[str]) -> Cluster:
 
 
 def on_types(model: Model, times_as_fast: Mapping[str, float | None]) -> Model:
-    """A model that is so many times as fast on some types of GPU, whatever limits it; None: nothing is told."""
+    """A model that is so many times as fast on some types of GPU, whatever limits it; None: the model file has none."""
     tables = tuple(
         (name, tuple(tuple(times * speed for speed in row) for row in model.speed))
         for name, times in times_as_fast.items()

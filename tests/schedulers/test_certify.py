@@ -74,7 +74,7 @@ def test_the_run_is_the_same(scheduler: str, round_seconds: float | None) -> Non
         for certify in (False, True)
     )
     assert certified.jobs.equals(plain.jobs)
-    # Whoever is not asked at a completion writes it down later, in another order.
+    # A scheduler that is not asked at a completion records it later, in another order.
     rows = ["from_seconds", "job_id", "node"]
     assert certified.allocations.sort(rows).equals(plain.allocations.sort(rows))
     assert certified.reasons.equals(plain.reasons)

@@ -1,4 +1,4 @@
-"""Dally's timers with Synergy's tune: both promises in any run, timers respected and nobody below its fair share."""
+"""Dally's timers with Synergy's tune: both promises in any run, timers respected and no job below its fair share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def racked(*racks: tuple[int, ...]) -> Cluster:
 
 
 class Guaranteed(Watched):
-    """Besides the timers: after every decision nobody who runs is slower than on its GPUs' proportional share."""
+    """Besides the timers: after every decision no running job is slower than on its GPUs' proportional share."""
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         plan, after = super().decide(snapshot, state)
@@ -100,7 +100,7 @@ def test_a_bidder_finds_its_share_whatever_the_others_were_given() -> None:
     assert column(result, "moves") == [0, 0]
 
 
-def test_only_parts_that_can_furnish_go_with_timers() -> None:
+def test_only_parts_that_resize_alone_go_with_timers() -> None:
     with pytest.raises(InputError, match="both say the placement"):
         build("fifo+opt+delay-timers")
     with pytest.raises(InputError, match="both say the placement"):

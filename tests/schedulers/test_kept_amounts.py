@@ -6,15 +6,14 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
+from muster.schedulers.allocation.fair_share import keep_stopped
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.placement_draft import (
     PlacementDraft,
-    empty_copy,
+    add_part,
     keep_amounts,
     open_draft,
-    sit,
 )
-from muster.schedulers.allocation.tune import keep_stopped
 from muster.workload.jobs import RUNNING
 from tests.building import cluster_of, hold
 from tests.schedulers.synergy_cases import round_of
@@ -36,8 +35,8 @@ def test_a_job_keeps_its_amounts_where_no_other_job_comes() -> None:
     for job in range(3):
         hold(ledger, job, [NodeAllocation(job, (0,), cpus=1.0 + job, memory_gb=10.0)])
     with case.snapshot.transaction() as transaction:
-        plan = empty_copy(open_draft(case.snapshot, transaction, case.ranked, case.chosen))
-        numbers = [sit(plan, job, node, 1) for job, node in enumerate((0, 1, 1, 3))]
+        plan = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
+        numbers = [add_part(plan, job, node, 1) for job, node in enumerate((0, 1, 1, 3))]
         keep_amounts(ledger.books, index, plan)
         amounts = [plan.node_parts[number]["amount"][[CPU, MEMORY]].tolist() for number in numbers]
     assert amounts == [[MICRO, 10 * MICRO], [0, 0], [0, 0], [0, 0]]
@@ -64,13 +63,13 @@ def test_a_stopped_job_gets_its_gpus_back_if_all_are_free(
     facts["resumes"] = facts["last_start"] = -1e9
     gangs = gangs_of(case.snapshot)
     with case.snapshot.transaction() as transaction:
-        plan = empty_copy(open_draft(case.snapshot, transaction, case.ranked, case.chosen))
+        plan = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
         if comes is not None:
-            sit(plan, 2, comes, 2)
+            add_part(plan, 2, comes, 2)
         keep_stopped(case.snapshot, gangs, plan, case.ranked, case.chosen)
     assert (places(plan, 0), places(plan, 1)) == (gang, single)
     fair = gangs.demands.fair[gangs.classes]
     for number in plan.first[:2].tolist():
         if number >= 0:
-            seat = plan.node_parts[number]
-            assert seat["amount"][CPU] == seat["gpus"] * fair[seat["at"], 0, CPU]
+            part = plan.node_parts[number]
+            assert part["amount"][CPU] == part["gpus"] * fair[part["at"], 0, CPU]

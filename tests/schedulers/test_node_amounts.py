@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from muster.cluster.ledger_arrays import CPU, MICRO
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.newcomers import place_newcomers
-from muster.schedulers.allocation.placement_draft import PlacementDraft, empty_copy, open_draft, sit
-from muster.schedulers.allocation.resource_fill import furnish_node, per_gpu
+from muster.schedulers.allocation.placement_draft import PlacementDraft, add_part, open_draft
+from muster.schedulers.allocation.resource_fill import fill_node, per_gpu
 from muster.speed.points import speed_at
 from muster.workload.models import Model
 from tests.building import cluster_of
@@ -30,10 +30,10 @@ def shared_out(case: Round) -> tuple[Gangs, PlacementDraft]:
     """All jobs on the first node, which is then shared out."""
     gangs = gangs_of(case.snapshot)
     with case.snapshot.transaction() as transaction:
-        draft = empty_copy(open_draft(case.snapshot, transaction, case.ranked, case.chosen))
+        draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
     for job in case.ranked.tolist():
-        sit(draft, job, 0, int(gangs.gpus[job]))
-    furnish_node(draft, gangs, 0)
+        add_part(draft, job, 0, int(gangs.gpus[job]))
+    fill_node(draft, gangs, 0)
     assert (draft.free[0] >= 0).all()
     return gangs, draft
 
@@ -93,7 +93,7 @@ def test_two_jobs_share_a_node_as_well_as_can_be(
     )
     held = [draft.node_parts[number] for number in draft.first.tolist()]
     speeds = [
-        speed_at(models, gangs.model[at], seat["amount"] // seat["gpus"]) for at, seat in enumerate(held)
+        speed_at(models, gangs.model[at], part["amount"] // part["gpus"]) for at, part in enumerate(held)
     ]
     assert all(
         speed >= demands.fair_speed[kind, 0] - 1e-9
@@ -113,7 +113,7 @@ def test_newcomers_get_a_place_with_all_their_demand() -> None:
     case = round_of(cluster_of(2, 2), [("one", 1)] * 5, {"one": by_cpus("one", {1: 0.5, 3: 1.0})})
     gangs = gangs_of(case.snapshot)
     with case.snapshot.transaction() as transaction:
-        draft = empty_copy(open_draft(case.snapshot, transaction, case.ranked, case.chosen))
+        draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
     place_newcomers(draft, gangs, np.flatnonzero(case.chosen), case.ranked)
     places = [draft.node_parts[number] for number in draft.first.tolist() if number >= 0]
     assert (draft.first >= 0).tolist() == [True] * 4 + [False]

@@ -27,7 +27,7 @@ def test_promotion_in_rounds_takes_effect_a_round_after_it_is_due() -> None:
 
 
 def test_gpus_on_their_way_are_kept_for_the_job_that_was_promised_them() -> None:
-    # Job 1 outranks job 0, whose GPUs take 40 s to come free; nobody is stopped a second time meanwhile.
+    # Job 1 outranks job 0, whose GPUs take 40 s to come free; no job is stopped a second time meanwhile.
     trace = jobs_of(job(0, 1000, gpus=4), job(10, 100, gpus=4), job(15, 900, gpus=1))
     result = run(trace, cluster_of(4), "srtf", release_seconds_per_gpu=10.0)
     assert column(result, "start_seconds")[1] == pytest.approx(50)

@@ -30,9 +30,9 @@ speed = [
 ROWS = """\
 job_id,submit_seconds,duration_seconds,gpus,model,cpus,memory_gb
 a,0,600,1,my-net,,
-b,0,600,1,nobody-knows,,
+b,0,600,1,not-known,,
 c,0,600,2,my-net,10,200
-d,0,600,1,nobody-knows,3,100
+d,0,600,1,not-known,3,100
 """
 Simulated = tuple[int, str, list[str]]
 
@@ -74,13 +74,13 @@ def test_a_matrix_with_a_hole_is_refused(
 def test_the_run_goes_on_and_each_is_said_once(
     simulated: Callable[[str, str], Simulated], allocation: str
 ) -> None:
-    """A row that falls, a model that nobody knows; jobs that request more than their share get it."""
+    """A row that falls, a model without a file; jobs that request more than their share get it."""
     status, err, notes = simulated(MODEL.replace("[0.2, 1.5]", "[0.2, 0.9]"), allocation)
     assert status == 0
     beginnings = (
         "my-net.toml: speed fell with more CPU or memory; 1 of 6 points were made monotone, the largest change at "
         "4 CPUs, 50 GB (0.9 to 1)",
-        "no model file for nobody-knows: taken as insensitive to CPU, memory and storage",
+        "no model file for not-known: taken as insensitive to CPU, memory and storage",
     )
     for beginning in beginnings:
         assert sum(note.startswith(beginning) for note in notes) == 1, notes
@@ -91,4 +91,4 @@ def test_the_run_goes_on_and_each_is_said_once(
 def test_requested_gives_what_is_stated(simulated: Callable[[str, str], Simulated]) -> None:
     """Then nothing is below its minimum, and nothing is said of it."""
     _, _, notes = simulated(MODEL, "requested")
-    assert notes == ["no model file for nobody-knows: taken as insensitive to CPU, memory and storage"]
+    assert notes == ["no model file for not-known: taken as insensitive to CPU, memory and storage"]

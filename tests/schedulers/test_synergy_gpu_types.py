@@ -58,7 +58,7 @@ def slowest_allowed(case: Round) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(plain=random_round(), data=st.data())
 def test_promises_where_owners_pin_a_type(plain: Round, data: st.DataObject) -> None:
-    """Nobody below the share of the machines that it got, nor of the slowest it may use; the bound stays above."""
+    """No job is below the share of the machines that it got, nor of the slowest it may use; the bound stays above."""
     cluster, table = plain.snapshot.cluster, plain.snapshot.table
     kinds = st.sampled_from(["", *(f"gpu_type={name}" for name in cluster.gpu_types)])
     pins = data.draw(st.lists(kinds, min_size=len(table), max_size=len(table)))

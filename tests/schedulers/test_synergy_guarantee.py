@@ -1,4 +1,4 @@
-"""Promises of tune, tune-plus and opt: nobody below the GPU-proportional speed, gangs whole, the ledger balanced.
+"""Promises of tune, tune-plus and opt: no job below the GPU-proportional speed, gangs whole, the ledger balanced.
 
 That of whole runs: `tests/runtime/test_slowest.py`.
 """

@@ -216,7 +216,7 @@ def notes_of(result: Run) -> list[str]:
     return list(result.record.run["trace"]["notes"])
 
 
-def test_stage_1_without_a_solution_is_told() -> None:
+def test_stage_1_without_a_solution_is_noted() -> None:
     """The pair is chosen when the first job ends, for a GPU that is free and one that is free a second later."""
     trace = jobs_of(job(0, 10, model="resnet18"), job(5, 100, gpus=2, model="resnet18"))
     result = run(trace, cluster_of(2, cpus_per_gpu=3.0), "fifo+opt", release_seconds_per_gpu=1.0)
@@ -237,7 +237,7 @@ def test_stage_1_without_a_solution_has_no_points(served: list[int], bound: floa
     assert [len(column) for column in columns] == [0, 0, 0, 0]
 
 
-def test_an_exact_placement_cut_short_is_told() -> None:
+def test_an_exact_placement_cut_short_is_noted() -> None:
     """Without a node to branch on it is tune-plus; with enough of them nothing is said."""
     trace = generate(30, load_per_hour=60.0, split=(33, 33, 33), multi_gpu=True, seed=5)
     common = {"preemptive": "true"}
@@ -253,7 +253,7 @@ def test_an_exact_placement_cut_short_is_told() -> None:
 
 
 def test_a_wall_clock_limit_ends_the_exact_placement() -> None:
-    """For the real world: after a nanosecond the plan is tune-plus's or better, and it is told."""
+    """For the real world: after a nanosecond the plan is tune-plus's or better, and a note says so."""
     case = round_of(servers(2), synergy_jobs((33, 33, 33), 16))
     allocate(TunePlus(), case)
     reached = total_speed(case)

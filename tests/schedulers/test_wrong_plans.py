@@ -14,6 +14,7 @@ from muster.cluster.ledger import DoesNotFit
 from muster.schedulers import leased
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
 from muster.schedulers.allocation.tune import Tune
+from muster.schedulers.contract import Proposal
 from muster.schedulers.placement.kernels import NOT_FREE, pick_from, put_share
 from muster.schedulers.reasons import PLACED
 from muster.schedulers.registry import build
@@ -62,23 +63,23 @@ def test_a_plan_above_what_is_free_names_the_job(
 ) -> None:
     case = round_of(servers(2), [("alexnet", 8), ("alexnet", 8)])
 
-    def write(snapshot: object, transaction: object, draft: PlacementDraft, *rest: object) -> None:
+    def write(snapshot: object, proposal: object, draft: PlacementDraft, *rest: object) -> None:
         wrong(case, draft)
-        write_draft(snapshot, transaction, draft, *rest)  # type: ignore[arg-type]
+        write_draft(snapshot, proposal, draft, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("muster.schedulers.allocation.tune.write_draft", write)
+    monkeypatch.setattr("muster.schedulers.allocation.draft_allocator.write_draft", write)
     with pytest.raises(DoesNotFit, match=r"job [01] does not fit where the plan places it"):
         allocate(Tune(), case)
 
 
 def test_a_machine_reserved_without_room_names_the_job() -> None:
     case = round_of(servers(1), [("alexnet", 1)])
-    codes, nothing = np.zeros(1, np.int64), np.zeros(1)
     with case.snapshot.transaction() as transaction:
+        proposal = Proposal.blank(transaction, 1)
         draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
         draft.reserved[0] = 7
         with pytest.raises(DoesNotFit, match=r"job 0 does not fit"):
-            write_draft(case.snapshot, transaction, draft, case.ranked, case.chosen, codes, nothing, nothing)
+            write_draft(case.snapshot, proposal, draft, case.ranked, case.chosen)
 
 
 def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from muster.cluster.ledger_arrays import MICRO, Ints
 from muster.schedulers.admission.knapsack.relaxation import quiet_solver
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.placement_draft import MOVABLE, PlacementDraft, empty_copy, furnish, sit
+from muster.schedulers.allocation.placement_draft import PlacementDraft, place_on
 
 _CUT_SHORT = (highspy.HighsModelStatus.kSolutionLimit, highspy.HighsModelStatus.kTimeLimit)
 
@@ -44,7 +44,7 @@ def exact_plan(gangs: Gangs, opened: PlacementDraft, served: Ints, effort: Effor
     where one machine holds it, a whole machine where a gang is so many of them, else a GPU.
     """
     machines = np.flatnonzero(opened.free[:, 0] > 0)
-    if not len(machines) or (opened.condition[served] != MOVABLE).any():
+    if not len(machines) or not opened.movable[served].all():
         return Exact(None, cut_short=False)
     classes, kinds, first_choice = gangs.classes[served], len(gangs.kinds), gangs.demands.first_choice
     first, last = first_choice[classes * kinds], first_choice[(classes + 1) * kinds]
@@ -62,7 +62,7 @@ def exact_plan(gangs: Gangs, opened: PlacementDraft, served: Ints, effort: Effor
         return Exact(None, cut_short)
     values = np.round(np.asarray(solver.getSolution().col_value)[x_first:]).astype(np.int64)
     values = values.reshape(len(points), len(machines))
-    return Exact(_seated(gangs, opened, served, machines, jobs, points, values), cut_short)
+    return Exact(_drafted(gangs, opened, served, machines, jobs, points, values), cut_short)
 
 
 def _program(
@@ -113,18 +113,16 @@ def _program(
     return solver, count
 
 
-def _seated(
+def _drafted(
     gangs: Gangs, opened: PlacementDraft, served: Ints, machines: Ints, jobs: Ints, points: Ints, values: Ints
 ) -> PlacementDraft | None:
     """The plan that the whole numbers say; None where the solver's tolerance hid an overdraft."""
-    plan = empty_copy(opened)
+    plan = opened.copy()
     values = values * _unit(gangs, gangs.gpus[served][jobs], points)[:, None]
     for column in np.flatnonzero(values.any(axis=1)).tolist():
         for machine in np.flatnonzero(values[column]).tolist():
-            node_part = sit(
-                plan, int(served[jobs[column]]), int(machines[machine]), int(values[column, machine])
-            )
-            furnish(plan, node_part, gangs.demands.choice[points[column]])
+            at, node, gpus = int(served[jobs[column]]), int(machines[machine]), int(values[column, machine])
+            place_on(plan, at, node, gpus, gangs.demands.choice[points[column]])
     return None if plan.free.min() < 0 else plan
 
 

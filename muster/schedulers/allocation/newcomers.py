@@ -1,4 +1,4 @@
-"""Placing waiting jobs beside running ones, each on the machine where the speed of all gains most, compiled.
+"""Placing waiting jobs beside running ones, each on the node where the speed of all gains most, compiled.
 
 The jobs that are placed already keep their GPUs; what they hold beside them may be given out again.
 """
@@ -9,10 +9,11 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.placement_draft import MOVABLE, PlacementDraft, furnish, remove_last, sit
-from muster.schedulers.allocation.resource_fill import furnish_all, furnish_node, gang_speed
-from muster.schedulers.allocation.tune import fit_with_demand, place_by_best_fit, set_level, tighter
+from muster.schedulers.allocation.fair_share import place_by_best_fit
+from muster.schedulers.allocation.gangs import Gangs, set_level
+from muster.schedulers.allocation.node_search import best_fits, tighter
+from muster.schedulers.allocation.placement_draft import PlacementDraft, place_on, remove_last
+from muster.schedulers.allocation.resource_fill import fill_all, fill_node, gang_speed
 
 _EPSILON = 1e-9
 
@@ -21,29 +22,29 @@ _EPSILON = 1e-9
 def place_newcomers(draft: PlacementDraft, gangs: Gangs, served: Ints, ranked: Ints) -> None:
     """Place the served jobs that have no place; those for which there is none leave their GPUs to others, by rank.
 
-    Each machine is then given to those of its jobs that gain most.
+    Each node is then given to those of its jobs that gain most.
     """
-    furnish_all(draft, gangs)
+    fill_all(draft, gangs)
     take = np.zeros(len(gangs.kind_of_node), np.int64)
     left = 0
     for at in served:
-        if draft.condition[at] == MOVABLE and draft.first[at] < 0 and not _place(draft, gangs, at, take):
+        if draft.movable[at] and draft.first[at] < 0 and not _place(draft, gangs, at, take):
             left += gangs.gpus[at]
     for at in ranked:
-        if draft.condition[at] == MOVABLE and draft.first[at] < 0 and gangs.gpus[at] <= left:
+        if draft.movable[at] and draft.first[at] < 0 and gangs.gpus[at] <= left:
             left -= gangs.gpus[at] * _place(draft, gangs, at, take)
 
 
 @njit(cache=True)
 def _place(draft: PlacementDraft, gangs: Gangs, at: int, take: Ints) -> bool:
-    """Place a job on the best machine, or on as few as possible; returns whether it has a place.
+    """Place a job on the best node, or on as few as possible; returns whether it has a place.
 
-    Where machines are alike, one with room for all of the job's demand is as good as can be: best fit chooses it.
+    Where nodes are alike, one with room for all of the job's demand is as good as can be: best fit chooses it.
     """
-    node = fit_with_demand(draft, gangs, at) if len(gangs.kinds) == 1 else -1
+    best = gangs.demands.best[gangs.classes[at]]
+    node = best_fits(draft, gangs, at, best, best)[0] if len(gangs.kinds) == 1 else -1
     if node >= 0:
-        best = gangs.demands.best[gangs.classes[at]]
-        furnish(draft, sit(draft, at, node, gangs.gpus[at]), best[gangs.kind_of_node[node]])
+        place_on(draft, at, node, gangs.gpus[at], best[gangs.kind_of_node[node]])
         return True
     node = _most_gain(draft, gangs, at)
     if node >= 0:
@@ -53,14 +54,14 @@ def _place(draft: PlacementDraft, gangs: Gangs, at: int, take: Ints) -> bool:
         return False
     number = draft.first[at]
     while number >= 0:
-        furnish_node(draft, gangs, draft.node_parts[number]["node"])
+        fill_node(draft, gangs, draft.node_parts[number]["node"])
         number = draft.node_parts[number]["next"]
     return True
 
 
 @njit(cache=True)
 def _most_gain(draft: PlacementDraft, gangs: Gangs, at: int) -> int:
-    """Return the machine for the whole job with the most speed gained in all, of equals the fullest; -1: none."""
+    """Return the node for the whole job with the most speed gained in all, of equals the fullest; -1: none."""
     allowed = gangs.node_allowed[gangs.constraint[at]]
     best, most = -1, -np.inf
     for node in range(len(gangs.kind_of_node)):
@@ -81,13 +82,13 @@ def _most_gain(draft: PlacementDraft, gangs: Gangs, at: int) -> int:
 
 @njit(cache=True)
 def _add(draft: PlacementDraft, gangs: Gangs, at: int, node: int) -> bool:
-    """Put a job on a machine and share the machine out again; returns whether all have their fair share there.
+    """Put a job on a node and share the node out again; returns whether all have their fair share there.
 
-    Gangs on several machines are lowered to their fair share only where there is no room otherwise.
+    Gangs on several nodes are lowered to their fair share only where there is no room otherwise.
     """
     fair = gangs.demands.fair[gangs.classes[at], gangs.kind_of_node[node]]
-    furnish(draft, sit(draft, at, node, gangs.gpus[at]), fair)
-    furnish_node(draft, gangs, node)
+    place_on(draft, at, node, gangs.gpus[at], fair)
+    fill_node(draft, gangs, node)
     if draft.free[node].min() < 0:
         number = draft.first_here[node]
         while number >= 0:
@@ -95,13 +96,13 @@ def _add(draft: PlacementDraft, gangs: Gangs, at: int, node: int) -> bool:
             if draft.node_parts[draft.first[other]]["next"] >= 0:
                 set_level(draft, gangs, other, gangs.demands.fair[gangs.classes[other]])
             number = draft.node_parts[number]["next_here"]
-        furnish_node(draft, gangs, node)
+        fill_node(draft, gangs, node)
     return bool(draft.free[node].min() >= 0)
 
 
 @njit(cache=True)
 def _speed_on(draft: PlacementDraft, gangs: Gangs, node: int) -> float:
-    """Return GPUs times speed of all jobs that have GPUs of this machine."""
+    """Return GPUs times speed of all jobs that have GPUs of this node."""
     total = 0.0
     number = draft.first_here[node]
     while number >= 0:

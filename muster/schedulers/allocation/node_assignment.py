@@ -1,6 +1,6 @@
-"""Dealing jobs over machines so that the hungry ones do not meet, compiled.
+"""Assigning jobs to nodes so that the most demanding ones do not meet, compiled.
 
-How hungry a job is comes from the prices of CPU and memory at which one pooled machine would be just full:
+How much a job wants follows from the prices of CPU and memory at which one pooled machine would be just full:
 at these prices every job names the point that is worth most to it.
 """
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import NONE, Floats, Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.gangs import Gangs, ask_above_share, place_gang
-from muster.schedulers.allocation.placement_draft import MOVABLE, PlacementDraft, fits, furnish, sit
-from muster.schedulers.allocation.tune import fewest_servers
+from muster.schedulers.allocation.gangs import Gangs, place_gang, request_above_share
+from muster.schedulers.allocation.node_search import fewest_nodes
+from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, place_on, set_amounts
 
 _HALVINGS = 18
 _HIGHEST_PRICE = 8.0
@@ -22,7 +22,7 @@ _TORN = 1e-4
 
 @njit(cache=True)
 def targets(draft: PlacementDraft, gangs: Gangs, served: Ints, kind: int) -> tuple[Ints, float]:
-    """What each served job would have on one pooled machine, a GPU, by place in `served` and resource.
+    """Return what each served job would have on one pooled machine, a GPU, by place in `served` and resource.
 
     And how far the speed of all there may be below the best, as a part of it: what the prices prove.
     """
@@ -37,7 +37,7 @@ def targets(draft: PlacementDraft, gangs: Gangs, served: Ints, kind: int) -> tup
         count[gangs.classes[at]] += gangs.gpus[at]
     share = np.maximum(gangs.kinds[kind]["share"], 1).astype(np.float64)
     price = np.zeros(4)
-    _clear_storage(gangs, kind, count, share, pool, price)
+    _clear(gangs, kind, count, share, pool, price)
     bound = 0.0
     for resource in range(1, 4):
         bound += price[resource] * pool[resource] / share[resource]
@@ -52,8 +52,25 @@ def targets(draft: PlacementDraft, gangs: Gangs, served: Ints, kind: int) -> tup
         bound += gpus * _worth(gangs, _worth_most(gangs, number, kind, share, price), share, price)
         for resource in range(1, 4):
             pool[resource] -= gpus * wanted[i, resource]
-    # At the very price some are torn between two points. While the pool lasts they have the larger, those first
-    # that want more memory for it: few do, and the CPUs left to the others are of use to many.
+    reached += _give_larger_points(gangs, served, kind, share, (below, above), pool, wanted)
+    return wanted, max(0.0, 1 - reached / bound) if bound > 0 else 0.0
+
+
+@njit(cache=True)
+def _give_larger_points(
+    gangs: Gangs,
+    served: Ints,
+    kind: int,
+    share: Floats,
+    prices: tuple[Floats, Floats],
+    pool: Ints,
+    wanted: Ints,
+) -> float:
+    """Raise jobs that are torn between two points to the larger one while the pool lasts; the speed gained.
+
+    First come those that want more memory for it: few do, and the CPUs left to the others are of use to many.
+    """
+    below, above = prices
     more = np.zeros((len(served), 4), np.int64)
     faster = np.zeros(len(served))
     for i in range(len(served)):
@@ -62,65 +79,39 @@ def targets(draft: PlacementDraft, gangs: Gangs, served: Ints, kind: int) -> tup
         more[i] = gangs.demands.choice[eager] - wanted[i]
         modest = _worth_most(gangs, number, kind, share, above)
         faster[i] = gpus * (gangs.demands.choice_speed[eager] - gangs.demands.choice_speed[modest])
+    reached = 0.0
     for i in np.argsort(-more[:, 2], kind="mergesort"):
         taken = gangs.gpus[served[i]] * more[i]
         if (taken[1:] <= pool[1:]).all():
             pool -= taken
             wanted[i] += more[i]
             reached += faster[i]
-    return wanted, max(0.0, 1 - reached / bound) if bound > 0 else 0.0
+    return reached
 
 
 @njit(cache=True)
-def _clear_cpus(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
-    """Set the lowest price of CPUs at which the pool is not overdrawn."""
-    low, high = 0.0, _HIGHEST_PRICE
-    price[1] = 0.0
-    for halving in range(_HALVINGS + 1):
-        if _demand(gangs, kind, count, share, price, 1) <= pool[1]:
-            if halving == 0:
-                return
-            high = price[1]
-        else:
-            low = price[1]
-        price[1] = (low + high) / 2
-    price[1] = high
+def _clear(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
+    """Set the lowest prices at which the pool is not overdrawn, each by halving an interval.
 
-
-@njit(cache=True)
-def _clear_memory(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
-    """The same for memory, CPUs priced anew at each price of it (a self-calling function would not cache)."""
-    low, high = 0.0, _HIGHEST_PRICE
-    price[2] = 0.0
-    for halving in range(_HALVINGS + 1):
-        _clear_cpus(gangs, kind, count, share, pool, price)
-        if _demand(gangs, kind, count, share, price, 2) <= pool[2]:
-            if halving == 0:
-                return
-            high = price[2]
-        else:
-            low = price[2]
-        price[2] = (low + high) / 2
-    price[2] = high
-    _clear_cpus(gangs, kind, count, share, pool, price)
-
-
-@njit(cache=True)
-def _clear_storage(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, price: Floats) -> None:
-    """The same for storage, both others priced anew at each price of it."""
-    low, high = 0.0, _HIGHEST_PRICE
-    price[3] = 0.0
-    for halving in range(_HALVINGS + 1):
-        _clear_memory(gangs, kind, count, share, pool, price)
-        if _demand(gangs, kind, count, share, price, 3) <= pool[3]:
-            if halving == 0:
-                return
-            high = price[3]
-        else:
-            low = price[3]
-        price[3] = (low + high) / 2
-    price[3] = high
-    _clear_memory(gangs, kind, count, share, pool, price)
+    At each price of storage memory is priced again, and at each price of memory CPUs.
+    """
+    low, high, judged = np.zeros(4), np.full(4, _HIGHEST_PRICE), np.zeros(4, np.int64)
+    resource = 1
+    while resource < 4:
+        enough = judged[resource] > _HALVINGS
+        if not enough:
+            enough = _demand(gangs, kind, count, share, price, resource) <= pool[resource]
+            if judged[resource] > 0 or not enough:
+                bound = high if enough else low
+                bound[resource] = price[resource]
+                judged[resource] += 1
+                price[resource] = (low[resource] + high[resource]) / 2
+                if judged[resource] > _HALVINGS:
+                    price[resource] = high[resource]
+                low[1:resource], high[1:resource] = 0.0, _HIGHEST_PRICE
+                price[1:resource], judged[1:resource] = 0.0, 0
+                enough = False
+        resource = resource + 1 if enough else 1
 
 
 @njit(cache=True)
@@ -157,27 +148,27 @@ def _worth(gangs: Gangs, choice: int, share: Floats, price: Floats) -> float:
 def assign_nodes(
     plan: PlacementDraft, gangs: Gangs, of_kind: Ints, served: Ints, ranked: Ints, wanted: Ints
 ) -> None:
-    """Deal the served jobs over what is free; those without a place leave their GPUs to others, by rank.
+    """Place the served jobs on what is free; those without a place leave their GPUs to others, by rank.
 
-    Each goes to a machine of its kind, by place in `served`, or to another if none of that kind has room.
+    Each goes to a node of its kind, by place in `served`, or to another if none of that kind has room.
     """
     _share_out(plan, gangs)
     apart = deviations(gangs, of_kind, served, wanted)
-    above = ask_above_share(gangs, served)
+    above = request_above_share(gangs, served)
     order = np.lexsort((-np.abs(apart).sum(axis=1), -gangs.gpus[served], ~above))
-    deal(plan, gangs, served[order], of_kind[order], apart[order])
+    _assign(plan, gangs, served[order], of_kind[order], apart[order])
     left = int(gangs.gpus[served[plan.first[served] == NONE]].sum())
     if left:
         rest = ranked[(plan.first[ranked] == NONE) & (gangs.gpus[ranked] <= left)]
         rest = rest[np.cumsum(gangs.gpus[rest]) <= left]
-        deal(plan, gangs, rest, np.zeros(len(rest), np.int64), np.zeros((len(rest), 4)))
+        _assign(plan, gangs, rest, np.zeros(len(rest), np.int64), np.zeros((len(rest), 4)))
 
 
 @njit(cache=True)
 def _share_out(draft: PlacementDraft, gangs: Gangs) -> None:
-    """Give each seat its request, then the fair share, or as much of it as jobs that are kept apart have left."""
+    """Give each node part its request, then the fair share, or as much of it as is left."""
     for number in range(draft.used[0]):
-        furnish(draft, number, gangs.demands.requested[gangs.classes[draft.node_parts[number]["at"]]])
+        set_amounts(draft, number, gangs.demands.requested[gangs.classes[draft.node_parts[number]["at"]]])
     for number in range(draft.used[0]):
         node_part = draft.node_parts[number]
         need = gangs.demands.fair[
@@ -186,12 +177,12 @@ def _share_out(draft: PlacementDraft, gangs: Gangs) -> None:
         for resource in range(1, 4):
             most = node_part["amount"][resource] + draft.free[node_part["node"], resource]
             need[resource] = min(need[resource], most // node_part["gpus"])
-        furnish(draft, number, need)
+        set_amounts(draft, number, need)
 
 
 @njit(cache=True)
 def deviations(gangs: Gangs, of_kind: Ints, served: Ints, wanted: Ints) -> Floats:
-    """How much more or less than the average GPU of its kind each job's GPU wants, in shares; by place, resource."""
+    """Return how much more or less than an average GPU of its kind each job's GPU wants: by place, in shares."""
     apart = np.zeros((len(served), 4))
     average = np.zeros((len(gangs.kinds), 4))
     gpus = np.zeros(len(gangs.kinds))
@@ -209,11 +200,11 @@ def deviations(gangs: Gangs, of_kind: Ints, served: Ints, wanted: Ints) -> Float
 
 
 @njit(cache=True)
-def deal(draft: PlacementDraft, gangs: Gangs, served: Ints, of_kind: Ints, apart: Floats) -> None:
-    """Seat the served jobs with their fair share: who wants more than the average where others want less.
+def _assign(draft: PlacementDraft, gangs: Gangs, served: Ints, of_kind: Ints, apart: Floats) -> None:
+    """Place the served jobs with their fair share: those that want more than the average where others want less.
 
-    `served` begins with the largest gangs and the strongest deviations. A gang that no machine holds goes to as
-    few as possible. Those who sit already keep their seats, and what they want counts.
+    `served` begins with the largest gangs and the strongest deviations. A gang that no node holds goes to as few as
+    possible. Jobs that are placed already stay, and what they want counts.
     """
     nodes = len(gangs.kind_of_node)
     surplus = np.zeros((nodes, 4))
@@ -226,26 +217,38 @@ def deal(draft: PlacementDraft, gangs: Gangs, served: Ints, of_kind: Ints, apart
     take = np.zeros(nodes, np.int64)
     for i in range(len(served)):
         at = served[i]
-        if draft.condition[at] != MOVABLE or draft.first[at] >= 0:
+        if not draft.movable[at] or draft.first[at] >= 0:
             continue
-        gpus = gangs.gpus[at]
-        allowed = gangs.node_allowed[gangs.constraint[at]]
         fair = gangs.demands.fair[gangs.classes[at]]
-        best, most, best_suits = -1, -np.inf, False
-        for node in range(nodes):
-            suits = gangs.kind_of_node[node] == of_kind[i]
-            if not allowed[node] or draft.free[node, 0] < gpus or (best_suits and not suits):
-                continue
-            match = 0.0
-            for resource in range(1, 4):
-                match += surplus[node, resource] * apart[i, resource]
-            if match > most + 1e-12 or (suits and not best_suits):
-                if fits(draft, node, gpus, fair[gangs.kind_of_node[node]]):
-                    best, most, best_suits = node, match, suits
+        best = _best_match(draft, gangs, at, of_kind[i], apart[i], surplus)
         if best >= 0:
-            furnish(draft, sit(draft, at, best, gpus), fair[gangs.kind_of_node[best]])
-            surplus[best] -= gpus * apart[i]
-        elif fewest_servers(draft, gangs, at, fair, take) > 0:
+            place_on(draft, at, best, gangs.gpus[at], fair[gangs.kind_of_node[best]])
+            surplus[best] -= gangs.gpus[at] * apart[i]
+        elif fewest_nodes(draft, gangs, at, fair, take) > 0:
             place_gang(draft, gangs, at, fair, take)
             for node in range(nodes):
                 surplus[node] -= take[node] * apart[i]
+
+
+@njit(cache=True)
+def _best_match(
+    draft: PlacementDraft, gangs: Gangs, at: int, kind: int, apart: Floats, surplus: Floats
+) -> int:
+    """Return the node with room for the whole job whose other jobs want least of what it wants; -1: none.
+
+    A node of the kind goes before all others.
+    """
+    allowed = gangs.node_allowed[gangs.constraint[at]]
+    fair = gangs.demands.fair[gangs.classes[at]]
+    best, most, best_suits = -1, -np.inf, False
+    for node in range(len(gangs.kind_of_node)):
+        suits = gangs.kind_of_node[node] == kind
+        if not allowed[node] or draft.free[node, 0] < gangs.gpus[at] or (best_suits and not suits):
+            continue
+        match = 0.0
+        for resource in range(1, 4):
+            match += surplus[node, resource] * apart[resource]
+        if match > most + 1e-12 or (suits and not best_suits):
+            if fits(draft, node, gangs.gpus[at], fair[gangs.kind_of_node[node]]):
+                best, most, best_suits = node, match, suits
+    return best

@@ -1,12 +1,12 @@
-"""A plan in the making, by machine: who sits where with how many GPUs and how much beside them.
+"""A plan in the making, by node: which job has how many GPUs where, and how much beside them.
 
-A seat is what one job has on one machine. Seats are cheap to make and to change; which GPUs of a machine they
-are is decided at the end, when `write_seats` brings the ledger to the plan and leaves alone what stays.
+A node part is what one job has on one node. Node parts are cheap to add and to change. `write_draft` chooses the GPUs
+at the end, when it writes the plan into the ledger, and leaves alone what does not change.
 
-A job of the view is in one of three conditions: MOVABLE (waiting, or running and free to be placed anew),
-SETTLED (runs and keeps its GPUs, but its CPUs, memory and storage may change) or APART (not touched here:
-shares of a GPU, time-slices, parameter servers, whatever runs while what is given back stays unusable, and, where a
-change of CPU alone restarts a job, those that may not be interrupted).
+Two masks say what the draft may do with a job. A movable job waits, or runs and may be placed again. A fixed job runs
+and keeps its GPUs, but its CPUs, memory and storage may change. The draft leaves all other jobs alone: shares of a
+GPU, time slices, parameter servers, every running job while released GPUs stay unavailable, and, where a change of
+CPU alone restarts a job, those that may not be interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from muster.cluster.ledger_arrays import (
     WHOLE,
     Books,
     Bools,
-    Floats,
     Ints,
     Rows,
     count_bits,
@@ -35,18 +34,18 @@ from muster.cluster.ledger_arrays import (
     release_job,
 )
 from muster.compiling import njit
-from muster.schedulers.contract import Snapshot
+from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.placement.kernels import (
     PACK,
     PROPORTIONAL,
+    ReasonColumns,
     amounts_on,
     pick_gpus,
     place_job,
+    reason_columns,
     scratch_for,
 )
 from muster.schedulers.reasons import NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
-
-MOVABLE, SETTLED, APART = 0, 1, 2
 
 NODE_PART = np.dtype(
     [
@@ -55,7 +54,7 @@ NODE_PART = np.dtype(
         ("gpus", np.int64),
         ("amount", np.int64, (4,)),  # held here in all; the GPUs' own entry is not used
         ("next", np.int64),  # of the job
-        ("next_here", np.int64),  # of the machine
+        ("next_here", np.int64),  # of the node
     ]
 )
 
@@ -64,37 +63,43 @@ class PlacementDraft(NamedTuple):
     """The plan so far."""
 
     free: Ints
-    """By machine: whole GPUs, then millionths of CPU, memory and storage."""
+    """By node: whole GPUs, then millionths of CPU, memory and storage."""
     node_parts: Rows
     first: Ints
-    """By position: the job's first seat, NONE without one."""
+    """By position: the job's first node part, NONE without one."""
     first_here: Ints
-    """By machine: its first seat."""
+    """By node: its first node part."""
     last_here: Ints
     used: Ints
-    """One number: how many seats there are."""
-    condition: Ints
-    """By position."""
+    """One number: how many node parts there are."""
+    movable: Bools
+    """By position: whether the job may be placed, or placed again."""
+    fixed: Bools
+    """By position: whether the job keeps its GPUs and may get other amounts beside them."""
     home: Ints
-    """By position: the machine on which all of the job's GPUs are now; NONE."""
+    """By position: the node on which all of the job's GPUs are now; NONE."""
     reserved: Ints
-    """By position: the machine where a job without GPUs is to start; NONE."""
+    """By position: the node where a job without GPUs is to start; NONE."""
+
+    def copy(self) -> PlacementDraft:
+        """Return a draft with the same node parts that changes on its own."""
+        return PlacementDraft(*map(np.copy, self))
 
 
 def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chosen: Bools) -> PlacementDraft:
-    """An empty plan over what the ranked jobs may use; settled jobs sit, with only what they request beside their GPUs.
+    """Return a draft over what the ranked jobs may use, in which fixed jobs have only their request beside their GPUs.
 
-    Shares of a GPU that are not chosen leave first: what the chosen do not need they may have again at the end.
+    Shares of a GPU that are not chosen leave first: `write_draft` gives back what the chosen do not need.
     """
     jobs, books = snapshot.jobs, snapshot.ledger.books
     without_gpus = jobs.gpus == 0
-    leaving = ranked[((jobs.gpu_milli[ranked] < WHOLE) | without_gpus[ranked]) & ~chosen[ranked]]
-    for job in jobs.index[leaving].tolist():
+    shares = (jobs.gpu_milli < WHOLE) | without_gpus
+    for job in jobs.index[ranked[shares[ranked] & ~chosen[ranked]]].tolist():
         transaction.release(job)
-    condition = np.full(len(jobs), SETTLED)
-    condition[ranked] = MOVABLE
-    condition[jobs.pinned] = APART if snapshot.resize_restarts else SETTLED
-    condition[(jobs.gpu_milli < WHOLE) | without_gpus] = APART
+    pinned, whole = jobs.pinned, ~shares
+    movable = np.zeros(len(jobs), np.bool_)
+    movable[ranked] = True
+    movable &= whole & ~pinned
     nodes = len(books.nodes)
     draft = PlacementDraft(
         free=books.nodes["free"].copy(),
@@ -103,7 +108,8 @@ def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chose
         first_here=np.full(nodes, NONE),
         last_here=np.full(nodes, NONE),
         used=np.zeros(1, np.int64),
-        condition=condition,
+        movable=movable,
+        fixed=whole & ~movable & ~(pinned & snapshot.resize_restarts),
         home=np.full(len(jobs), NONE),
         reserved=np.full(len(jobs), NONE),
     )
@@ -120,18 +126,18 @@ def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chose
 
 @njit(cache=True)
 def _open(books: Books, index: Ints, draft: PlacementDraft, requested: Ints) -> None:
+    """Free what movable jobs hold and place fixed jobs where they run."""
     for node in range(len(books.nodes)):
         draft.free[node, 0] = books.nodes[node]["free_gpus"]
     for at in range(len(index)):
         head = books.heads[index[at]]
-        if draft.condition[at] == APART:
+        if not draft.movable[at] and not draft.fixed[at]:
             continue
         if head < 0:
-            if draft.condition[at] == SETTLED:
-                draft.condition[at] = APART
+            draft.fixed[at] = False
             continue
         if books.totals[DELAYED] or not _plain(books, head):
-            draft.condition[at] = APART
+            draft.movable[at], draft.fixed[at] = False, False
             continue
         draft.home[at] = books.rows[head]["node"] if books.rows[head]["next"] < 0 else NONE
         row = head
@@ -142,8 +148,8 @@ def _open(books: Books, index: Ints, draft: PlacementDraft, requested: Ints) -> 
             for resource in range(1, 4):
                 draft.free[node, resource] += held["amount"][resource]
             draft.free[node, 0] += gpus
-            if draft.condition[at] == SETTLED:
-                furnish(draft, sit(draft, at, node, gpus), requested[at])
+            if draft.fixed[at]:
+                place_on(draft, at, node, gpus, requested[at])
             row = held["next"]
 
 
@@ -151,7 +157,7 @@ def _open(books: Books, index: Ints, draft: PlacementDraft, requested: Ints) -> 
 def _reserve(
     books: Books, index: Ints, draft: PlacementDraft, comes: Ints, allowed: Bools, requested: Ints, more: Ints
 ) -> None:
-    """Reserve a node for each waiting job without GPUs, in order, where settled jobs keep their fair demand.
+    """Reserve a node for each waiting job without GPUs, in order, where fixed jobs keep their fair demand.
 
     Nodes without GPUs come first, then the one with the most CPUs left. `more` is what each job needs by node and
     resource, beside each GPU, to rise from its request to its fair demand.
@@ -185,7 +191,7 @@ def _reserve(
 
 @njit(cache=True)
 def _plain(books: Books, row: int) -> bool:
-    """Whether a chain is workers on whole GPUs of their own."""
+    """Return whether a chain is workers on whole GPUs of their own."""
     while row >= 0:
         held = books.rows[row]
         if held["milli"] != 1000 or held["group"] >= 0 or held["role"] == SERVER or held["mask"] == 0:
@@ -195,8 +201,11 @@ def _plain(books: Books, row: int) -> bool:
 
 
 @njit(cache=True)
-def sit(draft: PlacementDraft, at: int, node: int, gpus: int) -> int:
-    """Give a job GPUs of a machine, with nothing beside them yet; the seat. A job's seats: machines ascending."""
+def add_part(draft: PlacementDraft, at: int, node: int, gpus: int) -> int:
+    """Give a job GPUs of a node, with nothing beside them yet; the node part's number.
+
+    A job's node parts are added by ascending node.
+    """
     number: int = draft.used[0]
     draft.used[0] += 1
     node_part = draft.node_parts[number]
@@ -225,7 +234,7 @@ def sit(draft: PlacementDraft, at: int, node: int, gpus: int) -> int:
 
 @njit(cache=True)
 def remove_last(draft: PlacementDraft) -> None:
-    """Undo the latest `sit`, of a job that has nothing else."""
+    """Undo the latest `add_part`, of a job that has nothing else."""
     number = draft.used[0] - 1
     node_part = draft.node_parts[number]
     node = node_part["node"]
@@ -245,11 +254,11 @@ def remove_last(draft: PlacementDraft) -> None:
     draft.last_here[node] = before
 
 
-# A call copies the heads of all arrays of `Seats` and `Gangs`: the smallest of the kernels that are called most
+# A call copies the headers of all arrays of a draft and of `Gangs`: the smallest of the kernels that are called most
 # cost less inlined, here and in the other files.
 @njit(cache=True, forceinline=True)
-def furnish(draft: PlacementDraft, number: int, per_gpu: Ints) -> None:
-    """Set what a seat has beside each of its GPUs; the machine's free amounts follow."""
+def set_amounts(draft: PlacementDraft, number: int, per_gpu: Ints) -> None:
+    """Set what a node part has beside each of its GPUs; the node's free amounts follow."""
     node_part = draft.node_parts[number]
     for resource in range(1, 4):
         amount = node_part["gpus"] * per_gpu[resource]
@@ -258,8 +267,14 @@ def furnish(draft: PlacementDraft, number: int, per_gpu: Ints) -> None:
 
 
 @njit(cache=True, forceinline=True)
+def place_on(draft: PlacementDraft, at: int, node: int, gpus: int, per_gpu: Ints) -> None:
+    """Give a job GPUs of a node, with so much beside each of them."""
+    set_amounts(draft, add_part(draft, at, node, gpus), per_gpu)
+
+
+@njit(cache=True, forceinline=True)
 def fits(draft: PlacementDraft, node: int, gpus: int, per_gpu: Ints) -> bool:
-    """Whether a machine has this free for so many GPUs; the GPUs themselves are not asked for."""
+    """Return whether a node has this free for so many GPUs; the GPUs themselves are not counted."""
     short = 0
     for resource in range(1, 4):
         short += draft.free[node, resource] < gpus * per_gpu[resource]
@@ -268,7 +283,7 @@ def fits(draft: PlacementDraft, node: int, gpus: int, per_gpu: Ints) -> bool:
 
 @njit(cache=True)
 def gpus_that_fit(draft: PlacementDraft, node: int, per_gpu: Ints) -> int:
-    """How many free GPUs of a machine can have this beside them."""
+    """Return how many free GPUs of a node can have this beside them."""
     fit: int = draft.free[node, 0]
     for resource in range(1, 4):
         if per_gpu[resource] > 0:
@@ -276,40 +291,25 @@ def gpus_that_fit(draft: PlacementDraft, node: int, per_gpu: Ints) -> int:
     return fit
 
 
-def empty_copy(opened: PlacementDraft) -> PlacementDraft:
-    """Another plan over the same jobs and machines, as it was when it was opened."""
-    return PlacementDraft(
-        opened.free.copy(),
-        opened.node_parts.copy(),
-        opened.first.copy(),
-        opened.first_here.copy(),
-        opened.last_here.copy(),
-        opened.used.copy(),
-        opened.condition,
-        opened.home,
-        opened.reserved,
-    )
-
-
 @njit(cache=True)
 def keep_in_place(books: Books, index: Ints, draft: PlacementDraft, chosen: Bools) -> None:
-    """Seat the chosen jobs that run where they run."""
+    """Place the chosen jobs that run where they run."""
     for at in range(len(index)):
-        if chosen[at] and draft.condition[at] == MOVABLE:
+        if chosen[at] and draft.movable[at]:
             row = books.heads[index[at]]
             while row >= 0:
-                sit(draft, at, books.rows[row]["node"], count_bits(books.rows[row]["mask"]))
+                add_part(draft, at, books.rows[row]["node"], count_bits(books.rows[row]["mask"]))
                 row = books.rows[row]["next"]
 
 
 @njit(cache=True)
 def keep_amounts(books: Books, index: Ints, draft: PlacementDraft) -> None:
-    """Give those who sit where they run what they hold now, on machines that nobody comes to."""
+    """Give jobs that stay in place what they hold now, on nodes to which no other job comes."""
     held = np.full(draft.used[0], NONE)
     comes = np.zeros(len(draft.free), np.bool_)
     for at in range(len(index)):
         row, number = books.heads[index[at]], draft.first[at]
-        stays = draft.condition[at] != APART and stays_put(books, row, draft, number)
+        stays = (draft.movable[at] or draft.fixed[at]) and stays_put(books, row, draft, number)
         while number >= 0:
             if stays:
                 held[number] = row
@@ -320,31 +320,21 @@ def keep_amounts(books: Books, index: Ints, draft: PlacementDraft) -> None:
     for number in range(draft.used[0]):
         node_part = draft.node_parts[number]
         if held[number] >= 0 and not comes[node_part["node"]]:
-            furnish(draft, number, books.rows[held[number]]["amount"] // node_part["gpus"])
+            set_amounts(draft, number, books.rows[held[number]]["amount"] // node_part["gpus"])
 
 
 def write_draft(
-    snapshot: Snapshot,
-    transaction: Transaction,
-    draft: PlacementDraft,
-    ranked: Ints,
-    chosen: Bools,
-    codes: Ints,
-    a: Floats,
-    b: Floats,
+    snapshot: Snapshot, proposal: Proposal, draft: PlacementDraft, ranked: Ints, chosen: Bools
 ) -> None:
-    """Write the plan into the transaction, with a reason for every ranked job; then serve the shares of a GPU.
-
-    DoesNotFit if the plan has more on a machine than is free there.
+    """Write the draft into the proposal, with a reason for every ranked job; then serve the shares of a GPU.
 
     Those get their node's proportional share, at least their request, by best fit, the chosen first, from what the
-    plan leaves.
+    draft leaves. DoesNotFit if the draft has more on a node than is free there.
     """
     jobs = snapshot.jobs
     rows = 2 * int(draft.used[0]) + len(snapshot.cluster.nodes)
-    books = transaction.ledger.reserve(rows + snapshot.cluster.total_gpus, 3 * len(jobs))
-    shared = ranked[draft.condition[ranked] == APART]
-    shared = shared[jobs.gpu_milli[shared] < WHOLE]
+    books = proposal.transaction.ledger.reserve(rows + snapshot.cluster.total_gpus, 3 * len(jobs))
+    shared = ranked[jobs.gpu_milli[ranked] < WHOLE]
     _write(books, jobs.index, draft, ranked, chosen)
     requested = jobs.requested_per_gpu
     for at in np.flatnonzero(draft.reserved >= 0).tolist():
@@ -361,7 +351,8 @@ def write_draft(
             shared,
             chosen,
         )
-    _explain(books, jobs.index, jobs.gpus * jobs.gpu_milli, requested, ranked, jobs.running, codes, a, b)
+    milli, reasons = jobs.gpus * jobs.gpu_milli, reason_columns(proposal)
+    _explain(books, jobs.index, milli, requested, ranked, jobs.running, reasons)
 
 
 @njit(cache=True)
@@ -370,29 +361,23 @@ def _write(books: Books, index: Ints, draft: PlacementDraft, ranked: Ints, chose
     old = np.full(len(index), NONE)
     changed = np.zeros(len(index), np.bool_)
     for at in ranked:
-        if draft.condition[at] == APART and not chosen[at]:
+        if not draft.movable[at] and not draft.fixed[at] and not chosen[at]:
             release_job(books, index[at])
     for at in range(len(index)):
-        if draft.condition[at] == APART:
-            continue
         head = books.heads[index[at]]
-        if not is_unchanged(books, head, draft, draft.first[at]):
+        if (draft.movable[at] or draft.fixed[at]) and not is_unchanged(books, head, draft, draft.first[at]):
             changed[at] = True
             old[at] = head
             release_job(books, index[at])
     for stays in (True, False):
-        for at in range(len(index)):
-            if (
-                changed[at]
-                and draft.first[at] >= 0
-                and stays_put(books, old[at], draft, draft.first[at]) == stays
-            ):
+        for at in np.flatnonzero(changed & (draft.first >= 0)):
+            if stays_put(books, old[at], draft, draft.first[at]) == stays:
                 put_chain(books, index[at], _chain(books, old[at] if stays else NONE, draft, draft.first[at]))
 
 
 @njit(cache=True)
 def stays_put(books: Books, row: int, draft: PlacementDraft, number: int) -> bool:
-    """Whether the seats are on the machines, with as many GPUs, as the rows."""
+    """Return whether the node parts are on the nodes, with as many GPUs, as the rows."""
     while row >= 0 and number >= 0:
         held, node_part = books.rows[row], draft.node_parts[number]
         if held["node"] != node_part["node"] or count_bits(held["mask"]) != node_part["gpus"]:
@@ -403,7 +388,7 @@ def stays_put(books: Books, row: int, draft: PlacementDraft, number: int) -> boo
 
 @njit(cache=True)
 def is_unchanged(books: Books, row: int, draft: PlacementDraft, number: int) -> bool:
-    """Whether the seats are what the rows hold already."""
+    """Return whether the node parts are what the rows hold already."""
     if not stays_put(books, row, draft, number):
         return False
     while row >= 0:
@@ -417,9 +402,8 @@ def is_unchanged(books: Books, row: int, draft: PlacementDraft, number: int) -> 
 
 @njit(cache=True)
 def _chain(books: Books, old: int, draft: PlacementDraft, number: int) -> int:
-    """Rows for a job's seats, on the GPUs of its old rows where there are some."""
-    first = -1
-    last = -1
+    """Return rows for a job's node parts, on the GPUs of its old rows where there are some."""
+    first, last = -1, -1
     while number >= 0:
         node_part = draft.node_parts[number]
         row = new_row(books)
@@ -469,22 +453,21 @@ def _explain(
     requested: Ints,
     ranked: Ints,
     running: Bools,
-    codes: Ints,
-    a: Floats,
-    b: Floats,
+    reasons: ReasonColumns,
 ) -> None:
+    """Write the reason of every ranked job, with its two numbers."""
+    codes, a, b = reasons
     free = books.totals[0] // 1000
     for at in ranked:
         if books.heads[index[at]] >= 0:
             codes[at] = PLACED
-            continue
-        if milli[at] == 0:
+        elif milli[at] == 0:
             codes[at] = NO_CPUS
             a[at] = requested[at, CPU] / MICRO
             b[at] = requested[at, MEMORY] / MICRO
-            continue
-        codes[at] = NO_PLACE
-        if milli[at] > free:
-            codes[at] = OUTRANKED if running[at] else NO_GPUS
-        a[at] = milli[at] / 1000
-        b[at] = free / 1000
+        else:
+            codes[at] = NO_PLACE
+            if milli[at] > free:
+                codes[at] = OUTRANKED if running[at] else NO_GPUS
+            a[at] = milli[at] / 1000
+            b[at] = free / 1000

@@ -39,7 +39,7 @@ class Pooled:
 
 
 def pool_of(opened: PlacementDraft, gangs: Gangs) -> Ints:
-    """What an empty plan may use, by kind of machine: GPUs, then millionths; seats of settled jobs included."""
+    """Return what an opened draft may use, by kind of node: GPUs, then millionths; with what fixed jobs have."""
     pool = np.zeros((len(gangs.kinds), 4), np.int64)
     np.add.at(pool, gangs.kind_of_node, opened.free)
     taken = opened.node_parts[: int(opened.used[0])]
@@ -119,7 +119,7 @@ def _that_fit(gangs: Gangs, served: Ints, pool: Ints) -> Ints:
 
 
 def points_of_jobs(gangs: Gangs, served: Ints, stage1: Pooled) -> tuple[Ints, Ints]:
-    """Stage 2: the jobs of each group dealt over the points that stage 1 takes, largest points first.
+    """Stage 2: the jobs of each group distributed over the points that stage 1 takes, largest points first.
 
     What each served job wants a GPU, by resource, and its kind of machine; the fair demand without a solution.
     """

@@ -1,7 +1,7 @@
-"""One machine's CPU, memory and storage given to those of its jobs that gain most, compiled.
+"""One node's CPU, memory and storage given to those of its jobs that gain most, compiled.
 
-Only jobs that sit on this machine alone take part; each has at least its fair choice, so none falls below
-its GPU-proportional speed.
+Only jobs that have all their GPUs on this node take part. Each has at least its fair choice, so none falls below its
+GPU-proportional speed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from muster.cluster.ledger_arrays import Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, model_on
-from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, furnish
+from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, set_amounts
 from muster.speed.demands import Demands
 from muster.speed.points import micro, speed_at
 
@@ -21,7 +21,7 @@ _EPSILON = 1e-9
 
 
 class Here(NamedTuple):
-    """The jobs that one machine is given to, by place."""
+    """The jobs that one node is given to, by place."""
 
     node_part: Ints
     gpus: Ints
@@ -30,18 +30,20 @@ class Here(NamedTuple):
     last: Ints
     """One past its highest."""
     chosen: Ints
+    share: Ints
+    """The GPU-proportional share of the node, at least 1 of each resource."""
 
 
 @njit(cache=True)
-def furnish_all(draft: PlacementDraft, gangs: Gangs) -> None:
-    """Give out every machine."""
+def fill_all(draft: PlacementDraft, gangs: Gangs) -> None:
+    """Give out every node."""
     for node in range(len(draft.free)):
-        furnish_node(draft, gangs, node)
+        fill_node(draft, gangs, node)
 
 
 @njit(cache=True)
-def furnish_node(draft: PlacementDraft, gangs: Gangs, node: int) -> None:
-    """Give the machine anew: the best rates of gain first, then exchanges of two or more, then the rest in part steps.
+def fill_node(draft: PlacementDraft, gangs: Gangs, node: int) -> None:
+    """Give out a node: the best rates of gain first, then exchanges of two or more, then the rest in part steps.
 
     What is there already is kept if it is as good.
     """
@@ -49,26 +51,25 @@ def furnish_node(draft: PlacementDraft, gangs: Gangs, node: int) -> None:
     if not len(placed_jobs):
         return
     kind = gangs.kind_of_node[node]
-    share = np.maximum(gangs.kinds[kind]["share"], 1)
     demands = gangs.demands
     before, value = _as_it_is(draft, gangs, kind, placed_jobs)
     here = _at_their_lowest(draft, gangs, kind, placed_jobs)
     reached = -1.0
     if draft.free[node].min() >= 0:
-        _climb(draft, demands, node, here, share)
-        while _exchange(draft, demands, node, here) or _make_room(draft, demands, node, here, share):
-            _climb(draft, demands, node, here, share)
+        _climb(draft, demands, node, here)
+        while _exchange(draft, demands, node, here) or _make_room(draft, demands, node, here):
+            _climb(draft, demands, node, here)
         reached = _part_steps(draft, gangs, node, placed_jobs, kind)
         for i in range(len(placed_jobs)):
             reached += here.gpus[i] * demands.choice_speed[here.chosen[i]]
     if reached < 0 or (reached <= value + _EPSILON and _are_fair(gangs, kind, draft, placed_jobs, before)):
         for i in range(len(placed_jobs)):
-            furnish(draft, placed_jobs[i], before[i])
+            set_amounts(draft, placed_jobs[i], before[i])
 
 
 @njit(cache=True, forceinline=True)
 def _alone_here(draft: PlacementDraft, node: int) -> Ints:
-    """The machine's seats that are all their job has."""
+    """Return the node parts here that are all their job has."""
     count = 0
     number = draft.first_here[node]
     while number >= 0:
@@ -81,7 +82,7 @@ def _alone_here(draft: PlacementDraft, node: int) -> Ints:
     while number >= 0:
         node_part = draft.node_parts[number]
         if draft.first[node_part["at"]] == number and node_part["next"] < 0:
-            # In the order of the jobs, so that who came to the machine first makes no difference.
+            # In the order of the jobs, so that it makes no difference which came to the node first.
             place = count
             while place > 0 and draft.node_parts[here[place - 1]]["at"] > node_part["at"]:
                 here[place] = here[place - 1]
@@ -94,7 +95,7 @@ def _alone_here(draft: PlacementDraft, node: int) -> Ints:
 
 @njit(cache=True, forceinline=True)
 def per_gpu(draft: PlacementDraft, number: int, amounts: Ints) -> None:
-    """Write what a seat has beside each of its GPUs; the GPUs' own entry is not touched."""
+    """Write what a node part has beside each of its GPUs; the GPUs' own entry is not touched."""
     node_part = draft.node_parts[number]
     for resource in range(1, 4):
         amounts[resource] = node_part["amount"][resource] // node_part["gpus"]
@@ -102,7 +103,7 @@ def per_gpu(draft: PlacementDraft, number: int, amounts: Ints) -> None:
 
 @njit(cache=True, forceinline=True)
 def _as_it_is(draft: PlacementDraft, gangs: Gangs, kind: int, placed_jobs: Ints) -> tuple[Ints, float]:
-    """What the seats have beside each GPU; the speed of all, times GPUs."""
+    """Return what the node parts have beside each GPU; the speed of all, times GPUs."""
     before = np.empty((len(placed_jobs), 4), np.int64)
     value = 0.0
     for i in range(len(placed_jobs)):
@@ -122,13 +123,14 @@ def _at_their_lowest(draft: PlacementDraft, gangs: Gangs, kind: int, placed_jobs
         pair = gangs.classes[node_part["at"]] * len(gangs.kinds) + kind
         gpus[i] = node_part["gpus"]
         first[i], last[i] = gangs.demands.first_choice[pair], gangs.demands.first_choice[pair + 1]
-        furnish(draft, placed_jobs[i], gangs.demands.choice[first[i]])
-    return Here(placed_jobs, gpus, first, last, first.copy())
+        set_amounts(draft, placed_jobs[i], gangs.demands.choice[first[i]])
+    share = np.maximum(gangs.kinds[kind]["share"], 1)
+    return Here(placed_jobs, gpus, first, last, first.copy(), share)
 
 
 @njit(cache=True)
 def meets_requests(draft: PlacementDraft, gangs: Gangs, node: int) -> bool:
-    """Whether every job of a machine has at least what it requests."""
+    """Return whether every job of a node has at least what it requests."""
     number = draft.first_here[node]
     while number >= 0:
         node_part = draft.node_parts[number]
@@ -154,7 +156,7 @@ def _are_fair(gangs: Gangs, kind: int, draft: PlacementDraft, here: Ints, amount
 
 
 @njit(cache=True)
-def _climb(draft: PlacementDraft, demands: Demands, node: int, here: Here, share: Ints) -> None:
+def _climb(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> None:
     """While there is room: the step that gains most for what it takes, in GPUs' shares."""
     chosen, free = here.chosen, draft.free[node]
     while True:
@@ -168,95 +170,111 @@ def _climb(draft: PlacementDraft, demands: Demands, node: int, here: Here, share
                     more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
                     short += here.gpus[i] * more > free[resource]
                     if more > 0:
-                        cost += more / share[resource]
+                        cost += more / here.share[resource]
                 if short == 0 and gain / cost > best_rate:
                     best_i, best_then, best_rate = i, then, gain / cost
         if best_i < 0:
             return
         chosen[best_i] = best_then
-        furnish(draft, here.node_part[best_i], demands.choice[best_then])
+        set_amounts(draft, here.node_part[best_i], demands.choice[best_then])
 
 
 @njit(cache=True)
 def _exchange(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> bool:
-    """The best pair of one job that steps up and another that steps down; whether one was found."""
-    chosen, free = here.chosen, draft.free[node]
+    """Step one job up and another down, the pair that gains most; whether there was such a pair."""
+    chosen, room = here.chosen, draft.free[node]
     best_gain, up, up_to, down, down_to = _EPSILON, -1, -1, -1, -1
     for i in range(len(chosen)):
         for j in range(len(chosen)):
-            if i == j or chosen[j] == here.first[j]:
-                continue
-            for then in range(chosen[i] + 1, here.last[i]):
-                gain = here.gpus[i] * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
-                if gain <= best_gain:
-                    continue
-                for other in range(chosen[j] - 1, here.first[j] - 1, -1):
-                    loss = demands.choice_speed[chosen[j]] - demands.choice_speed[other]
-                    net = gain - here.gpus[j] * loss
-                    if net <= best_gain:
-                        break
-                    short = 0
-                    for resource in range(1, 4):
-                        more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
-                        less = demands.choice[chosen[j], resource] - demands.choice[other, resource]
-                        short += here.gpus[i] * more - here.gpus[j] * less > free[resource]
-                    if short == 0:
-                        best_gain, up, up_to, down, down_to = net, i, then, j, other
+            if i != j and chosen[j] != here.first[j]:
+                gain, then, other = _best_pair(room, demands, here, i, j, best_gain)
+                if then >= 0:
+                    best_gain, up, up_to, down, down_to = gain, i, then, j, other
     if up < 0:
         return False
     chosen[up], chosen[down] = up_to, down_to
-    furnish(draft, here.node_part[down], demands.choice[down_to])
-    furnish(draft, here.node_part[up], demands.choice[up_to])
+    set_amounts(draft, here.node_part[down], demands.choice[down_to])
+    set_amounts(draft, here.node_part[up], demands.choice[up_to])
     return True
 
 
-@njit(cache=True)
-def _make_room(draft: PlacementDraft, demands: Demands, node: int, here: Here, share: Ints) -> bool:
-    """The best of: one job steps up and as many others step down as it takes; whether that gains anything.
+@njit(cache=True, forceinline=True)
+def _best_pair(
+    room: Ints, demands: Demands, here: Here, i: int, j: int, best_gain: float
+) -> tuple[float, int, int]:
+    """Return what i gains and j loses at most in all, and the new choice of each; -1 if not more than `best_gain`."""
+    chosen, up_to, down_to = here.chosen, -1, -1
+    for then in range(chosen[i] + 1, here.last[i]):
+        gain = here.gpus[i] * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
+        if gain <= best_gain:
+            continue
+        for other in range(chosen[j] - 1, here.first[j] - 1, -1):
+            net = gain - here.gpus[j] * (demands.choice_speed[chosen[j]] - demands.choice_speed[other])
+            if net <= best_gain:
+                break
+            short = 0
+            for resource in range(1, 4):
+                more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
+                less = demands.choice[chosen[j], resource] - demands.choice[other, resource]
+                short += here.gpus[i] * more - here.gpus[j] * less > room[resource]
+            if short == 0:
+                best_gain, up_to, down_to = net, then, other
+    return best_gain, up_to, down_to
 
-    Down goes first who loses least for what it gives of what is short, in GPUs' shares.
-    """
-    chosen = here.chosen
+
+@njit(cache=True)
+def _make_room(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> bool:
+    """Step one job up and as many others down as it takes, the best way; whether that gains anything."""
+    chosen, room = here.chosen, draft.free[node]
     trial, best = chosen.copy(), chosen.copy()
     free = np.zeros(4, np.int64)
     most = _EPSILON
     for i in range(len(chosen)):
         for then in range(chosen[i] + 1, here.last[i]):
             net = here.gpus[i] * (demands.choice_speed[then] - demands.choice_speed[chosen[i]])
-            if net <= most:
-                continue
-            trial[:] = chosen
-            trial[i] = then
-            for resource in range(1, 4):
-                more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
-                free[resource] = draft.free[node, resource] - here.gpus[i] * more
-            while net > most and free.min() < 0:
-                j, other = _cheapest_step_down(demands, here, trial, i, free, share)
-                if j < 0:
-                    break
-                net -= here.gpus[j] * (demands.choice_speed[trial[j]] - demands.choice_speed[other])
+            if net > most:
+                trial[:] = chosen
+                trial[i] = then
                 for resource in range(1, 4):
-                    given = demands.choice[trial[j], resource] - demands.choice[other, resource]
-                    free[resource] += here.gpus[j] * given
-                trial[j] = other
-            if net > most and free.min() >= 0:
-                most = net
-                best[:] = trial
-    if most <= _EPSILON:
-        return False
+                    more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
+                    free[resource] = room[resource] - here.gpus[i] * more
+                net = _step_down_others(demands, here, trial, i, free, net, most)
+                if net > most and free.min() >= 0:
+                    most = net
+                    best[:] = trial
     for i in range(len(chosen)):
         if best[i] != chosen[i]:
             chosen[i] = best[i]
-            furnish(draft, here.node_part[i], demands.choice[best[i]])
-    return True
+            set_amounts(draft, here.node_part[i], demands.choice[best[i]])
+    return most > _EPSILON
+
+
+@njit(cache=True, forceinline=True)
+def _step_down_others(
+    demands: Demands, here: Here, trial: Ints, spared: int, free: Ints, net: float, most: float
+) -> float:
+    """Step the other jobs down while something is short and the net gain exceeds `most`; the net gain left.
+
+    First steps down the job that loses least for what it gives of what is short, in GPUs' shares.
+    """
+    while net > most and free.min() < 0:
+        j, other = _cheapest_step_down(demands, here, trial, spared, free)
+        if j < 0:
+            break
+        net -= here.gpus[j] * (demands.choice_speed[trial[j]] - demands.choice_speed[other])
+        for resource in range(1, 4):
+            given = demands.choice[trial[j], resource] - demands.choice[other, resource]
+            free[resource] += here.gpus[j] * given
+        trial[j] = other
+    return net
 
 
 @njit(cache=True, forceinline=True)
 def _cheapest_step_down(
-    demands: Demands, here: Here, trial: Ints, spared: int, free: Ints, share: Ints
+    demands: Demands, here: Here, trial: Ints, spared: int, free: Ints
 ) -> tuple[int, int]:
-    """Who loses least for each share that it gives of what is short, and its lower choice; (-1, -1): nobody."""
-    who, lower, least = -1, -1, np.inf
+    """Return the job that loses least for each share of what is short, and its lower choice; (-1, -1): none."""
+    found, lower, least = -1, -1, np.inf
     for j in range(len(trial)):
         if j == spared:
             continue
@@ -266,12 +284,12 @@ def _cheapest_step_down(
                 given = demands.choice[trial[j], resource] - demands.choice[other, resource]
                 used = min(here.gpus[j] * given, max(-free[resource], 0))
                 if used != 0:
-                    relief += used / share[resource]
+                    relief += used / here.share[resource]
             if relief > _EPSILON:
                 loss = here.gpus[j] * (demands.choice_speed[trial[j]] - demands.choice_speed[other]) / relief
                 if loss < least:
-                    who, lower, least = j, other, loss
-    return who, lower
+                    found, lower, least = j, other, loss
+    return found, lower
 
 
 @njit(cache=True)
@@ -283,7 +301,7 @@ def _part_steps(draft: PlacementDraft, gangs: Gangs, node: int, here: Ints, kind
     for _ in range(len(here)):
         best, most = -1, _EPSILON
         for i in range(len(here)):
-            # Less and less is left: whom it no longer helps, it never will.
+            # Less and less is left: a job that gains nothing now never will.
             if gains[i]:
                 gain = _part_step(draft, gangs, node, here[i], kind, now, point)
                 gains[i] = gain > 0
@@ -292,7 +310,7 @@ def _part_steps(draft: PlacementDraft, gangs: Gangs, node: int, here: Ints, kind
         if best < 0:
             break
         gained += _part_step(draft, gangs, node, here[best], kind, now, point)
-        furnish(draft, here[best], point)
+        set_amounts(draft, here[best], point)
     return gained
 
 
@@ -332,7 +350,7 @@ def _part_step(
 
 @njit(cache=True, forceinline=True)
 def gang_speed(draft: PlacementDraft, gangs: Gangs, at: int) -> float:
-    """Speed of a seated job: that of its slowest machine."""
+    """Return the speed of a placed job: that of its slowest node."""
     slowest = np.inf
     number = draft.first[at]
     while number >= 0:
@@ -345,7 +363,7 @@ def gang_speed(draft: PlacementDraft, gangs: Gangs, at: int) -> float:
 
 @njit(cache=True, forceinline=True)
 def raise_gang(draft: PlacementDraft, gangs: Gangs, at: int) -> None:
-    """A job on several machines of one kind takes the fastest choice that all of them have room for."""
+    """Give a job on several nodes of one kind the fastest choice that all of them have room for."""
     first = draft.first[at]
     if first < 0 or draft.node_parts[first]["next"] < 0:
         return
@@ -367,6 +385,6 @@ def raise_gang(draft: PlacementDraft, gangs: Gangs, at: int) -> None:
         if room:
             number = first
             while number >= 0:
-                furnish(draft, number, demands.choice[then])
+                set_amounts(draft, number, demands.choice[then])
                 number = draft.node_parts[number]["next"]
             return

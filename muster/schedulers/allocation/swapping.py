@@ -1,4 +1,4 @@
-"""Exchanging jobs of two machines where that raises the speed of both together, compiled."""
+"""Exchanging jobs of two nodes where that raises the speed of both together, compiled."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import numpy as np
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, model_on
-from muster.schedulers.allocation.placement_draft import MOVABLE, PlacementDraft, furnish
-from muster.schedulers.allocation.resource_fill import furnish_node, gang_speed, meets_requests, per_gpu
+from muster.schedulers.allocation.placement_draft import PlacementDraft, set_amounts
+from muster.schedulers.allocation.resource_fill import fill_node, gang_speed, meets_requests, per_gpu
 from muster.speed.points import speed_at
 
 _PARTNERS = 3
-"""Machines tried for a job before it is given up."""
+"""Nodes tried for a job before it is given up."""
 
 
 @njit(cache=True)
 def swap_jobs(
     draft: PlacementDraft, gangs: Gangs, served: Ints, wanted: Ints, of_kind: Ints, tries: int
 ) -> None:
-    """Bring jobs that have least of what they want to machines where least is missing, against meeker ones."""
+    """Exchange jobs that lack most of what they want with less demanding ones, on nodes where least is missing."""
     missing = np.zeros(len(gangs.gpus))
     hunger = np.zeros(len(gangs.gpus))
     for i in range(len(served)):
@@ -51,8 +51,8 @@ def swap_jobs(
             _save(draft, here, saved[0])
             _save(draft, there, saved[1])
             _swap(draft, worst, partner)
-            furnish_node(draft, gangs, here)
-            furnish_node(draft, gangs, there)
+            fill_node(draft, gangs, here)
+            fill_node(draft, gangs, there)
             gain = _speed_on(draft, gangs, here) + _speed_on(draft, gangs, there) - before
             if gain > 1e-9 and meets_requests(draft, gangs, here) and meets_requests(draft, gangs, there):
                 # What was missing in both together has become less; the larger part of it moved.
@@ -66,16 +66,16 @@ def swap_jobs(
 
 @njit(cache=True)
 def _alone(draft: PlacementDraft, at: int) -> bool:
-    """Whether a job may be moved and sits on one machine."""
+    """Return whether a job may be moved and has all its GPUs on one node."""
     number = draft.first[at]
-    return bool(number >= 0 and draft.condition[at] == MOVABLE and draft.node_parts[number]["next"] < 0)
+    return bool(number >= 0 and draft.movable[at] and draft.node_parts[number]["next"] < 0)
 
 
 @njit(cache=True)
 def _partner(
     draft: PlacementDraft, gangs: Gangs, at: int, hunger: Floats, pressure: Floats, tried: Bools
 ) -> int:
-    """The meekest job of as many GPUs on the machine, of those not tried, where least is missing; -1: none."""
+    """Return the least demanding job of as many GPUs on the untried node where least is missing; -1: none."""
     node = draft.node_parts[draft.first[at]]["node"]
     allowed = gangs.node_allowed[gangs.constraint[at]]
     while True:
@@ -108,7 +108,7 @@ def _swap(draft: PlacementDraft, one: int, other: int) -> None:
 
 @njit(cache=True)
 def _speed_on(draft: PlacementDraft, gangs: Gangs, node: int) -> float:
-    """GPUs times speed of the jobs that sit on this machine alone."""
+    """Return GPUs times speed of the jobs that have all their GPUs on this node."""
     total = 0.0
     number = draft.first_here[node]
     while number >= 0:
@@ -132,6 +132,6 @@ def _save(draft: PlacementDraft, node: int, saved: Ints) -> None:
 def _restore(draft: PlacementDraft, node: int, saved: Ints) -> None:
     number, place = draft.first_here[node], 0
     while number >= 0:
-        furnish(draft, number, saved[place])
+        set_amounts(draft, number, saved[place])
         number = draft.node_parts[number]["next_here"]
         place += 1

@@ -7,31 +7,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger import Transaction
-from muster.cluster.ledger_arrays import Books, Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import Books, Bools, Ints, Rows
 from muster.compiling import njit
-from muster.schedulers.allocation.gangs import Gangs, gangs_of, place_gang
-from muster.schedulers.allocation.greedy import keep_settled
-from muster.schedulers.allocation.pickers import GpuChoice, pick
-from muster.schedulers.allocation.placement_draft import (
-    MOVABLE,
-    PlacementDraft,
-    furnish,
-    open_draft,
-    write_draft,
-)
-from muster.schedulers.contract import Snapshot
-from muster.schedulers.honours import CPUS_AND_MEMORY
-from muster.schedulers.parts import GangAllocator, setting
+from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
+from muster.schedulers.allocation.gangs import Gangs, place_gang
+from muster.schedulers.allocation.greedy import keep_fixed
+from muster.schedulers.allocation.node_search import GpuChoice, pick
+from muster.schedulers.allocation.placement_draft import PlacementDraft, set_amounts
+from muster.schedulers.parts import setting
 
 
 @dataclass(frozen=True)
-class TunePublished(GangAllocator):
-    """Tune as published: placed anew in policy order, all of the demand or the share, neighbours cut to theirs."""
+class TunePublished(DraftAllocator):
+    """Tune as published: placed again in policy order, all of the demand or the share, neighbours cut to theirs."""
 
     name: ClassVar[str] = "tune-published"
-    stable_when_queue_empty: ClassVar[bool] = False
-    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
     by_order: ClassVar[bool] = True
 
     gpu_choice: GpuChoice = setting("first-fit", "how servers are chosen: first-fit or consolidating")
@@ -40,38 +30,28 @@ class TunePublished(GangAllocator):
         "only jobs whose GPUs fit by the walk in order are tried, most GPUs first, as the published LAS",
     )
 
-    def allocate(
-        self,
-        snapshot: Snapshot,
-        transaction: Transaction,
-        ranked: Ints,
-        chosen: Bools,
-        codes: Ints,
-        a: Floats,
-        b: Floats,
-    ) -> None:
+    def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Demand, else share, else take from neighbours; running jobs that may not move get what is free beside."""
-        gangs, draft = gangs_of(snapshot), open_draft(snapshot, transaction, ranked, chosen)
-        tried = ranked
+        tried = given.ranked
         if self.listed:
-            tried = ranked[chosen[ranked]]
-            tried = tried[np.argsort(-gangs.gpus[tried], kind="stable")]
-        books, index = snapshot.ledger.books, snapshot.jobs.index
-        _place(books, index, draft, gangs, tried, self.gpu_choice == "consolidating")
-        write_draft(snapshot, transaction, draft, ranked, chosen, codes, a, b)
+            tried = tried[given.chosen[tried]]
+            tried = tried[np.argsort(-given.gangs.gpus[tried], kind="stable")]
+        books, index = given.snapshot.ledger.books, given.snapshot.jobs.index
+        _place(books, index, given.opened, given.gangs, tried, self.gpu_choice == "consolidating")
+        return given.opened
 
 
 @njit(cache=True)
 def _place(
     books: Books, index: Ints, draft: PlacementDraft, gangs: Gangs, tried: Ints, consolidating: bool
 ) -> None:
-    keep_settled(books, index, draft, gangs)
+    keep_fixed(books, index, draft, gangs)
     take = np.zeros(len(gangs.kind_of_node), np.int64)
     budget = draft.free[:, 0].sum()
     for at in tried:
         if budget == 0:
             break
-        if draft.condition[at] != MOVABLE or gangs.gpus[at] > budget:
+        if not draft.movable[at] or gangs.gpus[at] > budget:
             continue
         need = gangs.demands.published[gangs.classes[at]]
         placed = pick(draft, gangs, at, need, consolidating, take)
@@ -156,17 +136,17 @@ def _reclaim_on(draft: PlacementDraft, gangs: Gangs, node: int, gpus: int, need:
 
 @njit(cache=True)
 def _cut(draft: PlacementDraft, number: int, share: Ints) -> None:
-    """Lower what a seat has above its share; nobody is raised at a neighbour's cost."""
+    """Lower what a node part has above its share; no job is raised at a neighbour's cost."""
     node_part = draft.node_parts[number]
     lowered = share.copy()
     for resource in range(1, 4):
         lowered[resource] = min(share[resource], node_part["amount"][resource] // node_part["gpus"])
-    furnish(draft, number, lowered)
+    set_amounts(draft, number, lowered)
 
 
 @njit(cache=True)
 def _next_victim(draft: PlacementDraft, node: int, walked: Bools) -> int:
-    """The first seat of a server, in the published order, that has not been walked; -1: none."""
+    """The first node part of a server, in the published order, that has not been walked; -1: none."""
     best = -1
     best_servers = 0
     number = draft.first_here[node]

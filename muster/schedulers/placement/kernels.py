@@ -27,7 +27,7 @@ from muster.cluster.ledger_arrays import (
     release_job,
 )
 from muster.compiling import njit
-from muster.schedulers.contract import Snapshot
+from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 from muster.workload.jobs import AskedArray, FactArray
 
@@ -69,6 +69,11 @@ class Scratch(NamedTuple):
 def job_columns(snapshot: Snapshot) -> JobColumns:
     """The jobs of a snapshot as kernels take them."""
     return JobColumns(snapshot.table.asked, snapshot.jobs.index, snapshot.table.node_allowed)
+
+
+def reason_columns(proposal: Proposal) -> ReasonColumns:
+    """The reasons of a proposal, to be written by kernels."""
+    return ReasonColumns(proposal.reasons, proposal.reason_a, proposal.reason_b)
 
 
 @njit(cache=True)

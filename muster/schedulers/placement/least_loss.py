@@ -8,13 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger import Transaction
-from muster.cluster.ledger_arrays import Bools, Floats, Ints
-from muster.schedulers.contract import Snapshot
+from muster.schedulers.contract import Bools, Floats, Ints, Proposal, Snapshot
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.parts import GangAllocator, check_seconds, setting
-from muster.schedulers.placement.kernels import ReasonColumns, job_columns, proportional_needs
+from muster.schedulers.placement.kernels import job_columns, proportional_needs, reason_columns
 from muster.schedulers.placement.network_aware import Limits, Queue, Shapes, arrange
 from muster.speed.network.forms import PlacementShapes
 
@@ -41,16 +39,7 @@ class LeastLoss(GangAllocator):
             raise ValueError("least and enough: 0 <= least <= enough <= 1 is needed")
         check_seconds(self, "horizon_seconds", finite=True)
 
-    def allocate(
-        self,
-        snapshot: Snapshot,
-        transaction: Transaction,
-        ranked: Ints,
-        chosen: Bools,
-        codes: Ints,
-        a: Floats,
-        b: Floats,
-    ) -> None:
+    def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """The first in rank, then large gangs that the network can hurt, then the others."""
         jobs = snapshot.jobs
         book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
@@ -60,7 +49,8 @@ class LeastLoss(GangAllocator):
         hurt = anywhere < _INSENSITIVE
         first = np.arange(len(served)) > 0
         order = served[np.lexsort((anywhere, -jobs.gpus[served], ~hurt, first))]
-        books = transaction.ledger.reserve(4 * snapshot.cluster.total_gpus + len(jobs), 8 * len(jobs))
+        rows = 4 * snapshot.cluster.total_gpus + len(jobs)
+        books = proposal.transaction.ledger.reserve(rows, 8 * len(jobs))
         needs = proportional_needs(books.nodes, jobs.requested_per_gpu)
         arrange(
             books,
@@ -68,7 +58,7 @@ class LeastLoss(GangAllocator):
             Queue(ranked, order, chosen, jobs.pinned, jobs.interruption_cost),
             Shapes(line, forms.kinds, forms.speeds, needs),
             Limits(self.enough, self.least, self.horizon_seconds),
-            ReasonColumns(codes, a, b),
+            reason_columns(proposal),
         )
 
 

@@ -1,0 +1,46 @@
+"""The frame of every allocator that works on a draft: open it, let the strategy choose a draft, write that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from muster.schedulers.allocation.gangs import Gangs, gangs_of
+from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
+from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
+from muster.schedulers.honours import CPUS_AND_MEMORY
+from muster.schedulers.parts import GangAllocator
+
+
+@dataclass(frozen=True)
+class AllocationInput:
+    """What a strategy chooses a draft from."""
+
+    snapshot: Snapshot
+    gangs: Gangs
+    opened: PlacementDraft
+    """What the ranked jobs may use; fixed jobs are placed."""
+    ranked: Ints
+    chosen: Bools
+    notes: list[str] = field(default_factory=list)
+    """What did not go as it should; the strategy adds to it."""
+
+
+@dataclass(frozen=True)
+class DraftAllocator(GangAllocator):
+    """An allocator whose strategy is `choose_draft`."""
+
+    stable_when_queue_empty: ClassVar[bool] = False
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
+
+    def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
+        """Write the draft that the strategy chooses, and what it notes."""
+        gangs = gangs_of(snapshot)
+        opened = open_draft(snapshot, proposal.transaction, ranked, chosen)
+        given = AllocationInput(snapshot, gangs, opened, ranked, chosen)
+        write_draft(snapshot, proposal, self.choose_draft(given), ranked, chosen)
+        proposal.notes = tuple(given.notes)
+
+    def choose_draft(self, given: AllocationInput) -> PlacementDraft:
+        """Return the draft to write; it may be `given.opened` itself, changed."""
+        raise NotImplementedError
