@@ -14,10 +14,10 @@ from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import ENTRIES
 from muster.reproduce.smd.cells import cluster_for, first_question
 from muster.schedulers.admission.knapsack import FAST, THOROUGH, choose
-from muster.schedulers.allocation.worker_server import epsilon_grid, exact
-from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.schedulers.contract import Jobs, Snapshot, Trigger
 from muster.schedulers.registry import build
+from muster.schedulers.workers_and_servers.frontier import frontier
+from muster.schedulers.workers_and_servers.sizes import epsilon_grid, exact
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.schedulers.workers_and_servers.smd import (
     Objective,

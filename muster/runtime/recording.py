@@ -13,8 +13,8 @@ from muster.cluster.ledger import gpu_ids
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, ROLES, STORAGE, WHOLE
 from muster.runtime.allocation_lifecycle import HeldArray, PendingArray
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
-from muster.schedulers.allocation.worker_server import utility
 from muster.schedulers.reasons import reason
+from muster.schedulers.workers_and_servers.sizes import utility
 from muster.workload.jobs import COMPLETED, REFUSED, TIMED_OUT, JobTable, requested_gpus
 
 

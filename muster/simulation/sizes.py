@@ -8,8 +8,8 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.problems import InputError, Problem
-from muster.schedulers.allocation.worker_server import Demands
-from muster.schedulers.allocation.worker_server_frontier import frontier
+from muster.schedulers.workers_and_servers.frontier import frontier
+from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import demands_of
 from muster.simulation.network import AUTO, network_of_run
 from muster.speed.network.models import NetworkModel

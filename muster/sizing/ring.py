@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.problems import InputError, Problem
-from muster.schedulers.allocation.worker_server import Demands
+from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.sizing.servers import NEARLY, RESOURCES
 from muster.speed.network.models import LayeredModel
 from muster.speed.network.speed import NetworkSpeed

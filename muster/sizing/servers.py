@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.schedulers.allocation.worker_server import Demands, FloatArray, exact, surface
+from muster.schedulers.workers_and_servers.sizes import Demands, FloatArray, exact, surface
 from muster.speed.parameter_server import StepTime, stack
 
 RESOURCES = ("gpu", "cpu", "memory_gb")

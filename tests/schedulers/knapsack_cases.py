@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from muster.schedulers.admission.knapsack import Columns
-from muster.schedulers.allocation.worker_server import Demands, exact, utility
-from muster.schedulers.allocation.worker_server_frontier import frontier
+from muster.schedulers.workers_and_servers.frontier import frontier
+from muster.schedulers.workers_and_servers.sizes import Demands, exact, utility
 from muster.speed.parameter_server import Layers, StepTime, layered, stack
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster, Node
-from muster.schedulers.allocation.worker_server import Demands
+from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.speed.parameter_server import Layers, layered, stack
 from muster.workload.generators.smd import generate

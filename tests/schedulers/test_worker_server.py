@@ -13,7 +13,8 @@ from scipy.optimize import linprog
 
 from muster.problems import InputError
 from muster.schedulers.admission.knapsack import Columns, Effort, choose
-from muster.schedulers.allocation.worker_server import (
+from muster.schedulers.workers_and_servers.frontier import frontier
+from muster.schedulers.workers_and_servers.sizes import (
     Demands,
     Sizes,
     continuous,
@@ -23,7 +24,6 @@ from muster.schedulers.allocation.worker_server import (
     surface,
     utility,
 )
-from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.speed.parameter_server import Layers, StepTime, asynchronous, layered, stack
 
 EXACT = Effort(gap=0.0, nodes=100_000)

@@ -125,7 +125,7 @@ def _below_bound(decisions: Any) -> float:
 
 def utility_alone(trace: Any, seconds: Any) -> float:
     """The sum of utilities if every job took so many seconds from its arrival on: a bound for every scheduler."""
-    from muster.schedulers.allocation.worker_server import utility
+    from muster.schedulers.workers_and_servers.sizes import utility
 
     asked = trace.jobs.sort("submit_seconds", maintain_order=True)
     return float(

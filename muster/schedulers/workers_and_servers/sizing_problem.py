@@ -10,10 +10,10 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import SERVER, Books, Bools, Floats, Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.worker_server import Demands, utility
-from muster.schedulers.allocation.worker_server_frontier import frontier
 from muster.schedulers.contract import Snapshot
+from muster.schedulers.workers_and_servers.frontier import frontier
 from muster.schedulers.workers_and_servers.gangs import with_gangs
+from muster.schedulers.workers_and_servers.sizes import Demands, utility
 from muster.speed.parameter_server import StepTime
 from muster.speed.parameter_server.of_jobs import steps_of
 from muster.speed.parameter_server.reported import fitted_remaining

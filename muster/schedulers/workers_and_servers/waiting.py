@@ -18,7 +18,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.admission.knapsack import Columns, prices_of
-from muster.schedulers.allocation.worker_server import utility
+from muster.schedulers.workers_and_servers.sizes import utility
 from muster.schedulers.workers_and_servers.sizing_problem import Choices, SizingProblem
 from muster.workload.sized import RESOURCES
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.compiling import njit
-from muster.schedulers.allocation.worker_server import ROUNDING, Demands, Sizes
+from muster.schedulers.workers_and_servers.sizes import ROUNDING, Demands, Sizes
 from muster.speed.parameter_server import StepTime
 
 
@@ -18,11 +18,13 @@ def frontier(steps: StepTime, demands: Demands, least_workers: Ints | None = Non
     """
     least = np.ones(len(demands), np.int64) if least_workers is None else least_workers
     job, workers, servers, seconds = _frontier(
-        np.ascontiguousarray(steps.terms),
-        steps.per_worker_seconds,
-        steps.per_server_seconds,
-        steps.asynchronous,
-        np.ascontiguousarray(steps.ring_seconds),
+        (
+            np.ascontiguousarray(steps.terms),
+            steps.per_worker_seconds,
+            steps.per_server_seconds,
+            steps.asynchronous,
+            np.ascontiguousarray(steps.ring_seconds),
+        ),
         demands.worker,
         demands.server,
         demands.limit * (1 + ROUNDING),
@@ -33,17 +35,14 @@ def frontier(steps: StepTime, demands: Demands, least_workers: Ints | None = Non
 
 @njit(cache=True)
 def _frontier(
-    terms: Floats,
-    per_worker: Floats,
-    per_server: Floats,
-    asynchronous: Bools,
-    ring_seconds: Floats,
+    step_columns: tuple[Floats, Floats, Floats, Bools, Floats],
     worker: Floats,
     server: Floats,
     limit: Floats,
     least_workers: Ints,
 ) -> tuple[Ints, Ints, Ints, Floats]:
     """The pairs of `frontier`, worker by worker; times as `StepTime.iteration_seconds` has them."""
+    terms, per_worker, per_server, asynchronous, ring_seconds = step_columns
     found = np.empty((1024, 3), np.int64)
     seconds = np.empty(1024)
     count = 0
