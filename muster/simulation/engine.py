@@ -489,9 +489,9 @@ class Engine:
         return int(np.count_nonzero(~ended & self._measured))
 
 
-def _restart_model(options: Options) -> Rows:
+def _restart_model(options: Options) -> RestartModel:
     """What a restart costs and saves in a run with these options."""
-    model = np.zeros(1, RESTART_MODEL)
+    model: RestartModel = zero_records(1, RESTART_MODEL)
     model["resize_restarts"] = options.resize_restarts
     model["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
     if options.rules.whole_iterations:
@@ -499,7 +499,7 @@ def _restart_model(options: Options) -> Rows:
     return model
 
 
-def _grown(array: Rows, needed: int) -> Rows:
-    grown = np.zeros(max(needed, 2 * len(array)), array.dtype)
+def _grown(array: Structured[ColumnT], needed: int) -> Structured[ColumnT]:
+    grown: Structured[ColumnT] = zero_records(max(needed, 2 * len(array)), array.dtype)
     grown[: len(array)] = array
     return grown

@@ -32,7 +32,6 @@ from muster.schedulers.placement.kernels import (
 )
 from muster.schedulers.placement.published_order import in_rack_order, places_in_order
 from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLACE, PLACED, RACK_TIMER
-from muster.workload.jobs import AskedArray
 
 NOWHERE, ISLAND, MACHINE, RACK, NETWORK = -1, 0, 1, 2, 3
 """Levels of a placement, best first."""

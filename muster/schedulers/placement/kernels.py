@@ -39,7 +39,7 @@ PACK, FIRST_FIT, CONSOLIDATE, SPREAD, YARN = 0, 1, 2, 3, 4
 class JobColumns(NamedTuple):
     """The jobs of a snapshot as kernels take them."""
 
-    spec: Rows
+    spec: AskedArray
     """The specs of all jobs, by number."""
     numbers: Ints
     """By position: the job's number."""
@@ -605,7 +605,7 @@ def _note_no_place(books: Books, jobs: JobColumns, at: int, reasons: ReasonColum
     if spec["gpus"] == 0:
         reasons.codes[at] = NO_CPUS
         reasons.a[at] = spec["cpu"] / MICRO
-        reasons.b[at] = max(spec["memory"], 0) / MICRO
+        reasons.b[at] = max(int(spec["memory"]), 0) / MICRO
 
 
 @njit(cache=True)

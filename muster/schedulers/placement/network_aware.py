@@ -55,7 +55,6 @@ from muster.schedulers.placement.kernels import (
 )
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED
 from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK
-from muster.workload.jobs import AskedArray
 
 _ALIKE = 1e-9
 _NO_ROOM = SPLIT * SPLIT
