@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+
+from muster.confidence import t_quantile
 
 _CONFIDENCE = 0.95
 _USUAL_CORRELATION, _USUAL_WINDOWS = 0.5, 8
@@ -96,7 +97,7 @@ def _rate_of(windows: Sequence[tuple[int, float]], precision: Precision) -> Rate
     steps, seconds = steps[drop:], seconds[drop:]
     count = len(steps)
     mean = steps.sum() / seconds.sum()
-    wider = float(stdtrit(count - 1, (1 + _CONFIDENCE) / 2)) * _widening(steps - mean * seconds)
+    wider = t_quantile(_CONFIDENCE, count - 1) * _widening(steps - mean * seconds)
     error = float(wider * errors[drop] / mean)
     spread = float(np.std(steps / seconds, ddof=1)) / mean
     return Rate(float(mean), error, spread, count, error <= precision.error)

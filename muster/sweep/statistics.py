@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
+
+from muster.confidence import t_quantile
 
 CONFIDENCE = 0.95
 
@@ -27,7 +28,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     count = len(sample)
     if count < 2:
         return Estimate(float(sample.mean()), None, count)
-    quantile = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2))
+    quantile = t_quantile(CONFIDENCE, count - 1)
     return Estimate(float(sample.mean()), quantile * float(sample.std(ddof=1)) / count**0.5, count)
 
 
