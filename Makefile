@@ -19,13 +19,13 @@ help:
 
 install: $(STAMP)
 
-$(STAMP): requirements.lock requirements-dev.lock pyproject.toml
+$(STAMP): requirements.lock requirements-dev.lock pyproject.toml experiments/pyproject.toml
 	@test -x $(BIN)/python || { for python in $(PYTHONS); do \
 			$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
 			echo "$$python -m venv $(VENV)"; exec $$python -m venv $(VENV); \
 		done; echo 'Python 3.11 or later, with its venv module, is needed' >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . --editable experiments
 	$(BIN)/python -m pip check
 	@echo 'Compiling ahead, so that the first commands need not: a minute or two'
 	$(BIN)/python -m muster.warm_up
@@ -50,7 +50,7 @@ test-rest: install wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0'
 	$(BIN)/python -m pytest -q -m '$(REST)'
 
-REST = needs_torch or needs_postgres or needs_prometheus or long
+REST = needs_torch or needs_postgres or needs_prometheus or builds_wheel or long
 
 test-all: test test-rest
 
@@ -82,7 +82,7 @@ wheel: install
 	$(BIN)/python -m build --wheel --outdir build/wheel .
 	$(BIN)/python -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check \
-		--constraint requirements.lock build/wheel/*.whl
+		--constraint requirements.lock "$$(echo build/wheel/*.whl)[all]"
 	cd build/wheel && venv/bin/muster generate mixed --jobs 20 --gpus 16 -o trace.csv \
 		&& venv/bin/muster compare trace.csv --cluster 2x8gpu --out result
 
@@ -90,14 +90,14 @@ wheel: install
 # all. What is needed on some Pythons only carries its mark from pyproject.toml.
 lock:
 	rm -rf build/lock && python3.11 -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --disable-pip-version-check .
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[all]'
 	{ echo '# What Muster runs on, made by make lock.'; $(FREEZE); } > requirements.lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock '.[dev]'
 	{ echo '# What Muster is developed with, made by make lock.'; echo '-r requirements.lock'; \
 		$(FREEZE) | grep --invert-match --line-regexp --fixed-strings --file requirements.lock; } \
 		> requirements-dev.lock
 
-FREEZE = build/lock/bin/python -m pip freeze --exclude muster | sed "s/^zstandard==.*/&; python_version < '3.14'/"
+FREEZE = build/lock/bin/python -m pip freeze --exclude muster-scheduler | sed "s/^zstandard==.*/&; python_version < '3.14'/"
 
 clean:
 	rm -rf $(VENV) build dist demo

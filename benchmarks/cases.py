@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from muster.reproduce.dally import settings as dally
+from experiments.papers.dally import settings as dally
 from muster.workload.generators import mixed, philly_like, synergy
 from muster.workload.trace import Trace, read_trace
 

@@ -9,10 +9,10 @@ from itertools import product
 import numpy as np
 import polars as pl
 
+from experiments.papers.smd.cells import cluster_for, first_question
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import ENTRIES
-from muster.reproduce.smd.cells import cluster_for, first_question
 from muster.schedulers.admission.knapsack import FAST, THOROUGH, choose
 from muster.schedulers.contract import Jobs, Snapshot, Trigger
 from muster.schedulers.registry import build

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from muster.reproduce.synergy.random_mixes import GANGS, ONE, all_at_once, random_mix, servers_of
+from experiments.papers.synergy.random_mixes import GANGS, ONE, all_at_once, random_mix, servers_of
 from muster.schedulers.certify import bound_of_plan
 from muster.schedulers.registry import build
 

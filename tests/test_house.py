@@ -16,8 +16,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import muster
+from muster.extras import PACKAGES, extra_of, install_command
 
 ROOT = Path(__file__).parent.parent
+EXTRAS = ("simulator", "charts", "service", "postgres")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
@@ -65,6 +67,7 @@ PLANTED = {
         "muster.cluster.ledger": ["muster.runtime.records"],
         "muster.sizing.ring": ["muster.profiling.grid"],
     },
+    "experiments": {"muster.cli.app": ["experiments.papers.command"]},
     "schedulers-are-pure": {"muster.schedulers.parts": forbidden_by("schedulers-are-pure")},
     "report-reads-records": {"muster.report.page": forbidden_by("report-reads-records")},
     "schedulers": {
@@ -73,7 +76,7 @@ PLANTED = {
     },
     "speed": {
         "muster.speed.network.tree": ["muster.speed.rates"],
-        "muster.speed.demands": ["muster.speed.fitting"],
+        "muster.speed.demands": ["muster.speed.published"],
     },
     "speed-is-pure": {"muster.speed.rates": forbidden_by("speed-is-pure")},
     "service": {
@@ -93,7 +96,8 @@ PLANTED = {
 def test_each_import_rule_finds_a_planted_violation(tmp_path: Path) -> None:
     rules = contracts()
     assert PLANTED.keys() == rules.keys()
-    shutil.copytree(ROOT / "muster", tmp_path / "muster", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("muster", "experiments"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     for violations in PLANTED.values():
         for importer, imported in violations.items():
             with (tmp_path / f"{importer.replace('.', '/')}.py").open("a") as file:
@@ -111,7 +115,9 @@ def test_each_import_rule_finds_a_planted_violation(tmp_path: Path) -> None:
 
 def test_every_package_can_be_seen_by_the_import_rules() -> None:
     """A folder without `__init__.py` would escape them."""
-    folders = {path.parent for path in (ROOT / "muster").rglob("*.py")}
+    folders = {
+        path.parent for package in ("muster", "experiments") for path in (ROOT / package).rglob("*.py")
+    }
     assert sorted(str(folder) for folder in folders if not (folder / "__init__.py").exists()) == []
 
 
@@ -119,6 +125,7 @@ def test_every_package_can_be_seen_by_the_import_rules() -> None:
     ("wanted", "files"),
     [
         (PROJECT["dependencies"], ("requirements.lock",)),
+        *((PROJECT["optional-dependencies"][extra], ("requirements.lock",)) for extra in EXTRAS),
         (PROJECT["optional-dependencies"]["dev"], ("requirements.lock", "requirements-dev.lock")),
     ],
 )
@@ -126,6 +133,8 @@ def test_the_lock_pins_what_the_project_asks_for(wanted: list[str], files: tuple
     pins = {name: pin for file in files for name, pin in locked(file).items()}
     for line in wanted:
         asked = Requirement(line)
+        if asked.name == PROJECT["name"]:
+            continue
         pin = pins[canonicalize_name(asked.name)]
         assert asked.specifier.contains(version_in(pin)), line
         for python in PYTHONS:
@@ -134,11 +143,36 @@ def test_the_lock_pins_what_the_project_asks_for(wanted: list[str], files: tuple
             assert needed == (pin.marker is None or pin.marker.evaluate(there)), (line, python)
 
 
+def packages_of(*groups: str) -> set[str]:
+    """What the requirements of these groups are imported as."""
+    lists = {**PROJECT["optional-dependencies"], "dependencies": PROJECT["dependencies"]}
+    named = {Requirement(line).name for group in groups for line in lists[group]} - {PROJECT["name"]}
+    modules = {canonicalize_name(name).replace("-", "_") for name in named}
+    return {{"vl_convert_python": "vl_convert"}.get(name, name) for name in modules}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_missing_package_is_named_with_its_extra(extra: str) -> None:
+    assert set(PACKAGES[extra]) == packages_of(extra)
+    assert {extra_of(package) for package in PACKAGES[extra]} == {extra}
+    assert install_command(extra).endswith(f"'{PROJECT['name']}[{extra}]'")
+
+
+def contained(extra: str) -> set[str]:
+    """An extra and those that it brings."""
+    lines = map(Requirement, PROJECT["optional-dependencies"][extra])
+    own = [line.extras for line in lines if line.name == PROJECT["name"]]
+    return {extra}.union(*(contained(name) for names in own for name in names))
+
+
+def test_the_extra_all_has_all_but_torch() -> None:
+    assert contained("all") == {"all", *EXTRAS}
+    assert {"all", *EXTRAS, "torch", "dev"} == set(PROJECT["optional-dependencies"])
+
+
 def test_the_wheel_asks_for_what_the_code_imports() -> None:
     """A package that only another one brings may be gone with its next version."""
-    named = {canonicalize_name(Requirement(line).name).replace("-", "_") for line in PROJECT["dependencies"]}
-    module_of = {"vl_convert_python": "vl_convert"}
-    allowed = {module_of.get(name, name) for name in named} | set(sys.stdlib_module_names) | {"muster"}
+    allowed = packages_of("dependencies", *EXTRAS) | set(sys.stdlib_module_names) | {"muster"}
     # Parts of a named package under a name of their own, and the standard library from 3.14 on.
     allowed |= {"pydantic_core", "compression"} | ({"markupsafe"} if "jinja2" in allowed else set())
     pattern = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)

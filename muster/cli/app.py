@@ -1,7 +1,8 @@
 """The command `muster`: which commands there are, and how every failure becomes words and an exit status.
 
 Only the command that is asked for is imported, so `muster --help` answers at once. A file of this folder
-named as the command holds it: a function, or a `typer.Typer` with commands of its own.
+named as the command holds it: a function, or a `typer.Typer` with commands of its own. `reproduce` is not in the wheel:
+the package of the experiments registers it as an entry point.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,8 +29,9 @@ from muster.cli.failures import (
     report_unwritable,
 )
 from muster.cli.help import Command, sections_of
+from muster.extras import missing_package
 from muster.files import disk_error
-from muster.problems import InputError, Unable
+from muster.problems import InputError, Problem, Unable
 
 TRYING = {
     "simulate": "Replay a trace on a cluster under one scheduler.",
@@ -61,6 +63,11 @@ RUNNING = {
     "token": "Make, list and revoke access tokens.",
 }
 COMMANDS = TRYING | RUNNING
+ENTRY_POINTS = "muster.commands"
+_BY_ENTRY_POINT = {
+    "reproduce": "the experiments are in the source repository alone. Hint: clone it and run make install there",
+}
+"""Commands that another package brings, and the error without it."""
 _SECTIONS = (("Commands", TRYING), ("Commands of a running daemon", RUNNING))
 
 
@@ -85,15 +92,23 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return report_failure(as_json, INTERRUPTED, "interrupted; nothing was written")
     except Exception as error:
-        if isinstance(error, OSError) and error.filename is None and disk_error(error) is not None:
-            return report_unwritable(error)  # Files that cannot be written are named (muster.files).
-        if os.environ.get("MUSTER_DEBUG"):
-            traceback.print_exc()
-        what = f"{type(error).__name__}: {error}"
-        return report_failure(as_json, FAILED, f"{what}\nMUSTER_DEBUG=1 shows where it happened.")
+        return _report_unexpected(as_json, error, arguments)
     if status == INTERRUPTED:
         return report_failure(as_json, INTERRUPTED, "interrupted; nothing was written")
     return status or OK
+
+
+def _report_unexpected(as_json: bool, error: Exception, arguments: Sequence[str]) -> int:
+    """Print an error that no command expects; the exit status."""
+    missing = missing_package(error, of_service=_command_asked_for(arguments) in RUNNING)
+    if missing is not None:
+        return report_failure(as_json, **error_of(missing))
+    if isinstance(error, OSError) and error.filename is None and disk_error(error) is not None:
+        return report_unwritable(error)  # Files that cannot be written are named (muster.files).
+    if os.environ.get("MUSTER_DEBUG"):
+        traceback.print_exc()
+    what = f"{type(error).__name__}: {error}"
+    return report_failure(as_json, FAILED, f"{what}\nMUSTER_DEBUG=1 shows where it happened.")
 
 
 class LogLevel(StrEnum):
@@ -118,14 +133,24 @@ def _app(asked: str | None) -> typer.Typer:
     )
     app.callback()(_root)
     for name, sentence in COMMANDS.items():
-        command = (
-            getattr(importlib.import_module(f"muster.cli.{name}"), name) if name == asked else _not_asked
-        )
+        command = _command(name) if name == asked else _not_asked
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
             app.command(name, cls=Command, help=None if name == asked else sentence)(command)
     return app
+
+
+def _command(name: str) -> Any:
+    """The function or group of a command. InputError if it comes with another package that is not installed."""
+    if name not in _BY_ENTRY_POINT:
+        return getattr(importlib.import_module(f"muster.cli.{name}"), name)
+    from importlib.metadata import entry_points
+
+    point = next(iter(entry_points(group=ENTRY_POINTS, name=name)), None)
+    if point is None:
+        raise InputError(Problem(f"muster {name}", _BY_ENTRY_POINT[name]))
+    return point.load()
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,11 +4,10 @@ Small models, each returning stage seconds an iteration; `muster.speed.rates` co
 (`max(input, compute + communication + update)`). The input stage:
 
 - `muster.speed.input_pipeline`: CPU cores, memory cache and storage; compiled, for the hot path.
-- `muster.speed.input_analytic`: the same from a handful of parameters, fitted to measured points.
 - `muster.speed.knee`: the smallest demand that reaches a model's best speed.
 
 The others:
 
 - `muster.speed.network`: communication that stays exposed on a placement, alone or among neighbours.
-- `muster.speed.parameter_server`: workers and servers, layer by layer; `muster.speed.fitting` prints its fits.
+- `muster.speed.parameter_server`: workers and servers, layer by layer.
 """

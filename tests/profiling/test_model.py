@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.fitting.input_analytic import AnalyticInput
 from muster.profiling import Profile, Rate, model_of, model_toml, predicted_steps_per_s
 from muster.profiling.model import memory_points
 from muster.profiling.optimistic import Reading
-from muster.speed.input_analytic import AnalyticInput
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.workload.models import Dataset, read_model
 

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from experiments.papers.dally.same_input import SCALES, twins
 from muster.cluster import Cluster, Node
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
-from muster.reproduce.dally.same_input import SCALES, twins
 from muster.schedulers.placement.delay_scheduling import MACHINE
 from muster.schedulers.placement.delay_timers import DelayTimers
 from muster.schedulers.placement.published_order import hash_order

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.papers.smd.cells import cluster_for, first_question
 from muster.problems import InputError
-from muster.reproduce.smd.cells import cluster_for, first_question
 from muster.schedulers.contract import State
 from muster.schedulers.registry import build
 from muster.schedulers.workers_and_servers.interval import ROUNDS, PeriodicScheduler, SizingSolution

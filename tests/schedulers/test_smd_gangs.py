@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.papers.synergy.random_mixes import all_at_once
 from muster.problems import InputError
-from muster.reproduce.synergy.random_mixes import all_at_once
 from muster.schedulers.admission.knapsack import FAST, Effort, choose
 from muster.schedulers.reasons import GPU_NOT_PARTED, PLACED
 from muster.schedulers.registry import build

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.recurrence import iteration_ends
 from muster.cli.app import run as muster
 from muster.problems import InputError
 from muster.speed.network.layers import read_layers
 from muster.speed.parameter_server.architectures import estimated_layers
 from muster.speed.parameter_server.profile import profiled_layers
-from muster.speed.parameter_server.recurrence import iteration_ends
 from muster.speed.parameter_server.step_time import layered, with_fewer_terms
 from muster.workload.trace import write_trace
 from tests.building import column, finishes, jobs_of, run

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from benchmarks.smd import decisions, large_trace
+from experiments.recurrence import iteration_ends
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
@@ -17,7 +18,6 @@ from muster.schedulers import reasons
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.simulation import Run
 from muster.speed.parameter_server.architectures import estimated_layers
-from muster.speed.parameter_server.recurrence import iteration_ends
 from tests.building import column, finishes, jobs_of, run
 from tests.schedulers.smd_cases import FIELD, machines, sized_job, trace_of_seed
 from tests.schedulers.test_example_policies import Toy

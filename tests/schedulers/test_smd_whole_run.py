@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.reproduce.smd.whole_run import whole_run_bound
+from experiments.papers.smd.whole_run import whole_run_bound
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from tests.schedulers.smd_cases import random_question
 

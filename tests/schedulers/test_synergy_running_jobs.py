@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.papers.synergy.running_jobs_stay import SETTINGS, TOLERANCE, Setting
 from muster.cluster.shipped import parse_cluster
-from muster.reproduce.synergy.running_jobs_stay import SETTINGS, TOLERANCE, Setting
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.workload.generators.synergy import generate
 from muster.workload.jobs import RUNNING

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select, update
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, OperationalError
 
+from muster.extras import POSTGRES, install_command
 from muster.problems import InputError, Problem, Unable
 from muster.service.store.claims import claim_on
 from muster.service.store.tables import STORE
@@ -155,7 +156,7 @@ def _engine(url: str, make: bool) -> Engine:
             max_overflow=_MORE_CONNECTIONS,
         )
     except ModuleNotFoundError:
-        what = "PostgreSQL needs its driver: pip install 'muster[postgres]'"
+        what = f"PostgreSQL needs its driver, which is not installed. Hint: {install_command(POSTGRES)}"
         raise InputError(Problem("--store", what)) from None
     event.listen(engine, "connect", _set_up_postgresql)
     return engine

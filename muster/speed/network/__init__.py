@@ -20,6 +20,5 @@ their machine whenever one of them starts, stops or moves.
 - `overlap`: what of it hides behind the backward pass
 - `contention`: max-min fair shares of the uplinks
 - `models`, `layers`, `model_file`: what is known of a model, from a layer file or a few numbers
-- `compact`, `measured`, `fit`: where the few numbers come from, and how far they are off
 - `survey`: one model on every kind of placement
 """

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.fitting.compact import fit_compact
 from muster.problems import InputError
-from muster.speed.network.compact import fit_compact
 from muster.speed.network.layers import read_layers
 from muster.speed.network.model_file import (
     ModelFile,

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.fitting import network as fit
+from experiments.fitting.measured import MeasuredFit, StepTimes, fit_measured, read_placements
 from muster.cluster import Cluster, Links, Node
-from muster.speed.network import fit
 from muster.speed.network.dimensions import ASTRA, dimensions
 from muster.speed.network.layers import read_layers
-from muster.speed.network.measured import MeasuredFit, StepTimes, fit_measured, read_placements
 from muster.speed.network.model_file import find, read_model_file
 from muster.speed.network.models import NetworkModel
 from muster.speed.network.placement import SHAPE_DTYPE, Shapes

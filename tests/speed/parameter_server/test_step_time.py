@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.recurrence import iteration_ends
 from muster.problems import InputError
 from muster.speed.parameter_server import (
     Layers,
@@ -16,7 +17,6 @@ from muster.speed.parameter_server import (
     lumped,
     stack,
 )
-from muster.speed.parameter_server.recurrence import iteration_ends
 from tests.speed.parameter_server.layer_cases import Case, cases
 
 many = settings(max_examples=300, deadline=None)
