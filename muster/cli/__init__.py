@@ -25,6 +25,17 @@ def main() -> None:
         from muster.cli.app import run
 
         status = run(sys.argv[1:])
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
+        from muster.cli.failures import BAD_INPUT, report_failure
+        from muster.extras import SERVICE, SIMULATOR, install_command
+
+        message = (
+            "this installation has only what training jobs import. "
+            f"Hint: {install_command(SIMULATOR)}; serve, submit and the like need [{SERVICE}]"
+        )
+        status = report_failure("--json" in sys.argv, BAD_INPUT, message)
     except KeyboardInterrupt:
         # It came during the imports of the line above; `run` answers all others itself.
         from muster.cli.failures import INTERRUPTED, report_failure

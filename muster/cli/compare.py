@@ -51,9 +51,9 @@ def compare(
     """
     from muster.cli.progress import progress_bars
     from muster.cli.runs import as_json_text
+    from muster.extras import CHARTS, missing_extra
     from muster.files import write_folder_aside
     from muster.parallel import run_all
-    from muster.report.page import write_report
 
     errors = flags.ErrorCollector()
     first, *more = cluster
@@ -76,7 +76,12 @@ def compare(
         with progress_bars(folders, len(inputs.trace.jobs)) as show:
             summaries = list(run_all(works, workers or os.cpu_count() or 1, show).values())
         (folder / "comparison.json").write_text(as_json_text({"runs": folders}), encoding="utf-8")
-        write_report(folder)
+        if missing := missing_extra(CHARTS):
+            print(f"no page with charts: {missing}", file=sys.stderr)
+        else:
+            from muster.report.page import write_report
+
+            write_report(folder)
     own_notes = (note for summary in summaries for note in summary["notes"][len(inputs.trace.notes) :])
     for note in dict.fromkeys(own_notes):
         print(note, file=sys.stderr)
@@ -89,7 +94,8 @@ def compare(
 
     console = Console()
     console.print(comparison_table(summaries, console.width))
-    print(f"The page with charts: {out / 'report.html'}")
+    if not missing:
+        print(f"The page with charts: {out / 'report.html'}")
 
 
 @dataclass(frozen=True)

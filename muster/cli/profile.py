@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -126,6 +127,7 @@ def profile(
     Example: muster profile -- python train.py
     """
     from muster.cli import profile_view as view
+    from muster.extras import CHARTS, missing_extra
     from muster.profiling import Precision, measure_grid, model_of, model_toml, profile_job
     from muster.profiling.model import memory_points
 
@@ -154,7 +156,10 @@ def profile(
     with write_aside(path) as aside:
         # A command's words need not be text; as comments they are only to be looked at.
         aside.write_bytes(text.encode(errors="replace"))
-    charts = view.draw(measured, model, grid, path)
+    missing = missing_extra(CHARTS)
+    if missing:
+        print(f"no chart: {missing}", file=sys.stderr)
+    charts = [] if missing else view.draw(measured, model, grid, path)
     if as_json:
         print(json.dumps(view.document(measured, model, grid, path, charts), indent=2))
     else:

@@ -19,6 +19,9 @@ def report(
     Example: muster report muster-comparison
     """
     from muster.cli.runs import as_json_text
+    from muster.extras import CHARTS, require
+
+    require(CHARTS)
     from muster.report.page import write_report
 
     page = write_report(folder)

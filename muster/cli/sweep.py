@@ -30,6 +30,9 @@ def sweep(
 
     Example: muster sweep sweep.toml --out loads
     """
+    from muster.extras import CHARTS, require
+
+    require(CHARTS)
     from muster.cli.kept_runs import run_kept
     from muster.cli.runs import as_json_text
     from muster.sweep.grid import points_of
