@@ -97,7 +97,7 @@ lock:
 		$(FREEZE) | grep --invert-match --line-regexp --fixed-strings --file requirements.lock; } \
 		> requirements-dev.lock
 
-FREEZE = build/lock/bin/python -m pip freeze --exclude muster-scheduler | sed "s/^zstandard==.*/&; python_version < '3.14'/"
+FREEZE = build/lock/bin/python -m pip freeze --exclude muster-scheduler | sed "s/^backports.zstd==.*/&; python_version < '3.14'/"
 
 clean:
 	rm -rf $(VENV) build dist demo

@@ -32,17 +32,8 @@ if sys.version_info >= (3, 14):
     from compression.zstd import ZstdError
     from compression.zstd import decompress as decompress_zst
 else:
-    from zstandard import ZstdError
-
-    def decompress_zst(data: bytes) -> bytes:
-        """All frames of a zst file, one after the other."""
-        from io import BytesIO
-
-        from zstandard import ZstdDecompressor
-
-        with ZstdDecompressor().stream_reader(BytesIO(data), read_across_frames=True) as stream:
-            return bytes(stream.read())
-
+    from backports.zstd import ZstdError
+    from backports.zstd import decompress as decompress_zst
 
 _COMPRESSED = (
     (b"\x1f\x8b", "gzip", gzip.decompress),

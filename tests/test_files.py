@@ -16,7 +16,7 @@ from muster.problems import InputError
 if sys.version_info >= (3, 14):
     from compression.zstd import compress as compress_zst
 else:
-    from zstandard import compress as compress_zst
+    from backports.zstd import compress as compress_zst
 
 TEXT = "job_id,gpus\nköln,1\n"
 

@@ -148,7 +148,9 @@ def packages_of(*groups: str) -> set[str]:
     lists = {**PROJECT["optional-dependencies"], "dependencies": PROJECT["dependencies"]}
     named = {Requirement(line).name for group in groups for line in lists[group]} - {PROJECT["name"]}
     modules = {canonicalize_name(name).replace("-", "_") for name in named}
-    return {{"vl_convert_python": "vl_convert"}.get(name, name) for name in modules}
+    return {
+        {"vl_convert_python": "vl_convert", "backports_zstd": "backports"}.get(name, name) for name in modules
+    }
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
