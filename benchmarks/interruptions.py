@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.fidelity.scenario import Ask, run_for_real
+from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
-from muster.service.engines import Seat
 from muster.service.engines.fake import FakeEngine, Pace
 from muster.service.home import make_home, store_url
 from muster.service.live_scheduler import live_scheduler
@@ -95,7 +95,7 @@ class Simulated:
         self.controller = Controller(self.store, self.engine, board, home)
         self.controller.recover()
 
-    def _pace(self, job: int, _: Sequence[Seat]) -> Pace:
+    def _pace(self, job: int, _: Sequence[NodeAllocation[str]]) -> Pace:
         row = self.controller.jobs.rows[job]
         ask = self.asks[job - 1]
         return Pace(

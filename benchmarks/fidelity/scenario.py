@@ -17,7 +17,7 @@ import numpy as np
 
 from muster.service.home import read_endpoint, store_url
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, Holding
+from muster.service.store.rows import ENDED, AllocationInterval
 
 MUSTER = Path(sys.executable).with_name("muster")
 JOB = Path(__file__).with_name("job.py")
@@ -60,7 +60,7 @@ class Real:
     startup_seconds: float
     """From the launch of a start to its first step; the median."""
     stop_seconds: float
-    """From the last step of a start until its GPUs are free; the median."""
+    """From the last step of a start until its GPUs are empty; the median."""
 
     @property
     def mean_jct(self) -> float:
@@ -143,7 +143,7 @@ def _read(store: Store, home: Path, jobs: int) -> Real:
         assert row.finished is not None
         lines = (home / f"diary-{number}").read_text().splitlines()
         steps = np.array([line.split() for line in lines], float) - store.origin
-        for since, until in _starts(store.holdings(number)):
+        for since, until in _starts(store.allocation_intervals(number)):
             mine = steps[(steps[:, 0] >= since) & (steps[:, 1] <= until)]
             if len(mine):
                 startups.append(float(mine[0, 0] - since))
@@ -155,10 +155,10 @@ def _read(store: Store, home: Path, jobs: int) -> Real:
     return Real(happened, median(startups), median(stops))
 
 
-def _starts(holdings: Sequence[Holding]) -> list[tuple[float, float]]:
+def _starts(intervals: Sequence[AllocationInterval]) -> list[tuple[float, float]]:
     """Begin and end of each start; a resize is not one."""
     ends: dict[int, tuple[float, float]] = {}
-    for one in holdings:
+    for one in intervals:
         assert one.until is not None
         since, _ = ends.get(one.epoch, (one.since, one.until))
         ends[one.epoch] = (since, one.until)

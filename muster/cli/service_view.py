@@ -166,7 +166,7 @@ def since(job: Job) -> float:
 def where_or_why(job: Job) -> str:
     """Its GPUs, why it waits, or how it ended."""
     if job["holds"]:
-        return "; ".join(f"{held['node']}: {ranges(held['gpus']) or 'CPUs only'}" for held in job["holds"])
+        return "; ".join(f"{held['node']}: {ranges(held['gpu_ids']) or 'CPUs only'}" for held in job["holds"])
     return str(job["message"] or job["reason_in_words"]).removeprefix("it ")
 
 

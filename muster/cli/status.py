@@ -58,8 +58,9 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "exit status" if job["finished"] else "its last exit status", str(job["status"])
     yield "owner", job["user"]
     for held in job["holds"]:
-        on = f"GPU {ranges(held['gpus'])}" if held["gpus"] else "no GPU"
-        share = f" ({held['gpu_milli'] / 1000:.4g} of it)" if held["gpu_milli"] < 1000 else ""
+        count = len(held["gpu_ids"])
+        on = f"GPU {ranges(held['gpu_ids'])}" if count else "no GPU"
+        share = f" ({held['gpus'] / count:.4g} of it)" if held["gpus"] < count else ""
         yield (
             f"on {held['node']}",
             f"{on}{share}, {_cores(held['cpus'])}, {held['memory_gb']:.4g} GB",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self
 
 import numpy as np
 
@@ -28,6 +28,16 @@ from muster.cluster.ledger_arrays import (
 )
 from muster.cluster.structured import ColumnT, Structured, zero_records
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # Python 3.13 has `default` in `typing`.
+
+    NodeRef = TypeVar("NodeRef", int, str, default=int)
+    OtherRef = TypeVar("OtherRef", int, str)
+else:
+    from typing import TypeVar
+
+    NodeRef, OtherRef = TypeVar("NodeRef"), TypeVar("OtherRef")
+
 _REFUSALS = {
     b.UNFIT_NODE: "the node is down or does not exist",
     b.UNFIT_GPU: "a GPU is taken or does not exist",
@@ -40,10 +50,13 @@ class DoesNotFit(Exception):
 
 
 @dataclass(frozen=True)
-class NodeAllocation:
-    """What a job holds on one node, in one role."""
+class NodeAllocation(Generic[NodeRef]):
+    """What a job holds on one node, in one role.
 
-    node: int
+    The ledger and schedulers number nodes (`NodeAllocation`); engines, store and API name them (`NodeAllocation[str]`).
+    """
+
+    node: NodeRef
     gpu_ids: tuple[int, ...]
     cpus: float = 0.0
     memory_gb: float = 0.0
@@ -58,6 +71,19 @@ class NodeAllocation:
     def gpus(self) -> float:
         """GPUs held here; a share of one GPU counts as that share."""
         return len(self.gpu_ids) * self.milli / WHOLE
+
+    def on(self, node: OtherRef) -> NodeAllocation[OtherRef]:
+        """The same amounts on another node, or on the same one by its name or number."""
+        return NodeAllocation(
+            node,
+            self.gpu_ids,
+            self.cpus,
+            self.memory_gb,
+            self.storage_gb_per_s,
+            self.milli,
+            self.role,
+            self.group,
+        )
 
 
 class Changes(NamedTuple):

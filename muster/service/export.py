@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 
 import muster
-from muster.cluster.ledger_arrays import WHOLE
 from muster.formatting import duration
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
 from muster.schedulers.reasons import REASONS as REASONS_BY_NAME
@@ -38,19 +37,19 @@ def _record(store: Store, board: DaemonStatus) -> Record:
     jobs = [_job(row) for row in rows]
     allocations = [
         {
-            "job_id": str(holding.job),
-            "node": holding.node,
+            "job_id": str(interval.job),
+            "node": interval.allocation.node,
             "role": "worker",
-            "gpu_ids": list(holding.gpus),
-            "gpus": len(holding.gpus) * holding.gpu_milli / WHOLE,
-            "cpus": holding.cpus,
-            "memory_gb": holding.memory_gb,
-            "storage_gb_per_s": holding.storage_gb_per_s,
+            "gpu_ids": list(interval.allocation.gpu_ids),
+            "gpus": interval.allocation.gpus,
+            "cpus": interval.allocation.cpus,
+            "memory_gb": interval.allocation.memory_gb,
+            "storage_gb_per_s": interval.allocation.storage_gb_per_s,
             "slice_group": None,
-            "from_seconds": holding.since,
-            "to_seconds": now if holding.until is None else holding.until,
+            "from_seconds": interval.since,
+            "to_seconds": now if interval.until is None else interval.until,
         }
-        for holding in store.holdings()
+        for interval in store.allocation_intervals()
     ]
     reasons = [
         {
@@ -60,7 +59,7 @@ def _record(store: Store, board: DaemonStatus) -> Record:
             "from_seconds": one.since,
             "to_seconds": one.until,
         }
-        for one in store.all_explained()
+        for one in store.pending_intervals()
     ]
     reasons += [
         {

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from muster.service.daemon_status import DaemonStatus
 from muster.service.forecast import Forecast, NoForecast, forecast
 from muster.service.store import Store
-from muster.service.store.rows import Holding, JobRow
+from muster.service.store.rows import AllocationInterval, JobRow
 from muster.service.waiting import drained_nodes
 
 _OLDEST_SECONDS = 60.0
@@ -33,7 +33,7 @@ class QueueEstimate:
     """Seconds of the store's clock; those of the forecast count from here."""
     jobs: Mapping[int, JobRow]
     """All that have not ended."""
-    held: Sequence[Holding]
+    held: Sequence[AllocationInterval]
     """By whom what is held."""
     drained: Sequence[str]
     """Nodes on which nothing starts."""
@@ -81,7 +81,7 @@ class Outlooks:
     def _look(self) -> QueueEstimate:
         with self._store.together():
             living = self._store.living()
-            held = self._store.holdings(open_only=True)
+            held = self._store.allocation_intervals(open_only=True)
             drained = drained_nodes(self._store, self._board.cluster)
         return QueueEstimate(self._store.now(), {row.id: row for row in living}, held, drained, expected=None)
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from muster.cluster.ledger import NodeAllocation
 from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
-from muster.service.engines import Seat
 from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.forecast import NoForecast, forecast
 from muster.service.home import make_home, store_url
@@ -63,8 +63,8 @@ def _requests(board: DaemonStatus) -> list[JobRequest]:
 def _controller(store: Store, board: DaemonStatus, home: Path) -> Controller:
     """One that has found what is there."""
 
-    def pace(job: int, seats: Sequence[Seat]) -> Pace:
-        return pace_of(controller.jobs.rows[job], seats, board.models())
+    def pace(job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
+        return pace_of(controller.jobs.rows[job], allocations, board.models())
 
     engine = FakeEngine(home / "engine", board.cluster, pace)
     stage = DaemonStatus(

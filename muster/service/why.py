@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from muster.cluster.ledger import NodeAllocation
 from muster.formatting import counted, duration, gpus, thousandths
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.forecast import GUESSED_SECONDS, Forecast
 from muster.service.queue_estimate import QueueEstimate
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, Caller, Holding, JobRow, Phase, State, Wish
+from muster.service.store.rows import ENDED, Caller, JobRow, Phase, State, Wish
 from muster.service.waiting import are_drained, nothing_starts, reason_in_words
 
 _NAMED_AT_MOST = 5
@@ -62,7 +63,7 @@ def why_waiting(row: JobRow, outlook: QueueEstimate, board: DaemonStatus, asker:
     """About a job that waits; `now` is in seconds of the store's clock."""
     expected = outlook.expected
     seen = {job for job, other in outlook.jobs.items() if asker.operator or other.user == asker.user}
-    holders = sorted({holding.job for holding in outlook.held})
+    holders = sorted({interval.job for interval in outlook.held})
     ahead = _ahead(row, outlook)
     start = None if expected is None else expected.starts.get(row.id)
     passed = now - outlook.taken
@@ -118,8 +119,8 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
             f"{name} has been asked to stop and saves its work; it goes on where the scheduler puts it next."
         ]
     where = ", ".join(
-        f"{holding.node} ({_gpus_of(holding)}; {holding.cpus:g} CPU, {holding.memory_gb:.3g} GB)"
-        for holding in store.holdings(row.id, open_only=True)
+        f"{here.node} ({_gpus_of(here)}; {here.cpus:g} CPU, {here.memory_gb:.3g} GB)"
+        for here in (interval.allocation for interval in store.allocation_intervals(row.id, open_only=True))
     )
     since = duration(now - (row.last_start or row.submitted))
     return [f"{name} does not wait: it has run for {since} on {where or 'its machine'}.", *_restart_loss(row)]
@@ -132,8 +133,8 @@ def _restart_loss(row: JobRow) -> list[str]:
     return [f"Its {row.epoch - 1} earlier starts lost {lost} of {ran} to start-ups, stops and unsaved work."]
 
 
-def _gpus_of(holding: Holding) -> str:
-    return f"GPU {', '.join(map(str, holding.gpus))}" if holding.gpus else "no GPU"
+def _gpus_of(here: NodeAllocation[str]) -> str:
+    return f"GPU {', '.join(map(str, here.gpu_ids))}" if here.gpu_ids else "no GPU"
 
 
 def _ended_how(row: JobRow) -> str:
@@ -196,8 +197,8 @@ def _who_holds(outlook: QueueEstimate, seen: Collection[int], board: DaemonStatu
     if not outlook.held:
         return ["Nobody holds any GPU now."]
     held: dict[int, float] = {}
-    for holding in outlook.held:
-        held[holding.job] = held.get(holding.job, 0.0) + len(holding.gpus) * holding.gpu_milli / 1000
+    for interval in outlook.held:
+        held[interval.job] = held.get(interval.job, 0.0) + interval.allocation.gpus
     rows = outlook.jobs
     names = {
         job: f" ({rows[job].request.name}, {thousandths(count)})"
@@ -211,7 +212,9 @@ def _who_holds(outlook: QueueEstimate, seen: Collection[int], board: DaemonStatu
 
 def _what_keeps_its_gpus(outlook: QueueEstimate, seen: Collection[int]) -> list[str]:
     """The jobs that are not stopped to make room for another one."""
-    holders = sorted({holding.job for holding in outlook.held if holding.gpus} & outlook.jobs.keys())
+    holders = sorted(
+        {interval.job for interval in outlook.held if interval.allocation.gpu_ids} & outlook.jobs.keys()
+    )
     kept = [job for job in holders if not outlook.jobs[job].preemptible]
     if not kept:
         return []

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import Holding, JobRow, Phase, State, TokenRow, Wish
+from muster.service.store.rows import AllocationInterval, JobRow, Phase, State, TokenRow, Wish
 from muster.service.tokens import MadeToken
 from muster.service.waiting import reason_in_words
 
@@ -30,10 +30,10 @@ class Held(BaseModel):
     """What a job has on one node."""
 
     node: str
-    gpus: list[int]
-    """Ids on that node."""
-    gpu_milli: int
-    """Thousandths of each."""
+    gpu_ids: list[int]
+    """Numbered on that node."""
+    gpus: float
+    """How many; a share of one counts as that share."""
     cpus: float
     memory_gb: float
     storage_gb_per_s: float
@@ -228,13 +228,13 @@ class Health(BaseModel):
 
 
 def jobs_of(
-    rows: Iterable[JobRow], holdings: Iterable[Holding], store: Store, drained: Sequence[str]
+    rows: Iterable[JobRow], intervals: Iterable[AllocationInterval], store: Store, drained: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Jobs with what they hold, as `Job`; nothing starts on the `drained` nodes."""
     held: dict[int, list[dict[str, Any]]] = {}
-    for holding in holdings:
-        entry = {name: value for name, value in vars(holding).items() if name in Held.model_fields}
-        held.setdefault(holding.job, []).append(entry | {"since": store.origin + holding.since})
+    for interval in intervals:
+        entry = {name: getattr(interval.allocation, name) for name in Held.model_fields.keys() - {"since"}}
+        held.setdefault(interval.job, []).append(entry | {"since": store.origin + interval.since})
     now = store.now()
     return [_job(row, held.get(row.id, []), store.origin, now, drained) for row in rows]
 

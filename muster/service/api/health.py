@@ -15,7 +15,6 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 import muster
-from muster.cluster.ledger_arrays import WHOLE
 from muster.service.api import answers
 from muster.service.api.failures import Failure, Refused
 from muster.service.api.service import Service, ServiceHere
@@ -91,7 +90,7 @@ class _Figures(Collector):
         """Jobs, and what they hold, as of one moment."""
         store, cluster = self._service.store, self._service.board.cluster
         with store.together():
-            counts, holdings = store.counts(), store.holdings(open_only=True)
+            counts, intervals = store.counts(), store.allocation_intervals(open_only=True)
             drained = {node.name for node in store.nodes() if node.drained}
         jobs = GaugeMetricFamily("muster_jobs", "Jobs by state.", labels=["state"])
         for state, count in counts.items():
@@ -103,10 +102,14 @@ class _Figures(Collector):
         }
         none = np.zeros(len(_RESOURCES))
         held = dict.fromkeys(nodes, none)
-        for one in holdings:
-            if one.node in held:
-                gpus = len(one.gpus) * one.gpu_milli / WHOLE
-                held[one.node] = held[one.node] + [gpus, one.cpus, one.memory_gb, one.storage_gb_per_s]
+        for here in (interval.allocation for interval in intervals):
+            if here.node in held:
+                held[here.node] = held[here.node] + [
+                    here.gpus,
+                    here.cpus,
+                    here.memory_gb,
+                    here.storage_gb_per_s,
+                ]
         free = [nodes[name] - held[name] for name in nodes if name not in drained]
         for prefix, sentence, amounts in (
             ("", "Of all nodes.", nodes.values()),

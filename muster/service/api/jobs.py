@@ -75,7 +75,7 @@ def jobs(
     with service.store.together():
         page, more = _chosen(service, caller, state, user, name, after, limit)
         return {
-            "jobs": _with_holdings(service, page),
+            "jobs": _with_allocations(service, page),
             "next": page[-1].id if more else None,
             "counts": service.store.counts(),
         }
@@ -99,7 +99,7 @@ def queue(
         for one in dict.fromkeys(state or _LIVING):
             most = _MOST_RUNNING if one is State.RUNNING else limit
             page, more = _chosen(service, caller, [one], user, name, 0, most)
-            jobs += _with_holdings(service, page)
+            jobs += _with_allocations(service, page)
             cut |= more
         counts = service.store.counts()
     notices = nothing_starts(service.board, caller, service.store.now())
@@ -258,12 +258,16 @@ def _chosen(
     return rows[:limit], len(rows) > limit
 
 
-def _with_holdings(service: Service, rows: Sequence[JobRow]) -> list[dict[str, Any]]:
-    held = service.store.holdings(open_only=True) if any(row.state is State.RUNNING for row in rows) else []
+def _with_allocations(service: Service, rows: Sequence[JobRow]) -> list[dict[str, Any]]:
+    held = (
+        service.store.allocation_intervals(open_only=True)
+        if any(row.state is State.RUNNING for row in rows)
+        else []
+    )
     return answers.jobs_of(rows, held, service.store, drained_nodes(service.store, service.board.cluster))
 
 
 def _whole(service: Service, row: JobRow) -> dict[str, Any]:
-    held = service.store.holdings(row.id, open_only=True)
+    held = service.store.allocation_intervals(row.id, open_only=True)
     drained = drained_nodes(service.store, service.board.cluster)
     return answers.jobs_of([row], held, service.store, drained)[0]

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Path
 
-from muster.cluster.ledger_arrays import WHOLE
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.service import DESCRIBED, CallerHere, OperatorHere, Service, ServiceHere
-from muster.service.store.rows import Holding
+from muster.service.store.rows import AllocationInterval
 
 Name = Annotated[str, Path(max_length=200)]
 
@@ -22,10 +21,10 @@ router = APIRouter(prefix="/v1/nodes", tags=["nodes"], dependencies=[DESCRIBED],
 @router.get("", response_model=answers.Machines)
 def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """All nodes: what they have, and what of that is held."""
-    held: dict[str, list[Holding]] = {}
+    held: dict[str, list[AllocationInterval]] = {}
     with service.store.together():
-        for holding in service.store.holdings(open_only=True):
-            held.setdefault(holding.node, []).append(holding)
+        for interval in service.store.allocation_intervals(open_only=True):
+            held.setdefault(interval.allocation.node, []).append(interval)
         drained = {node.name for node in service.store.nodes() if node.drained}
         own = None if caller.operator else service.store.holders(caller.user)
     return {
@@ -68,13 +67,13 @@ def _drain(name: str, drained: bool, service: Service, caller: OperatorHere) -> 
     return {"nodes": [machine for machine in machines if machine["name"] == name]}
 
 
-def _held(holdings: list[Holding], seen: set[int] | None) -> dict[str, Any]:
+def _held(intervals: list[AllocationInterval], seen: set[int] | None) -> dict[str, Any]:
     """Of one node; jobs are named if they are in `seen`, or all of them where that is None."""
-    jobs = {holding.job for holding in holdings}
+    jobs = {interval.job for interval in intervals}
     return {
-        "held_gpus": sum(len(holding.gpus) * holding.gpu_milli / WHOLE for holding in holdings),
-        "held_cpus": sum(holding.cpus for holding in holdings),
-        "held_memory_gb": sum(holding.memory_gb for holding in holdings),
+        "held_gpus": sum(interval.allocation.gpus for interval in intervals),
+        "held_cpus": sum(interval.allocation.cpus for interval in intervals),
+        "held_memory_gb": sum(interval.allocation.memory_gb for interval in intervals),
         "jobs": sorted(jobs if seen is None else jobs & seen),
         "jobs_count": len(jobs),
     }

@@ -85,6 +85,8 @@ class LiveColumns:
         self._models_by_name: Mapping[str, Model] = {}
         self._profiles: list[Model | None] = []
         self._allowed = [np.ones(len(cluster.nodes), np.bool_)]
+        self.plan: dict[int, tuple[NodeAllocation[str], ...]] = {}
+        """What each job should hold: the ledger's rows with the names of nodes. Only methods of this class write it."""
         self.misfits: set[int] = set()
         """Jobs that no state of the cluster could hold; it was another one when they were taken."""
         self._fits: dict[tuple[object, ...], bool] = {}
@@ -267,15 +269,25 @@ class LiveColumns:
         """Seconds of stop and start-up that an interruption of a job is expected to cost."""
         return self.restart_costs.expected(row, self._models_by_name)
 
-    def seat(self, job: int, shares: Sequence[NodeAllocation], now: float) -> None:
-        """Put a job where it is known to be: on the books without any scheduler's doing."""
-        self.ledger.put(job, shares)
+    def place(self, job: int, allocations: Sequence[NodeAllocation[str]], now: float) -> None:
+        """Put a job into the ledger where it is known to run; DoesNotFit if the cluster has no such place any more."""
+        numbers = self.cluster.node_index
+        self.ledger.put(job, [here.on(numbers.get(here.node, len(numbers))) for here in allocations])
         self._settle(now)
+        self._read_plan(job)
 
     def carry_out(self, changes: Changes, now: float) -> None:
         """Give the jobs of a decision what it says. What is planned runs only once `began` says so."""
         self.ledger.carry_out(changes)
         self._settle(now)
+        for job in changes.jobs.tolist():
+            self._read_plan(job)
+
+    def _read_plan(self, job: int) -> None:
+        nodes = self.cluster.nodes
+        self.plan.pop(job, None)
+        if self.ledger.holds(job):
+            self.plan[job] = tuple(here.on(nodes[here.node].name) for here in self.ledger.holding(job))
 
     def _settle(self, now: float) -> None:
         books, outcome = self.ledger.books, self._outcome()
@@ -286,7 +298,7 @@ class LiveColumns:
         held: HeldArray = zero_records(int(self.ledger.books.totals[ROWS_USED]) + 1, keep.HELD)
         return keep.Outcome(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
 
-    def planned(self, job: int, now: float) -> None:
+    def not_begun(self, job: int, now: float) -> None:
         """A job has a new place where nothing of it runs yet: it is charged nothing so far."""
         fact = self._facts[job]
         fact["held"] = fact["rate"] = 0.0
@@ -354,6 +366,7 @@ class LiveColumns:
         if books.heads[job] >= 0:
             keep.settle(self.facts, job, now, self.laws)
             keep.close_job(books, job, now, self._outcome())
+        self.plan.pop(job, None)
         self._facts[job]["held"] = self._facts[job]["rate"] = 0.0
         self._facts[job]["state"] = _FACT_STATES.get(state, COMPLETED)
 
@@ -361,10 +374,6 @@ class LiveColumns:
         """A job that waits from now on, holding nothing."""
         self.leave(job, State.QUEUED, now)
         self._facts[job]["last_stop"] = now
-
-    def holding(self, job: int) -> tuple[NodeAllocation, ...]:
-        """What the books say a job has."""
-        return tuple(self.ledger.holding(job))
 
 
 _FACT_STATES: Mapping[State, int] = {State.QUEUED: WAITING, State.RUNNING: WAITING, State.HELD: FUTURE}

@@ -27,7 +27,7 @@ class Orders:
     def __init__(self, jobs: ActiveJobs, engine: Engine, home: Path) -> None:
         self._jobs, self._engine, self._home = jobs, engine, home
         self._other_sizes: dict[int, Start] = {}
-        """Those that the engine may still give something else than their seats say."""
+        """Those that the engine may still give something other than their allocations."""
 
     def outstanding(self, now: float) -> list[Act]:
         """Of all starts: stops, then other sizes, smaller ones first, then what is to begin."""
@@ -39,11 +39,11 @@ class Orders:
                 if start.notice_at is None:
                     launches.append(partial(self._launch, start))
                 continue
-            if start.grace_over and not start.told_kill:
+            if start.grace_over and not start.kill_sent:
                 stops.append(partial(self._kill, start))
             elif self._untold(start):
                 stops.append(partial(self._tell, start, now))
-            if self._engine.facts.can_resize and start.told_seats != start.seats:
+            if self._engine.facts.can_resize and start.applied != start.allocations:
                 self._other_sizes[start.job] = start
         sizes = [partial(self._resize, start) for start in sorted(self._other_sizes.values(), key=_growth)]
         return [*stops, *sizes, *launches]
@@ -59,23 +59,27 @@ class Orders:
     def _launch(self, start: Start) -> None:
         if self._is_room_for(start):
             self._engine.launch(launch_of(self._jobs.rows[start.job], start, self._home))
-            start.launched, start.told_seats, start.noted = True, start.seats, (False, start.seats)
+            start.launched, start.applied, start.notice_sent = (
+                True,
+                start.allocations,
+                (False, start.allocations),
+            )
 
     def _untold(self, start: Start) -> bool:
         """Whether there is anything that a start should know and has not been told."""
         stop = start.notice_at is not None
-        return start.noted != (stop, start.seats) or (stop and start.told_stop is None)
+        return start.notice_sent != (stop, start.allocations) or (stop and start.stop_sent is None)
 
     def _tell(self, start: Start, now: float) -> None:
         """A job that has joined reads its notice; any other, and one that cannot be written to, gets a signal."""
         row, stop = self._jobs.rows[start.job], start.notice_at is not None
         written = self._note(row, start, stop=stop)
         if written:
-            start.noted = stop, start.seats
-        if stop and start.told_stop is None:
+            start.notice_sent = stop, start.allocations
+        if stop and start.stop_sent is None:
             if not (written and start.joined):
                 self._engine.signal(start.job, start.epoch, row.request.stop_signal or "SIGTERM")
-            start.told_stop = now
+            start.stop_sent = now
 
     def _note(self, row: JobRow, start: Start, *, stop: bool) -> bool:
         """Write the notice, which says all that is wanted; False where its run folder does not let us."""
@@ -84,32 +88,32 @@ class Orders:
             return True  # Nobody would read it.
         try:
             if run_dir.is_dir():
-                give_notice(run_dir, start.epoch, stop=stop, cache_gb=cache_gb(row, start.seats))
+                give_notice(run_dir, start.epoch, stop=stop, cache_gb=cache_gb(row, start.allocations))
         except OSError:
             return False
         return True
 
     def _resize(self, start: Start) -> None:
         if _growth(start) <= 0 or self._is_room_for(start):
-            self._engine.resize(start.job, start.epoch, start.seats)
-            start.told_seats = start.seats
+            self._engine.resize(start.job, start.epoch, start.allocations)
+            start.applied = start.allocations
             self._other_sizes.pop(start.job, None)
 
     def _is_room_for(self, start: Start) -> bool:
         """Not where somebody who is to give back, perhaps just that, could not be told so yet."""
-        nodes = {seat.node for seat in start.seats}
+        nodes = {here.node for here in start.allocations}
         return not any(
-            _growth(other) < 0 and any(seat.node in nodes for seat in other.seats)
+            _growth(other) < 0 and any(here.node in nodes for here in other.allocations)
             for other in self._other_sizes.values()
         )
 
     def _kill(self, start: Start) -> None:
         self._engine.kill(start.job, start.epoch)
-        start.told_kill = True
+        start.kill_sent = True
 
 
 def _growth(start: Start) -> float:
     """CPUs that it is to get more than it has; where that is not known it may have had all."""
-    if start.told_seats is None:
+    if start.applied is None:
         return -inf
-    return sum(seat.cpus for seat in start.seats) - sum(seat.cpus for seat in start.told_seats)
+    return sum(here.cpus for here in start.allocations) - sum(here.cpus for here in start.applied)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from math import inf
 from pathlib import Path
 
-from muster.cluster.ledger_arrays import WHOLE
+from muster.cluster.ledger import NodeAllocation
 from muster.formatting import gpus
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import Orders
 from muster.service.controller.reports import output_so_far
 from muster.service.controller.starts import Start, same_place
-from muster.service.engines import Seat
 from muster.service.store.rows import Phase, State
 
 
@@ -22,40 +21,40 @@ class Executor:
         self._jobs, self._orders, self._home, self._can_resize = jobs, orders, home, can_resize
 
     def carry_out(self, now: float) -> None:
-        """Stops, then other sizes, smaller ones first, then starts wherever the seats are empty by now."""
-        resized: list[tuple[float, Start, tuple[Seat, ...]]] = []
+        """Stops, then other sizes, smaller ones first, then starts wherever there is room by now."""
+        resized: list[tuple[float, Start, tuple[NodeAllocation[str], ...]]] = []
         for start in self._jobs.starts.values():
-            wanted = self._jobs.planned.get(start.job, ())
-            if start.notice_at is None and wanted != start.seats:
-                if not (self._can_resize and same_place(wanted, start.seats)):
+            wanted = self._jobs.columns.plan.get(start.job, ())
+            if start.notice_at is None and wanted != start.allocations:
+                if not (self._can_resize and same_place(wanted, start.allocations)):
                     self._ask_to_stop(start, now, moves=bool(wanted))
                 else:
-                    more = sum(seat.cpus for seat in wanted) - sum(seat.cpus for seat in start.seats)
+                    more = sum(here.cpus for here in wanted) - sum(here.cpus for here in start.allocations)
                     resized.append((more, start, wanted))
-            if start.told_stop is not None and not start.grace_over:
-                self._end_grace(start, start.told_stop, now)
+            if start.stop_sent is not None and not start.grace_over:
+                self._end_grace(start, start.stop_sent, now)
         to_start = [
             job
-            for job in self._jobs.planned
+            for job in self._jobs.columns.plan
             if job not in self._jobs.starts and now >= self._jobs.not_before.get(job, -inf)
         ]
         for _, start, wanted in sorted(resized, key=lambda one: one[0]):
             self._resize(start, wanted, now)
         for job in to_start:
-            seats = self._jobs.planned[job]
-            if self._jobs.occupied.has_room(seats):
-                self._start(job, seats, now)
+            allocations = self._jobs.columns.plan[job]
+            if self._jobs.starts.has_room(allocations):
+                self._start(job, allocations, now)
         self._jobs.acts += self._orders.outstanding(now)
 
-    def _resize(self, start: Start, wanted: tuple[Seat, ...], now: float) -> None:
-        """Not yet, if somebody who has been asked to go still has what it is to get."""
-        if self._jobs.occupied.has_room(wanted, instead_of=start.seats):
-            self._jobs.resize(start, wanted)
+    def _resize(self, start: Start, wanted: tuple[NodeAllocation[str], ...], now: float) -> None:
+        """Resize a start, unless a job that was asked to stop still holds what it is to get."""
+        if self._jobs.starts.has_room(wanted, instead_of=start.allocations):
+            self._jobs.starts.resize(start, wanted)
             self._jobs.changes.closed[start.job, start.epoch] = now
-            self._jobs.changes.opened += start.holdings(now)
+            self._jobs.changes.opened += start.intervals(now)
 
-    def _end_grace(self, start: Start, told: float, now: float) -> None:
-        if now >= told + self._jobs.rows[start.job].request.grace_seconds:
+    def _end_grace(self, start: Start, asked: float, now: float) -> None:
+        if now >= asked + self._jobs.rows[start.job].request.grace_seconds:
             start.grace_over = True
             self._jobs.changes.event(start.job, now, "grace is over")
 
@@ -68,12 +67,12 @@ class Executor:
         self._jobs.set(row.id, phase=Phase.STOPPING, **counts)
         self._jobs.changes.event(row.id, now, "asked to stop")
 
-    def _start(self, job: int, seats: tuple[Seat, ...], now: float) -> None:
+    def _start(self, job: int, allocations: tuple[NodeAllocation[str], ...], now: float) -> None:
         row = self._jobs.rows[job]
         start = Start(
-            job, row.epoch + 1, seats, now, row.steps_done, output_so_far(row, self._home), looked=now
+            job, row.epoch + 1, allocations, now, row.steps_done, output_so_far(row, self._home), looked=now
         )
-        self._jobs.begin(start)
+        self._jobs.starts.add(start)
         self._jobs.not_before.pop(job, None)
         self._jobs.set(
             job,
@@ -86,10 +85,7 @@ class Executor:
             steps_before=start.steps_before,
             output_read=start.output_read,
         )
-        where = ", ".join(
-            f"{seat.node}: {gpus(len(seat.gpus) * seat.gpu_milli / WHOLE)}, {seat.cpus:g} CPU"
-            for seat in seats
-        )
+        where = ", ".join(f"{here.node}: {gpus(here.gpus)}, {here.cpus:g} CPU" for here in allocations)
         self._jobs.changes.event(job, now, "started", where)
-        self._jobs.changes.opened += start.holdings(now)
+        self._jobs.changes.opened += start.intervals(now)
         self._jobs.columns.began(self._jobs.rows[job], now)

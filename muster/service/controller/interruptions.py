@@ -44,11 +44,11 @@ def measured_stop(row: JobRow, start: Start, until: float) -> float | None:
 
     A job that saves its work ends faster in its start-up, when there is nothing to save yet.
     """
-    if start.told_stop is None or start.notice_at is None or start.notice_at <= start.since:
+    if start.stop_sent is None or start.notice_at is None or start.notice_at <= start.since:
         return None
-    if until < start.told_stop or (row.joined and start.first_step is None):
+    if until < start.stop_sent or (row.joined and start.first_step is None):
         return None
-    return until - start.told_stop
+    return until - start.stop_sent
 
 
 def lost_seconds(row: JobRow, start: Start, until: float, expected: float, *, completed: bool) -> float:
@@ -57,7 +57,7 @@ def lost_seconds(row: JobRow, start: Start, until: float, expected: float, *, co
     Of a start that never reports, nothing is known but what its end says.
     """
     ran = until - start.since
-    interrupted = start.told_stop is not None and not completed
+    interrupted = start.stop_sent is not None and not completed
     if interrupted and not row.saves_when_stopped:
         return ran
     if start.first_step is None:
@@ -65,6 +65,6 @@ def lost_seconds(row: JobRow, start: Start, until: float, expected: float, *, co
             return 0.0
         return min(expected, ran) if interrupted and not row.joined else ran
     stop = (
-        max(until - max(start.told_stop, start.first_step), 0.0) if interrupted and start.told_stop else 0.0
+        max(until - max(start.stop_sent, start.first_step), 0.0) if interrupted and start.stop_sent else 0.0
     )
     return min(start.first_step - start.since + stop, ran)

@@ -22,10 +22,10 @@ from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.asking import Decided, decided
 from muster.service.controller.conditions import Conditions
 from muster.service.controller.memory import from_bytes
-from muster.service.controller.starts import same_place, seats_of
+from muster.service.controller.starts import same_place
 from muster.service.daemon_status import SCHEDULER, DaemonStatus, Failing
 from muster.service.store import Store
-from muster.service.store.rows import Explained
+from muster.service.store.rows import PendingInterval
 from muster.workload.jobs import RUNNING
 
 _REST_FACTOR = 3.0
@@ -103,7 +103,7 @@ class Planner:
             columns.ledger,
             columns.resource_profiles,
         )
-        not_begun = [job for job in self._jobs.planned if not self._runs_as_planned(job)]
+        not_begun = [job for job in self._jobs.columns.plan if not self._runs_as_planned(job)]
         for job in not_begun:
             columns.counts_as_running(job, moment)
         self._jobs.pending = 0
@@ -159,22 +159,18 @@ class Planner:
         columns, plan = self._jobs.columns, answer.decision
         for action in actions_of(plan, columns.ledger):
             _log_action(action)
+        before = {job: columns.plan.get(job, ()) for job in np.sort(plan.changes.jobs).tolist()}
         columns.carry_out(plan.changes, now)
         started = stopped = changed = 0
-        for job in np.sort(plan.changes.jobs).tolist():
-            old = self._jobs.planned.get(job, ())
-            new = seats_of(columns.holding(job), columns.cluster, self._jobs.rows[job])
+        for job, old in before.items():
+            new = columns.plan.get(job, ())
             if old == new:
                 continue
             started += not old
             stopped += not new
             changed += bool(old and new)
-            if not new:
-                del self._jobs.planned[job]
-                continue
-            self._jobs.planned[job] = new
-            if not self._runs_as_planned(job):
-                columns.planned(job, now)
+            if new and not self._runs_as_planned(job):
+                columns.not_begun(job, now)
         if started or stopped or changed:
             waiting = int(np.count_nonzero(plan.reasons))
             free = dict(zip(_FREE, columns.ledger.free().tolist(), strict=True))
@@ -188,13 +184,15 @@ class Planner:
         """Whether a start of it is where it is to be, and not on its way out."""
         start = self._jobs.starts.get(job)
         return (
-            start is not None and start.notice_at is None and same_place(self._jobs.planned[job], start.seats)
+            start is not None
+            and start.notice_at is None
+            and same_place(self._jobs.columns.plan[job], start.allocations)
         )
 
     def _not_begun_yet(self, jobs: Iterable[int], now: float) -> None:
         for job in jobs:
-            if job in self._jobs.planned:
-                self._jobs.columns.planned(job, now)
+            if job in self._jobs.columns.plan:
+                self._jobs.columns.not_begun(job, now)
 
     def _lend(self, answer: Decided, index: Ints, now: float) -> None:
         """Note the leases, new and old, of those who hold something."""
@@ -219,8 +217,8 @@ class Planner:
             kind = reason(int(line["code"]))
             parameters = kind.parameters(float(line["a"]), float(line["b"]))
             since, until = float(line["from"]), float(line["to"])
-            self._jobs.changes.explained.append(
-                Explained(int(line["job"]), kind.name, parameters, since, until)
+            self._jobs.changes.pending.append(
+                PendingInterval(int(line["job"]), kind.name, parameters, since, until)
             )
         for at in np.flatnonzero(before != plan.reasons).tolist():
             kind = reason(int(plan.reasons[at]))

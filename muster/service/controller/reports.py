@@ -30,9 +30,9 @@ def read_report(row: JobRow, start: Start, home: Path) -> Report | None:
         report = _in_output(unchanged, _output(folder), start)
     else:
         report = _in_run_folder(folder / "run", start)
-    if report is None or report == start.told:
+    if report is None or report == start.last_report:
         return None
-    start.told = report
+    start.last_report = report
     return report
 
 
@@ -51,20 +51,20 @@ def _output(folder: Path) -> Path:
 
 
 def _in_run_folder(run_dir: Path, start: Start) -> Report | None:
-    told = read_progress(run_dir)
-    if told is None or told.get("epoch") != start.epoch:
+    progress = read_progress(run_dir)
+    if progress is None or progress.get("epoch") != start.epoch:
         return None
     start.joined = True
-    step = floor(_number(told, "step", _MOST_STEPS))
-    if "steps_per_second" not in told:
+    step = floor(_number(progress, "step", _MOST_STEPS))
+    if "steps_per_second" not in progress:
         return Report(step)
-    rate = _number(told, "steps_per_second", _MOST_STEPS_PER_SECOND)
+    rate = _number(progress, "steps_per_second", _MOST_STEPS_PER_SECOND)
     return Report(step, rate if rate >= _LEAST_STEPS_PER_SECOND else 0.0)
 
 
-def _number(told: dict[str, Any], name: str, most: float) -> float:
+def _number(progress: dict[str, Any], name: str, most: float) -> float:
     """NaN is in no range; a whole number is compared before it is made a float, for which it may be too large."""
-    value = told.get(name)
+    value = progress.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         what = f"a number from 0 to {most:g} is needed"
         found = value if isinstance(value, float) else type(value).__name__

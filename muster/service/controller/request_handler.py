@@ -50,7 +50,6 @@ class RequestHandler:
                 self._released(row, now)
                 continue
             self._jobs.active.discard(row.id)
-            self._jobs.planned.pop(row.id, None)
             self._jobs.columns.leave(row.id, State.HELD, now)
             self._jobs.pending |= Trigger.CAPACITY
             if row.id not in self._jobs.starts:
@@ -62,7 +61,6 @@ class RequestHandler:
             row = self._jobs.rows[start.job]
             if row.id in self._jobs.active and row.is_over_time(start.since, now):
                 self._jobs.active.discard(row.id)
-                self._jobs.planned.pop(row.id, None)
                 self._jobs.columns.leave(row.id, State.HELD, now)
                 self._jobs.pending |= Trigger.CAPACITY
                 self._jobs.changes.event(row.id, now, "time limit is over")
@@ -102,10 +100,9 @@ class RequestHandler:
             if name in self._unusable:
                 b.bring_up(self._jobs.columns.ledger.books, node)
             else:
-                for job, seats in list(self._jobs.planned.items()):
-                    if any(seat.node == name for seat in seats):
+                for job, allocations in list(self._jobs.columns.plan.items()):
+                    if any(here.node == name for here in allocations):
                         self._jobs.columns.waiting(job, now)
-                        del self._jobs.planned[job]
                 b.take_down(self._jobs.columns.ledger.books, node)
             self._jobs.pending |= Trigger.CAPACITY
         self._unusable = unusable

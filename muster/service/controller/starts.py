@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
-from muster.cluster.ledger_arrays import WHOLE
-from muster.service.engines import Launch, Seat
+from muster.service.engines import Launch
 from muster.service.home import job_folder
-from muster.service.store.rows import Holding, JobRow
+from muster.service.store.rows import AllocationInterval, JobRow
 
 _OWN_GB = 4.0
 """What a process needs for itself, where its owner did not say: CUDA, its libraries and the loader's workers."""
@@ -31,11 +29,11 @@ class Report:
 
 @dataclass
 class Start:
-    """One start of a job whose end is not on record yet: what is wanted of it, and what has really been told."""
+    """One start of a job whose end is not on record yet: what is wanted of it, and what has been sent to it."""
 
     job: int
     epoch: int
-    seats: tuple[Seat, ...]
+    allocations: tuple[NodeAllocation[str], ...]
     since: float
     """Seconds of the store's clock."""
     steps_before: float
@@ -48,23 +46,22 @@ class Start:
     """It is to be killed."""
     launched: bool = False
     """The engine has it."""
-    noted: tuple[bool, tuple[Seat, ...]] | None = None
-    """What the last notice in its run folder was made from: whether it is to stop, its seats. None: not known."""
-    told_stop: float | None = None
-    """When it really was asked to."""
-    told_kill: bool = False
-    told_seats: tuple[Seat, ...] | None = None
-    """What the engine has given it; None: a daemon before this one may have told it of others."""
+    notice_sent: tuple[bool, tuple[NodeAllocation[str], ...]] | None = None
+    """What the last notice in its run folder was made from: whether it is to stop, its allocations. None: not known."""
+    stop_sent: float | None = None
+    """When it was really asked to stop."""
+    kill_sent: bool = False
+    applied: tuple[NodeAllocation[str], ...] | None = None
+    """The allocations that the engine has applied; None: not known, as an earlier daemon may have sent others."""
     seen: float = -inf
     """When the engine showed it alive last."""
     looked: float = -inf
     """When its reports were looked at last; when it began, if nothing can have been missed since."""
     joined: bool = False
-    """It has reported through its run folder, so it heeds notices there."""
-    told: Report | None = None
-    """Its last report."""
-    made_no_sense: bool = False
-    """It has told something that could not be understood, and its owner knows."""
+    """It has reported through its run folder, so it reads notices there."""
+    last_report: Report | None = None
+    report_rejected: bool = False
+    """One of its reports could not be understood, and its history says so."""
     first_step: float | None = None
     """When it made its first step; None: it has not reported one."""
     first_report: tuple[float, float] | None = None
@@ -87,85 +84,22 @@ class Start:
     @property
     def gpus(self) -> float:
         """GPUs that it holds; a share of one counts as that share."""
-        return sum(len(seat.gpus) * seat.gpu_milli / WHOLE for seat in self.seats)
+        return sum(here.gpus for here in self.allocations)
 
-    def holdings(self, since: float) -> list[Holding]:
-        """What it has, for the record."""
-        return [
-            Holding(
-                job=self.job,
-                epoch=self.epoch,
-                node=seat.node,
-                gpus=seat.gpus,
-                gpu_milli=seat.gpu_milli,
-                cpus=seat.cpus,
-                memory_gb=seat.memory_gb,
-                storage_gb_per_s=seat.storage_gb_per_s,
-                since=since,
-            )
-            for seat in self.seats
-        ]
+    def intervals(self, since: float) -> list[AllocationInterval]:
+        """What it holds from now on, for the record."""
+        return [AllocationInterval(self.job, self.epoch, here, since) for here in self.allocations]
 
 
-def seats_of(shares: Iterable[NodeAllocation], cluster: Cluster, row: JobRow) -> tuple[Seat, ...]:
-    """What a plan gives a job, as an engine takes it."""
-    return tuple(
-        Seat(
-            node=cluster.nodes[share.node].name,
-            gpus=share.gpu_ids,
-            gpu_milli=share.milli,
-            cpus=share.cpus,
-            memory_gb=share.memory_gb,
-            storage_gb_per_s=share.storage_gb_per_s,
-            ranks=_ranks(row, len(share.gpu_ids)),
-        )
-        for share in shares
-    )
-
-
-def seats_held(holdings: Iterable[Holding], row: JobRow) -> tuple[Seat, ...]:
-    """What the record says that a start has."""
-    return tuple(
-        Seat(
-            node=holding.node,
-            gpus=holding.gpus,
-            gpu_milli=holding.gpu_milli,
-            cpus=holding.cpus,
-            memory_gb=holding.memory_gb,
-            storage_gb_per_s=holding.storage_gb_per_s,
-            ranks=_ranks(row, len(holding.gpus)),
-        )
-        for holding in holdings
-    )
-
-
-def node_allocations(seats: Iterable[Seat], cluster: Cluster) -> list[NodeAllocation] | None:
-    """The other way: for the ledger; None where a node is not of this cluster any more."""
-    seats = list(seats)
-    if any(seat.node not in cluster.node_index for seat in seats):
-        return None
-    return [
-        NodeAllocation(
-            node=cluster.node_index[seat.node],
-            gpu_ids=seat.gpus,
-            cpus=seat.cpus,
-            memory_gb=seat.memory_gb,
-            storage_gb_per_s=seat.storage_gb_per_s,
-            milli=seat.gpu_milli,
-        )
-        for seat in seats
-    ]
-
-
-def same_place(one: Iterable[Seat], other: Iterable[Seat]) -> bool:
-    """Whether two sets of seats differ in CPUs, memory or storage at most."""
-    return [(seat.node, seat.gpus, seat.gpu_milli) for seat in one] == [
-        (seat.node, seat.gpus, seat.gpu_milli) for seat in other
+def same_place(one: Iterable[NodeAllocation[str]], other: Iterable[NodeAllocation[str]]) -> bool:
+    """Whether two sets of allocations differ in CPUs, memory or storage at most."""
+    return [(here.node, here.gpu_ids, here.milli) for here in one] == [
+        (here.node, here.gpu_ids, here.milli) for here in other
     ]
 
 
 def launch_of(row: JobRow, start: Start, home: Path) -> Launch:
-    """What the engine is told of a start."""
+    """All that the engine needs to know of a start."""
     request = row.request
     folder = job_folder(home, row.id)
     return Launch(
@@ -179,31 +113,33 @@ def launch_of(row: JobRow, start: Start, home: Path) -> Launch:
             **request.environment,
             "OMP_NUM_THREADS": str(request.compute_threads),
             "MUSTER_JOB_ID": str(row.id),
-            "MUSTER_CACHE_GB": f"{cache_gb(row, start.seats):.6f}",
+            "MUSTER_CACHE_GB": f"{cache_gb(row, start.allocations):.6f}",
             "MUSTER_CHECKPOINT_SECONDS": f"{request.checkpoint_seconds:g}",
         },
-        seats=start.seats,
+        allocations=start.allocations,
+        ranks=tuple(_ranks(row, here) for here in start.allocations),
         user=row.user,
         whose=row.whose,
         output_limit_gb=request.output_limit_gb,
     )
 
 
-def cache_gb(row: JobRow, seats: tuple[Seat, ...]) -> float:
+def cache_gb(row: JobRow, allocations: tuple[NodeAllocation[str], ...]) -> float:
     """Memory that each process of a start may fill with samples: its grant without what it needs for itself.
 
-    All are told the same, so the seat with the least decides.
+    It is one number for all processes, so the node that gives each of its processes least decides.
     """
-    ranks = sum(seat.ranks for seat in seats)
+    ranks = [_ranks(row, here) for here in allocations]
     own = row.request.own_memory_gb
 
-    def own_gb(seat: Seat) -> float:
-        if own is not None:
-            return own * seat.ranks / ranks
-        return min(_OWN_GB * seat.ranks, _MOST_OWN * seat.memory_gb)
+    def left_gb(here: NodeAllocation[str], ranks_here: int) -> float:
+        typical_gb = min(_OWN_GB * ranks_here, _MOST_OWN * here.memory_gb)
+        own_gb = typical_gb if own is None else own * ranks_here / sum(ranks)
+        return (here.memory_gb - own_gb) / ranks_here
 
-    return max(min((seat.memory_gb - own_gb(seat)) / seat.ranks for seat in seats), 0.0)
+    return max(min(map(left_gb, allocations, ranks)), 0.0)
 
 
-def _ranks(row: JobRow, gpus: int) -> int:
-    return max(gpus, 1) if row.request.ranks == "per-gpu" else 1
+def _ranks(row: JobRow, here: NodeAllocation[str]) -> int:
+    """Processes of a job on one node."""
+    return max(len(here.gpu_ids), 1) if row.request.ranks == "per-gpu" else 1

@@ -20,7 +20,7 @@ from muster.service.controller.engine_commands import Orders
 from muster.service.controller.exit_status import outcome, pause_seconds
 from muster.service.controller.interruptions import lost_seconds, measured_stop
 from muster.service.controller.reports import read_report
-from muster.service.controller.starts import Report, Start, node_allocations, seats_held, seats_of
+from muster.service.controller.starts import Report, Start
 from muster.service.engines import Engine, Exit, Observed
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, Phase, State
@@ -54,13 +54,13 @@ class StatusCollector:
         """Of a job, in a row, that were its machine's doing."""
 
     def recover(self) -> None:
-        """Find what the daemon before this one left: jobs, starts, seats, the scheduler's memory."""
+        """Find what the daemon before this one left: jobs, starts, allocations, the scheduler's memory."""
         now = self._store.now()
         self._jobs.newest = self._store.newest()
         rows = self._store.living()
         held = defaultdict(list)
-        for holding in self._store.holdings(open_only=True):
-            held[holding.job, holding.epoch].append(holding)
+        for interval in self._store.allocation_intervals(open_only=True):
+            held[interval.job, interval.epoch].append(interval)
         self._jobs.columns.restart_costs.learn(self._store.restart_costs(_REMEMBERED))
         self._jobs.columns.admit(rows)
         for row in rows:
@@ -71,31 +71,28 @@ class StatusCollector:
                 self._jobs.active.add(row.id)
             if row.phase is Phase.NONE:
                 continue
-            holdings = held[row.id, row.epoch]
-            since = min((holding.since for holding in holdings), default=now)
+            intervals = held[row.id, row.epoch]
+            since = min((interval.since for interval in intervals), default=now)
             since = row.last_start if row.last_start is not None else since
-            start = Start(
-                row.id, row.epoch, seats_held(holdings, row), since, row.steps_before, row.output_read
-            )
+            allocations = tuple(interval.allocation for interval in intervals)
+            start = Start(row.id, row.epoch, allocations, since, row.steps_before, row.output_read)
             start.first_step = row.first_step
             start.launched = row.phase is not Phase.STARTING
-            self._jobs.begin(start)
+            self._jobs.starts.add(start)
             if row.phase is Phase.STOPPING:
                 start.notice_at = since
-            if row.phase is Phase.STOPPING or not self._seat(row, start, now):
+            if row.phase is Phase.STOPPING or not self._place(row, start, now):
                 self._jobs.columns.waiting(row.id, now)
 
-    def _seat(self, row: JobRow, start: Start, now: float) -> bool:
-        """Put a running job on the books where it is; False where the cluster has no such place any more."""
+    def _place(self, row: JobRow, start: Start, now: float) -> bool:
+        """Put a running job into the ledger where it is; False if the cluster has no such place any more."""
         columns = self._jobs.columns
-        shares = node_allocations(start.seats, columns.cluster)
-        if not shares or row.id in columns.misfits:
+        if not start.allocations or row.id in columns.misfits:
             return False
         try:
-            columns.seat(row.id, shares, now)
+            columns.place(row.id, start.allocations, now)
         except DoesNotFit:
             return False
-        self._jobs.planned[row.id] = seats_of(columns.holding(row.id), columns.cluster, row)
         columns.began(row, start.since)
         # To a scheduler that leases, the lease of one that an other scheduler has placed is over.
         columns.facts[row.id]["lease_end"] = now if row.lease_end is None else row.lease_end
@@ -145,7 +142,7 @@ class StatusCollector:
         row = self._jobs.rows[start.job]
         until = min(max(one.since - self._store.origin, start.since), now)
         ran = until - start.since
-        self._jobs.end(start)
+        self._jobs.starts.remove(start)
         self._jobs.changes.closed[start.job, start.epoch] = until
         after = outcome(row, start, one, until)
         ended = one.ended
@@ -193,11 +190,10 @@ class StatusCollector:
         """What an ended start means for the books."""
         columns = self._jobs.columns
         if row.state is State.QUEUED:
-            if row.id in self._jobs.planned:  # It has a place to start again at.
-                columns.planned(row.id, now)
+            if row.id in columns.plan:  # It has a place to start again at.
+                columns.not_begun(row.id, now)
         else:
             columns.leave(row.id, row.state, until)
-            self._jobs.planned.pop(row.id, None)
             self._jobs.active.discard(row.id)
             if row.state in ENDED:
                 del self._jobs.rows[row.id]
@@ -233,8 +229,8 @@ class StatusCollector:
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
             log.error("a report cannot be read", job=start.job, exc_info=True)
-        if not start.made_no_sense:
-            start.made_no_sense = True
+        if not start.report_rejected:
+            start.report_rejected = True
             self._jobs.changes.event(start.job, now, "report not understood", words[:_WORDS])
         return None
 
@@ -247,7 +243,7 @@ class StatusCollector:
         fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}
         self._jobs.rows[row.id] = replace(row, **fields)
         self._unsaved.add(row.id)
-        if start.notice_at is None and row.id in self._jobs.planned:
+        if start.notice_at is None and row.id in self._jobs.columns.plan:
             self._jobs.columns.reported(row.id, fields["steps_done"], rate, now)
 
     def _heard_first(self, start: Start, report: Report, now: float) -> None:
@@ -268,7 +264,7 @@ class StatusCollector:
         self._jobs.set(start.job, **fields)
         row = self._jobs.rows[start.job]
         self._jobs.columns.restart_costs.learn_from(row)
-        if row.id in self._jobs.planned and start.notice_at is None:
+        if row.id in self._jobs.columns.plan and start.notice_at is None:
             self._jobs.columns.price(row, start.since)
             if (
                 self._jobs.columns.restart_cost(row) > 0

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster, Node
+from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import FLAG, parse_cluster
 from muster.problems import InputError, Problem
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
-from muster.service.engines.interface import EngineFacts, Exit, Launch, Observed, Seat
+from muster.service.engines.interface import EngineFacts, Exit, Launch, Observed
 from muster.service.store.rows import JobRow
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
@@ -50,7 +51,7 @@ class Pace:
     """Its steps count when it is stopped, and its first step is known. Else it is a script that saves nothing."""
 
 
-def pace_of(row: JobRow, seats: Sequence[Seat], models: Mapping[str, Model]) -> Pace:
+def pace_of(row: JobRow, allocations: Sequence[NodeAllocation[str]], models: Mapping[str, Model]) -> Pace:
     """As the scheduler's own models have it: the slowest node's input stage holds the gang up.
 
     A job without a known model, or without GPUs, makes a step a second; one whose owner
@@ -58,11 +59,9 @@ def pace_of(row: JobRow, seats: Sequence[Seat], models: Mapping[str, Model]) -> 
     """
     table = model_table([models.get((row.request.model or "").lower())])
     seconds = [
-        reference_seconds(
-            table, 0, np.array([seat.cpus, seat.memory_gb, seat.storage_gb_per_s]) / _gpus(seat)
-        )
-        for seat in seats
-        if seat.gpus
+        reference_seconds(table, 0, np.array([here.cpus, here.memory_gb, here.storage_gb_per_s]) / here.gpus)
+        for here in allocations
+        if here.gpus
     ]
     steps = float("inf") if row.request.steps is None else float(row.request.steps)
     return Pace(row.steps_done, steps, 1.0 / max(seconds, default=1.0))
@@ -128,7 +127,7 @@ class FakeEngine:
         self,
         folder: Path,
         cluster: Cluster,
-        pace: Callable[[int, Sequence[Seat]], Pace],
+        pace: Callable[[int, Sequence[NodeAllocation[str]]], Pace],
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`pace` is asked at each launch and resize, with the job and what it has."""
@@ -160,7 +159,7 @@ class FakeEngine:
         self._refuse_if_living(launch.job, newest)
         stale = launch.epoch < newest
         now = self._clock()
-        pace = self._pace(launch.job, launch.seats)
+        pace = self._pace(launch.job, launch.allocations)
         self._keep(
             _Run(
                 launch.job,
@@ -177,11 +176,11 @@ class FakeEngine:
             )
         )
 
-    def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
+    def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
         """Goes on at another pace."""
         run = self._living(job, epoch)
         if run is not None:
-            pace = self._pace(job, seats)
+            pace = self._pace(job, allocations)
             self._keep(replace(run.moved_on(self._clock()), steps_per_second=pace.steps_per_second))
 
     def signal(self, job: int, epoch: int, name: str) -> None:
@@ -292,10 +291,6 @@ def _tell(run: _Run, state: str) -> None:
     aside.replace(folder / "progress.json")
 
 
-def _gpus(seat: Seat) -> float:
-    return len(seat.gpus) * seat.gpu_milli / 1000
-
-
 def _configure(options: EngineOptions) -> ConfiguredEngine:
     if options.fake_nodes is None:
         raise InputError(Problem(_OPTION, "a cluster is needed, for example 16x8gpu,24cpu,500gb"))
@@ -307,8 +302,8 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
         ) from None
 
     def open_engine(context: EngineContext) -> FakeEngine:
-        def pace(job: int, seats: Sequence[Seat]) -> Pace:
-            return pace_of(context.job_row(job), seats, context.models())
+        def pace(job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
+            return pace_of(context.job_row(job), allocations, context.models())
 
         return FakeEngine(context.folder, cluster, pace)
 

@@ -19,7 +19,7 @@ Checked on paper against the engines to come, whose details docs/engines.md tell
 
 | | launch | signal | resize | observe | nodes |
 |---|---|---|---|---|---|
-| Slurm | release a held job, rewritten to its seats | scancel --signal | never (`can_resize`) | squeue, sacct | sinfo |
+| Slurm | release a held job, rewritten | scancel --signal | never (`can_resize`) | squeue, sacct | sinfo |
 | Ray | call of the node's agent | call of the agent | affinity by the agent | call of the agents | list of nodes |
 | Kubernetes | unsuspend a Job, rewritten | delete with grace: SIGTERM only | pods/resize | watch of pods | watch |
 
@@ -36,23 +36,7 @@ from pathlib import Path
 from typing import Protocol
 
 from muster.cluster import Node
-
-
-@dataclass(frozen=True)
-class Seat:
-    """What one start has on one node."""
-
-    node: str
-    gpus: tuple[int, ...]
-    """Ids on that node, by which GPUs are kept account of; an engine that cannot choose (Slurm, Kubernetes) takes as
-    many as there are ids."""
-    gpu_milli: int
-    """Thousandths of each of them."""
-    cpus: float
-    memory_gb: float
-    storage_gb_per_s: float
-    ranks: int
-    """Processes there."""
+from muster.cluster.ledger import NodeAllocation
 
 
 @dataclass(frozen=True)
@@ -74,7 +58,11 @@ class Launch:
     The engine adds MUSTER_RUN_DIR, MUSTER_EPOCH, the GPUs and the variables of torchrun, and where nothing is said
     PATH, HOME, USER, LOGNAME and PYTHONUNBUFFERED. Nothing of the daemon's own is handed down.
     """
-    seats: tuple[Seat, ...]
+    allocations: tuple[NodeAllocation[str], ...]
+    """What it holds on each node. An engine that cannot choose GPUs (Slurm, Kubernetes) takes as many as there are
+    ids."""
+    ranks: tuple[int, ...]
+    """Processes on each of these nodes."""
     user: str | None
     """Whose processes they are, where the engine may choose (the daemon is root); None: the daemon's."""
     whose: str = ""
@@ -156,7 +144,7 @@ class Engine(Protocol):
         """
         ...
 
-    def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
+    def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
         """Other CPUs, memory and storage bandwidth for a running start, on the nodes and GPUs that it has.
 
         Less memory is enforced once the start uses no more than that: it is its notice that tells it to give back.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Row
 
+from muster.cluster.ledger import NodeAllocation
 from muster.service.request import JobRequest
 from muster.service.store.rows import (
-    Explained,
-    Holding,
+    AllocationInterval,
     JobRow,
+    PendingInterval,
     Phase,
     State,
     Submission,
@@ -23,6 +23,7 @@ from muster.service.store.rows import (
 from muster.service.store.tables import JOBS
 
 _CHANGEABLE = frozenset(JOBS.c.keys()) - {"id", "user", "name", "request", "submitted", "wish"}
+_AMOUNTS = ("node", "milli", "cpus", "memory_gb", "storage_gb_per_s")
 
 
 def of_submission(job: int, submission: Submission, now: float) -> dict[str, Any]:
@@ -74,26 +75,31 @@ def _request(text: str) -> JobRequest:
     return JobRequest.model_construct(**fields | {"command": tuple(fields["command"])})
 
 
-def of_holding(holding: Holding) -> dict[str, Any]:
-    """A holding's columns."""
-    return asdict(holding) | {"gpus": json.dumps(holding.gpus)}
+def of_allocation_interval(interval: AllocationInterval) -> dict[str, Any]:
+    """An interval's columns. Engines run workers that share no GPU by turns, so role and group are not kept."""
+    here = interval.allocation
+    amounts = {name: getattr(here, name) for name in _AMOUNTS}
+    times = {"since": interval.since, "until": interval.until}
+    return (
+        {"job": interval.job, "epoch": interval.epoch, "gpu_ids": json.dumps(here.gpu_ids)} | amounts | times
+    )
 
 
-def holding(row: Row[Any]) -> Holding:
-    """A row of `holdings`."""
-    fields = dict(row._mapping)
-    del fields["id"]
-    return Holding(**fields | {"gpus": tuple(json.loads(row.gpus))})
+def allocation_interval(row: Row[Any]) -> AllocationInterval:
+    """A row of `allocation_intervals`."""
+    amounts = {name: getattr(row, name) for name in _AMOUNTS}
+    allocation = NodeAllocation[str](gpu_ids=tuple(json.loads(row.gpu_ids)), **amounts)
+    return AllocationInterval(row.job, row.epoch, allocation, row.since, row.until)
 
 
-def of_explained(explained: Explained) -> dict[str, Any]:
+def of_pending_interval(interval: PendingInterval) -> dict[str, Any]:
     """A stretch of waiting as columns."""
-    return vars(explained) | {"parameters": json.dumps(dict(explained.parameters))}
+    return vars(interval) | {"parameters": json.dumps(dict(interval.parameters))}
 
 
-def explained(row: Row[Any]) -> Explained:
-    """A row of `explained`."""
-    return Explained(row.job, row.reason, json.loads(row.parameters), row.since, row.until)
+def pending_interval(row: Row[Any]) -> PendingInterval:
+    """A row of `pending_intervals`."""
+    return PendingInterval(row.job, row.reason, json.loads(row.parameters), row.since, row.until)
 
 
 def token(row: Row[Any]) -> TokenRow:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from muster.cluster.ledger import NodeAllocation
 from muster.service.request import JobRequest
 
 
@@ -130,24 +131,19 @@ class JobRow:
 
 
 @dataclass(frozen=True)
-class Holding:
-    """What one start of a job has, or had, on one node."""
+class AllocationInterval:
+    """What one start of a job holds, or held, on one node, and when."""
 
     job: int
     epoch: int
-    node: str
-    gpus: tuple[int, ...]
-    gpu_milli: int
-    cpus: float
-    memory_gb: float
-    storage_gb_per_s: float
+    allocation: NodeAllocation[str]
     since: float
     until: float | None = None
-    """None: it still has it."""
+    """None: it still holds it."""
 
 
 @dataclass(frozen=True)
-class Explained:
+class PendingInterval:
     """A stretch of time in which a job waited for one reason."""
 
     job: int
@@ -175,12 +171,12 @@ class Changes:
     """Job to the fields of `JobRow` that change; of `wish` see `carried_out`."""
     carried_out: dict[int, Wish] = field(default_factory=dict)
     """Job to the wish that is done with. If its owner has wished for something else meanwhile, that stays."""
-    opened: list[Holding] = field(default_factory=list)
+    opened: list[AllocationInterval] = field(default_factory=list)
     closed: dict[tuple[int, int], float] = field(default_factory=dict)
-    """(job, epoch) whose open holdings end, and when; closed before `opened` are opened."""
+    """(job, epoch) whose open intervals end, and when; closed before `opened` are opened."""
     decisions: list[Mapping[str, float | None]] = field(default_factory=list)
     """By the columns of `world.records.DECISIONS`."""
-    explained: list[Explained] = field(default_factory=list)
+    pending: list[PendingInterval] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     scheduler_state: bytes | None = None
     """None: unchanged."""

@@ -29,25 +29,25 @@ from muster.service.store import encoding
 from muster.service.store.database import Database
 from muster.service.store.rows import (
     ENDED,
+    AllocationInterval,
     Changes,
     Event,
-    Explained,
-    Holding,
     JobRow,
     NodeRow,
+    PendingInterval,
     State,
     Submission,
     TokenRow,
     Wish,
 )
 from muster.service.store.tables import (
+    ALLOCATION_INTERVALS,
     CONFIGURATIONS,
     DECISIONS,
     EVENTS,
-    HOLDINGS,
     JOBS,
     NODES,
-    PENDING_INTERVAL,
+    PENDING_INTERVALS,
     SCHEDULER,
     STORE,
     TOKENS,
@@ -214,27 +214,30 @@ class Store:
         noted = [Event(row.job, row.time, row.kind, row.detail) for row in found]
         return [Event(job, submitted, "submitted"), *noted]
 
-    def all_explained(self) -> list[Explained]:
+    def pending_intervals(self) -> list[PendingInterval]:
         """What every job waited for."""
         with self._database.reading() as connection:
-            found = connection.execute(select(PENDING_INTERVAL).order_by(PENDING_INTERVAL.c.id))
-            return [encoding.explained(row) for row in found]
+            found = connection.execute(select(PENDING_INTERVALS).order_by(PENDING_INTERVALS.c.id))
+            return [encoding.pending_interval(row) for row in found]
 
-    def holdings(self, job: int | None = None, open_only: bool = False) -> list[Holding]:
+    def allocation_intervals(
+        self, job: int | None = None, open_only: bool = False
+    ) -> list[AllocationInterval]:
         """What a job, or every job, has and had; with `open_only` what is held now."""
-        chosen = select(HOLDINGS).order_by(HOLDINGS.c.id)
+        chosen = select(ALLOCATION_INTERVALS).order_by(ALLOCATION_INTERVALS.c.id)
         if job is not None:
-            chosen = chosen.where(HOLDINGS.c.job == job)
+            chosen = chosen.where(ALLOCATION_INTERVALS.c.job == job)
         if open_only:
-            chosen = chosen.where(HOLDINGS.c.until.is_(None))
+            chosen = chosen.where(ALLOCATION_INTERVALS.c.until.is_(None))
         with self._database.reading() as connection:
-            return [encoding.holding(row) for row in connection.execute(chosen)]
+            return [encoding.allocation_interval(row) for row in connection.execute(chosen)]
 
     def holders(self, user: str) -> set[int]:
         """A user's jobs that hold something now."""
-        his = select(HOLDINGS.c.job).join(JOBS).where(HOLDINGS.c.until.is_(None), JOBS.c.user == user)
+        is_open = ALLOCATION_INTERVALS.c.until.is_(None)
+        chosen = select(ALLOCATION_INTERVALS.c.job).join(JOBS).where(is_open, JOBS.c.user == user)
         with self._database.reading() as connection:
-            return set(connection.scalars(his))
+            return set(connection.scalars(chosen))
 
     def decisions(self) -> list[Mapping[str, float | None]]:
         """Every decision, by the columns of `world.records.DECISIONS`."""
@@ -333,7 +336,7 @@ class Store:
         """Those of these jobs that have ended, with all that happened to them; their numbers are not given again."""
         ended = select(JOBS.c.id).where(JOBS.c.id.in_(jobs), JOBS.c.state.in_(sorted(ENDED)))
         with self._database.writing() as connection:
-            for table in (EVENTS, PENDING_INTERVAL, HOLDINGS):
+            for table in (EVENTS, PENDING_INTERVALS, ALLOCATION_INTERVALS):
                 connection.execute(delete(table).where(table.c.job.in_(ended)))
             connection.execute(delete(JOBS).where(JOBS.c.id.in_(ended)))
 
@@ -381,9 +384,11 @@ class Store:
 
 def _write(connection: Connection, changes: Changes) -> None:
     _change_jobs(connection, changes)
-    _add(connection, HOLDINGS, [encoding.of_holding(entry) for entry in changes.opened])
+    _add(
+        connection, ALLOCATION_INTERVALS, [encoding.of_allocation_interval(entry) for entry in changes.opened]
+    )
     _add(connection, DECISIONS, [_known_figures(row) for row in changes.decisions])
-    _add(connection, PENDING_INTERVAL, [encoding.of_explained(entry) for entry in changes.explained])
+    _add(connection, PENDING_INTERVALS, [encoding.of_pending_interval(entry) for entry in changes.pending])
     _add(connection, EVENTS, [vars(entry) for entry in changes.events])
     if changes.scheduler_state is not None:
         connection.execute(delete(SCHEDULER))
@@ -405,8 +410,9 @@ def _change_jobs(connection: Connection, changes: Changes) -> None:
         done = [{"of": job, "done": wish} for job, wish in changes.carried_out.items()]
         connection.execute(update(JOBS).where(JOBS.c.id == bindparam("of")).values(wish=left), done)
     if changes.closed:
-        still_open = (HOLDINGS.c.job == bindparam("of")) & (HOLDINGS.c.epoch == bindparam("start"))
-        ended = update(HOLDINGS).where(still_open & HOLDINGS.c.until.is_(None))
+        columns = ALLOCATION_INTERVALS.c
+        of_start = (columns.job == bindparam("of")) & (columns.epoch == bindparam("start"))
+        ended = update(ALLOCATION_INTERVALS).where(of_start & columns.until.is_(None))
         rows = [{"of": job, "start": epoch, "end": end} for (job, epoch), end in changes.closed.items()]
         connection.execute(ended.values(until=bindparam("end")), rows)
 

@@ -1,4 +1,4 @@
-"""The store's tables as they are now; how a database comes to have them is told in `migrations`."""
+"""The store's tables as the code expects them; `migrations` makes them in a database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ METADATA = MetaData()
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on both; SQLite numbers rows by themselves only where the type is called INTEGER."""
 
-_UNFINISHED = text("until IS NULL")
+_OPEN = text("until IS NULL")
 _WISHED = text("wish IS NOT NULL")
 
 
@@ -87,9 +87,9 @@ JOBS = Table(
     Column("status", Integer),
     Column("message", Text, nullable=False),
     Column("lease_end", Double),
-    Column("steps_before", Double, nullable=False, server_default=text("0")),
-    _count("output_read"),
-    Column("joined", Boolean, nullable=False, server_default=false()),
+    _figure("steps_before"),
+    Column("output_read", NUMBER, nullable=False),
+    Column("joined", Boolean, nullable=False),
     Column("first_step", Double),
     Column("start_up_seconds", Double),
     Column("stop_seconds", Double),
@@ -99,26 +99,26 @@ JOBS = Table(
     Index("jobs_with_wish", "id", sqlite_where=_WISHED, postgresql_where=_WISHED),
 )
 
-HOLDINGS = Table(
-    "holdings",
+ALLOCATION_INTERVALS = Table(
+    "allocation_intervals",
     METADATA,
     Column("id", NUMBER, primary_key=True),
     _of_job(),
     Column("epoch", Integer, nullable=False),
     Column("node", Text, nullable=False),
-    Column("gpus", Text, nullable=False),  # JSON
-    Column("gpu_milli", Integer, nullable=False),
+    Column("gpu_ids", Text, nullable=False),  # JSON
+    Column("milli", Integer, nullable=False),  # thousandths of each GPU
     _figure("cpus"),
     _figure("memory_gb"),
     _figure("storage_gb_per_s"),
     _figure("since"),
     Column("until", Double),
-    Index("holdings_by_job", "job", "epoch"),
-    Index("holdings_open", "job", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
+    Index("allocation_intervals_by_job", "job", "epoch"),
+    Index("allocation_intervals_open", "job", sqlite_where=_OPEN, postgresql_where=_OPEN),
 )
 
-PENDING_INTERVAL = Table(
-    "explained",
+PENDING_INTERVALS = Table(
+    "pending_intervals",
     METADATA,
     Column("id", NUMBER, primary_key=True),
     _of_job(),
@@ -126,7 +126,7 @@ PENDING_INTERVAL = Table(
     Column("parameters", Text, nullable=False),  # JSON
     _figure("since"),
     _figure("until"),
-    Index("explained_by_job", "job"),
+    Index("pending_intervals_by_job", "job"),
 )
 
 EVENTS = Table(

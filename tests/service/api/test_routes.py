@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from muster.cluster.ledger import NodeAllocation
 from muster.report.record import read_record
 from muster.schedulers.reasons import REASONS
 from muster.service.daemon_status import SCHEDULER, STORE
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
-from muster.service.store.rows import Changes, Holding, Phase, State, Wish
+from muster.service.store.rows import AllocationInterval, Changes, Phase, State, Wish
 
 from ..serving import Serving
 
@@ -116,13 +117,13 @@ def test_a_job_tells_what_it_holds_since_when_and_why_it_waits(api: Serving) -> 
                 2: {"reason": "outranked", "reason_parameters": {"needs": 8.0, "left": 6.0}},
             },
             opened=[
-                Holding(1, 1, "node-0", (0,), 1000, 1.0, 2.0, 0.0, since=1.0, until=3.0),
-                Holding(1, 2, "node-1", (2, 3), 1000, 4.0, 8.0, 0.5, since=7.0),
+                AllocationInterval(1, 1, NodeAllocation("node-0", (0,), 1.0, 2.0, 0.0), since=1.0, until=3.0),
+                AllocationInterval(1, 2, NodeAllocation("node-1", (2, 3), 4.0, 8.0, 0.5), since=7.0),
             ],
         )
     )
     origin = api.store.origin
-    held = {"node": "node-1", "gpus": [2, 3], "gpu_milli": 1000, "cpus": 4.0, "memory_gb": 8.0}
+    held = {"node": "node-1", "gpu_ids": [2, 3], "gpus": 2.0, "cpus": 4.0, "memory_gb": 8.0}
     for job in (api.ask("GET", "/v1/jobs/1").json, api.ask("GET", "/v1/jobs").json["jobs"][0]):
         assert job["holds"] == [held | {"storage_gb_per_s": 0.5, "since": origin + 7.0}]
         assert (job["state"], job["starts"], job["last_start"]) == ("running", 2, origin + 7.0)
@@ -235,7 +236,9 @@ def test_the_export_is_a_record_that_report_reads(api: Serving, tmp_path: Path) 
 def test_metrics_are_what_store_and_board_say(api: Serving) -> None:
     submitted(api)
     submitted(api, held=True)
-    held = Holding(1, 1, api.board.cluster.nodes[0].name, (0, 1, 2), 1000, 2.0, 3.0, 0.1, since=0.0)
+    held = AllocationInterval(
+        1, 1, NodeAllocation(api.board.cluster.nodes[0].name, (0, 1, 2), 2.0, 3.0, 0.1), since=0.0
+    )
     api.store.commit(Changes(opened=[held]))
     api.store.drain(api.board.cluster.nodes[1].name, True)
     api.board.decisions, api.board.decision_seconds_sum = 3, 0.5

@@ -12,10 +12,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from muster.cluster.ledger import NodeAllocation
 from muster.service.daemon_status import Failing
 from muster.service.forecast import forecast
 from muster.service.home import job_folder
-from muster.service.store.rows import Changes, Explained, Holding, JobRow, Phase, State, Submission, Wish
+from muster.service.store.rows import (
+    AllocationInterval,
+    Changes,
+    JobRow,
+    PendingInterval,
+    Phase,
+    State,
+    Submission,
+    Wish,
+)
 from muster.service.store.tables import STORE
 
 from ..serving import Answer, Serving, a_request, serving
@@ -87,11 +97,13 @@ def some_jobs(api: Serving, wanted: list[tuple[str, State, Wish | None]]) -> dic
             state = State.QUEUED
         changes.job(job, state=state, epoch=1, message=f"of {name}", reason="outranked")
         changes.event(job, now, "started", f"on {name}")
-        changes.explained.append(Explained(job, "outranked", {}, now - 1, now))
+        changes.pending.append(PendingInterval(job, "outranked", {}, now - 1, now))
         if runs:
             node, gpu = free.pop()
             changes.job(job, phase=Phase.RUNNING, last_start=now)
-            changes.opened.append(Holding(job, 1, node, (gpu,), 1000, 1.0, 1.0, 0.0, since=now))
+            changes.opened.append(
+                AllocationInterval(job, 1, NodeAllocation(node, (gpu,), 1.0, 1.0, 0.0), since=now)
+            )
         output = job_folder(api.home, job) / "output"
         output.mkdir(parents=True)
         (output / "0.log").write_text(name)

@@ -14,10 +14,11 @@ import polars as pl
 import pytest
 
 from muster.cli import logs as logs_command
+from muster.cluster.ledger import NodeAllocation
 from muster.report.record import read_record
 from muster.schedulers.registry import build
 from muster.service.home import job_folder, read_endpoint, remove_endpoint, store_url, write_endpoint
-from muster.service.store.rows import Changes, Holding, Phase, State, Submission
+from muster.service.store.rows import AllocationInterval, Changes, Phase, State, Submission
 
 from ...cli.conftest import Outcome
 from ..serving import Serving, a_request
@@ -256,7 +257,9 @@ def some_jobs(api: Serving) -> None:
                 3: {"state": State.HELD},
                 4: {"state": State.FAILED, "finished": now, "status": -9, "message": "killed"},
             },
-            opened=[Holding(1, 1, "node-0", (0, 1, 3), 1000, 3.0, 4.0, 0.0, since=now - 7200)],
+            opened=[
+                AllocationInterval(1, 1, NodeAllocation("node-0", (0, 1, 3), 3.0, 4.0, 0.0), since=now - 7200)
+            ],
         )
     )
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from muster.cluster.ledger import NodeAllocation
 from muster.runtime.records import DECISIONS
 from muster.service import prune as pruning
 from muster.service.home import WHOSE, job_folder
 from muster.service.prune import Pruned, prune
 from muster.service.store import Store
-from muster.service.store.rows import Changes, Explained, Holding, State, Submission
+from muster.service.store.rows import AllocationInterval, Changes, PendingInterval, State, Submission
 
 from ..serving import Serving, a_request
 from .conftest import Muster
@@ -33,8 +34,10 @@ def fill(store: Store, home: Path) -> float:
     changes.decisions.append({"time_seconds": now - DAY, "running": 2} | NOTHING)
     for job in range(1, 6):
         ended = now - (40 * DAY if job in OLD else DAY)
-        changes.opened.append(Holding(job, 1, "n", (0,), 1000, 1.0, 1.0, 0.0, since=ended - 1))
-        changes.explained.append(Explained(job, "no_gpus", {}, ended - 3, ended - 2))
+        changes.opened.append(
+            AllocationInterval(job, 1, NodeAllocation("n", (0,), 1.0, 1.0, 0.0), since=ended - 1)
+        )
+        changes.pending.append(PendingInterval(job, "no_gpus", {}, ended - 3, ended - 2))
         changes.event(job, ended, "completed")
         if job in LIVING:
             changes.job(job, last_stop=ended)
@@ -50,7 +53,11 @@ def fill(store: Store, home: Path) -> float:
 def there(store: Store, home: Path) -> list[int]:
     """The jobs of which something is known, if it is all that there was."""
     jobs = [row.id for row in store.jobs()]
-    assert [one.job for one in store.holdings()] == [one.job for one in store.all_explained()] == jobs
+    assert (
+        [one.job for one in store.allocation_intervals()]
+        == [one.job for one in store.pending_intervals()]
+        == jobs
+    )
     assert [job for job in range(1, 6) if len(store.events(job)) == 2] == jobs
     assert sorted(int(folder.name) for folder in (home / "jobs").iterdir()) == jobs
     return jobs

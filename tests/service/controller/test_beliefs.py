@@ -41,7 +41,7 @@ def remaining(of: LiveColumns, job: int, now: float = 0.0) -> float:
 
 
 def began(of: LiveColumns, job: int, now: float, cpus: float = 4.0) -> None:
-    of.seat(job, [NodeAllocation(0, (job - 1,), cpus, 50.0, 0.1)], now)
+    of.place(job, [NodeAllocation(CLUSTER.nodes[0].name, (job - 1,), cpus, 50.0, 0.1)], now)
     of.began(ROWS[job - 1], now)
 
 

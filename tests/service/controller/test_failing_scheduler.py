@@ -93,7 +93,7 @@ def value_in_words(snapshot: Snapshot, plan: Decision, state: State) -> object:
     return plan._replace(value="much"), state  # type: ignore[arg-type]
 
 
-def seats_one_that_has_ended(snapshot: Snapshot, plan: Decision, state: State) -> object:
+def places_one_that_has_ended(snapshot: Snapshot, plan: Decision, state: State) -> object:
     return with_more(snapshot, plan, ENDED, NodeAllocation(0, (0,), 1.0, 1.0, 0.0)), state
 
 
@@ -120,7 +120,7 @@ TWISTS = [
     lease_of_a_stranger,
     wakes_never_known,
     value_in_words,
-    seats_one_that_has_ended,
+    places_one_that_has_ended,
     half_a_gang,
     no_plan,
     memory_that_nobody_can_keep,

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 from muster.schedulers.contract import Scheduler
 from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
-from muster.service.engines import Seat
 from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.home import make_home, store_url
 from muster.service.live_scheduler import live_scheduler
@@ -64,10 +64,10 @@ class World:
     def clock(self) -> float:
         return self.store.origin + self.seconds
 
-    def pace(self, job: int, seats: list[Seat]) -> Pace:
+    def pace(self, job: int, allocations: list[NodeAllocation[str]]) -> Pace:
         row = self.store.job(job)
         assert row is not None
-        return pace_of(row, seats, MODELS)
+        return pace_of(row, allocations, MODELS)
 
     def turn(self, seconds: float) -> None:
         self.seconds += seconds
@@ -81,11 +81,12 @@ class World:
         gpus: dict[tuple[str, int], int] = defaultdict(int)
         cpus: dict[str, float] = defaultdict(float)
         starts: dict[int, int] = defaultdict(int)
-        for holding in self.store.holdings(open_only=True):
-            starts[holding.job] = max(starts[holding.job], holding.epoch)
-            cpus[holding.node] += holding.cpus
-            for gpu in holding.gpus:
-                gpus[holding.node, gpu] += holding.gpu_milli
+        for interval in self.store.allocation_intervals(open_only=True):
+            starts[interval.job] = max(starts[interval.job], interval.epoch)
+            here = interval.allocation
+            cpus[here.node] += here.cpus
+            for gpu in here.gpu_ids:
+                gpus[here.node, gpu] += here.milli
         assert all(milli <= 1000 for milli in gpus.values())
         most = max(node.cpus for node in self.cluster.nodes)
         assert all(amount <= most + 1e-6 for amount in cpus.values())
@@ -112,8 +113,8 @@ def test_a_place_is_kept_while_those_before_are_still_saving(tmp_path: Path, sch
     for _ in range(10):
         world.turn(0.5)
     assert late, "nobody was asked to make room"
-    planned = dict(world.controller.jobs.planned)
-    assert sum(len(seat.gpus) for seats in planned.values() for seat in seats) == 4
+    planned = dict(world.controller.jobs.columns.plan)
+    assert sum(len(here.gpu_ids) for allocations in planned.values() for here in allocations) == 4
     for start in late:
         stop(*start)
     for _ in range(3):
@@ -136,7 +137,7 @@ def test_a_waiting_job_has_its_reason_on_record(tmp_path: Path) -> None:
         world.turn(1.0)
     assert row is not None
     assert row.reason == "placed"
-    explained = [one for one in world.store.all_explained() if one.job == job]
+    explained = [one for one in world.store.pending_intervals() if one.job == job]
     assert [(one.reason, one.since, one.until) for one in explained][-1:] == [
         ("no_gpus", 1.0, row.last_start)
     ]
@@ -217,7 +218,7 @@ def live_through(world: World, acts: list[tuple[str, object]]) -> None:
             assert row.steps_done == row.request.steps
             held = sum(
                 len(one.gpus) * (one.until - one.since)
-                for one in world.store.holdings(row.id)
+                for one in world.store.allocation_intervals(row.id)
                 if one.until is not None
             )
             assert held == pytest.approx(row.attained_gpu_seconds)

@@ -64,8 +64,8 @@ def check_diaries(
             assert row.steps_done == STEPS
         starts = diary.count("start")
         assert starts <= row.epoch
-        held = store.holdings(job)
-        assert all(holding.until is not None for holding in held)
+        held = store.allocation_intervals(job)
+        assert all(interval.until is not None for interval in held)
 
 
 def some_moments(seed: int, kills: int) -> list[float]:

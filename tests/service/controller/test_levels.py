@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.service.engines import Seat
+from muster.cluster.ledger import NodeAllocation
 from muster.service.home import job_folder
 from muster.service.store.rows import Changes, JobRow, Phase, State, Submission, Wish
 
@@ -110,29 +110,29 @@ def test_a_joined_job_whose_notice_cannot_be_written_gets_a_signal(world: World)
 def test_nobody_comes_in_where_somebody_could_not_be_made_smaller(world: World) -> None:
     """And a daemon made anew tells the size again."""
     first, second = running(world, 2)
-    seats = {job: world.controller.jobs.planned[job] for job in (first, second)}
-    assert len({seat.node for both in seats.values() for seat in both}) == 1, "fifo packs"
+    before = {job: world.controller.jobs.columns.plan[job] for job in (first, second)}
+    assert len({here.node for both in before.values() for here in both}) == 1, "fifo packs"
 
-    def plan(job: int, cpus: float) -> tuple[Seat, ...]:
-        smaller = tuple(replace(seat, cpus=cpus) for seat in seats[job])
-        world.controller.jobs.planned[job] = smaller
+    def plan(job: int, cpus: float) -> tuple[NodeAllocation[str], ...]:
+        smaller = tuple(replace(here, cpus=cpus) for here in before[job])
+        world.controller.jobs.columns.plan[job] = smaller
         return smaller
 
     resize = refuse(world, "resize", 5)
     smaller = plan(first, 1.0)
     turns(world, 2)
-    assert world.controller.jobs.starts[first].told_seats == seats[first]
+    assert world.controller.jobs.starts[first].applied == before[first]
     third, fourth = world.store.submit([Submission("ann", a_job(1000)) for _ in range(2)])
     world.store.wish(second, Wish.CANCEL)
     turns(world, 3)
     launched = {one.job for one in world.engine.observe()}
     where = world.controller.jobs.starts
     for job in (third, fourth):
-        assert (job in launched) == (where[job].seats[0].node != smaller[0].node)
-    assert {seat.node for job in (third, fourth) for seat in where[job].seats} != {smaller[0].node}
+        assert (job in launched) == (where[job].allocations[0].node != smaller[0].node)
+    assert {here.node for job in (third, fourth) for here in where[job].allocations} != {smaller[0].node}
     turns(world, 2)
     assert resize.done == 1
-    assert where[first].told_seats == smaller
+    assert where[first].applied == smaller
     assert {third, fourth} <= {one.job for one in world.engine.observe()}
     world.die()
     resize = refuse(world, "resize", 0)
@@ -173,9 +173,9 @@ def test_wishes_survive_the_daemon(
 def test_a_start_whose_place_is_gone_is_asked_before_it_is_killed(world: World) -> None:
     """As on a machine with another name, or declared with fewer GPUs."""
     (job,) = running(world)
-    (holding,) = world.store.holdings(job)
-    elsewhere = replace(holding, node="another")
-    world.store.commit(Changes(closed={(job, 1): holding.since}, opened=[elsewhere]))
+    (interval,) = world.store.allocation_intervals(job)
+    elsewhere = replace(interval, allocation=interval.allocation.on("another"))
+    world.store.commit(Changes(closed={(job, 1): interval.since}, opened=[elsewhere]))
     world.die()
     signal, kill = refuse(world, "signal", 0), refuse(world, "kill", 0)
     turns(world, 4)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from muster.cluster import Node
-from muster.service.engines import EngineFacts, Exit, Observed, Seat
+from muster.cluster.ledger import NodeAllocation
+from muster.service.engines import EngineFacts, Exit, Observed
 from muster.service.engines.fake import FakeEngine
 from muster.service.store.rows import State, Submission, Wish
 from tests.service.controller.test_fake_nodes import World, a_job
@@ -54,12 +55,16 @@ class LosingWorld(World):
     def turn(self, seconds: float) -> None:
         self.seconds += seconds
         self.controller.turn()
-        for holding in self.store.holdings(open_only=True):
-            self.places[holding.job, holding.epoch] = holding.node
+        for interval in self.store.allocation_intervals(open_only=True):
+            self.places[interval.job, interval.epoch] = interval.allocation.node
         self.check()
 
     def on(self, node: str) -> set[int]:
-        return {holding.job for holding in self.store.holdings(open_only=True) if holding.node == node}
+        return {
+            interval.job
+            for interval in self.store.allocation_intervals(open_only=True)
+            if interval.allocation.node == node
+        }
 
 
 @pytest.mark.parametrize("daemon_dies", [False, True])
@@ -98,7 +103,7 @@ def test_a_lost_node_is_off_the_books_until_it_is_back(tmp_path: Path, daemon_di
 class StiffEngine(FakeEngine):
     facts = EngineFacts(can_resize=False, runs_as_users=False)
 
-    def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
+    def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
         raise AssertionError
 
 
@@ -118,7 +123,7 @@ def test_where_a_running_job_cannot_get_other_cpus_it_is_started_anew(tmp_path: 
     rows = world.store.jobs()
     assert {row.state for row in rows} == {State.COMPLETED}
     assert sum(row.moves for row in rows) > 0, "nobody was given other CPUs: nothing was tried"
-    held = [(one.job, one.epoch) for one in world.store.holdings()]
+    held = [(one.job, one.epoch) for one in world.store.allocation_intervals()]
     assert len(held) == len(set(held)), "a start had two sizes"
     world.store.close()
 

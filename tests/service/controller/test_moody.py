@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.service.engines import Launch, Observed, Seat
+from muster.cluster.ledger import NodeAllocation
+from muster.service.engines import Launch, Observed
 from muster.service.engines.fake import FakeEngine
 
 from .test_fake_nodes import ACT, CLUSTER, World, live_through
@@ -31,14 +32,14 @@ class MoodyEngine(FakeEngine):
         def begin() -> None:
             super(MoodyEngine, self).launch(launch)
             # Each start has what it was launched with first, whatever is said later.
-            self.world.given.setdefault((launch.job, launch.epoch), launch.seats)
+            self.world.given.setdefault((launch.job, launch.epoch), launch.allocations)
 
         self._do(begin)
 
-    def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
+    def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
         def change() -> None:
-            super(MoodyEngine, self).resize(job, epoch, seats)
-            self.world.given[job, epoch] = tuple(seats)
+            super(MoodyEngine, self).resize(job, epoch, allocations)
+            self.world.given[job, epoch] = tuple(allocations)
 
         self._do(change)
 
@@ -75,7 +76,7 @@ class MoodyWorld(World):
 
     def __init__(self, folder: Path, scheduler: str, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.given: dict[tuple[int, int], tuple[Seat, ...]] = {}
+        self.given: dict[tuple[int, int], tuple[NodeAllocation[str], ...]] = {}
         self.moody = True
         super().__init__(folder, scheduler)
 
@@ -106,12 +107,12 @@ class MoodyWorld(World):
         running = [key for key, run in self.engine._runs.items() if run.end > self.clock()]
         assert len({job for job, _ in running}) == len(running)
         for key in running:
-            for seat in self.given[key]:
-                cpus[seat.node] += seat.cpus
-                for gpu in seat.gpus:
-                    gpus[seat.node, gpu] += seat.gpu_milli
+            for here in self.given[key]:
+                cpus[here.node] += here.cpus
+                for gpu in here.gpu_ids:
+                    gpus[here.node, gpu] += here.milli
         assert all(milli <= 1000 for milli in gpus.values())
-        if all(start.told_seats is not None for start in self.controller.jobs.starts.values()):
+        if all(start.applied is not None for start in self.controller.jobs.starts.values()):
             most = {node.name: node.cpus for node in CLUSTER.nodes}
             assert all(amount <= most[node] + 1e-6 for node, amount in cpus.items())
 

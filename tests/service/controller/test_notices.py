@@ -23,16 +23,16 @@ def test_a_start_that_has_not_reported_yet_is_told_its_new_size(tmp_path: Path) 
     world.turn(1.0)
     run_dir = job_folder(tmp_path, job) / "run"
     begin_start(run_dir, 1)
-    (before,) = world.controller.jobs.starts[job].seats
+    (before,) = world.controller.jobs.starts[job].allocations
     world.store.submit([Submission("ann", request) for _ in range(3)])
     for _ in range(30):
         world.turn(5.0)
     start = world.controller.jobs.starts[job]
     assert (start.epoch, start.joined) == (1, False)
-    (seat,) = start.seats
-    assert seat.memory_gb < before.memory_gb, "nothing changed, so nothing was seen"
+    (here,) = start.allocations
+    assert here.memory_gb < before.memory_gb, "nothing changed, so nothing was seen"
     notice = RunFolder(run_dir, 1).new_notice()
     assert notice is not None, json.dumps(sorted(path.name for path in run_dir.iterdir()))
     assert not notice.stop
-    assert notice.cache_gb == pytest.approx(cache_gb(world.controller.jobs.rows[job], start.seats))
+    assert notice.cache_gb == pytest.approx(cache_gb(world.controller.jobs.rows[job], start.allocations))
     world.store.close()

@@ -52,7 +52,7 @@ def row_of(world: World, job: int) -> JobRow:
 def why(world: World, job: int) -> str:
     rows = {row.id: row for row in world.store.living()}
     expected = forecast(list(rows.values()), world.board)
-    held = world.store.holdings(open_only=True)
+    held = world.store.allocation_intervals(open_only=True)
     outlook = QueueEstimate(taken=world.seconds, jobs=rows, held=held, drained=[], expected=expected)
     reply = why_waiting(rows[job], outlook, world.board, Caller("ann", True), world.seconds)
     return " ".join(reply.sentences)

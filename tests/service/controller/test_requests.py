@@ -29,7 +29,7 @@ def test_owners_get_what_they_ask_for(tmp_path: Path) -> None:
         ids = store.submit([Submission(getpass.getuser(), request) for request in requests])
         wait_until_ended(store, ids, process)
         rows = {row.request.name: row for row in store.jobs()}
-        held = {holding.job: holding for holding in store.holdings()}
+        held = {interval.job: interval.allocation for interval in store.allocation_intervals()}
     assert {name: row.state for name, row in rows.items()} == {
         "memory": State.COMPLETED,
         "own": State.COMPLETED,
@@ -39,7 +39,7 @@ def test_owners_get_what_they_ask_for(tmp_path: Path) -> None:
     assert held[rows["memory"].id].memory_gb >= 1.5 - 1e-6
     assert held[rows["own"].id].memory_gb >= 1.2 - 1e-6
     without = held[rows["without"].id]
-    assert (without.gpus, without.cpus, without.memory_gb) == ((), 0.5, 0.2)
+    assert (without.gpu_ids, without.cpus, without.memory_gb) == ((), 0.5, 0.2)
     endless = rows["endless"]
     assert endless.message == f"its time limit of {duration(2.0)} is over"
     assert (endless.preemptions, endless.run_seconds >= 2.0) == (0, True)

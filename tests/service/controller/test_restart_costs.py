@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from muster.cluster.ledger import NodeAllocation
 from muster.schedulers.contract import Jobs
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.service.controller.interruptions import (
@@ -19,7 +20,6 @@ from muster.service.controller.interruptions import (
     measured_stop,
 )
 from muster.service.controller.starts import Report, Start
-from muster.service.engines import Seat
 from muster.service.engines.fake import Pace
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State, Submission, Wish
@@ -37,7 +37,7 @@ def row(joined: bool = False, **fields: object) -> JobRow:
 
 
 def a_start(first_step: float | None = FIRST_STEP, asked: float | None = ASKED) -> Start:
-    return Start(1, 1, (), BEGAN, 0.0, first_step=first_step, notice_at=asked, told_stop=asked)
+    return Start(1, 1, (), BEGAN, 0.0, first_step=first_step, notice_at=asked, stop_sent=asked)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ class Kinds(World):
         "short": Kind(60.0, 30.0),
     }
 
-    def pace(self, job: int, seats: list[Seat]) -> Pace:
+    def pace(self, job: int, allocations: list[NodeAllocation[str]]) -> Pace:
         row = self.store.job(job)
         assert row is not None
         kind = self.kinds[row.request.name]
@@ -192,8 +192,8 @@ def test_start_up_and_stop_are_measured_and_kept(tmp_path: Path) -> None:
 class HangsLater(Kinds):
     """Jobs that work at their first start, and hang in the start-up of every later one."""
 
-    def pace(self, job: int, seats: list[Seat]) -> Pace:
-        pace = super().pace(job, seats)
+    def pace(self, job: int, allocations: list[NodeAllocation[str]]) -> Pace:
+        pace = super().pace(job, allocations)
         hangs = self.row(job).epoch > 1 and self.row(job).request.name == "trained"
         return replace(pace, start_up_seconds=inf) if hangs else pace
 
@@ -312,7 +312,7 @@ def orders_to_stop(world: Kinds, jobs: Sequence[int]) -> int:
     return sum(event.kind == "asked to stop" for job in jobs for event in world.store.events(job))
 
 
-def test_a_place_that_waits_for_its_seats_is_not_given_away(tmp_path: Path) -> None:
+def test_a_place_that_waits_for_its_gpus_is_not_given_away(tmp_path: Path) -> None:
     """Those who were stopped for it were stopped once: newcomers do not take the place before it began."""
     world = Kinds(tmp_path, "las")
     running = world.submit("trained", 4)
@@ -322,12 +322,12 @@ def test_a_place_that_waits_for_its_seats_is_not_given_away(tmp_path: Path) -> N
     first = world.submit("trained", 4)
     world.turns(40, apart=1.0)
     assert late, "nothing was asked to make room"
-    waits = {job for job in first if job in world.controller.jobs.planned}
+    waits = {job for job in first if job in world.controller.jobs.columns.plan}
     assert waits
     for _ in range(40):
         world.submit("short", 2)
         world.turn(0.5)
-    assert waits <= world.controller.jobs.planned.keys()
+    assert waits <= world.controller.jobs.columns.plan.keys()
     assert orders_to_stop(world, running) == len(late)
     for start in late:
         stop(*start)

@@ -54,7 +54,7 @@ def ended_well(world: World, job: int) -> None:
     assert row is not None
     assert (row.state, row.epoch, row.steps_done) == (State.COMPLETED, 1, 10)
     assert [event.kind for event in world.store.events(job)] == ["submitted", "started", "completed"]
-    assert not world.store.holdings(open_only=True)
+    assert not world.store.allocation_intervals(open_only=True)
 
 
 def test_a_job_whose_end_could_not_be_written_is_not_run_again(world: World) -> None:
@@ -167,7 +167,7 @@ def test_a_commit_of_which_nobody_knows_whether_it_was_done_is_not_done_twice(
         assert relay.cut == 1
         assert not world.engine.observe(), "it is begun before anybody knows that it is on record"
         world.turn(1.0)
-        assert len(world.store.holdings(job)) == 1
+        assert len(world.store.allocation_intervals(job)) == 1
         world.turn(60.0)
         ended_well(world, job)
         world.store.close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from muster import processes
-from muster.service.engines import Launch, Observed, Seat
+from muster.cluster.ledger import NodeAllocation
+from muster.service.engines import Launch, Observed
 from muster.service.engines.local.engine import LocalEngine
 from muster.service.machine import Machine, find_machine
 
@@ -54,31 +55,29 @@ class Bench:
         epoch: int,
         command: Sequence[str],
         *,
-        user: str | None = None,
-        directory: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-        whose: str = "",
-        output_limit_gb: float = 1.0,
-        **seat: Any,
+        gpus: tuple[int, ...] = (0,),
+        cpus: float = 1.0,
+        memory_gb: float = 2.0,
+        ranks: int = 1,
+        **others: Any,
     ) -> Launch:
+        """`others` are further fields of `Launch`."""
+        defaults = {"directory": self.folder, "environment": {}, "user": None, "output_limit_gb": 1.0}
         return Launch(
             job=job,
             epoch=epoch,
             run_dir=self.folder / f"{job}" / "run",
             output_dir=self.folder / f"{job}" / "output",
             command=tuple(command),
-            directory=directory or self.folder,
-            environment=environment or {},
-            seats=(self.seat(**seat),),
-            user=user,
-            whose=whose,
-            output_limit_gb=output_limit_gb,
+            allocations=(self.allocation(gpus=gpus, cpus=cpus, memory_gb=memory_gb),),
+            ranks=(ranks,),
+            **defaults | others,
         )
 
-    def seat(
-        self, *, gpus: tuple[int, ...] = (0,), cpus: float = 1.0, memory_gb: float = 2.0, ranks: int = 1
-    ) -> Seat:
-        return Seat(self.machine.node.name, gpus, 1000, cpus, memory_gb, 0.1, ranks)
+    def allocation(
+        self, *, gpus: tuple[int, ...] = (0,), cpus: float = 1.0, memory_gb: float = 2.0
+    ) -> NodeAllocation[str]:
+        return NodeAllocation(self.machine.node.name, gpus, cpus, memory_gb, 0.1)
 
     def output(self, job: int, rank: int = 0) -> str:
         path = self.folder / str(job) / "output" / f"{rank}.log"

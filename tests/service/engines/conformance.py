@@ -11,12 +11,14 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
 import pytest
 
-from muster.service.engines import Engine, Exit, Launch, Observed, Seat
+from muster.cluster.ledger import NodeAllocation
+from muster.service.engines import Engine, Exit, Launch, Observed
 from muster.service.engines.factory import EngineFactory
 from muster.training.run_folder import EXIT_STOPPED, RunFolder, Stale
 
@@ -65,13 +67,10 @@ class Case(ABC):
         elif self.factory.facts.can_resize:  # If not, it is never called.
             self.engine.resize(job, epoch, self.smaller(job, epoch))
 
-    def smaller(self, job: int, epoch: int) -> Sequence[Seat]:
+    def smaller(self, job: int, epoch: int) -> Sequence[NodeAllocation[str]]:
         """Half of the CPU of a start, on the same nodes and GPUs."""
-        seats = self.launch_of(job, epoch, Work.ENDLESS).seats
-        return [
-            Seat(s.node, s.gpus, s.gpu_milli, s.cpus / 2, s.memory_gb, s.storage_gb_per_s, s.ranks)
-            for s in seats
-        ]
+        launch = self.launch_of(job, epoch, Work.ENDLESS)
+        return [replace(here, cpus=here.cpus / 2) for here in launch.allocations]
 
     def observed(self, job: int, epoch: int = 1) -> Observed:
         """What the engine knows of a start that is not forgotten."""

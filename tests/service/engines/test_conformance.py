@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
-from muster.service.engines import Launch, Seat
+from muster.service.engines import Launch
 from muster.service.engines.factory import EngineContext, EngineOptions
 from muster.service.engines.fake import FakeEngine, Pace
 from muster.service.engines.registry import FAKE, LOCAL, engine_factory
@@ -34,9 +35,11 @@ class FakeCase(Case):
 
     def launch_of(self, job: int, epoch: int, work: Work) -> Launch:
         self._works[job] = work
-        seats = (Seat("node-0", (0,), 1000, 1.0, 1.0, 0.1, 1),)
+        allocations = (NodeAllocation("node-0", (0,), 1.0, 1.0, 0.1),)
         run_dir = self._folder / str(job) / "run"
-        return Launch(job, epoch, run_dir, run_dir.parent, ("true",), self._folder, {}, seats, None)
+        return Launch(
+            job, epoch, run_dir, run_dir.parent, ("true",), self._folder, {}, allocations, (1,), None
+        )
 
     def now(self) -> float:
         return self._seconds
@@ -44,7 +47,7 @@ class FakeCase(Case):
     def pause(self) -> None:
         self._seconds += 1.0
 
-    def _pace(self, job: int, seats: Sequence[Seat]) -> Pace:
+    def _pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         steps = 10.0 if self._works[job] is Work.SHORT else float("inf")
         return Pace(0.0, steps, 1.0)
 

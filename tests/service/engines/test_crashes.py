@@ -196,7 +196,7 @@ def test_a_supervisor_minds_no_signal_but_kill(bench: Bench) -> None:
     supervisor = bench.supervisor(1, 1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(supervisor, number)
-    bench.engine.resize(1, 1, [bench.seat()])
+    bench.engine.resize(1, 1, [bench.allocation()])
     (bench.folder / "go").touch()
     assert bench.end(1, 1).ended is Exit.COMPLETED
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
-from muster.service.engines import Exit, Launch, Seat
+from muster.service.engines import Exit, Launch
 from muster.service.engines import fake as fake_module
 from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.request import JobRequest
@@ -23,8 +24,8 @@ from muster.workload.models import shipped_models
 CLUSTER = parse_cluster("2x8gpu,24cpu,500gb")
 
 
-def seat(cpus: float = 3.0, memory_gb: float = 62.5, gpus: int = 1) -> Seat:
-    return Seat("node-0", tuple(range(gpus)), 1000, cpus, memory_gb, 0.0625 * gpus, 1)
+def allocation(cpus: float = 3.0, memory_gb: float = 62.5, gpus: int = 1) -> NodeAllocation[str]:
+    return NodeAllocation("node-0", tuple(range(gpus)), cpus, memory_gb, 0.0625 * gpus)
 
 
 class World:
@@ -38,13 +39,16 @@ class World:
     def anew(self) -> None:
         self.engine = FakeEngine(self.folder / "fake", CLUSTER, self.pace, lambda: self.now)
 
-    def pace(self, job: int, seats: Sequence[Seat]) -> Pace:
-        return Pace(self.done.get(job, 0.0), 100.0, sum(seat.cpus for seat in seats))
+    def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
+        return Pace(self.done.get(job, 0.0), 100.0, sum(here.cpus for here in allocations))
 
     def launch(self, job: int, epoch: int, cpus: float = 2.0) -> None:
         run_dir = self.folder / str(job) / "run"
         nothing = self.folder / "nothing"
-        self.engine.launch(Launch(job, epoch, run_dir, nothing, ("true",), nothing, {}, (seat(cpus),), None))
+        allocations = (allocation(cpus),)
+        self.engine.launch(
+            Launch(job, epoch, run_dir, nothing, ("true",), nothing, {}, allocations, (1,), None)
+        )
 
     def reply(self, job: int) -> dict[str, object] | None:
         return read_progress(self.folder / str(job) / "run")
@@ -94,7 +98,7 @@ def test_other_cpus_change_the_pace_from_then_on(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.launch(1, 1)
     world.now += 10  # 20 steps
-    world.engine.resize(1, 1, [seat(8.0)])
+    world.engine.resize(1, 1, [allocation(8.0)])
     world.now += 9.99
     assert world.engine.observe()[0].ended is None
     world.now += 0.01
@@ -105,7 +109,7 @@ def test_a_job_without_steps_runs_until_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path)
-    monkeypatch.setattr(world, "pace", lambda job, seats: Pace(0.0, math.inf, 1.0))
+    monkeypatch.setattr(world, "pace", lambda job, allocations: Pace(0.0, math.inf, 1.0))
     world.anew()
     world.launch(1, 1)
     world.now += 1e9
@@ -141,7 +145,7 @@ def test_an_engine_made_anew_at_any_moment_makes_no_difference(
                     with suppress(OSError):  # An older start of the job lives.
                         world.launch(job, epoch)
                 elif act == "resize":
-                    world.engine.resize(job, epoch, [seat(float(job + 3))])
+                    world.engine.resize(job, epoch, [allocation(float(job + 3))])
                 elif act == "signal":
                     world.engine.signal(job, epoch, "SIGTERM")
                 elif act == "kill":
@@ -174,14 +178,14 @@ def test_a_pace_is_the_models(tmp_path: Path) -> None:
     known = {name.lower(): model for name, model in models.items()}
     model = known["resnet18"]
 
-    def pace(name: str | None, *seats: Seat) -> Pace:
+    def pace(name: str | None, *allocations: NodeAllocation[str]) -> Pace:
         request = JobRequest(name="a", command=("true",), directory="/", model=name, steps=500)
-        return pace_of(JobRow(1, "me", request, 0.0, steps_done=20.0), seats, known)
+        return pace_of(JobRow(1, "me", request, 0.0, steps_done=20.0), allocations, known)
 
-    plenty = pace("resnet18", seat(cpus=24.0, memory_gb=500.0))
+    plenty = pace("resnet18", allocation(cpus=24.0, memory_gb=500.0))
     assert (plenty.step, plenty.steps) == (20.0, 500.0)
     assert plenty.steps_per_second == pytest.approx(1 / (model.seconds_per_iteration / model.speed[-1][-1]))
-    poor = pace("resnet18", seat(cpus=1.0))
+    poor = pace("resnet18", allocation(cpus=1.0))
     assert poor.steps_per_second < plenty.steps_per_second
-    assert pace("resnet18", seat(cpus=24.0, memory_gb=500.0), seat(cpus=1.0)) == poor
-    assert pace(None, seat(cpus=0.1)).steps_per_second == 1.0
+    assert pace("resnet18", allocation(cpus=24.0, memory_gb=500.0), allocation(cpus=1.0)) == poor
+    assert pace(None, allocation(cpus=0.1)).steps_per_second == 1.0

@@ -58,9 +58,9 @@ while True: time.sleep(0.005)
         return all(len(affinity(thread)) == count for thread in threads)
 
     until(lambda: on(1), "one CPU")
-    bench.engine.resize(1, 1, [bench.seat(cpus=2.0)])
+    bench.engine.resize(1, 1, [bench.allocation(cpus=2.0)])
     until(lambda: on(2), "two CPUs")
-    bench.anew().resize(1, 1, [bench.seat(cpus=1.0)])
+    bench.anew().resize(1, 1, [bench.allocation(cpus=1.0)])
     until(lambda: on(1), "one CPU again")
     assert bench.observed(1, 1).ended is None  # type: ignore[union-attr]
 
@@ -74,7 +74,7 @@ def test_two_starts_run_on_different_cpus(way: str, bench: Bench) -> None:
     assert not affinity(pids[0]) & affinity(pids[1])
     bench.engine.kill(1, 1)
     bench.end(1, 1)
-    bench.engine.resize(2, 1, [bench.seat(cpus=2.0)])
+    bench.engine.resize(2, 1, [bench.allocation(cpus=2.0)])
     until(lambda: len(affinity(pids[1])) == 2, "both")
 
 
@@ -109,7 +109,7 @@ def test_declared_cpus_are_a_share_of_the_real_ones(tmp_path: Path) -> None:
     pid = rank(bench, 1)
     assert quota_cores(bench, 1) == pytest.approx(6 * machine.cores / 24)
     assert affinity(pid) == set(CPUS)
-    bench.engine.resize(1, 1, [bench.seat(cpus=3.0, memory_gb=125.0)])
+    bench.engine.resize(1, 1, [bench.allocation(cpus=3.0, memory_gb=125.0)])
     assert quota_cores(bench, 1) == pytest.approx(3 * machine.cores / 24)
     bench.clear()
 
@@ -120,7 +120,7 @@ def test_parts_of_a_real_cpu_are_a_quota(bench: Bench) -> None:
         pytest.skip(how)
     bench.launch(1, 1, ["sleep", "600"], cpus=0.5)
     assert quota_cores(bench, 1) == 0.5
-    bench.engine.resize(1, 1, [bench.seat(cpus=1.0)])
+    bench.engine.resize(1, 1, [bench.allocation(cpus=1.0)])
     assert quota_cores(bench, 1) < 0  # none is needed where it is alone
 
 
@@ -187,7 +187,7 @@ def test_memory_shrinks_once_the_start_uses_no_more(bench: Bench) -> None:
     bench.says("up", 1)
     bench.engine.signal(1, 1, "SIGUSR1")
     bench.says("more", 1)
-    bench.engine.resize(1, 1, [bench.seat(memory_gb=0.1)])
+    bench.engine.resize(1, 1, [bench.allocation(memory_gb=0.1)])
     bench.anew()
     assert bench.observed(1, 1).ended is None  # type: ignore[union-attr]
     assert not bench.engine._starts[1, 1].memory_limited
@@ -201,7 +201,7 @@ def test_memory_shrinks_once_the_start_uses_no_more(bench: Bench) -> None:
 def test_memory_grows_at_once(way: str, bench: Bench) -> None:
     bench.launch(1, 1, python(HOARDING), memory_gb=0.1)
     bench.says("up", 1)
-    bench.engine.resize(1, 1, [bench.seat(memory_gb=1.0)])
+    bench.engine.resize(1, 1, [bench.allocation(memory_gb=1.0)])
     bench.engine.signal(1, 1, "SIGUSR1")
     bench.says("more", 1)
     bench.engine.signal(1, 1, "SIGTERM")

@@ -55,7 +55,7 @@ def test_full_disk(small: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in small.iterdir()) == ["1.1", "2.1", "3.1", "ballast"]
     bench.anew()
     assert [one.job for one in bench.engine.observe() if one.ended is None] == [1, 2, 3]
-    bench.engine.resize(3, 1, [bench.seat(cpus=1.0, memory_gb=1.0)])
+    bench.engine.resize(3, 1, [bench.allocation(cpus=1.0, memory_gb=1.0)])
     bench.engine.signal(1, 1, "SIGTERM")
     bench.engine.kill(3, 1)
     (tmp_path / "go").touch()

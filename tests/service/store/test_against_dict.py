@@ -12,15 +12,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from muster.cluster.ledger import NodeAllocation
 from muster.problems import InputError
 from muster.service.store import Store
 from muster.service.store.rows import (
     ENDED,
+    AllocationInterval,
     Changes,
     Event,
-    Explained,
-    Holding,
     JobRow,
+    PendingInterval,
     State,
     Submission,
     Wish,
@@ -48,8 +49,8 @@ class StoreAgainstDict(RuleBasedStateMachine):
         self.url = f"sqlite:///{self.folder.name}/muster.db"
         self.store = Store.open(self.url)
         self.jobs: dict[int, JobRow] = {}
-        self.held: list[Holding] = []
-        self.explained: list[Explained] = []
+        self.held: list[AllocationInterval] = []
+        self.explained: list[PendingInterval] = []
         self.events: list[Event] = []
         self.drained: dict[str, bool] = {}
         self.state: bytes | None = None
@@ -110,8 +111,10 @@ class StoreAgainstDict(RuleBasedStateMachine):
                 row = replace(row, wish=None if done == row.wish else row.wish)
             self.jobs[job] = replace(row, **fields)
             changes.closed[job, row.epoch] = time
-            changes.opened.append(Holding(job, row.epoch, "n", (1, 2), 1000, time, 2.0, 0.0, since=time))
-            changes.explained.append(Explained(job, "no_gpus", {"needs": time}, time, time + 1))
+            changes.opened.append(
+                AllocationInterval(job, row.epoch, NodeAllocation("n", (1, 2), time, 2.0, 0.0), since=time)
+            )
+            changes.pending.append(PendingInterval(job, "no_gpus", {"needs": time}, time, time + 1))
             changes.event(job, time, "started", "here")
         self.store.commit(changes)
         self.held = [
@@ -120,7 +123,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
             else held
             for held in self.held
         ] + changes.opened
-        self.explained += changes.explained
+        self.explained += changes.pending
         self.events += changes.events
         self.state = self.state if state is None else state
 
@@ -153,9 +156,11 @@ class StoreAgainstDict(RuleBasedStateMachine):
 
     @invariant()
     def history_is_that(self) -> None:
-        assert self.store.holdings() == self.held
-        assert self.store.holdings(open_only=True) == [held for held in self.held if held.until is None]
-        assert self.store.all_explained() == self.explained
+        assert self.store.allocation_intervals() == self.held
+        assert self.store.allocation_intervals(open_only=True) == [
+            held for held in self.held if held.until is None
+        ]
+        assert self.store.pending_intervals() == self.explained
         assert self.store.scheduler_state() == self.state
         assert {node.name: node.drained for node in self.store.nodes()} == self.drained
         for job in list(self.jobs)[:2]:

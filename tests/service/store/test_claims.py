@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
+from muster.cluster.ledger import NodeAllocation
 from muster.problems import InputError
 from muster.service.store import Store, StoreTaken, StoreUnavailable
-from muster.service.store.rows import Changes, Event, Holding, State, Submission
+from muster.service.store.rows import AllocationInterval, Changes, Event, State, Submission
 
 from ..serving import a_request
 from .conftest import Server, new_database
 from .cutting import Relay, cutting
 
-HELD = Holding(1, 1, "n", (0,), 1000, 1.0, 1.0, 0.0, since=1.0)
+HELD = AllocationInterval(1, 1, NodeAllocation("n", (0,), 1.0, 1.0, 0.0), since=1.0)
 
 
 def some_changes(job: int = 1) -> Changes:
@@ -63,12 +64,12 @@ def test_who_has_lost_the_store_to_another_writes_nothing_more(url: str) -> None
     first, second = with_a_job(url), Store.open(url)
     with first.claimed():
         first.commit(some_changes())
-        before = (first.job(1), first.holdings(), first.events(1))
+        before = (first.job(1), first.allocation_intervals(), first.events(1))
     with second.claimed():
         second.keep_claim()
         with pytest.raises(StoreTaken, match="another daemon has taken this store"):
             first.commit(Changes(events=[Event(1, 2.0, "ended")]))
-        assert (second.job(1), second.holdings(), second.events(1)) == before
+        assert (second.job(1), second.allocation_intervals(), second.events(1)) == before
         second.commit(Changes(events=[Event(1, 2.0, "ended")]))
     for store in (first, second):
         store.close()
@@ -79,7 +80,7 @@ def test_the_same_changes_are_two_turns_unless_one_of_them_is_in_doubt(store: St
     changes = some_changes()
     store.commit(changes)
     store.commit(changes)
-    assert len(store.holdings()) == 2
+    assert len(store.allocation_intervals()) == 2
 
 
 @pytest.mark.needs_postgres
@@ -144,7 +145,7 @@ def test_a_claim_that_another_took_meanwhile_is_told_before_anything_is_written(
         for _ in range(2):
             with pytest.raises(StoreTaken):
                 first.keep_claim()
-        assert first.holdings() == []
+        assert first.allocation_intervals() == []
         if not gone_again:
             claim.__exit__(None, None, None)
     for store in (first, second):
@@ -174,9 +175,9 @@ def test_a_commit_whose_answer_was_lost_is_done_once(cut: tuple[Store, Relay]) -
             store.commit(changes)
         assert relay.cut == turn
         store.commit(changes)
-        assert len(store.holdings()) == len(store.events(1)) - 1 == turn
+        assert len(store.allocation_intervals()) == len(store.events(1)) - 1 == turn
     store.commit(changes)
-    assert len(store.holdings()) == 3
+    assert len(store.allocation_intervals()) == 3
 
 
 @pytest.mark.needs_postgres
@@ -186,4 +187,4 @@ def test_other_changes_after_a_lost_answer_are_written(cut: tuple[Store, Relay])
     with pytest.raises(StoreUnavailable):
         store.commit(some_changes())
     store.commit(some_changes())
-    assert len(store.holdings()) == 2
+    assert len(store.allocation_intervals()) == 2

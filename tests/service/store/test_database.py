@@ -39,7 +39,7 @@ def test_a_newer_store_is_refused_in_words_and_left_alone(tmp_path: Path) -> Non
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        InputError, match=r"a newer Muster made this store \(version 999; this one knows up to 4\)"
+        InputError, match=r"a newer Muster made this store \(version 999; this one knows up to 1\)"
     ):
         Store.open(f"sqlite:///{path}")
     assert path.read_bytes() == before

@@ -10,15 +10,16 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import IntegrityError
 
+from muster.cluster.ledger import NodeAllocation
 from muster.problems import InputError
 from muster.runtime.records import DECISIONS
 from muster.service.store import Store
 from muster.service.store.rows import (
+    AllocationInterval,
     Changes,
     Event,
-    Explained,
-    Holding,
     JobRow,
+    PendingInterval,
     Phase,
     State,
     Submission,
@@ -27,7 +28,7 @@ from muster.service.store.rows import (
 
 from ..serving import a_request
 
-HELD = Holding(1, 1, "n", (0, 3), 500, 1.5, 2.5, 0.25, since=1.0)
+HELD = AllocationInterval(1, 1, NodeAllocation("n", (0, 3), 1.5, 2.5, 0.25, milli=500), since=1.0)
 
 
 def submitted(store: Store, count: int = 1, user: str = "ann", **fields: object) -> list[int]:
@@ -190,29 +191,29 @@ def test_what_the_controller_writes_comes_back(store: Store) -> None:
     }
     before = store.job(1)
     assert before is not None
-    waited = Explained(1, "no_gpus", {"needs": 2.0, "free": 1.0}, 0.0, 1.0)
+    waited = PendingInterval(1, "no_gpus", {"needs": 2.0, "free": 1.0}, 0.0, 1.0)
     decision = {name: float(number) for number, name in enumerate(DECISIONS)}
     changes = Changes(
         jobs={1: fields, 2: {"message": "other"}},
-        opened=[HELD, replace(HELD, node="m", gpus=())],
+        opened=[HELD, replace(HELD, allocation=NodeAllocation("m", (), 1.5))],
         decisions=[decision, decision | {"value": float("nan"), "bound": None}],
-        explained=[waited, replace(waited, job=2)],
+        pending=[waited, replace(waited, job=2)],
         events=[Event(1, 3.0, "started", "n")],
         scheduler_state=b"\x00state",
     )
     store.commit(changes)
     assert store.job(1) == replace(before, **fields)
-    assert store.holdings(1) == store.holdings(open_only=True) == changes.opened
+    assert store.allocation_intervals(1) == store.allocation_intervals(open_only=True) == changes.opened
     assert [list(row) for row in store.decisions()] == [list(DECISIONS)] * 2
     assert store.decisions() == [decision, decision | {"value": None, "bound": None}]
-    assert store.all_explained() == changes.explained
+    assert store.pending_intervals() == changes.pending
     assert store.events(1)[1:] == changes.events
     assert store.scheduler_state() == b"\x00state"
 
-    resized = replace(HELD, cpus=3.0, since=5.0)
+    resized = replace(HELD, allocation=replace(HELD.allocation, cpus=3.0), since=5.0)
     store.commit(Changes(closed={(1, 1): 5.0}, opened=[resized], scheduler_state=b"new"))
-    assert store.holdings(open_only=True) == [resized]
-    assert store.holdings() == [*(replace(held, until=5.0) for held in changes.opened), resized]
+    assert store.allocation_intervals(open_only=True) == [resized]
+    assert store.allocation_intervals() == [*(replace(held, until=5.0) for held in changes.opened), resized]
     assert store.scheduler_state() == b"new"
     assert [row.id for row in store.living()] == [1, 2]
 
@@ -224,9 +225,9 @@ def test_changes_are_written_all_or_not_at_all(store: Store) -> None:
     with pytest.raises(IntegrityError):
         store.commit(changes)
     assert store.job(1) == before
-    assert store.holdings() == []
+    assert store.allocation_intervals() == []
     store.commit(replace(changes, events=[]))
-    assert len(store.holdings()) == 1
+    assert len(store.allocation_intervals()) == 1
 
 
 def test_what_ended_is_forgotten_and_nothing_that_lives(store: Store) -> None:
@@ -236,19 +237,19 @@ def test_what_ended_is_forgotten_and_nothing_that_lives(store: Store) -> None:
     changes = Changes(jobs=ended, decisions=[decision | {"time_seconds": float(at)} for at in range(5)])
     for job in range(1, 5):
         changes.opened.append(replace(HELD, job=job))
-        changes.explained.append(Explained(job, "no_gpus", {}, 0.0, 1.0))
+        changes.pending.append(PendingInterval(job, "no_gpus", {}, 0.0, 1.0))
         changes.event(job, 1.0, "failed")
     store.commit(changes)
     assert [row.id for row in store.ended_before(3.0, after=0, limit=9)] == [1, 2]
     assert [row.id for row in store.ended_before(9.0, after=1, limit=1)] == [2]
     store.forget([])
     store.forget([1, 2])
-    assert [row.id for row in store.jobs()] == [held.job for held in store.holdings()] == [3, 4]
-    assert [one.job for one in store.all_explained()] == [3, 4]
+    assert [row.id for row in store.jobs()] == [held.job for held in store.allocation_intervals()] == [3, 4]
+    assert [one.job for one in store.pending_intervals()] == [3, 4]
     assert store.events(1) == []
     store.forget([3, 4])
-    assert [row.id for row in store.jobs()] == [held.job for held in store.holdings()] == [4]
-    assert [one.job for one in store.all_explained()] == [4]
+    assert [row.id for row in store.jobs()] == [held.job for held in store.allocation_intervals()] == [4]
+    assert [one.job for one in store.pending_intervals()] == [4]
     assert len(store.events(4)) == 2
     assert [store.forget_decisions(3.0, 2) for _ in range(3)] == [2, 1, 0]
     assert [row["time_seconds"] for row in store.decisions()] == [3.0, 4.0]
@@ -283,6 +284,6 @@ def test_all_is_there_when_it_is_opened_again(url: str) -> None:
     second = Store.open(url)
     assert second.origin == origin
     assert second.job(2) == row
-    assert second.holdings() == [HELD]
+    assert second.allocation_intervals() == [HELD]
     assert submitted(second) == [3]
     second.close()

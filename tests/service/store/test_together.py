@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from muster.cluster.ledger import NodeAllocation
 from muster.service.export import record_of
 from muster.service.store import Store
-from muster.service.store.rows import Changes, Holding, State, Submission
+from muster.service.store.rows import AllocationInterval, Changes, State, Submission
 
 from ..serving import a_board, a_request
 
@@ -17,7 +18,7 @@ def starts(store: Store, job: int) -> None:
     store.commit(
         Changes(
             jobs={job: {"state": State.RUNNING, "epoch": 1}},
-            opened=[Holding(job, 1, "node-0", (0,), 1000, 1.0, 1.0, 0.0, since=1.0)],
+            opened=[AllocationInterval(job, 1, NodeAllocation("node-0", (0,), 1.0, 1.0, 0.0), since=1.0)],
         )
     )
 
@@ -29,10 +30,10 @@ def test_what_is_read_together_is_of_one_moment(store: Store) -> None:
         starts(store, job)
         with store.together():
             assert store.jobs([State.RUNNING]) == []
-        assert store.holdings() == []
+        assert store.allocation_intervals() == []
         assert store.counts()[State.QUEUED] == 1
     assert store.jobs([State.QUEUED]) == []
-    assert store.counts()[State.RUNNING] == len(store.holdings(open_only=True)) == 1
+    assert store.counts()[State.RUNNING] == len(store.allocation_intervals(open_only=True)) == 1
     assert store.holders("ann") == {job}
     assert store.holders("bob") == set()
 
@@ -40,12 +41,12 @@ def test_what_is_read_together_is_of_one_moment(store: Store) -> None:
 def test_the_record_is_of_one_moment(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job starts after the jobs were read: its allocation has not begun yet."""
     (job,) = store.submit([Submission("ann", a_request())])
-    holdings = store.holdings
+    intervals = store.allocation_intervals
 
-    def later(*arguments: object, **more: object) -> list[Holding]:
+    def later(*arguments: object, **more: object) -> list[AllocationInterval]:
         starts(store, job)
-        return holdings(*arguments, **more)  # type: ignore[arg-type]
+        return intervals(*arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "holdings", later)
+    monkeypatch.setattr(store, "allocation_intervals", later)
     record = record_of(store, a_board(tmp_path))
     assert (len(record.jobs), len(record.allocations)) == (1, 0)

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 Key = TypeVar("Key")
 
 
-class CpuSeat(NamedTuple):
+class AssignedCpus(NamedTuple):
     """The CPUs of one start."""
 
     cpus: tuple[int, ...]
@@ -16,13 +16,13 @@ class CpuSeat(NamedTuple):
     """No other start runs on them."""
 
 
-def seat_on_cpus(
+def assign_cpus(
     cpus: Sequence[int], grants: Mapping[Key, float], held: Mapping[Key, Sequence[int]]
-) -> dict[Key, CpuSeat]:
-    """CPUs for each grant: whole grants have theirs alone, the others share what is left.
+) -> dict[Key, AssignedCpus]:
+    """CPUs for each grant: a whole number of CPUs is exclusive, all other grants share what is left.
 
-    Who has CPUs alone (`held`) keeps as many of them as it may. Where more is granted than there is, the last
-    whole ones share as well.
+    A start that has exclusive CPUs (`held`) keeps as many of them as it may. If more is granted than there is, the
+    last whole ones share as well.
     """
     alone: dict[Key, list[int]] = {}
     taken: set[int] = set()
@@ -40,7 +40,7 @@ def seat_on_cpus(
             taken.update(free[:missing])
     shared = tuple(cpu for cpu in cpus if cpu not in taken) or tuple(cpus)
     return {
-        key: CpuSeat(tuple(sorted(alone[key])), True) if key in alone else CpuSeat(shared, False)
+        key: AssignedCpus(tuple(sorted(alone[key])), True) if key in alone else AssignedCpus(shared, False)
         for key in grants
     }
 

@@ -41,9 +41,10 @@ import structlog
 from muster import processes
 from muster.cgroups import CgroupError, Group, find_cgroups
 from muster.cluster import Node
+from muster.cluster.ledger import NodeAllocation
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
-from muster.service.engines.interface import EngineFacts, Launch, Observed, Seat
-from muster.service.engines.local.cpus import CpuSeat, seat_on_cpus
+from muster.service.engines.interface import EngineFacts, Launch, Observed
+from muster.service.engines.local.cpus import AssignedCpus, assign_cpus
 from muster.service.engines.local.endings import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
 from muster.service.engines.local.given import environment_of, identity_of, spawn_supervisor
@@ -79,8 +80,8 @@ class _Start:
     """Why the last one could not be started, or looked at."""
     memory_limited: bool = True
     """Its memory limit is what was granted last; False while it still uses more."""
-    seat: tuple[float, CpuSeat] | None = None
-    """The CPUs that were granted and set last; None if that has still to be done."""
+    assigned: tuple[float, AssignedCpus] | None = None
+    """Its CPU grant and the CPUs that were set for it last; None: still to be set."""
 
     @property
     def lives(self) -> bool:
@@ -149,23 +150,25 @@ class LocalEngine:
             if start.lives and start.folder.job == launch.job:
                 what = f"start {start.folder.epoch} of job {launch.job} is still there"
                 raise OSError(errno.EBUSY, what)
-        (seat,) = launch.seats
+        (here,), (ranks,) = launch.allocations, launch.ranks
         end = identity = None
         try:
             identity = identity_of(launch.user)
         except KeyError:
             end = {"ended": time.time(), "refused": f"this machine has no user {launch.user}"}
-        if gone := [str(gpu) for gpu in seat.gpus if gpu >= len(self._machine.gpu_names)]:
+        if gone := [str(gpu) for gpu in here.gpu_ids if gpu >= len(self._machine.gpu_names)]:
             words = f"this machine has no GPU {', '.join(gone)} any more"
             end = {"ended": time.time(), "vanished": words, "lost": True}
         make_job_folder(launch, identity)
         path = self._folder / f"{launch.job}.{launch.epoch}"
-        gpu_names = [self._machine.gpu_names[gpu] for gpu in seat.gpus if gpu < len(self._machine.gpu_names)]
+        gpu_names = [
+            self._machine.gpu_names[gpu] for gpu in here.gpu_ids if gpu < len(self._machine.gpu_names)
+        ]
         wanted = {
             "signals": {},
             "kill": False,
-            "cpus": seat.cpus,
-            "memory_gb": seat.memory_gb,
+            "cpus": here.cpus,
+            "memory_gb": here.memory_gb,
             "alone": [],
             "denied_devices": self._grants.gpus.denied_beside(gpu_names),
         }
@@ -176,22 +179,22 @@ class LocalEngine:
             "command": launch.command,
             "directory": str(launch.directory),
             "environment": environment_of(launch, self._grants.gpus.visible_names(gpu_names), path, identity),
-            "ranks": seat.ranks,
+            "ranks": ranks,
             "identity": identity,
             "output_limit_gb": launch.output_limit_gb,
             "gang_grace_seconds": self.gang_grace_seconds,
         }
         self._look_at(self._remember(make_start_folder(path, record, wanted, end), None))
 
-    def resize(self, job: int, epoch: int, seats: Sequence[Seat]) -> None:
+    def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
         """Other CPUs and memory for a running start; less memory as soon as it uses no more than that."""
         start = self._starts.get((job, epoch))
         if start is not None and start.lives:
-            (seat,) = seats
-            watched = self._grants.memory_bytes_to_watch(seat.memory_gb)
-            start.folder.want(cpus=seat.cpus, memory_gb=seat.memory_gb, memory_bytes=watched)
-            start.memory_limited = self._grants.limit_memory(start.group, seat.memory_gb)
-            self._seat()
+            (here,) = allocations
+            watched = self._grants.memory_bytes_to_watch(here.memory_gb)
+            start.folder.want(cpus=here.cpus, memory_gb=here.memory_gb, memory_bytes=watched)
+            start.memory_limited = self._grants.limit_memory(start.group, here.memory_gb)
+            self._assign_cpus()
 
     def signal(self, job: int, epoch: int, name: str) -> None:
         """Send a signal to the process groups of all ranks, once; a start without processes yet never gets any."""
@@ -213,8 +216,8 @@ class LocalEngine:
         for start in self._starts.values():
             if start.lives:
                 self._look_or_say_why_not(start)
-        if any(start.lives and start.seat is None for start in self._starts.values()):
-            self._seat()
+        if any(start.lives and start.assigned is None for start in self._starts.values()):
+            self._assign_cpus()
         return [start.observed for start in self._starts.values()]
 
     def forget(self, job: int, epoch: int) -> None:
@@ -259,7 +262,7 @@ class LocalEngine:
                 records = self._after_its_supervisor(start)
         if "ended" in records[-1]:
             start.observed = self._end(start, records[-1])
-            self._seat()
+            self._assign_cpus()
             return
         if start.observed.since != records[-1]["time"]:
             start.observed = replace(start.observed, since=records[-1]["time"])
@@ -284,7 +287,7 @@ class LocalEngine:
             doors = [] if start.group is None else [str(door) for door in start.group.doors]
             watched = self._grants.memory_bytes_to_watch(start.memory_gb)
             start.folder.want(doors=doors, memory_bytes=watched)
-            self._seat()
+            self._assign_cpus()
             self._children.add(spawn_supervisor(start.folder.path))
         except OSError as error:
             start.trouble = error.strerror or str(error)
@@ -320,20 +323,20 @@ class LocalEngine:
         ended, status, message = classify(record, kills, start.memory_gb)
         return Observed(start.folder.job, start.folder.epoch, ended, record["ended"], status, message)
 
-    def _seat(self) -> None:
-        """Deals the CPUs among the starts that live; sets what has changed."""
+    def _assign_cpus(self) -> None:
+        """Assigns the CPUs to the starts that live; sets what has changed."""
         living = {key: start for key, start in self._starts.items() if start.lives}
         grants = {key: start.cpus for key, start in living.items()}
         held = {key: start.folder.wanted["alone"] for key, start in living.items()}
-        for key, seat in seat_on_cpus(self._machine.cpus, grants, held).items():
+        for key, assigned in assign_cpus(self._machine.cpus, grants, held).items():
             start = living[key]
-            if start.seat == (start.cpus, seat):
+            if start.assigned == (start.cpus, assigned):
                 continue
-            start.seat = None
-            with suppress(OSError):  # dealt again at the next look
-                affinity = self._grants.limit_cpus(start.group, start.cpus, seat)
-                start.folder.want(alone=list(seat.cpus) if seat.alone else [], affinity=affinity)
-                start.seat = (start.cpus, seat)
+            start.assigned = None
+            with suppress(OSError):  # assigned again at the next look
+                affinity = self._grants.limit_cpus(start.group, start.cpus, assigned)
+                start.folder.want(alone=list(assigned.cpus) if assigned.alone else [], affinity=affinity)
+                start.assigned = (start.cpus, assigned)
 
     def _group_name(self, folder: StartFolder) -> str:
         return f"{self._group_prefix}-{folder.job}.{folder.epoch}"

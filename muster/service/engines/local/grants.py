@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from muster.cgroups import LEAST_QUOTA_CORES, Ability, CgroupError, Cgroups, Group
-from muster.service.engines.local.cpus import CpuSeat
+from muster.service.engines.local.cpus import AssignedCpus
 from muster.service.engines.local.gpu_isolation import GpuIsolation
 from muster.service.machine import Machine
 
@@ -21,23 +21,23 @@ class Grants:
     gpus: GpuIsolation
 
     @property
-    def seated(self) -> bool:
+    def assigns_cpus(self) -> bool:
         """Whether starts get CPUs of their own: where more are declared than there are, they share all."""
         return self.machine.node.cpus <= len(self.machine.cpus)
 
-    def limit_cpus(self, group: Group | None, cpus: float, seat: CpuSeat) -> list[int] | None:
+    def limit_cpus(self, group: Group | None, cpus: float, assigned: AssignedCpus) -> list[int] | None:
         """Keeps a start to its CPUs; on which its supervisor has to keep it, if the group cannot."""
         with refusals_as_os_errors():
             if group is not None and self._can(Ability.CPU_QUOTA):
-                exact = self.seated and seat.alone
+                exact = self.assigns_cpus and assigned.alone
                 cores = max(cpus * self.machine.real_cpus_per_cpu, LEAST_QUOTA_CORES)
                 group.set_cpu_quota(None if exact else cores)
-            if not self.seated:
+            if not self.assigns_cpus:
                 return None
             if group is not None and self._can(Ability.CPU_SET):
-                group.set_cpus(seat.cpus)
+                group.set_cpus(assigned.cpus)
                 return None
-        return list(seat.cpus)
+        return list(assigned.cpus)
 
     def limit_memory(self, group: Group | None, memory_gb: float) -> bool:
         """Sets a start's limit; False while it uses more than that, as who gives memory back does so in his own time.
@@ -82,7 +82,7 @@ class Grants:
     def _cpus_in_words(self) -> str:
         declared, real = self.machine.node.cpus, self.machine.cores
         quota = f"quota of {self._group_name}" if self._can(Ability.CPU_QUOTA) else ""
-        if self.seated:
+        if self.assigns_cpus:
             by = (
                 f"CPU set of {self._group_name}"
                 if self._can(Ability.CPU_SET)

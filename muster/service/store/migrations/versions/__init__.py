@@ -1,1 +1,1 @@
-"""The steps. A step that was released is never changed; the next one follows it."""
+"""The migrations. A released one is never changed; the next one follows it."""

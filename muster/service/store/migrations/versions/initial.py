@@ -1,4 +1,4 @@
-"""The first tables."""
+"""All tables of the first version."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -7,16 +7,24 @@ revision = "1"
 down_revision = None
 
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-_UNFINISHED = sa.text("until IS NULL")
+_OPEN = sa.text("until IS NULL")
 _WISHED = sa.text("wish IS NOT NULL")
+
+
+def _key() -> sa.Column[int]:
+    return sa.Column("id", _NUMBER, primary_key=True)
 
 
 def _text(name: str) -> sa.Column[str]:
     return sa.Column(name, sa.Text, nullable=False)
 
 
-def _count(name: str) -> sa.Column[int]:
+def _integer(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.Integer, nullable=False)
+
+
+def _count(name: str) -> sa.Column[int]:
+    return sa.Column(name, _NUMBER, nullable=False, server_default=sa.text("0"))
 
 
 def _figure(name: str) -> sa.Column[float]:
@@ -29,17 +37,7 @@ def _of_job() -> sa.Column[int]:
 
 def upgrade() -> None:
     """From nothing."""
-    op.create_table(
-        "store",
-        sa.Column("id", sa.Integer, primary_key=True),
-        _figure("origin"),
-        sa.Column("next_job", _NUMBER, nullable=False),
-    )
-    op.create_table(
-        "scheduler",
-        sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("state", sa.LargeBinary, nullable=False),
-    )
+    _create_daemon()
     _create_jobs()
     _create_history()
     op.create_table(
@@ -49,13 +47,31 @@ def upgrade() -> None:
     )
     op.create_table(
         "tokens",
-        sa.Column("id", _NUMBER, primary_key=True),
+        _key(),
         _text("user"),
         sa.Column("operator", sa.Boolean, nullable=False),
         sa.Column("hash", sa.Text, nullable=False, unique=True),
         _figure("created"),
         sa.Column("revoked", sa.Double),
     )
+
+
+def _create_daemon() -> None:
+    op.create_table(
+        "store",
+        sa.Column("id", sa.Integer, primary_key=True),
+        _figure("origin"),
+        sa.Column("next_job", _NUMBER, nullable=False),
+        sa.Column("engine", sa.Text),
+        sa.Column("needs_tokens", sa.Boolean, nullable=False, server_default=sa.false()),
+        *(_count(name) for name in ("turn", "claim")),
+    )
+    op.create_table(
+        "scheduler",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("state", sa.LargeBinary, nullable=False),
+    )
+    op.create_table("configurations", _key(), _figure("since"), _text("content"))
 
 
 def _create_jobs() -> None:
@@ -67,15 +83,20 @@ def _create_jobs() -> None:
         _text("state"),
         sa.Column("wish", sa.Text),
         _text("phase"),
-        _count("epoch"),
+        _integer("epoch"),
         *(sa.Column(name, sa.Double) for name in ("first_start", "last_start", "last_stop", "finished")),
         *(_figure(name) for name in ("steps_done", "steps_per_second", "run_seconds")),
         *(_figure(name) for name in ("attained_gpu_seconds", "restart_seconds")),
-        *(_count(name) for name in ("preemptions", "moves", "deaths")),
+        *(_integer(name) for name in ("preemptions", "moves", "deaths")),
         *(_text(name) for name in ("reason", "reason_parameters")),
         _figure("reason_since"),
         sa.Column("status", sa.Integer),
         _text("message"),
+        sa.Column("lease_end", sa.Double),
+        _figure("steps_before"),
+        sa.Column("output_read", _NUMBER, nullable=False),
+        sa.Column("joined", sa.Boolean, nullable=False),
+        *(sa.Column(name, sa.Double) for name in ("first_step", "start_up_seconds", "stop_seconds")),
     )
     for column in ("state", "user", "name"):
         op.create_index(f"jobs_by_{column}", "jobs", [column, "id"])
@@ -83,42 +104,36 @@ def _create_jobs() -> None:
 
 
 def _create_history() -> None:
+    held = "allocation_intervals"
     op.create_table(
-        "holdings",
-        sa.Column("id", _NUMBER, primary_key=True),
+        held,
+        _key(),
         _of_job(),
-        _count("epoch"),
-        _text("node"),
-        _text("gpus"),
-        _count("gpu_milli"),
+        _integer("epoch"),
+        *(_text(name) for name in ("node", "gpu_ids")),
+        _integer("milli"),
         *(_figure(name) for name in ("cpus", "memory_gb", "storage_gb_per_s", "since")),
         sa.Column("until", sa.Double),
     )
-    op.create_index("holdings_by_job", "holdings", ["job", "epoch"])
-    op.create_index(
-        "holdings_open", "holdings", ["job"], sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED
-    )
+    op.create_index(f"{held}_by_job", held, ["job", "epoch"])
+    op.create_index(f"{held}_open", held, ["job"], sqlite_where=_OPEN, postgresql_where=_OPEN)
     op.create_table(
-        "explained",
-        sa.Column("id", _NUMBER, primary_key=True),
+        "pending_intervals",
+        _key(),
         _of_job(),
         *(_text(name) for name in ("reason", "parameters")),
         *(_figure(name) for name in ("since", "until")),
     )
-    op.create_index("explained_by_job", "explained", ["job"])
+    op.create_index("pending_intervals_by_job", "pending_intervals", ["job"])
     op.create_table(
-        "events",
-        sa.Column("id", _NUMBER, primary_key=True),
-        _of_job(),
-        _figure("time"),
-        *(_text(name) for name in ("kind", "detail")),
+        "events", _key(), _of_job(), _figure("time"), *(_text(name) for name in ("kind", "detail"))
     )
     op.create_index("events_by_job", "events", ["job"])
     op.create_table(
         "decisions",
-        sa.Column("id", _NUMBER, primary_key=True),
+        _key(),
         _figure("time_seconds"),
-        *(_count(name) for name in ("running", "waiting", "started", "stopped", "changed")),
+        *(_integer(name) for name in ("running", "waiting", "started", "stopped", "changed")),
         *(_figure(f"free_{name}") for name in ("gpus", "cpus", "memory_gb", "storage_gb_per_s")),
         *(sa.Column(name, sa.Double) for name in ("value", "bound")),
     )

@@ -1,0 +1,78 @@
+"""The starts that have not ended, and what they occupy: those that were asked to stop may still be there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from muster.cluster import Cluster
+from muster.cluster.ledger import NodeAllocation
+from muster.cluster.ledger_arrays import MICRO, WHOLE
+from muster.service.controller.starts import Start
+
+
+class RunningStarts(Mapping[int, Start]):
+    """Starts by job. Sums by GPU and node are whole thousandths and millionths as in the ledger, so they balance."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._starts: dict[int, Start] = {}
+        self._milli: dict[tuple[str, int], int] = defaultdict(int)
+        self._cpus: dict[str, int] = defaultdict(int)
+        self._memory: dict[str, int] = defaultdict(int)
+
+    def __getitem__(self, job: int) -> Start:
+        """The start of a job."""
+        return self._starts[job]
+
+    def __iter__(self) -> Iterator[int]:
+        """The jobs that have a start."""
+        return iter(self._starts)
+
+    def __len__(self) -> int:
+        """How many starts there are."""
+        return len(self._starts)
+
+    def add(self, start: Start) -> None:
+        """A start runs from now on, or is found to."""
+        self._starts[start.job] = start
+        self._add(start.allocations, 1)
+
+    def resize(self, start: Start, allocations: tuple[NodeAllocation[str], ...]) -> None:
+        """Give a start other amounts."""
+        self._add(start.allocations, -1)
+        start.allocations = allocations
+        self._add(allocations, 1)
+
+    def remove(self, start: Start) -> None:
+        """A start has ended."""
+        del self._starts[start.job]
+        self._add(start.allocations, -1)
+
+    def has_room(
+        self, wanted: Iterable[NodeAllocation[str]], instead_of: Iterable[NodeAllocation[str]] = ()
+    ) -> bool:
+        """Whether these allocations are free, or would be if the others were given back."""
+        self._add(instead_of, -1)
+        free = all(self._is_free(here) for here in wanted)
+        self._add(instead_of, 1)
+        return free
+
+    def _is_free(self, here: NodeAllocation[str]) -> bool:
+        node = self._cluster.nodes[self._cluster.node_index[here.node]]
+        return (
+            all(self._milli[here.node, gpu] + here.milli <= WHOLE for gpu in here.gpu_ids)
+            and self._cpus[here.node] + _micro(here.cpus) <= _micro(node.cpus)
+            and self._memory[here.node] + _micro(here.memory_gb) <= _micro(node.memory_gb)
+        )
+
+    def _add(self, allocations: Iterable[NodeAllocation[str]], sign: int) -> None:
+        for here in allocations:
+            for gpu in here.gpu_ids:
+                self._milli[here.node, gpu] += sign * here.milli
+            self._cpus[here.node] += sign * _micro(here.cpus)
+            self._memory[here.node] += sign * _micro(here.memory_gb)
+
+
+def _micro(amount: float) -> int:
+    return round(amount * MICRO)
