@@ -83,7 +83,7 @@ class Simulated:
         self.store.now = lambda: self.now  # type: ignore[method-assign]
         cluster = parse_cluster(f"1x{GPUS}gpu,{GPUS}cpu,{2 * GPUS}gb")
         self.engine = FakeEngine(home / "engine", cluster, self._pace, lambda: self.store.origin + self.now)
-        board = DaemonStatus(
+        status = DaemonStatus(
             policy=live_scheduler(scheduler, {}, round_seconds),
             engine="fake",
             engine_facts=self.engine.facts,
@@ -92,7 +92,7 @@ class Simulated:
             models=dict,
             round_seconds=round_seconds,
         )
-        self.controller = Controller(self.store, self.engine, board, home)
+        self.controller = Controller(self.store, self.engine, status, home)
         self.controller.recover()
 
     def _pace(self, job: int, _: Sequence[NodeAllocation[str]]) -> Pace:

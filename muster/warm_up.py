@@ -1,6 +1,6 @@
 """Compiles ahead what the commands compile at their first use: `python -m muster.warm_up`, which `make install` runs.
 
-Short simulations and the daemon's rehearsal go through every shipped scheduler, so there is no list of kernels to keep.
+Short simulations and the daemon's warm-up go through every shipped scheduler, so there is no list of kernels to keep.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster.schedulers.registry import build, presets
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.fake import FakeEngine
 from muster.service.live_scheduler import live_scheduler
-from muster.service.warm_up import rehearse
+from muster.service.warm_up import warm_up
 from muster.simulation import Options, simulate
 from muster.workload.generators import mixed, smd
 from muster.workload.models import shipped_models
@@ -45,7 +45,7 @@ class _Share:
     def __call__(self, report: Callable[[Any], None]) -> None:
         for name in self.names:
             if name == _DAEMON:
-                _rehearse()
+                _warm_up_service()
             else:
                 _simulate(name)
             report(name)
@@ -68,9 +68,9 @@ def _simulate(name: str) -> None:
                 simulate(trace, parse_cluster(cluster), build(name), Options())
 
 
-def _rehearse() -> None:
+def _warm_up_service() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    rehearse(
+    warm_up(
         DaemonStatus(
             policy=live_scheduler(_FIRST[0], {}, _ROUND_SECONDS),
             engine="fake",

@@ -167,7 +167,7 @@ def where_or_why(job: Job) -> str:
     """Its GPUs, why it waits, or how it ended."""
     if job["holds"]:
         return "; ".join(f"{held['node']}: {ranges(held['gpu_ids']) or 'CPUs only'}" for held in job["holds"])
-    return str(job["message"] or job["reason_in_words"]).removeprefix("it ")
+    return str(job["message"] or job["reason_text"]).removeprefix("it ")
 
 
 def ranges(numbers: Sequence[int]) -> str:

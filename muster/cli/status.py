@@ -48,10 +48,10 @@ def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     request = job["request"]
     passed = short_time(time.time() - since(job))
     yield "state", f"{state_of(job)} {passed} ago" if job["finished"] else f"{state_of(job)} for {passed}"
-    if job["wish"]:
-        yield "wished", job["wish"]
-    if job["reason_in_words"]:
-        yield "it waits, because", job["reason_in_words"]
+    if job["state_request"]:
+        yield "requested", job["state_request"]
+    if job["reason_text"]:
+        yield "it waits, because", job["reason_text"]
     if job["message"]:
         yield "why it ended", job["message"]
     if job["status"] is not None:

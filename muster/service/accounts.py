@@ -23,7 +23,7 @@ def together(engine: EngineFacts | None) -> str:
     if engine is None or not engine.runs_as_users or os.geteuid() == 0:
         return ""
     return (
-        f"all jobs run as {name_of(os.geteuid())} here, whoever submits them, so a job can read what others' jobs "
+        f"all jobs run as {name_of(os.geteuid())} here, for every user, so a job can read what others' jobs "
         "wrote, and the store; only a daemon of root runs each job as its owner"
     )
 

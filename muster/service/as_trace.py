@@ -12,7 +12,7 @@ from muster.service.store.rows import JobRow
 def trace_columns(
     rows: Sequence[JobRow], submit_seconds: Sequence[float], duration_seconds: Sequence[float]
 ) -> dict[str, list[Any]]:
-    """What their owners asked, with arrivals and the work of each from whoever wants the trace."""
+    """What their owners requested; arrivals and durations are the caller's."""
     requests = [row.request for row in rows]
     return {
         "job_id": [str(row.id) for row in rows],

@@ -41,14 +41,14 @@ from muster.service.known_models import KnownModels
 from muster.service.live_limits import LiveLimits
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
-from muster.service.warm_up import rehearse
+from muster.service.warm_up import warm_up
 
 _SWITCH_SECONDS = 0.0005
 """For which one thread may keep the others from running Python. A request changes threads some times; with the usual
 5 ms each of them would wait so long while the controller is at work."""
 
 _UMASK = 0o022
-"""Whoever started it: what others may not read has a mode of its own, what they must read (a notice) needs this one."""
+"""Whatever umask it was started with: private files have modes of their own, and a notice must be readable."""
 
 log = structlog.get_logger()
 
@@ -71,11 +71,11 @@ class Serving:
     store: str | None = None
     """URL; None: SQLite in the home."""
     needs_tokens: bool = False
-    """Nobody is let in without one, though none was ever made."""
+    """Every request needs a token, even if none was ever made."""
 
 
 def serve(serving: Serving, say: Callable[[str], None]) -> None:
-    """Until it is told to stop. `say` gets a line for people once it serves."""
+    """Serves until a signal stops it. `say` gets a line for people once it serves."""
     _log_as_json()
     announce_with(log.info)
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -125,7 +125,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     except OSError as error:  # something may live that cannot be looked at
         where = str(error.filename or f"engine {serving.engine_name}")
         raise InputError(Problem(where, f"cannot be used: {error.strerror or error}")) from None
-    board = DaemonStatus(
+    status = DaemonStatus(
         policy=serving.scheduler,
         engine=serving.engine_name,
         engine_facts=engine.facts,
@@ -139,12 +139,12 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     write_endpoint(serving.home, url, starting=True)
     try:
-        rehearse(board)
+        warm_up(status)
     except BaseException:
         remove_endpoint(serving.home)
         raise
-    controller = Controller(store, engine, board, serving.home)
-    web = server(create_app(store, board, serving.home, serving.limits))
+    controller = Controller(store, engine, status, serving.home)
+    web = server(create_app(store, status, serving.home, serving.limits))
     failure: list[BaseException] = []
 
     def conduct() -> None:
@@ -163,8 +163,8 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     _handle_signals(web, serving.limits)
     thread.start()
     cluster = serving.engine.cluster
-    log.info("serving", url=url, scheduler=board.scheduler, cluster=cluster.name, enforces=board.enforces)
-    say(f"{url} serves {cluster.total_gpus} GPUs of {cluster.name} by {board.scheduler}; {board.enforces}")
+    log.info("serving", url=url, scheduler=status.scheduler, cluster=cluster.name, enforces=status.enforces)
+    say(f"{url} serves {cluster.total_gpus} GPUs of {cluster.name} by {status.scheduler}; {status.enforces}")
     for warning in warnings:
         log.warning(warning)
         say(f"Note: {warning}.")
@@ -180,7 +180,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
 
 
 def _warnings(serving: Serving, engine: EngineFacts, store: Store) -> Iterator[str]:
-    """What whoever starts it may not know, as sentences without their full stops."""
+    """What its operator should know, as sentences without their full stops."""
     if engine.runs_as_users and (shut := shut_to_others(serving.home)):
         yield shut
     if not store.needs_tokens():
@@ -188,7 +188,7 @@ def _warnings(serving: Serving, engine: EngineFacts, store: Store) -> Iterator[s
     if alike := together(engine):
         yield f"tokens do not keep jobs apart: {alike}"
     if all(row.revoked is not None for row in store.tokens()):
-        yield "nobody gets in without a token, and there is none: muster token create NAME --role operator --store URL"
+        yield "every request needs a token, and there is none: muster token create NAME --role operator --store URL"
 
 
 def _handle_signals(web: uvicorn.Server, limits: LiveLimits) -> None:
@@ -223,7 +223,7 @@ def _has_terminal() -> bool:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that is bound already, so that a port which is taken is told in words."""
+    """A socket that is bound already, so that a port that is taken is an error of the user."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else an answer waits for an
     # acknowledgement of its header, which the other side delays by 40 ms.

@@ -1,4 +1,4 @@
-"""What the controller tells the rest of the daemon about itself, in memory; all that must survive is in the store."""
+"""What the controller shows the rest of the daemon, in memory; all that must survive is in the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.workload.models import Model
 
 STORE, MACHINE, SCHEDULER = "store", "machine", "scheduler"
-"""Where troubles come from."""
+"""The sources of conditions."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DaemonStatus:
     """The engine's name, for people; `engine_facts` says what depends on it."""
     engine_facts: EngineFacts
     enforces: str
-    """How CPU and memory grants are kept to, in words."""
+    """How CPU and memory grants are enforced, for people."""
     cluster: Cluster
     models: Callable[[], Mapping[str, Model]]
     """Whose sensitivity is known now, by lower-case name."""
@@ -60,9 +60,9 @@ class DaemonStatus:
     failing: Failing | None = None
     """None: the last decision was a good one."""
     conditions: Mapping[str, str] = field(default_factory=dict)
-    """What keeps it from working now, in words by source. Anybody may read them: they name nobody, no job, no host."""
+    """What keeps it from its work, a sentence for each source; they name no user, job or host."""
     thinking: threading.Lock = field(default_factory=threading.Lock)
-    """Held by whoever decides or forecasts: one at a time, so that neither slows the other down or compiles with it."""
+    """Held while a decision or a forecast is made: one at a time, so that neither slows the other down."""
     _something_new: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -83,8 +83,8 @@ class DaemonStatus:
         }
 
     @property
-    def trouble(self) -> str:
-        """All of them; empty where all is well."""
+    def condition(self) -> str:
+        """All conditions in one line; empty if there are none."""
         return "; ".join(self.conditions[source] for source in sorted(self.conditions))
 
     def set_condition(self, source: str, words: str) -> None:
@@ -97,7 +97,7 @@ class DaemonStatus:
             self.conditions = {name: words for name, words in self.conditions.items() if name != source}
 
     def wake(self) -> None:
-        """Tell the controller that there is something new in the store."""
+        """Wake the controller: there is something new in the store."""
         self._something_new.set()
 
     def wait(self, seconds: float) -> None:

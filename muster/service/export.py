@@ -25,13 +25,13 @@ _PAGE = 10_000
 _OUTCOMES = {state: state.value for state in ENDED}
 
 
-def record_of(store: Store, board: DaemonStatus) -> Record:
+def record_of(store: Store, status: DaemonStatus) -> Record:
     """Everything in the store, as of one moment: the end of the record."""
     with store.together():
-        return _record(store, board)
+        return _record(store, status)
 
 
-def _record(store: Store, board: DaemonStatus) -> Record:
+def _record(store: Store, status: DaemonStatus) -> Record:
     now = store.now()
     rows = list(_all_jobs(store))
     jobs = [_job(row) for row in rows]
@@ -77,7 +77,7 @@ def _record(store: Store, board: DaemonStatus) -> Record:
         allocations=pl.DataFrame(allocations, schema=ALLOCATIONS),
         decisions=pl.DataFrame(store.decisions(), schema=DECISIONS),
         reasons=pl.DataFrame(reasons, schema=REASONS),
-        run=_described(board, len(rows), store, now),
+        run=_described(status, len(rows), store, now),
     )
 
 
@@ -135,14 +135,14 @@ def _job(row: JobRow) -> dict[str, object]:
     }
 
 
-def _described(board: DaemonStatus, jobs: int, store: Store, now: float) -> dict[str, object]:
+def _described(status: DaemonStatus, jobs: int, store: Store, now: float) -> dict[str, object]:
     """What the simulator writes about a run, as far as it has a meaning here; and what was served from when on."""
     history = [{"from_seconds": since, **content} for since, content in store.configurations()]
     source = f"what ran here since {_day(store.origin)}"
     return {
         "muster_version": muster.__version__,
         "trace": {"source": source, "jobs": jobs, "notes": list(_changes(history))},
-        **board.configuration(),
+        **status.configuration(),
         "history": history,
         "until_seconds": now,
         "rules": {

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Forecast:
-    """When jobs start and end if nobody submits anything more; seconds from now."""
+    """When jobs start and end if no more are submitted; seconds from now."""
 
     starts: Mapping[int, float]
     ends: Mapping[int, float]
@@ -42,10 +42,10 @@ class Forecast:
 
 
 class NoForecast(Exception):
-    """Why there is none, in words."""
+    """Says why there is none."""
 
 
-def forecast(rows: Sequence[JobRow], board: DaemonStatus, drained: Collection[str] = ()) -> Forecast:
+def forecast(rows: Sequence[JobRow], status: DaemonStatus, drained: Collection[str] = ()) -> Forecast:
     """The forecast of these living jobs; NoForecast where there are too many for a quick answer, or none can be made.
     Nothing starts on the nodes that are drained.
 
@@ -55,31 +55,31 @@ def forecast(rows: Sequence[JobRow], board: DaemonStatus, drained: Collection[st
     competing = [row for row in rows if row.state in (State.QUEUED, State.RUNNING)]
     if len(competing) > _MOST_JOBS:
         raise NoForecast("the queue is too long for a quick simulation")
-    cluster = _without(board.cluster, drained)
+    cluster = _without(status.cluster, drained)
     living = sorted(
         (row for row in competing if next(misfits(row.request, cluster), None) is None),
         key=lambda row: (row.state is not State.RUNNING, row.id),
     )
     if not living:
-        raise NoForecast("nobody waits who could start")
-    left = [_seconds_left(row, board) for row in living]
+        raise NoForecast("no waiting job could start")
+    left = [_seconds_left(row, status) for row in living]
     seconds = [GUESSED_SECONDS if known is None else known for known in left]
     requests = [row.request for row in living]
     columns = trace_columns(living, [0.0] * len(living), seconds)
     attained = np.array([row.attained_gpu_seconds for row in living])
     try:
-        models = board.models()
+        models = status.models()
         trace = trace_of(columns, "the queue", models)
         options = Options(
             skip_impossible=True,
-            round_seconds=_coarse_turn(requests, seconds, board),
-            restart_cost_seconds=board.restart_cost_seconds,
+            round_seconds=_coarse_turn(requests, seconds, status),
+            restart_cost_seconds=status.restart_cost_seconds,
         )
-        policy = copy.deepcopy(board.policy)
+        policy = copy.deepcopy(status.policy)
         run = simulate(trace, cluster, policy, options, models=models, attained=attained)
     except Exception as error:
         # Of the scheduler, which may be anybody's code. Its words are for the log, as they may be about anybody's job.
-        log.warning("no forecast", scheduler=board.scheduler, exc_info=True)
+        log.warning("no forecast", scheduler=status.scheduler, exc_info=True)
         if isinstance(error, InputError):
             raise NoForecast("the queue cannot be simulated") from None
         raise NoForecast(f"the scheduler fails in a simulation ({type(error).__name__})") from None
@@ -107,36 +107,36 @@ def _without(cluster: Cluster, drained: Collection[str]) -> Cluster:
 
 
 def _coarse_turn(
-    requests: Sequence[JobRequest], seconds: Sequence[float], board: DaemonStatus
+    requests: Sequence[JobRequest], seconds: Sequence[float], status: DaemonStatus
 ) -> float | None:
     """Weeks of work in turns of a minute would keep scheduler and asker waiting; None: the scheduler's own turns."""
     work = sum(
         request.gpus * request.gpu_share * alone for request, alone in zip(requests, seconds, strict=True)
     )
-    turn = (max(seconds) + work / board.cluster.total_gpus) / _MOST_TURNS
-    return turn if turn > board.round_seconds else None
+    turn = (max(seconds) + work / status.cluster.total_gpus) / _MOST_TURNS
+    return turn if turn > status.round_seconds else None
 
 
-def _seconds_left(row: JobRow, board: DaemonStatus) -> float | None:
+def _seconds_left(row: JobRow, status: DaemonStatus) -> float | None:
     """Until its work is done or its time limit is over; None where nothing is known."""
-    work, limit = _seconds_of_work(row, board), row.request.time_limit_seconds
+    work, limit = _seconds_of_work(row, status), row.request.time_limit_seconds
     if limit is None:
         return work
     until_limit = max(limit - row.run_seconds, _LEAST_SECONDS)
     return until_limit if work is None else min(work, until_limit)
 
 
-def _seconds_of_work(row: JobRow, board: DaemonStatus) -> float | None:
-    """Of its work, at the speed it last told, else at its model's with a proportional share."""
+def _seconds_of_work(row: JobRow, status: DaemonStatus) -> float | None:
+    """Of its work, at the speed it last reported, else at its model's with a proportional share."""
     if row.request.steps is None:
         return None
     steps = max(row.request.steps - row.steps_done, 0.0)
     if row.steps_per_second > 0:
         return max(steps / row.steps_per_second, _LEAST_SECONDS)
-    model = board.models().get((row.request.model or "").lower())
+    model = status.models().get((row.request.model or "").lower())
     if model is None:
         return None
-    cluster = board.cluster
+    cluster = status.cluster
     share = np.array([cluster.total_cpus, cluster.total_memory_gb, cluster.total_storage_gb_per_s])
     seconds = reference_seconds(model_table([model]), 0, share / cluster.total_gpus)
     return max(steps * seconds, _LEAST_SECONDS)

@@ -7,7 +7,7 @@ lock                         held by that daemon
 engines/local/               what the engine of that name remembers of its starts
 models/NAME.toml             sensitivities that `muster profile` has measured
 jobs/17/whose                which job 17 that is: numbers come again with another store
-jobs/17/run/                 what job 17 and the daemon tell each other (docs/training.md)
+jobs/17/run/                 where job 17 and the daemon exchange files (docs/training.md)
 jobs/17/output/0.log         output of its first process, of all its starts
 """
 
@@ -53,7 +53,7 @@ def home_folder() -> Path:
 
 
 def homes_to_ask() -> list[Path]:
-    """Where a client looks for its daemon: in its own home, and, if nobody serves there, in the machine's.
+    """Where a client looks for its daemon: in its own home, and, if none serves there, in the machine's.
 
     Who names a home means that one.
     """
@@ -88,7 +88,7 @@ def shut_to_others(home: Path) -> str:
     if os.geteuid() != 0 or not shut:
         return ""
     return (
-        f"nobody but root can pass {' and '.join(shut)}, so jobs of others could not reach their folders; "
+        f"only root can pass {' and '.join(shut)}, so jobs of others could not reach their folders; "
         f"MUSTER_HOME={MACHINES_HOME} is a home for all, or chmod o+x opens the way"
     )
 
@@ -183,17 +183,17 @@ def write_endpoint(home: Path, url: str, *, starting: bool = False) -> None:
 
 
 def remove_endpoint(home: Path) -> None:
-    """Tells clients that nobody serves."""
+    """Removes the address: no daemon serves."""
     (home / _ENDPOINT).unlink(missing_ok=True)
 
 
 def read_endpoint(home: Path) -> Endpoint | None:
     """Where the daemon serves, as it said last; it may be dead."""
     try:
-        told = json.loads((home / _ENDPOINT).read_text(encoding="utf-8"))
-        return Endpoint(str(told["url"]), int(told["pid"]), bool(told.get("starting", False)))
+        content = json.loads((home / _ENDPOINT).read_text(encoding="utf-8"))
+        return Endpoint(str(content["url"]), int(content["pid"]), bool(content.get("starting", False)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        what = "cannot be read as a daemon's address; start the daemon anew, or set MUSTER_URL"
+        what = "cannot be read as a daemon's address; start the daemon again, or set MUSTER_URL"
         raise InputError(Problem(str(home / _ENDPOINT), what)) from None

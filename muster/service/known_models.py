@@ -27,7 +27,7 @@ class KnownModels:
     def all(self) -> Mapping[str, Model]:
         """What is known now: another mapping where files have changed, else the same one.
 
-        A file that cannot be read is left out and told in the log: `muster profile` writes it anew.
+        A file that cannot be read is left out, with a warning in the log: `muster profile` writes a new one.
         """
         files = {}
         for file in sorted(self._folder.glob("*.toml")):

@@ -30,7 +30,7 @@ class Machine:
     """What CUDA_VISIBLE_DEVICES calls the node's GPUs 0, 1, ..."""
     gpu_devices: GpuDevices = GpuDevices()
     warnings: tuple[str, ...] = ()
-    """In words: what is wrong with its GPUs."""
+    """What is wrong with its GPUs, a sentence each."""
 
     @property
     def node(self) -> Node:
@@ -113,4 +113,4 @@ def _memory_gb() -> float:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024 / 1e9
-    raise OSError("/proc/meminfo does not tell the memory")
+    raise OSError("/proc/meminfo does not state the memory")

@@ -35,7 +35,7 @@ class Pruned:
 def prune(store: Store, home: Path, before: float, after: int = 0, *, dry_run: bool = False) -> Pruned:
     """The next piece of all that ended before a moment of the store's clock: jobs after `after`, at last decisions.
 
-    Folders go before what the store knows of their jobs, so that after a crash nothing is there that nobody knows of.
+    Folders go before what the store knows of their jobs, so that a crash leaves no folder without a row.
     """
     rows = store.ended_before(before, after, _MOST_JOBS)
     if not rows:

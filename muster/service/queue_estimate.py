@@ -20,7 +20,7 @@ from muster.service.store.rows import AllocationInterval, JobRow
 from muster.service.waiting import drained_nodes
 
 _OLDEST_SECONDS = 60.0
-"""Where no decision is due for long: jobs tell how fast they are meanwhile."""
+"""Where no decision is due for long: jobs report their speed meanwhile."""
 _PATIENCE_SECONDS = 30.0
 """For a simulation. A scheduler that is somebody's own may never end."""
 
@@ -39,14 +39,14 @@ class QueueEstimate:
     """Nodes on which nothing starts."""
     expected: Forecast | None
     obstacle: str = ""
-    """Why nothing can be expected, in words."""
+    """Why nothing can be expected."""
 
 
-class Outlooks:
+class QueueEstimates:
     """The newest one. For one event loop."""
 
-    def __init__(self, store: Store, board: DaemonStatus, patience: float = _PATIENCE_SECONDS) -> None:
-        self._store, self._board, self._patience = store, board, patience
+    def __init__(self, store: Store, status: DaemonStatus, patience: float = _PATIENCE_SECONDS) -> None:
+        self._store, self._status, self._patience = store, status, patience
         self._newest: QueueEstimate | None = None
         self._of_decision = -1
         self._fresh_until = 0.0
@@ -59,22 +59,22 @@ class Outlooks:
             return self._newest
         if self._being_taken is not None:
             # It may have begun before the job was there.
-            outlook = await asyncio.shield(self._being_taken)
-            if job in outlook.jobs:
-                return outlook
+            estimate = await asyncio.shield(self._being_taken)
+            if job in estimate.jobs:
+                return estimate
         if self._being_taken is None:
             self._being_taken = asyncio.create_task(self._take())
         return await asyncio.shield(self._being_taken)
 
     def _is_fresh(self) -> bool:
-        return self._of_decision == self._board.decisions and time.monotonic() < self._fresh_until
+        return self._of_decision == self._status.decisions and time.monotonic() < self._fresh_until
 
     async def _take(self) -> QueueEstimate:
         try:
-            of_decision, fresh_until = self._board.decisions, time.monotonic() + _OLDEST_SECONDS
-            self._newest = outlook = await self._expect(await asyncio.to_thread(self._look))
+            of_decision, fresh_until = self._status.decisions, time.monotonic() + _OLDEST_SECONDS
+            self._newest = estimate = await self._expect(await asyncio.to_thread(self._look))
             self._of_decision, self._fresh_until = of_decision, fresh_until
-            return outlook
+            return estimate
         finally:
             self._being_taken = None
 
@@ -82,7 +82,7 @@ class Outlooks:
         with self._store.together():
             living = self._store.living()
             held = self._store.allocation_intervals(open_only=True)
-            drained = drained_nodes(self._store, self._board.cluster)
+            drained = drained_nodes(self._store, self._status.cluster)
         return QueueEstimate(self._store.now(), {row.id: row for row in living}, held, drained, expected=None)
 
     async def _expect(self, seen: QueueEstimate) -> QueueEstimate:
@@ -90,24 +90,24 @@ class Outlooks:
         if self._thinks is not None and self._thinks.is_alive():
             return replace(seen, obstacle="an earlier simulation has not ended yet")
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[QueueEstimate] = loop.create_future()
+        result: asyncio.Future[QueueEstimate] = loop.create_future()
 
-        def tell(outlook: QueueEstimate) -> None:
-            if not told.done():
-                told.set_result(outlook)
+        def publish(estimate: QueueEstimate) -> None:
+            if not result.done():
+                result.set_result(estimate)
 
         def think() -> None:
             expected, obstacle = None, ""
             try:
-                expected = forecast(list(seen.jobs.values()), self._board, seen.drained)
+                expected = forecast(list(seen.jobs.values()), self._status, seen.drained)
             except NoForecast as no:
                 obstacle = str(no)
             with suppress(RuntimeError):  # The daemon has stopped meanwhile.
-                loop.call_soon_threadsafe(tell, replace(seen, expected=expected, obstacle=obstacle))
+                loop.call_soon_threadsafe(publish, replace(seen, expected=expected, obstacle=obstacle))
 
         self._thinks = threading.Thread(target=think, name="forecast", daemon=True)
         self._thinks.start()
         try:
-            return await asyncio.wait_for(told, self._patience)
+            return await asyncio.wait_for(result, self._patience)
         except TimeoutError:
             return replace(seen, obstacle=f"a simulation of the queue takes longer than {self._patience:g} s")

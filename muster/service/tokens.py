@@ -1,4 +1,4 @@
-"""Access tokens: 256 random bits, shown once. Kept is their SHA-256, from which nobody finds them again.
+"""Access tokens: 256 random bits, shown once. Kept is their SHA-256, from which they cannot be derived.
 
 A slow hash with a salt is for passwords, which can be guessed; these cannot.
 """
@@ -35,7 +35,7 @@ class KnownTokens:
     """Which tokens let whom in."""
 
     needed: bool
-    """Nobody gets in without one: one was made, now or ever, or the daemon was told so."""
+    """Every request needs one: one was made at some time, or the daemon requires tokens."""
     by_hash: Mapping[str, TokenRow]
     """Those in use."""
 
@@ -46,7 +46,7 @@ class MadeToken:
 
     row: TokenRow
     text: str
-    """Told this once."""
+    """Shown once."""
     warning: str = ""
     """What its maker has to know of it."""
 
@@ -88,13 +88,13 @@ class LivingTokens:
 
 
 def create_token(store: Store, user: str, *, operator: bool, engine: EngineFacts | None) -> MadeToken:
-    """A new token; from now on nobody is let in without one. The first one of a store is an operator's.
+    """A new token; from now on every request needs one. The first one of a store is an operator's.
 
     `engine` runs the jobs; None: not known yet.
     """
     problems = _problems_of(user)
     if not operator and not any(row.operator and row.revoked is None for row in store.tokens()):
-        what = "there is no operator's token yet, and with this one alone nobody could make another; "
+        what = "there is no operator's token yet, and this one could not make another; "
         problems.append(Problem("role", what + "make one with the role operator first", found="user"))
     missing = cannot_run(user, engine)
     if missing and not operator and not problems:
@@ -121,6 +121,6 @@ def revoke_token(store: Store, token: int) -> TokenRow | None:
     living = [row for row in store.tokens() if row.revoked is None]
     operators = [row.id for row in living if row.operator]
     if operators == [token] and len(living) > 1:
-        what = f"the last operator's token; nobody could revoke the {len(living) - 1} others after it"
+        what = f"the last operator's token; none could revoke the {len(living) - 1} others after it"
         raise InputError(Problem(f"token {token}", what))
     return store.revoke(token)

@@ -16,7 +16,7 @@ _PROTECTED = reason(PROTECTED)
 _NAMED_AT_MOST = 5
 
 
-def reason_in_words(row: JobRow, now: float, drained: Sequence[str] = ()) -> str:
+def describe_reason(row: JobRow, now: float, drained: Sequence[str] = ()) -> str:
     """Empty for a job that does not wait; `now` is in seconds of the store's clock.
 
     Nothing starts on the `drained` nodes.
@@ -50,11 +50,11 @@ def are_drained(nodes: Sequence[str]) -> str:
     return f"{named} {'is' if len(nodes) == 1 else 'are'} drained"
 
 
-def nothing_starts(board: DaemonStatus, asker: Caller, now: float) -> list[str]:
+def nothing_starts(status: DaemonStatus, asker: Caller, now: float) -> list[str]:
     """Said before all else where the scheduler fails; what it says may be about anybody's job."""
-    if board.failing is None:
+    if status.failing is None:
         return []
-    failing = board.failing
+    failing = status.failing
     what = f": {failing.words}" if asker.operator else ""
     times, since = counted(failing.count, "time"), duration(max(now - failing.since, 0.0))
     return [f"The scheduler has failed {times} in {since}{what}; what runs goes on, nothing new starts."]

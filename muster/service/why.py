@@ -1,6 +1,6 @@
-"""Why a job waits, in words: from the decision record, and from a simulation of the queue as it is now.
+"""Why a job waits, in sentences: from the decision record, and from a simulation of the queue as it is now.
 
-Names and numbers are told of jobs that the asker may see; of others', how many they are.
+Jobs that the caller may see are named; of others, only the number is shown.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from muster.service.fitting import misfits
 from muster.service.forecast import GUESSED_SECONDS, Forecast
 from muster.service.queue_estimate import QueueEstimate
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, Caller, JobRow, Phase, State, Wish
-from muster.service.waiting import are_drained, nothing_starts, reason_in_words
+from muster.service.store.rows import ENDED, Caller, JobRow, Phase, State, StateRequest
+from muster.service.waiting import are_drained, describe_reason, nothing_starts
 
 _NAMED_AT_MOST = 5
 
@@ -51,7 +51,7 @@ class Why:
 
 def waits(row: JobRow) -> bool:
     """Whether there is a queue to look at: it neither runs nor is held, has ended or is about to."""
-    return row.state is State.QUEUED and row.wish is None
+    return row.state is State.QUEUED and row.state_request is None
 
 
 def why_not_waiting(row: JobRow, store: Store) -> Why:
@@ -59,28 +59,28 @@ def why_not_waiting(row: JobRow, store: Store) -> Why:
     return Why(row.id, row.state, _not_waiting(row, store), row.reason, row.reason_parameters)
 
 
-def why_waiting(row: JobRow, outlook: QueueEstimate, board: DaemonStatus, asker: Caller, now: float) -> Why:
+def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, asker: Caller, now: float) -> Why:
     """About a job that waits; `now` is in seconds of the store's clock."""
-    expected = outlook.expected
-    seen = {job for job, other in outlook.jobs.items() if asker.operator or other.user == asker.user}
-    holders = sorted({interval.job for interval in outlook.held})
-    ahead = _ahead(row, outlook)
+    expected = estimate.expected
+    seen = {job for job, other in estimate.jobs.items() if asker.operator or other.user == asker.user}
+    holders = sorted({interval.job for interval in estimate.held})
+    ahead = _ahead(row, estimate)
     start = None if expected is None else expected.starts.get(row.id)
-    passed = now - outlook.taken
+    passed = now - estimate.taken
     sentences = [
-        *nothing_starts(board, asker, now),
+        *nothing_starts(status, asker, now),
         f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
-        f"{_sentence(row, now, outlook.drained)}.",
-        *_what_is_not_here(row, board),
-        *_what_is_drained(outlook, board),
-        *_who_holds(outlook, seen, board),
-        *_what_keeps_its_gpus(outlook, seen),
-        *(_who_is_ahead(ahead, seen, board) if start is not None else []),
+        f"{_sentence(row, now, estimate.drained)}.",
+        *_what_is_not_here(row, status),
+        *_what_is_drained(estimate, status),
+        *_who_holds(estimate, seen, status),
+        *_what_keeps_its_gpus(estimate, seen),
+        *(_who_is_ahead(ahead, seen, status) if start is not None else []),
         *_what_would_help(start, expected, holders, seen, passed),
-        f"When it starts cannot be estimated: {outlook.obstacle}."
+        f"When it starts cannot be estimated: {estimate.obstacle}."
         if expected is None
-        else _when(start, expected, board, passed),
+        else _when(start, expected, status, passed),
     ]
     return Why(
         row.id,
@@ -92,8 +92,8 @@ def why_waiting(row: JobRow, outlook: QueueEstimate, board: DaemonStatus, asker:
         ahead_count=len(ahead),
         holders=[job for job in holders if job in seen],
         holders_count=len(holders),
-        blocked_by=[job for job in board.blocked_by.get(row.id, ()) if job in seen],
-        blocked_by_count=len(board.blocked_by.get(row.id, ())),
+        blocked_by=[job for job in status.blocked_by.get(row.id, ()) if job in seen],
+        blocked_by_count=len(status.blocked_by.get(row.id, ())),
         estimated_start_seconds=None if start is None else max(start - passed, 0.0),
     )
 
@@ -105,9 +105,9 @@ def _not_waiting(row: JobRow, store: Store) -> list[str]:
         if row.state in (State.FAILED, State.TIMED_OUT):
             wrote = [f"What it wrote: `muster logs {row.id}`."]
         return [f"{name} does not wait: it has {_ended_how(row)}.", *wrote]
-    if row.wish is Wish.CANCEL:
+    if row.state_request is StateRequest.CANCEL:
         return [f"{name} is being cancelled: it has been asked to end."]
-    if row.state is State.HELD or row.wish is Wish.HOLD:
+    if row.state is State.HELD or row.state_request is StateRequest.HOLD:
         return [f"{name} is held; it competes again after `muster release {row.id}`."]
     limit, now = duration(row.request.time_limit_seconds), store.now()
     if row.phase is Phase.STOPPING and row.last_start is not None and row.is_over_time(row.last_start, now):
@@ -159,17 +159,17 @@ def _last_ran(row: JobRow) -> str:
     )
 
 
-def _what_is_not_here(row: JobRow, board: DaemonStatus) -> list[str]:
+def _what_is_not_here(row: JobRow, status: DaemonStatus) -> list[str]:
     """Of what it asks; the cluster was another one when it was taken."""
     return [
         f"As to its {problem.column} ({problem.found}): {problem.what}."
-        for problem in misfits(row.request, board.cluster)
+        for problem in misfits(row.request, status.cluster)
     ]
 
 
 def _sentence(row: JobRow, now: float, drained: Sequence[str]) -> str:
     """The scheduler's own reason."""
-    words = reason_in_words(row, now, drained)
+    words = describe_reason(row, now, drained)
     if row.deaths == 1:
         words += "; its last start was cut short, so the next one is delayed"
     elif row.deaths > 1:
@@ -183,39 +183,39 @@ def _sentence(row: JobRow, now: float, drained: Sequence[str]) -> str:
 def _listed(jobs: Sequence[int], seen: Collection[int], names: Mapping[int, str]) -> str:
     """`jobs 3 (bert, 4), 4 (gnmt, 2) and 5 of others`."""
     own = [job for job in jobs if job in seen]
-    told = [f"{job}{names.get(job, '')}" for job in own[:_NAMED_AT_MOST]]
-    if told:
-        told[0] = f"{'job' if len(own) == 1 else 'jobs'} {told[0]}"
+    parts = [f"{job}{names.get(job, '')}" for job in own[:_NAMED_AT_MOST]]
+    if parts:
+        parts[0] = f"{'job' if len(own) == 1 else 'jobs'} {parts[0]}"
     if (more := len(own) - _NAMED_AT_MOST) > 0:
-        told.append(f"{more} more")
+        parts.append(f"{more} more")
     if others := len(jobs) - len(own):
-        told.append(f"{others} of others" if own else f"{counted(others, 'job')} of others")
-    return f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
+        parts.append(f"{others} of others" if own else f"{counted(others, 'job')} of others")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
 
 
-def _who_holds(outlook: QueueEstimate, seen: Collection[int], board: DaemonStatus) -> list[str]:
-    if not outlook.held:
-        return ["Nobody holds any GPU now."]
+def _who_holds(estimate: QueueEstimate, seen: Collection[int], status: DaemonStatus) -> list[str]:
+    if not estimate.held:
+        return ["No job holds a GPU now."]
     held: dict[int, float] = {}
-    for interval in outlook.held:
+    for interval in estimate.held:
         held[interval.job] = held.get(interval.job, 0.0) + interval.allocation.gpus
-    rows = outlook.jobs
+    rows = estimate.jobs
     names = {
         job: f" ({rows[job].request.name}, {thousandths(count)})"
         for job, count in held.items()
         if job in rows
     }
     most = sorted(held, key=lambda job: (-held[job], job))
-    total = f"{thousandths(sum(held.values()))} of {gpus(board.cluster.total_gpus)} are held"
+    total = f"{thousandths(sum(held.values()))} of {gpus(status.cluster.total_gpus)} are held"
     return [f"{total}, by {_listed(most, seen, names)}."]
 
 
-def _what_keeps_its_gpus(outlook: QueueEstimate, seen: Collection[int]) -> list[str]:
+def _what_keeps_its_gpus(estimate: QueueEstimate, seen: Collection[int]) -> list[str]:
     """The jobs that are not stopped to make room for another one."""
     holders = sorted(
-        {interval.job for interval in outlook.held if interval.allocation.gpu_ids} & outlook.jobs.keys()
+        {interval.job for interval in estimate.held if interval.allocation.gpu_ids} & estimate.jobs.keys()
     )
-    kept = [job for job in holders if not outlook.jobs[job].preemptible]
+    kept = [job for job in holders if not estimate.jobs[job].preemptible]
     if not kept:
         return []
     listed = _listed(kept, seen, {})
@@ -223,19 +223,19 @@ def _what_keeps_its_gpus(outlook: QueueEstimate, seen: Collection[int]) -> list[
     return [f"{listed[0].upper()}{listed[1:]} {keep}: not preemptible (muster status says why)."]
 
 
-def _what_is_drained(outlook: QueueEstimate, board: DaemonStatus) -> list[str]:
-    if not outlook.drained:
+def _what_is_drained(estimate: QueueEstimate, status: DaemonStatus) -> list[str]:
+    if not estimate.drained:
         return []
-    what = are_drained(outlook.drained)
-    return [f"Of {counted(len(board.cluster.nodes), 'node')}, {what}: nothing starts there."]
+    what = are_drained(estimate.drained)
+    return [f"Of {counted(len(status.cluster.nodes), 'node')}, {what}: nothing starts there."]
 
 
-def _ahead(row: JobRow, outlook: QueueEstimate) -> list[int]:
+def _ahead(row: JobRow, estimate: QueueEstimate) -> list[int]:
     """Those that wait and are expected to start before a job, in that order."""
-    starts = {} if outlook.expected is None else outlook.expected.starts
+    starts = {} if estimate.expected is None else estimate.expected.starts
     if row.id not in starts:
         return []
-    waiting = {job for job, other in outlook.jobs.items() if other.state is State.QUEUED and job != row.id}
+    waiting = {job for job, other in estimate.jobs.items() if other.state is State.QUEUED and job != row.id}
     return [
         job
         for start, job in sorted((starts[job], job) for job in waiting & starts.keys())
@@ -243,10 +243,10 @@ def _ahead(row: JobRow, outlook: QueueEstimate) -> list[int]:
     ]
 
 
-def _who_is_ahead(ahead: Sequence[int], seen: Collection[int], board: DaemonStatus) -> list[str]:
+def _who_is_ahead(ahead: Sequence[int], seen: Collection[int], status: DaemonStatus) -> list[str]:
     if not ahead:
-        return [f"Nobody who waits is served before it by {board.scheduler}."]
-    served = f"{board.scheduler} serves {counted(len(ahead), 'waiting job')} before it"
+        return [f"{status.scheduler} serves no waiting job before it."]
+    served = f"{status.scheduler} serves {counted(len(ahead), 'waiting job')} before it"
     return [f"{served}: {_listed(ahead, seen, {})}."]
 
 
@@ -268,7 +268,7 @@ def _what_would_help(
     return [f"What has to happen first: {whose} ends, in about {duration(max(end - passed, 0.0))}."]
 
 
-def _when(start: float | None, expected: Forecast, board: DaemonStatus, passed: float) -> str:
+def _when(start: float | None, expected: Forecast, status: DaemonStatus, passed: float) -> str:
     if start is None:
         return (
             "A simulation of the present queue never starts it: no machine that it may use is large enough."
@@ -280,5 +280,5 @@ def _when(start: float | None, expected: Forecast, board: DaemonStatus, passed: 
             f"more {'is' if expected.guessed == 1 else 'each is'} assumed"
         )
     left = max(start - passed, 0.0)
-    when = "at the next decision" if left < board.round_seconds / 2 else f"in about {duration(left)}"
+    when = "at the next decision" if left < status.round_seconds / 2 else f"in about {duration(left)}"
     return f"It is expected to start {when} (a simulation of the present queue{guess})."

@@ -52,7 +52,7 @@ class Serving:
     """A running API."""
 
     store: Store
-    board: DaemonStatus
+    status: DaemonStatus
     home: Path
     port: int
 
@@ -89,7 +89,7 @@ def a_request(**fields: Any) -> JobRequest:
     return JobRequest(**{"name": "job", "command": ("true",), "directory": "/", **fields})
 
 
-def a_board(home: Path, cluster: str = CLUSTER) -> DaemonStatus:
+def a_status(home: Path, cluster: str = CLUSTER) -> DaemonStatus:
     """Of a controller that has just looked."""
     return DaemonStatus(
         policy=build("fifo", {}),
@@ -109,7 +109,7 @@ def serving(home: Path, host: str = "127.0.0.1", limits: Limits | None = None) -
     make_home(home)
     store = Store.open(store_url(home))
     try:
-        with serving_on(store, a_board(home), home, host, limits) as running:
+        with serving_on(store, a_status(home), home, host, limits) as running:
             yield running
     finally:
         store.close()
@@ -117,22 +117,22 @@ def serving(home: Path, host: str = "127.0.0.1", limits: Limits | None = None) -
 
 @contextmanager
 def serving_on(
-    store: Store, board: DaemonStatus, home: Path, host: str = "127.0.0.1", limits: Limits | None = None
+    store: Store, status: DaemonStatus, home: Path, host: str = "127.0.0.1", limits: Limits | None = None
 ) -> Iterator[Serving]:
-    """The same on a store and a board that are there."""
+    """The same on a store and a status that are there."""
     live = LiveLimits(None, home)
     if limits is not None:
         live.current = limits
-    api = server(create_app(store, board, home, live))
+    api = server(create_app(store, status, home, live))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # What the daemon logs must not come between what a command prints.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener, capture_logs():
         listener.bind((host, 0))
-        listener.listen()  # So that nobody who asks before the loop runs is turned away.
+        listener.listen()  # A request before the loop runs waits.
         thread = threading.Thread(target=api.run, args=([listener],))
         thread.start()
         try:
-            yield Serving(store, board, home, listener.getsockname()[1])
+            yield Serving(store, status, home, listener.getsockname()[1])
         finally:
             api.should_exit = True
             thread.join()

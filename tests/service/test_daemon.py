@@ -26,11 +26,11 @@ class Stopped(Exception):
 def test_clients_find_a_daemon_that_still_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Endpoint | None] = []
 
-    def rehearse(board: DaemonStatus) -> None:
+    def warm_up(status: DaemonStatus) -> None:
         found.append(read_endpoint(tmp_path))
         raise Stopped
 
-    monkeypatch.setattr(daemon, "rehearse", rehearse)
+    monkeypatch.setattr(daemon, "warm_up", warm_up)
     make_home(tmp_path)
     serving = daemon.Serving(
         home=tmp_path,

@@ -11,9 +11,9 @@ from muster.service.forecast import NoForecast, forecast
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State
-from muster.service.warm_up import rehearse
+from muster.service.warm_up import warm_up
 
-from .serving import a_board
+from .serving import a_status
 
 
 def row(job: int, state: State = State.QUEUED, **fields: object) -> JobRow:
@@ -21,26 +21,28 @@ def row(job: int, state: State = State.QUEUED, **fields: object) -> JobRow:
     return JobRow(job, "ann", request, 0.0, state=state, steps_per_second=1.0, joined=True)
 
 
-def test_years_of_work_in_turns_of_a_minute_are_soon_foretold(tmp_path: Path) -> None:
+def test_years_of_work_in_turns_of_a_minute_are_soon_forecast(tmp_path: Path) -> None:
     """Three jobs of a year share the two GPUs under las: they end together, after a year and a half."""
     year = 365 * 86_400
-    board = replace(a_board(tmp_path, "1x2gpu"), policy=live_scheduler("las", {}, 60.0))
-    reply = forecast([row(job, steps=year) for job in (1, 2, 3)], board)
+    status = replace(a_status(tmp_path, "1x2gpu"), policy=live_scheduler("las", {}, 60.0))
+    reply = forecast([row(job, steps=year) for job in (1, 2, 3)], status)
     assert max(reply.ends.values()) == pytest.approx(1.5 * year, rel=0.01)
     assert min(reply.ends.values()) > 1.4 * year
     assert max(reply.starts.values()) < 0.01 * year
 
 
-def test_shares_of_a_gpu_and_owners_minima_are_heeded(tmp_path: Path) -> None:
+def test_a_forecast_honours_gpu_shares_and_owners_minima(tmp_path: Path) -> None:
     """Two halves run together; what needs all CPUs waits for the end of both."""
-    board = replace(a_board(tmp_path, "1x2gpu,8cpu,32gb"), policy=live_scheduler("fifo+requested", {}, 60.0))
+    status = replace(
+        a_status(tmp_path, "1x2gpu,8cpu,32gb"), policy=live_scheduler("fifo+requested", {}, 60.0)
+    )
     reply = forecast(
         [
             row(1, State.RUNNING, gpu_share=0.5, steps=100),
             row(2, gpu_share=0.5, steps=200),
             row(3, cpus=8.0, steps=50),
         ],
-        board,
+        status,
     )
     assert reply.starts == {1: 0.0, 2: 0.0, 3: 200.0}
     assert reply.ends == {1: 100.0, 2: 200.0, 3: 250.0}
@@ -48,44 +50,44 @@ def test_shares_of_a_gpu_and_owners_minima_are_heeded(tmp_path: Path) -> None:
 
 def test_a_forecast_ends_a_job_at_its_time_limit(tmp_path: Path) -> None:
     """Its limit, less what it has run; a job that has used it up is about to be stopped."""
-    board = replace(a_board(tmp_path, "1x4gpu"), policy=live_scheduler("fifo", {}, 60.0))
+    status = replace(a_status(tmp_path, "1x4gpu"), policy=live_scheduler("fifo", {}, 60.0))
     limited = [
         replace(row(1, State.RUNNING, steps=1000, time_limit_seconds=300.0), run_seconds=100.0),
         row(2, steps=200, time_limit_seconds=300.0),
         row(3, time_limit_seconds=50.0),
         replace(row(4, State.RUNNING, steps=1000, time_limit_seconds=300.0), run_seconds=400.0),
     ]
-    assert forecast(limited, board).ends == {1: 200.0, 2: 200.0, 3: 50.0, 4: 1.0}
+    assert forecast(limited, status).ends == {1: 200.0, 2: 200.0, 3: 50.0, 4: 1.0}
 
 
 def test_a_queue_that_is_too_long_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoForecast, match="too long"):
-        forecast([row(job, steps=1) for job in range(1, 2002)], a_board(tmp_path))
+        forecast([row(job, steps=1) for job in range(1, 2002)], a_status(tmp_path))
 
 
-def test_a_rehearsal_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_up_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    board = replace(a_board(tmp_path / "home"), policy=live_scheduler("las+tune-plus", {}, 60.0))
-    before = replace(board)
-    rehearse(board)
-    assert board == before
-    assert list(tmp_path.glob("muster-rehearsal-*")) == []
+    status = replace(a_status(tmp_path / "home"), policy=live_scheduler("las+tune-plus", {}, 60.0))
+    before = replace(status)
+    warm_up(status)
+    assert status == before
+    assert list(tmp_path.glob("muster-warm-up-*")) == []
 
 
 def test_nothing_starts_on_a_drained_node(tmp_path: Path) -> None:
     """Two jobs of four GPUs on the second of two nodes: one after the other; a whole cluster's job never."""
-    board = a_board(tmp_path)
+    status = a_status(tmp_path)
     rows = [row(1, gpus=4, steps=100), row(2, gpus=4, steps=50), row(3, gpus=8, steps=10)]
-    reply = forecast(rows, board, ["node-0"])
+    reply = forecast(rows, status, ["node-0"])
     assert reply.starts == {1: 0.0, 2: 100.0}
     with pytest.raises(NoForecast, match="all nodes are drained"):
-        forecast(rows, board, ["node-0", "node-1"])
+        forecast(rows, status, ["node-0", "node-1"])
 
 
-def test_who_fits_nowhere_is_left_out_and_nobody_else(tmp_path: Path) -> None:
-    board = a_board(tmp_path, "1x4gpu,8cpu,32gb+1x4a100,8cpu,32gb")
+def test_a_forecast_leaves_out_only_jobs_that_fit_nowhere(tmp_path: Path) -> None:
+    status = a_status(tmp_path, "1x4gpu,8cpu,32gb+1x4a100,8cpu,32gb")
     rows = [row(1, constraint="gpu_type=a100", steps=9), row(2, steps=9), row(3, constraint="label=gone")]
-    assert forecast(rows, board).starts == {1: 0.0, 2: 0.0}
-    assert forecast(rows, board, ["node-1"]).starts == {2: 0.0}
-    with pytest.raises(NoForecast, match="nobody waits who could start"):
-        forecast(rows[2:], board)
+    assert forecast(rows, status).starts == {1: 0.0, 2: 0.0}
+    assert forecast(rows, status, ["node-1"]).starts == {2: 0.0}
+    with pytest.raises(NoForecast, match="no waiting job could start"):
+        forecast(rows[2:], status)

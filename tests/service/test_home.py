@@ -70,7 +70,7 @@ def test_a_client_asks_its_own_daemon_and_else_the_machines(
         Client.of_environment()
 
 
-def test_a_home_is_nobody_elses_to_read(tmp_path: Path) -> None:
+def test_only_its_owner_can_read_a_home(tmp_path: Path) -> None:
     home = tmp_path / "a" / "home"
     make_home(home)
     make_home(home)
@@ -179,7 +179,7 @@ def test_a_home_under_roots_own_folders_is_shut_to_others(
     monkeypatch.setattr(home_module.os, "geteuid", lambda: 0)
     home = shut / "home"
     make_home(home)
-    assert shut_to_others(home).startswith(f"nobody but root can pass {shut}, so jobs of others could not")
+    assert shut_to_others(home).startswith(f"only root can pass {shut}, so jobs of others could not")
     shut.chmod(0o701)
     assert not shut_to_others(home)
     shut.chmod(0o710)

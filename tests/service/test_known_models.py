@@ -43,7 +43,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def test_a_file_that_cannot_be_read_is_left_out_and_told_once(home: Path) -> None:
+def test_an_unreadable_file_is_left_out_with_one_warning(home: Path) -> None:
     known = KnownModels(home)
     before = known.all()
     (models_folder(home) / "lost.toml").symlink_to(home / "nowhere.toml")

@@ -62,7 +62,7 @@ def test_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str, c
 
 def test_submissions_above_a_limit_are_refused_whole(tmp_path: Path) -> None:
     with serving(tmp_path, limits=Limits.model_validate(LIMITED)) as api:
-        api.board.policy = build("priority")
+        api.status.policy = build("priority")
         root = create_token(api.store, "root", operator=True, engine=None).text
         ann, bob = (
             create_token(api.store, name, operator=False, engine=None).text for name in ("ann", "bob")

@@ -6,7 +6,7 @@ import pytest
 
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
-from muster.service.waiting import reason_in_words
+from muster.service.waiting import describe_reason
 
 NOTED = 100.0
 REQUEST = JobRequest(name="job", command=("true",), directory="/")
@@ -18,7 +18,7 @@ REQUEST = JobRequest(name="job", command=("true",), directory="/")
 def test_the_seconds_of_a_protection_run_down(now: float, seconds: int) -> None:
     figures = {"needs": 2, "seconds": 30.0}
     row = JobRow(1, "ann", REQUEST, 0.0, reason="protected", reason_parameters=figures, reason_since=NOTED)
-    assert f"may be interrupted in {seconds} s at the earliest" in reason_in_words(row, now)
+    assert f"may be interrupted in {seconds} s at the earliest" in describe_reason(row, now)
 
 
 def test_the_figures_of_other_reasons_stay() -> None:
@@ -31,4 +31,4 @@ def test_the_figures_of_other_reasons_stay() -> None:
         reason_parameters={"needs": 2, "free": 0},
         reason_since=NOTED,
     )
-    assert reason_in_words(row, NOTED + 30) == "it needs 2 GPUs and 0 are free"
+    assert describe_reason(row, NOTED + 30) == "it needs 2 GPUs and 0 are free"

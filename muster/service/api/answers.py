@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import AllocationInterval, JobRow, Phase, State, TokenRow, Wish
+from muster.service.store.rows import AllocationInterval, JobRow, Phase, State, StateRequest, TokenRow
 from muster.service.tokens import MadeToken
-from muster.service.waiting import reason_in_words
+from muster.service.waiting import describe_reason
 
 
 class Submitted(BaseModel):
@@ -47,7 +47,7 @@ class Job(BaseModel):
     user: str
     name: str
     state: State
-    wish: Wish | None
+    state_request: StateRequest | None
     phase: Phase
     gpus: int
     gpu_share: float
@@ -78,7 +78,7 @@ class Job(BaseModel):
     moves: int
     reason: str
     """Why it holds nothing."""
-    reason_in_words: str
+    reason_text: str
     reason_since: float
     status: int | None
     message: str
@@ -202,7 +202,7 @@ class Token(BaseModel):
 
 
 class NewToken(Token):
-    """One that was just made. Its text is told this once."""
+    """A token that was just made; the only answer that has its text."""
 
     token: str
     warning: str
@@ -219,7 +219,8 @@ class Health(BaseModel):
     """How the daemon is."""
 
     ready: bool
-    trouble: str
+    condition: str
+    """What keeps the daemon from its work; empty if nothing does."""
     scheduler: str
     engine: str
     enforces: str
@@ -247,7 +248,7 @@ def _job(
         "user": row.user,
         "name": row.request.name,
         "state": row.state,
-        "wish": row.wish,
+        "state_request": row.state_request,
         "phase": row.phase,
         "gpus": row.request.gpus,
         "gpu_share": row.request.gpu_share,
@@ -272,7 +273,7 @@ def _job(
         "preemptions": row.preemptions,
         "moves": row.moves,
         "reason": row.reason,
-        "reason_in_words": reason_in_words(row, now, drained),
+        "reason_text": describe_reason(row, now, drained),
         "reason_since": origin + row.reason_since,
         "status": row.status,
         "message": row.message,

@@ -1,4 +1,4 @@
-"""The application: its routes on a store, a board and a home."""
+"""The application: its routes on a store, a status and a home."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from fastapi import FastAPI
 
 import muster
 from muster.service.api import health, jobs, nodes, prune, record, tokens
-from muster.service.api.failures import tell_failures
+from muster.service.api.failures import handle_failures
 from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
 from muster.service.api.service import Service
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
-from muster.service.queue_estimate import Outlooks
+from muster.service.queue_estimate import QueueEstimates
 from muster.service.store import Store
 from muster.service.tokens import LivingTokens
 
 
-def create_app(store: Store, board: DaemonStatus, home: Path, limits: LiveLimits) -> FastAPI:
+def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimits) -> FastAPI:
     """The API of one daemon."""
     app = FastAPI(
         title="Muster",
         version=muster.__version__,
-        summary="When each training job on a shared GPU cluster runs, how much it gets and where it sits.",
+        summary="When each training job on a shared GPU cluster runs, how much it gets and where it runs.",
         openapi_url="/v1/openapi.json",
         # Their pages load scripts from elsewhere.
         docs_url=None,
@@ -33,13 +33,13 @@ def create_app(store: Store, board: DaemonStatus, home: Path, limits: LiveLimits
     app.state.service = Service(
         store,
         LivingTokens(store),
-        board,
+        status,
         home,
         GroupCommit(store.submit),
-        Outlooks(store, board),
+        QueueEstimates(store, status),
         limits,
     )
-    tell_failures(app)
+    handle_failures(app)
     app.add_middleware(BodyLimit)
     for part in (jobs, nodes, tokens, record, prune, health):
         app.include_router(part.router)

@@ -35,7 +35,7 @@ class WrongField(BaseModel):
     found: str | int | float | bool | None = None
 
 
-class Told(BaseModel):
+class ErrorBody(BaseModel):
     """What went wrong."""
 
     status: int
@@ -46,7 +46,7 @@ class Told(BaseModel):
 class Failure(BaseModel):
     """The answer to a request that was not done; nothing of it was."""
 
-    error: Told
+    error: ErrorBody
 
 
 class Refused(Exception):
@@ -66,8 +66,8 @@ def may_answer(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def tell_failures(app: FastAPI) -> None:
-    """Has every failure of an app answered here."""
+def handle_failures(app: FastAPI) -> None:
+    """Registers a handler for every kind of failure of an app."""
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(Unknown, _unknown)
     app.add_exception_handler(InputError, _bad_input)
@@ -82,9 +82,9 @@ def _answer(
     status: int, message: str, problems: Sequence[Problem] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
     listed = [vars(problem) | {"found": _shown(problem.found)} for problem in problems]
-    told = {"error": {"status": status, "message": message, "problems": listed}}
+    content = {"error": {"status": status, "message": message, "problems": listed}}
     # Escaped, as what was found may be no text that UTF-8 has.
-    return Response(json.dumps(told), status, headers=headers, media_type="application/json")
+    return Response(json.dumps(content), status, headers=headers, media_type="application/json")
 
 
 def _shown(found: object) -> object:
@@ -150,12 +150,12 @@ def _http(request: Request, error: Exception) -> Response:
         return too_large()
     words = {
         400: "the body cannot be read as JSON in UTF-8",
-        404: f"there is nothing at {request.url.path}; /v1/openapi.json tells what there is",
-        405: f"{request.method} is not for {request.url.path}; /v1/openapi.json tells what is",
+        404: f"there is nothing at {request.url.path}; /v1/openapi.json lists what there is",
+        405: f"{request.method} is not for {request.url.path}; /v1/openapi.json lists the methods",
     }
     return _answer(status, words[status], headers=getattr(error, "headers", None))
 
 
 def _unforeseen(request: Request, error: Exception) -> Response:
     log.error("a request failed", method=request.method, path=request.url.path, exc_info=error)
-    return _answer(500, f"{type(error).__name__}; the daemon's log tells more")
+    return _answer(500, f"{type(error).__name__}; the daemon's log has the details")

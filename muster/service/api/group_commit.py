@@ -30,7 +30,7 @@ class GroupCommit(Generic[Entry, Answer]):
         return await mine
 
     async def _write_groups(self) -> None:
-        """Until nobody waits."""
+        """Writes until no caller waits."""
         try:
             while self._waiting:
                 group, self._waiting = self._waiting, []
@@ -41,7 +41,7 @@ class GroupCommit(Generic[Entry, Answer]):
     async def _write_group(
         self, group: Sequence[tuple[Sequence[Entry], asyncio.Future[list[Answer]]]]
     ) -> None:
-        # Whoever asked may have gone meanwhile; his entries stand all the same.
+        # The caller may have gone meanwhile; its entries are written all the same.
         try:
             written = await asyncio.to_thread(
                 self._write, [entry for entries, _ in group for entry in entries]

@@ -1,4 +1,4 @@
-"""How the daemon is, for whoever watches over it. No job and nobody's name is told, so anybody may ask."""
+"""How the daemon is, for monitoring. The answers name no job and no user, so they need no token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _HANGS_SECONDS = 60.0
 """A turn of the controller's loop takes a fraction of a second, and a few with a large decision in it."""
 _RESOURCES = {"gpus": 1.0, "cpus": 1.0, "memory_bytes": 1e9, "storage_bytes_per_second": 1e9}
 """In the units that Prometheus wants, and how many of them make one of ours."""
-_UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": Failure, "description": "In trouble, or hangs"}}
+_UNWELL: dict[int | str, dict[str, Any]] = {
+    503: {"model": Failure, "description": "Something keeps it from its work, or it hangs"}
+}
 
 router = APIRouter(tags=["health"])
 
@@ -33,14 +35,14 @@ router = APIRouter(tags=["health"])
 @router.get("/healthz", response_model=answers.Health, responses=_UNWELL)
 def health(service: ServiceHere) -> dict[str, Any]:
     """Whether all is well; 503 says what is not."""
-    board = service.board
-    silent = _silent(board)
-    if board.ready and silent > _HANGS_SECONDS:
+    status = service.status
+    silent = _silent(status)
+    if status.ready and silent > _HANGS_SECONDS:
         raise Refused(503, f"the controller hangs: its last turn was {silent:.0f} s ago")
-    if board.trouble:
-        raise Refused(503, board.trouble)
-    of_board = answers.Health.model_fields.keys() - {"limits_error"}
-    return {name: getattr(board, name) for name in of_board} | {"limits_error": service.limits.error}
+    if status.condition:
+        raise Refused(503, status.condition)
+    of_status = answers.Health.model_fields.keys() - {"limits_error"}
+    return {name: getattr(status, name) for name in of_status} | {"limits_error": service.limits.error}
 
 
 @router.get(
@@ -55,40 +57,40 @@ def metrics(service: ServiceHere) -> Response:
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-def _silent(board: DaemonStatus) -> float:
+def _silent(status: DaemonStatus) -> float:
     """Seconds since the controller's last turn."""
-    return time.monotonic() - board.looked_at
+    return time.monotonic() - status.looked_at
 
 
 class _Figures(Collector):
-    """What the store and the board say at this moment."""
+    """What the store and the status say at this moment."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterable[Metric]:
         """All figures."""
-        board = self._service.board
-        info = {"version": muster.__version__, "scheduler": board.scheduler, "engine": board.engine}
+        status = self._service.status
+        info = {"version": muster.__version__, "scheduler": status.scheduler, "engine": status.engine}
         yield InfoMetricFamily("muster", "What runs here.", value=info)
         with suppress(StoreUnavailable):  # The other figures are wanted then all the more.
             yield from self._of_the_store()
-        yield CounterMetricFamily("muster_decisions", "Decisions of this daemon.", value=board.decisions)
+        yield CounterMetricFamily("muster_decisions", "Decisions of this daemon.", value=status.decisions)
         yield CounterMetricFamily(
-            "muster_decision_failures", "The scheduler failed; asked again.", value=board.decision_failures
+            "muster_decision_failures", "The scheduler failed; asked again.", value=status.decision_failures
         )
         yield CounterMetricFamily(
-            "muster_decision_seconds", "Spent on decisions.", value=board.decision_seconds_sum
+            "muster_decision_seconds", "Spent on decisions.", value=status.decision_seconds_sum
         )
-        yield GaugeMetricFamily("muster_last_decision_seconds", "Of one.", value=board.decision_seconds)
-        seen = time.time() - _silent(board)
+        yield GaugeMetricFamily("muster_last_decision_seconds", "Of one.", value=status.decision_seconds)
+        seen = time.time() - _silent(status)
         yield GaugeMetricFamily("muster_controller_seen_timestamp_seconds", "Its last turn.", value=seen)
-        yield GaugeMetricFamily("muster_ready", "1: earlier starts are found again.", value=board.ready)
-        yield GaugeMetricFamily("muster_trouble", "1: /healthz tells what.", value=bool(board.trouble))
+        yield GaugeMetricFamily("muster_ready", "1: earlier starts are found again.", value=status.ready)
+        yield GaugeMetricFamily("muster_degraded", "1: /healthz says why.", value=bool(status.condition))
 
     def _of_the_store(self) -> Iterator[Metric]:
         """Jobs, and what they hold, as of one moment."""
-        store, cluster = self._service.store, self._service.board.cluster
+        store, cluster = self._service.store, self._service.status.cluster
         with store.together():
             counts, intervals = store.counts(), store.allocation_intervals(open_only=True)
             drained = {node.name for node in store.nodes() if node.drained}

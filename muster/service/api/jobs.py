@@ -21,7 +21,7 @@ from muster.service.honoured import without_effect
 from muster.service.known_models import unknown_model
 from muster.service.limits import Limits, exceeded
 from muster.service.request import JobRequest
-from muster.service.store.rows import Caller, JobRow, State, Submission, Wish
+from muster.service.store.rows import Caller, JobRow, State, StateRequest, Submission
 from muster.service.waiting import drained_nodes, nothing_starts
 
 MOST_IN_A_BATCH = 10_000
@@ -102,7 +102,7 @@ def queue(
             jobs += _with_allocations(service, page)
             cut |= more
         counts = service.store.counts()
-    notices = nothing_starts(service.board, caller, service.store.now())
+    notices = nothing_starts(service.status, caller, service.store.now())
     return {"jobs": jobs, "more": cut, "counts": counts, "notices": notices}
 
 
@@ -116,19 +116,19 @@ def job(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, An
 @router.post("/jobs/{job_id}/cancel", response_model=answers.WholeJob, responses=may_answer(404, 409))
 def cancel(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """End a job for good, wherever it is."""
-    return _wish(service, caller, job_id, Wish.CANCEL)
+    return _request_state(service, caller, job_id, StateRequest.CANCEL)
 
 
 @router.post("/jobs/{job_id}/hold", response_model=answers.WholeJob, responses=may_answer(404, 409))
 def hold(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Let a job wait until it is released; a running one saves and stops first."""
-    return _wish(service, caller, job_id, Wish.HOLD)
+    return _request_state(service, caller, job_id, StateRequest.HOLD)
 
 
 @router.post("/jobs/{job_id}/release", response_model=answers.WholeJob, responses=may_answer(404, 409))
 def release(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Let a held job compete again."""
-    return _wish(service, caller, job_id, Wish.RELEASE)
+    return _request_state(service, caller, job_id, StateRequest.RELEASE)
 
 
 @router.get("/jobs/{job_id}/events", response_model=answers.History, responses=may_answer(404))
@@ -152,8 +152,8 @@ async def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[s
     row = await run_in_threadpool(job_of, service, caller, job_id)
     if not waits(row):
         return (await run_in_threadpool(why_not_waiting, row, service.store)).to_dict()
-    outlook = await service.outlooks.with_job(job_id)
-    return why_waiting(row, outlook, service.board, caller, service.store.now()).to_dict()
+    estimate = await service.estimates.with_job(job_id)
+    return why_waiting(row, estimate, service.status, caller, service.store.now()).to_dict()
 
 
 @router.get(
@@ -188,21 +188,21 @@ def logs(
 @router.get("/models", response_model=answers.Models)
 def models(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
     """The models whose sensitivity is known."""
-    known = {entry.name: entry for entry in service.board.models().values()}
+    known = {entry.name: entry for entry in service.status.models().values()}
     return {"models": [vars(known[name]) for name in sorted(known)]}
 
 
 def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
     """InputError if a job could never run here."""
     problems: list[Problem] = []
-    if why := cannot_run(caller.user, service.board.engine_facts, service.home):
+    if why := cannot_run(caller.user, service.status.engine_facts, service.home):
         problems.append(Problem("request", why, found=caller.user))
     # Whether there are new files of models is only looked up where a job names one.
-    known = service.board.models() if any(request.model for request in requests) else {}
+    known = service.status.models() if any(request.model for request in requests) else {}
     for at, request in enumerate(requests, start=1):
         where = "request" if len(requests) == 1 else f"request, job {at}"
-        problems += misfits(request, service.board.cluster, where)
-        problems += without_effect(request, service.board.policy, where)
+        problems += misfits(request, service.status.cluster, where)
+        problems += without_effect(request, service.status.policy, where)
         problems += unknown_model(request, known, where)
     if problems:
         raise InputError(*problems)
@@ -223,21 +223,21 @@ def _check_limits(service: Service, caller: Caller, requests: list[JobRequest]) 
 
 async def _submit_now(service: Service, caller: Caller, requests: list[JobRequest]) -> list[int]:
     ids = await service.submissions.add([Submission(caller.user, request) for request in requests])
-    service.board.wake()
+    service.status.wake()
     if ids:
         log.info("submitted", user=caller.user, first=ids[0], jobs=len(ids))
     return ids
 
 
-def _wish(service: Service, caller: Caller, job: int, wish: Wish) -> dict[str, Any]:
+def _request_state(service: Service, caller: Caller, job: int, requested: StateRequest) -> dict[str, Any]:
     job_of(service, caller, job)
     try:
-        row = service.store.wish(job, wish, caller.user)
+        row = service.store.request_state(job, requested, caller.user)
     except InputError as bad:
         raise Refused(409, str(bad), bad.problems) from None
     assert row is not None
-    service.board.wake()
-    log.info("wished", user=caller.user, job=job, wish=wish.value)
+    service.status.wake()
+    log.info("requested", user=caller.user, job=job, state_request=requested.value)
     return _whole(service, row)
 
 
@@ -264,10 +264,10 @@ def _with_allocations(service: Service, rows: Sequence[JobRow]) -> list[dict[str
         if any(row.state is State.RUNNING for row in rows)
         else []
     )
-    return answers.jobs_of(rows, held, service.store, drained_nodes(service.store, service.board.cluster))
+    return answers.jobs_of(rows, held, service.store, drained_nodes(service.store, service.status.cluster))
 
 
 def _whole(service: Service, row: JobRow) -> dict[str, Any]:
     held = service.store.allocation_intervals(row.id, open_only=True)
-    drained = drained_nodes(service.store, service.board.cluster)
+    drained = drained_nodes(service.store, service.status.cluster)
     return answers.jobs_of([row], held, service.store, drained)[0]

@@ -25,7 +25,7 @@ class BodyLimit:
         self._app = app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer 413 at once where a size is told, else as soon as too much has come."""
+        """Answer 413 at once if the request declares its size, else as soon as too much has come."""
         declared = dict(scope.get("headers", ())).get(b"content-length", b"")
         if declared.isdigit() and int(declared) > LARGEST_BODY:
             await too_large()(scope, receive, send)

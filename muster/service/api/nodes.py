@@ -32,7 +32,7 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
             {
                 "name": node.name,
                 "type": node.type_name,
-                "rack": service.board.cluster.racks[node.rack],
+                "rack": service.status.cluster.racks[node.rack],
                 "gpu_type": node.gpu_type,
                 "drained": node.name in drained,
                 "gpus": node.gpus,
@@ -40,7 +40,7 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
                 "memory_gb": node.memory_gb,
                 **_held(held.get(node.name, []), own),
             }
-            for node in service.board.cluster.nodes
+            for node in service.status.cluster.nodes
         ]
     }
 
@@ -58,10 +58,10 @@ def undrain(name: Name, service: ServiceHere, caller: OperatorHere) -> dict[str,
 
 
 def _drain(name: str, drained: bool, service: Service, caller: OperatorHere) -> dict[str, Any]:
-    if name not in service.board.cluster.node_index:
+    if name not in service.status.cluster.node_index:
         raise Refused(404, f"there is no node {name!r}; muster nodes lists them")
     service.store.drain(name, drained)
-    service.board.wake()
+    service.status.wake()
     log.info("drained" if drained else "undrained", user=caller.user, node=name)
     machines = nodes(service, caller)["nodes"]
     return {"nodes": [machine for machine in machines if machine["name"] == name]}

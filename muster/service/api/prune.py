@@ -26,7 +26,7 @@ class PruneRequest(BaseModel):
     after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     """The answer before said it; 0 at first."""
     dry_run: bool = False
-    """Only tell what would go."""
+    """List what would be removed, and remove nothing."""
 
 
 class KeptJob(BaseModel):

@@ -32,10 +32,10 @@ def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
 
     with tempfile.TemporaryDirectory(prefix="muster-export-") as folder:
         with service.store.together():
-            record, trace = record_of(service.store, service.board), trace_of_what_ran(service.store)
+            record, trace = record_of(service.store, service.status), trace_of_what_ran(service.store)
         record.write(Path(folder))
         trace.write_csv(Path(folder, TRACE))
-        write_cluster_file(service.board.cluster, Path(folder, CLUSTER))
+        write_cluster_file(service.status.cluster, Path(folder, CLUSTER))
         archive = tempfile.TemporaryFile()  # noqa: SIM115 - read while it is sent, and gone with its last reader
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for file in sorted(Path(folder).iterdir()):

@@ -17,7 +17,7 @@ from muster.service.api.group_commit import GroupCommit
 from muster.service.callers import Call, Unknown, caller
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
-from muster.service.queue_estimate import Outlooks
+from muster.service.queue_estimate import QueueEstimates
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, Submission
 from muster.service.tokens import LivingTokens
@@ -31,10 +31,10 @@ class Service:
 
     store: Store
     tokens: LivingTokens
-    board: DaemonStatus
+    status: DaemonStatus
     home: Path
     submissions: GroupCommit[Submission, int]
-    outlooks: Outlooks
+    estimates: QueueEstimates
     limits: LiveLimits
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from counting a user's jobs until the new ones are in the store."""
@@ -70,7 +70,7 @@ async def _caller(request: Request, service: ServiceHere) -> Caller:
 CallerHere = Annotated[Caller, Depends(_caller)]
 
 DESCRIBED = Security(HTTPBearer(auto_error=False, description="Needed once there are tokens."))
-"""Tells of the token in the description; `_caller` is who looks at it."""
+"""Names the token in the API's description; `_caller` checks it."""
 
 
 async def _operator(caller: CallerHere) -> Caller:

@@ -9,7 +9,7 @@ _SHUTDOWN_SECONDS = 5
 
 
 def server(app: FastAPI) -> uvicorn.Server:
-    """A server for `server(app).serve(sockets=[...])` or `.run(...)`; whoever calls has bound the sockets."""
+    """A server for `server(app).serve(sockets=[...])` or `.run(...)`; the caller has bound the sockets."""
     return uvicorn.Server(
         uvicorn.Config(
             app,

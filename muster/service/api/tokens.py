@@ -34,7 +34,7 @@ class TokenRequest(BaseModel):
 
 @router.get("", response_model=answers.Tokens)
 def tokens(service: ServiceHere, _: OperatorHere) -> dict[str, Any]:
-    """All tokens, without their texts, which nobody knows."""
+    """All tokens, without their texts, which are not kept."""
     store = service.store
     return {"tokens": [answers.token_of(row, store.origin) for row in store.tokens()]}
 
@@ -43,7 +43,7 @@ def tokens(service: ServiceHere, _: OperatorHere) -> dict[str, Any]:
 def create(request: TokenRequest, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Make a token. From the first one on, every request needs one."""
     operator = request.role == "operator"
-    made = create_token(service.store, request.user, operator=operator, engine=service.board.engine_facts)
+    made = create_token(service.store, request.user, operator=operator, engine=service.status.engine_facts)
     service.tokens.changed()
     log.info("token made", by=caller.user, user=request.user, role=request.role, token=made.row.id)
     return answers.new_token_of(made, service.store.origin)

@@ -16,16 +16,16 @@ from muster.service.store.rows import Changes, JobRow
 class ActiveJobs:
     """What the parts of the controller share; nothing of it is changed but by them, in their turn."""
 
-    def __init__(self, board: DaemonStatus) -> None:
+    def __init__(self, status: DaemonStatus) -> None:
         self.rows: dict[int, JobRow] = {}
         """As the store has them, with the changes that are not written yet."""
-        self.starts = RunningStarts(board.cluster)
+        self.starts = RunningStarts(status.cluster)
         """What runs; some of them may have been asked to stop."""
         self.active: set[int] = set()
         """Jobs that compete: neither held nor on their way out."""
         self.not_before: dict[int, float] = {}
         """When a job whose processes keep dying may be started again."""
-        self.columns = LiveColumns(board.cluster, board.models, board.restart_cost_seconds)
+        self.columns = LiveColumns(status.cluster, status.models, status.restart_cost_seconds)
         """The scheduler's view, and the plan: what should run."""
         self.pending: int = Trigger.ARRIVAL
         """Triggers since the last decision."""
@@ -45,7 +45,7 @@ class ActiveJobs:
         self.rows[job] = replace(self.rows[job], **fields)
 
     def carried_out(self, row: JobRow) -> None:
-        """What was wished of a job has happened; a wish that came meanwhile stays."""
-        if row.wish is not None:
-            self.changes.carried_out[row.id] = row.wish
-            self.rows[row.id] = replace(self.rows[row.id], wish=None)
+        """The requested state of a job is reached; a request that came meanwhile stays."""
+        if row.state_request is not None:
+            self.changes.carried_out[row.id] = row.state_request
+            self.rows[row.id] = replace(self.rows[row.id], state_request=None)

@@ -43,7 +43,7 @@ from muster.workload.models import Model
 from muster.workload.sized import SIZED, SizedArray
 
 UNKNOWN_STEPS = 1e15
-"""Stands for the work of a job whose owner did not say it; schedulers are told that nothing is known."""
+"""Stands for the work of a job whose owner did not say it; schedulers see that nothing is known."""
 _LEAST_ROOM = 1024
 
 
@@ -114,20 +114,20 @@ class LiveColumns:
         return self._asked[: self._count]
 
     def admit(self, rows: Sequence[JobRow]) -> None:
-        """Make columns of jobs that the store has; those that it had before are read anew."""
+        """Make columns of jobs that the store has; those that it had before are read again."""
         if not rows:
             return
         self._make_room(max(row.id for row in rows) + 1)
         profiles = len(self._profiles)
-        anew = self._look_up_models()
+        changed = self._look_up_models()
         for row in rows:
             self._write(row)
-        if anew or len(self._profiles) > profiles:
+        if changed or len(self._profiles) > profiles:
             self._speeds_changed()
-        if anew:
-            self._believe_anew()
+        if changed:
+            self._estimate_again()
         for row in rows:
-            self._believe(row)
+            self._estimate(row)
         self._table_changed()
 
     def _fits_in(self, request: JobRequest) -> bool:
@@ -198,7 +198,7 @@ class LiveColumns:
         return number
 
     def _look_up_models(self) -> bool:
-        """Whether `muster profile` has measured one anew, or another one, since jobs came last."""
+        """Whether `muster profile` has measured a model since jobs came last."""
         known = self._known()
         if known is self._models_by_name:
             return False
@@ -207,7 +207,7 @@ class LiveColumns:
         self._profiles = [known.get(name.lower()) for name in self._numbers["model"]]
         return self._profiles != before
 
-    def _believe_anew(self) -> None:
+    def _estimate_again(self) -> None:
         """Those that have not shown their own speed go by their model's as it is now."""
         asked_for = self.asked["iterations"] > 0
         unshown = asked_for & (self.facts["state"] != COMPLETED) & (self.facts["done"] <= 0)
@@ -231,8 +231,8 @@ class LiveColumns:
         self.models = model_table(self._profiles or [None])
         self.resource_profiles = ResourceProfiles(self.models, self.ledger.books.nodes)
 
-    def _believe(self, row: JobRow) -> None:
-        """How long it takes at the reference: by what it did so far, else by its model; else nobody knows."""
+    def _estimate(self, row: JobRow) -> None:
+        """How long it takes at the reference: by what it did so far, else by its model; else unknown."""
         ask = self._asked[row.id]
         ask["ideal"] = ask["iterations"] * self._reference_seconds(row.id)
         worked = row.run_seconds - row.restart_seconds
@@ -338,7 +338,7 @@ class LiveColumns:
             fact["resumes"] = since + fact["restart_cost"] * (LONGEST_START_UP if has_reported else 1.0)
 
     def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
-        """A running job has told how far it is and how fast: its own word counts for more than the model's.
+        """A running job has reported how far it is and how fast: its report counts for more than the model.
 
         Of the model only the ratio is kept between its speed on what the job holds and the one at the reference.
         """

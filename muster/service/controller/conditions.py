@@ -14,13 +14,13 @@ log = structlog.get_logger()
 class Conditions:
     """Of one source."""
 
-    def __init__(self, board: DaemonStatus, source: str) -> None:
-        self._board, self._source = board, source
+    def __init__(self, status: DaemonStatus, source: str) -> None:
+        self._status, self._source = status, source
         self._logged: set[tuple[object, ...]] = set()
 
     def set(self, words: str, error: Exception) -> None:
-        """Set the condition, in words that anybody may read. Errors of one line of code are one kind."""
-        self._board.set_condition(self._source, words)
+        """Set the condition; its text names no job, user or host. Errors of one line of code are one kind."""
+        self._status.set_condition(self._source, words)
         where = traceback.extract_tb(error.__traceback__)[-1:]
         kind = (
             type(error),
@@ -33,5 +33,5 @@ class Conditions:
 
     def clear(self) -> None:
         """Clear the condition."""
-        self._board.clear_condition(self._source)
+        self._status.clear_condition(self._source)
         self._logged.clear()

@@ -1,7 +1,7 @@
-"""What can be asked of an engine and of a job, as acts to be done once what they follow from is on the disk.
+"""Commands to the engine and notices to jobs; they run once the changes that they follow from are on disk.
 
-What is wanted of a start is compared at each turn with what has been told, and that is noted only when the act is done:
-an act that failed, or that a daemon before this one may not have come to, is done again.
+Each turn compares what is wanted of a start with what was sent. A command is noted as sent only when it succeeded, so
+one that failed, or that an earlier daemon may not have sent, is sent again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from muster.training.run_folder import give_notice
 Act = Callable[[], None]
 
 
-class Orders:
-    """Finds the acts that are still to be done."""
+class EngineCommands:
+    """Finds the commands that are still to be sent."""
 
     def __init__(self, jobs: ActiveJobs, engine: Engine, home: Path) -> None:
         self._jobs, self._engine, self._home = jobs, engine, home
@@ -41,8 +41,8 @@ class Orders:
                 continue
             if start.grace_over and not start.kill_sent:
                 stops.append(partial(self._kill, start))
-            elif self._untold(start):
-                stops.append(partial(self._tell, start, now))
+            elif self._has_news(start):
+                stops.append(partial(self._send, start, now))
             if self._engine.facts.can_resize and start.applied != start.allocations:
                 self._other_sizes[start.job] = start
         sizes = [partial(self._resize, start) for start in sorted(self._other_sizes.values(), key=_growth)]
@@ -65,12 +65,12 @@ class Orders:
                 (False, start.allocations),
             )
 
-    def _untold(self, start: Start) -> bool:
-        """Whether there is anything that a start should know and has not been told."""
+    def _has_news(self, start: Start) -> bool:
+        """Whether there is anything that a start should know and was not sent."""
         stop = start.notice_at is not None
         return start.notice_sent != (stop, start.allocations) or (stop and start.stop_sent is None)
 
-    def _tell(self, start: Start, now: float) -> None:
+    def _send(self, start: Start, now: float) -> None:
         """A job that has joined reads its notice; any other, and one that cannot be written to, gets a signal."""
         row, stop = self._jobs.rows[start.job], start.notice_at is not None
         written = self._note(row, start, stop=stop)
@@ -85,7 +85,7 @@ class Orders:
         """Write the notice, which says all that is wanted; False where its run folder does not let us."""
         run_dir = job_folder(self._home, row.id) / "run"
         if not stop and row.request.unchanged() is not None:
-            return True  # Nobody would read it.
+            return True  # The job does not read notices.
         try:
             if run_dir.is_dir():
                 give_notice(run_dir, start.epoch, stop=stop, cache_gb=cache_gb(row, start.allocations))
@@ -100,7 +100,7 @@ class Orders:
             self._other_sizes.pop(start.job, None)
 
     def _is_room_for(self, start: Start) -> bool:
-        """Not where somebody who is to give back, perhaps just that, could not be told so yet."""
+        """Not while another start on these nodes has not yet been resized to less."""
         nodes = {here.node for here in start.allocations}
         return not any(
             _growth(other) < 0 and any(here.node in nodes for here in other.allocations)

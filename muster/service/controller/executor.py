@@ -8,7 +8,7 @@ from pathlib import Path
 from muster.cluster.ledger import NodeAllocation
 from muster.formatting import gpus
 from muster.service.controller.active_jobs import ActiveJobs
-from muster.service.controller.engine_commands import Orders
+from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.reports import output_so_far
 from muster.service.controller.starts import Start, same_place
 from muster.service.store.rows import Phase, State
@@ -17,8 +17,8 @@ from muster.service.store.rows import Phase, State
 class Executor:
     """Finds out what has to be done; it is done once it is on the disk."""
 
-    def __init__(self, jobs: ActiveJobs, orders: Orders, home: Path, *, can_resize: bool) -> None:
-        self._jobs, self._orders, self._home, self._can_resize = jobs, orders, home, can_resize
+    def __init__(self, jobs: ActiveJobs, commands: EngineCommands, home: Path, *, can_resize: bool) -> None:
+        self._jobs, self._commands, self._home, self._can_resize = jobs, commands, home, can_resize
 
     def carry_out(self, now: float) -> None:
         """Stops, then other sizes, smaller ones first, then starts wherever there is room by now."""
@@ -44,7 +44,7 @@ class Executor:
             allocations = self._jobs.columns.plan[job]
             if self._jobs.starts.has_room(allocations):
                 self._start(job, allocations, now)
-        self._jobs.acts += self._orders.outstanding(now)
+        self._jobs.acts += self._commands.outstanding(now)
 
     def _resize(self, start: Start, wanted: tuple[NodeAllocation[str], ...], now: float) -> None:
         """Resize a start, unless a job that was asked to stop still holds what it is to get."""
@@ -62,7 +62,7 @@ class Executor:
         row = self._jobs.rows[start.job]
         start.notice_at = now
         counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
-        if row.wish is not None or row.is_over_time(start.since, now):
+        if row.state_request is not None or row.is_over_time(start.since, now):
             counts = {}
         self._jobs.set(row.id, phase=Phase.STOPPING, **counts)
         self._jobs.changes.event(row.id, now, "asked to stop")

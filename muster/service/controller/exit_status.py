@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from muster.formatting import duration
 from muster.service.controller.starts import Start
 from muster.service.engines import Exit, Observed
-from muster.service.store.rows import JobRow, State, Wish
+from muster.service.store.rows import JobRow, State, StateRequest
 
 _RAN_WELL_SECONDS = 600.0
-"""A start that lived for so long got somewhere, also if its job does not tell."""
+"""A start that lived for so long got somewhere, even if its job reports nothing."""
 _LONGEST_PAUSE = 60.0
 
 
@@ -33,7 +33,7 @@ def outcome(row: JobRow, start: Start, one: Observed, until: float) -> Outcome:
     asked_to = was_asked_to(start, one, until)
     if one.ended is Exit.COMPLETED and (not asked_to or is_done(row, start)):
         return Outcome(State.COMPLETED)
-    if row.wish is Wish.CANCEL:
+    if row.state_request is StateRequest.CANCEL:
         return Outcome(State.CANCELLED, "cancelled as asked")
     what = one.message or ("it ended" if one.status is None else f"it ended with status {one.status}")
     if one.ended is Exit.FAILED and not asked_to:
@@ -42,7 +42,7 @@ def outcome(row: JobRow, start: Start, one: Observed, until: float) -> Outcome:
         return Outcome(
             State.TIMED_OUT, f"its time limit of {duration(row.request.time_limit_seconds)} is over"
         )
-    if row.wish is Wish.HOLD:
+    if row.state_request is StateRequest.HOLD:
         return Outcome(State.HELD, deaths=deaths_before)
     if asked_to:
         return Outcome(State.QUEUED, deaths=deaths_before)
@@ -70,7 +70,7 @@ def was_asked_to(start: Start, one: Observed, until: float) -> bool:
 def is_done(row: JobRow, start: Start) -> bool:
     """Whether a job that ended with 0 when it was asked to stop has done its work.
 
-    One that has joined ends with 75 if it has not. Of another one its steps may tell; where they do not, it is
+    One that has joined ends with 75 if it has not. Of another one its steps may show it; if they do not, it is
     started once more, as it may only have saved.
     """
     return start.joined or (row.request.steps is not None and row.steps_done >= row.request.steps)

@@ -1,9 +1,9 @@
 """The loop of the real world: look at what is, ask the scheduler what should be, carry out the difference.
 
-The ledger holds the plan; `starts` hold what really runs. A job that should go is asked to stop; one that should
-begin waits until its seats are empty; so a plan is true at once on the books and soon after on the machines. Every
-change is on disk before it is acted upon, and every act may be repeated, so that the daemon may be killed at any
-moment: a new one finds its starts again by the engine's word and goes on.
+The ledger holds the plan; `starts` hold what really runs. A job that should leave is asked to stop; one that
+should start waits until its GPUs are empty. So the ledger has a decision at once, and the machines follow. Every
+change is on disk before it is acted upon, and every command may be repeated. So the daemon may be killed at any
+moment: a new one finds its starts through the engine and goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.conditions import Conditions
-from muster.service.controller.engine_commands import Orders
+from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.executor import Executor
 from muster.service.controller.planner import Planner
 from muster.service.controller.request_handler import RequestHandler
@@ -34,39 +34,39 @@ _RETRY_SECONDS = 1.0
 class Controller:
     """One cluster, one scheduler, one engine."""
 
-    def __init__(self, store: Store, engine: Engine, board: DaemonStatus, home: Path) -> None:
-        self.jobs = ActiveJobs(board)
-        self._jobs, self._store, self._board = self.jobs, store, board
-        orders = Orders(self.jobs, engine, home)
-        self._observer = StatusCollector(self.jobs, store, engine, orders, home)
-        self._owners = RequestHandler(self.jobs, store, engine)
-        self._decider = Planner(self.jobs, store, board)
-        self._actor = Executor(self.jobs, orders, home, can_resize=engine.facts.can_resize)
-        self._of_store, self._of_machine = Conditions(board, STORE), Conditions(board, MACHINE)
+    def __init__(self, store: Store, engine: Engine, status: DaemonStatus, home: Path) -> None:
+        self.jobs = ActiveJobs(status)
+        self._jobs, self._store, self._status = self.jobs, store, status
+        commands = EngineCommands(self.jobs, engine, home)
+        self._collector = StatusCollector(self.jobs, store, engine, commands, home)
+        self._requests = RequestHandler(self.jobs, store, engine)
+        self._planner = Planner(self.jobs, store, status)
+        self._executor = Executor(self.jobs, commands, home, can_resize=engine.facts.can_resize)
+        self._of_store, self._of_machine = Conditions(status, STORE), Conditions(status, MACHINE)
         self._looked_at = -inf
         self._stopping = False
 
     def run(self) -> None:
         """Until `stop`; the jobs that run go on without it. StoreTaken if another daemon has the store now."""
         while not self._stopping:
-            if self._board.ready:
+            if self._status.ready:
                 well = self.turn()
             else:
                 well = self._is_done(self.recover)
-                self._board.ready = well
+                self._status.ready = well
             time.sleep(_SHORTEST_PAUSE)
-            left = min(_TURN_SECONDS, self._decider.next_wake - self._store.now())
-            self._board.wait(max(left, 0.001) if well else _RETRY_SECONDS)
+            left = min(_TURN_SECONDS, self._planner.next_wake - self._store.now())
+            self._status.wait(max(left, 0.001) if well else _RETRY_SECONDS)
 
     def stop(self) -> None:
         """Leave the loop after this turn."""
         self._stopping = True
-        self._board.wake()
+        self._status.wake()
 
     def recover(self) -> None:
         """Find what the daemon before this one left, and note what this one serves."""
-        self._store.configure(self._board.configuration())
-        self._observer.recover()
+        self._store.configure(self._status.configuration())
+        self._collector.recover()
 
     def turn(self) -> bool:
         """Look, decide if it is time to, write down, act.
@@ -90,7 +90,7 @@ class Controller:
             self._of_store.clear()
             return True
         finally:
-            self._board.looked_at = time.monotonic()
+            self._status.looked_at = time.monotonic()
 
     def _turn(self) -> None:
         self._store.keep_claim()
@@ -98,17 +98,17 @@ class Controller:
         now = self._store.now()
         looks = now - self._looked_at >= _TURN_SECONDS  # Not at each of many submissions.
         if looks:
-            self._observer.observe(now)
+            self._collector.observe(now)
             self._looked_at = now
-            self._observer.read_reports(now)
-        self._owners.admit()
-        self._owners.apply_requests(now)
-        self._owners.end_overdue(now)
-        self._owners.close_nodes(now)
-        if self._decider.is_due(now):
-            self._decider.decide(now)
+            self._collector.read_reports(now)
+        self._requests.admit()
+        self._requests.apply_requests(now)
+        self._requests.end_overdue(now)
+        self._requests.close_nodes(now)
+        if self._planner.is_due(now):
+            self._planner.decide(now)
             now = self._store.now()
-        self._actor.carry_out(now)
+        self._executor.carry_out(now)
         failures = self._write_and_act()
         if looks and not failures:
             self._of_machine.clear()
@@ -131,5 +131,5 @@ class Controller:
 
 
 def _refusal(error: Exception) -> str:
-    """In words that name nobody."""
+    """The error as a sentence that names no job, user or host."""
     return f"this machine refuses: {(isinstance(error, OSError) and error.strerror) or type(error).__name__}"

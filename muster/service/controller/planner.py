@@ -45,10 +45,10 @@ log = structlog.get_logger()
 class Planner:
     """Asks the scheduler, and keeps its memory."""
 
-    def __init__(self, jobs: ActiveJobs, store: Store, board: DaemonStatus) -> None:
-        self._jobs, self._store, self._board = jobs, store, board
-        self._scheduler = board.policy
-        self._conditions = Conditions(board, SCHEDULER)
+    def __init__(self, jobs: ActiveJobs, store: Store, status: DaemonStatus) -> None:
+        self._jobs, self._store, self._status = jobs, store, status
+        self._scheduler = status.policy
+        self._conditions = Conditions(status, SCHEDULER)
         self._wake_on: int = Trigger.ALL
         # Seconds of the store's clock:
         self._timer = -inf  # when the last plan wants it to be asked, whatever happens
@@ -66,19 +66,19 @@ class Planner:
 
         A little before its time, so that the next plan is there when the present one's time is over.
         """
-        if self._board.failing is not None:
+        if self._status.failing is not None:
             return self._retries_at
         return max(min(self._timer, self._lease_end) - self._lead, self._rests_until)
 
     @property
     def _lead(self) -> float:
-        return min(self._board.decision_seconds, _LONGEST_LEAD)
+        return min(self._status.decision_seconds, _LONGEST_LEAD)
 
     def is_due(self, now: float) -> bool:
         """Whether it is to be asked now. What is new may be what makes a scheduler that fails well again."""
         if now >= self.next_wake:
             return True
-        wake_on = Trigger.ALL if self._board.failing is not None else self._wake_on
+        wake_on = Trigger.ALL if self._status.failing is not None else self._wake_on
         return now >= self._rests_until and bool(self._jobs.pending & wake_on)
 
     def decide(self, now: float) -> None:
@@ -109,7 +109,7 @@ class Planner:
         self._jobs.pending = 0
         began = time.perf_counter()
         try:
-            with self._board.thinking:
+            with self._status.thinking:
                 answer = decided(self._scheduler, snapshot, self._state, columns.asked)
         except Exception as error:
             self._not_begun_yet(not_begun, moment)
@@ -117,13 +117,13 @@ class Planner:
             self._failed(error, time.perf_counter() - began)
             return
         self._unheeded = 0
-        self._board.failing = None
+        self._status.failing = None
         self._conditions.clear()
         self._state = answer.state
         self._wake_on, self._timer = answer.decision.wake_on, answer.decision.next_wake
         self._rests_until = self._store.now() + _rest(answer.seconds)
         pending = pending_jobs(snapshot, answer.decision)
-        self._board.blocked_by = {one.job: one.blocked_by for one in pending}
+        self._status.blocked_by = {one.job: one.blocked_by for one in pending}
         self._apply(answer, index, moment)
         self._not_begun_yet(not_begun, moment)
         self._lend(answer, index, moment)
@@ -132,9 +132,9 @@ class Planner:
             self._jobs.changes.scheduler_state = self._memory = answer.memory
         for note in answer.decision.notes:
             log.warning("decision", scheduler=self._scheduler.name, note=note)
-        self._board.decisions += 1
-        self._board.decision_seconds = answer.seconds
-        self._board.decision_seconds_sum += answer.seconds
+        self._status.decisions += 1
+        self._status.decision_seconds = answer.seconds
+        self._status.decision_seconds_sum += answer.seconds
 
     def _leave_out(self, misfits: set[int], now: float) -> None:
         """No scheduler sees what no state of this cluster could hold; it was another one when they were taken."""
@@ -144,15 +144,15 @@ class Planner:
 
     def _failed(self, error: Exception, took: float) -> None:
         """All stays as the last plan has it; it is asked again ever more seldom."""
-        before, failed = self._board.failing, self._store.now()
+        before, failed = self._status.failing, self._store.now()
         count, since = (1, failed) if before is None else (before.count + 1, before.since)
         words = f"{type(error).__name__}: {error}"
         log.error("decision failed", scheduler=self._scheduler.name, error=words, in_a_row=count)
         self._conditions.set("the scheduler fails: what runs goes on, and nothing new starts", error)
         self._rests_until = failed + max(_SHORTEST_RETRY, _rest(took))
         self._retries_at = failed + min(_SHORTEST_RETRY * 2.0 ** min(count - 1, 10), _LONGEST_RETRY)
-        self._board.decision_failures += 1
-        self._board.failing = Failing(since, count, words)
+        self._status.decision_failures += 1
+        self._status.failing = Failing(since, count, words)
 
     def _apply(self, answer: Decided, index: Ints, now: float) -> None:
         """Carry the decision out in the ledger, and note what it changes."""

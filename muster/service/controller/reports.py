@@ -1,4 +1,4 @@
-"""What a job tells of itself: never trusted to be there, to have sense, or to be read in little time."""
+"""What a job reports of itself. A report may be missing, invalid or slow to read; none of this stops the daemon."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_STEPS_PER_SECOND, _LEAST_STEPS_PER_SECOND = 1e12, 1e-9
 
 
 def read_report(row: JobRow, start: Start, home: Path) -> Report | None:
-    """What a start tells of itself, if that is new; InputError where there is no sense in it."""
+    """What a start reports, if that is new; InputError if it is invalid."""
     folder = job_folder(home, row.id)
     unchanged = row.request.unchanged()
     if unchanged is not None:
@@ -37,7 +37,7 @@ def read_report(row: JobRow, start: Start, home: Path) -> Report | None:
 
 
 def output_so_far(row: JobRow, home: Path) -> int:
-    """Bytes that the starts before have written, in which a new one tells nothing."""
+    """Bytes that earlier starts have written; they hold no progress of a new one."""
     if row.request.progress is None or row.epoch == 0:
         return 0
     try:

@@ -1,4 +1,4 @@
-"""What owners and operators want: new jobs, wishes, drained nodes; and which nodes there are."""
+"""Applies what owners and operators request: new jobs, cancel, hold, release, drained nodes; and follows the nodes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from muster.schedulers.contract import Trigger
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.engines import Engine
 from muster.service.store import Store
-from muster.service.store.rows import JobRow, State, Wish
+from muster.service.store.rows import JobRow, State, StateRequest
 from muster.workload.jobs import WAITING
 
 log = structlog.get_logger()
 
 
 class RequestHandler:
-    """Reads from the store what has been asked."""
+    """Reads requests from the store."""
 
     def __init__(self, jobs: ActiveJobs, store: Store, engine: Engine) -> None:
         self._jobs, self._store, self._engine = jobs, store, engine
         self._unusable: set[str] = set()
-        """Nodes that are off the books."""
+        """Nodes that the ledger has taken down."""
 
     def admit(self) -> None:
         """Jobs that were submitted since the last turn."""
@@ -40,13 +40,13 @@ class RequestHandler:
 
     def apply_requests(self, now: float) -> None:
         """Cancel, hold and release."""
-        for asked in self._store.wishes():
+        for asked in self._store.state_requests():
             row = self._jobs.rows.get(asked.id)
-            if row is None or (row.wish is asked.wish and row.id in self._jobs.starts):
+            if row is None or (row.state_request is asked.state_request and row.id in self._jobs.starts):
                 continue
-            assert asked.wish is not None
-            self._jobs.rows[row.id] = row = replace(row, wish=asked.wish)
-            if asked.wish is Wish.RELEASE:
+            assert asked.state_request is not None
+            self._jobs.rows[row.id] = row = replace(row, state_request=asked.state_request)
+            if asked.state_request is StateRequest.RELEASE:
                 self._released(row, now)
                 continue
             self._jobs.active.discard(row.id)
@@ -77,7 +77,7 @@ class RequestHandler:
 
     def _let_go(self, row: JobRow, now: float) -> None:
         """A job of which nothing runs is held or cancelled at once."""
-        if row.wish is Wish.HOLD:
+        if row.state_request is StateRequest.HOLD:
             self._jobs.set(row.id, state=State.HELD)
             self._jobs.carried_out(row)
             self._jobs.changes.event(row.id, now, "held")

@@ -1,4 +1,4 @@
-"""What is: the starts that a daemon before this one left, what becomes of them, and what jobs tell of themselves."""
+"""Collects what runs: the starts that an earlier daemon left, what becomes of them, and what jobs report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.cluster.ledger import DoesNotFit
 from muster.problems import InputError
 from muster.schedulers.contract import Trigger
 from muster.service.controller.active_jobs import ActiveJobs
-from muster.service.controller.engine_commands import Orders
+from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.exit_status import outcome, pause_seconds
 from muster.service.controller.interruptions import lost_seconds, measured_stop
 from muster.service.controller.reports import read_report
@@ -26,9 +26,9 @@ from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, Phase, State
 
 _REPORT_SECONDS = 1.0
-"""Between two looks at what jobs tell; also how often a job tells it."""
+"""Between two reads of all reports; also how often a job reports."""
 _READING_SECONDS = 0.2
-"""For all that jobs tell, at a look; whom it did not come to comes first at the next one."""
+"""For all reports of one read; jobs that were left out come first at the next one."""
 _WORDS = 500
 """Characters of what is wrong with a report that are kept."""
 _SAVE_SECONDS = 10.0
@@ -45,8 +45,16 @@ log = structlog.get_logger()
 class StatusCollector:
     """Looks at the machines."""
 
-    def __init__(self, jobs: ActiveJobs, store: Store, engine: Engine, orders: Orders, home: Path) -> None:
-        self._jobs, self._store, self._engine, self._orders, self._home = jobs, store, engine, orders, home
+    def __init__(
+        self, jobs: ActiveJobs, store: Store, engine: Engine, commands: EngineCommands, home: Path
+    ) -> None:
+        self._jobs, self._store, self._engine, self._commands, self._home = (
+            jobs,
+            store,
+            engine,
+            commands,
+            home,
+        )
         self._reported_at = self._saved_at = -inf
         self._unsaved: set[int] = set()
         """Jobs of which the disk does not know how far they are."""
@@ -65,8 +73,8 @@ class StatusCollector:
         self._jobs.columns.admit(rows)
         for row in rows:
             self._jobs.newest = max(self._jobs.newest, row.id)
-            # What is wished of it is heeded in the first turn, as if it came now.
-            self._jobs.rows[row.id] = replace(row, wish=None)
+            # Its request is applied in the first turn, as if it came now.
+            self._jobs.rows[row.id] = replace(row, state_request=None)
             if row.state is not State.HELD:
                 self._jobs.active.add(row.id)
             if row.phase is Phase.NONE:
@@ -109,7 +117,7 @@ class StatusCollector:
             start.launched = True
             if one.ended is not None:
                 self._ended(start, one, now)
-                self._jobs.acts.append(self._orders.forgetting(one))
+                self._jobs.acts.append(self._commands.forgetting(one))
                 continue
             start.seen = now
             self._engine_knows(start, one)
@@ -117,7 +125,7 @@ class StatusCollector:
                 self._jobs.set(start.job, phase=Phase.RUNNING)
         for one in seen.values():  # Left over: its end is on record already, or its job is gone.
             self._jobs.acts.append(
-                self._orders.forgetting(one) if one.ended is not None else self._orders.killing(one)
+                self._commands.forgetting(one) if one.ended is not None else self._commands.killing(one)
             )
 
     def _not_there(self, start: Start, now: float) -> None:
@@ -153,7 +161,7 @@ class StatusCollector:
             "state": after.state,
             "deaths": after.deaths,
             "phase": Phase.NONE,
-            "steps_done": row.steps_done,  # perhaps told a while ago, and not on record yet
+            "steps_done": row.steps_done,  # perhaps reported a while ago, and not on record yet
             "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * ran,
             "run_seconds": row.run_seconds + ran,
             "restart_seconds": row.restart_seconds + self._lost(row, start, until, after.state),
@@ -173,7 +181,7 @@ class StatusCollector:
         if after.failed_to_run:
             self._jobs.not_before[row.id] = now + pause_seconds(self._losses[row.id] or after.deaths)
         self._settle_end(self._jobs.rows[row.id], until, now)
-        if after.state in ENDED:  # That a job has stopped is no news to whoever stopped it.
+        if after.state in ENDED:  # The scheduler itself stops jobs; only an end is news to it.
             self._jobs.pending |= Trigger.COMPLETION
 
     def _lost(self, row: JobRow, start: Start, until: float, state: State) -> float:
@@ -221,7 +229,7 @@ class StatusCollector:
             self._unsaved.clear()
 
     def _read(self, start: Start, now: float) -> Report | None:
-        """What a job tells, if it is new; whatever is wrong with it is its owner's affair alone."""
+        """A job's report, if it is new; an invalid one costs its own job only."""
         try:
             return read_report(self._jobs.rows[start.job], start, self._home)
         except InputError as bad:
@@ -235,7 +243,7 @@ class StatusCollector:
         return None
 
     def _heard(self, start: Start, report: Report, now: float) -> None:
-        """A job has told how far it is."""
+        """A job has reported how far it is."""
         if start.first_report is None:
             self._heard_first(start, report, now)
         row = self._jobs.rows[start.job]

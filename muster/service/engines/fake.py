@@ -1,7 +1,7 @@
 """Fake nodes, to try a scheduler live and for load tests: a start runs no process and only takes time.
 
-What runs is kept in one file of lines, so a daemon made anew finds its starts where they would be by then. It
-survives the daemon, not the machine: nothing is flushed. A start that ends, or is made to, tells its step in the
+What runs is kept in one file of lines, so a new daemon finds its starts where they would be by then. It
+survives the daemon, not the machine: nothing is flushed. A start that ends, or is stopped, reports its step in the
 job's run folder, as a job would (docs/training.md).
 """
 
@@ -203,7 +203,7 @@ class FakeEngine:
             if run.end == moment:
                 if run.saves:
                     with suppress(OSError):  # On a full disk its last steps count for nothing.
-                        _tell(run.moved_on(moment), "trained" if run.stopped is None else "stopped")
+                        _report(run.moved_on(moment), "trained" if run.stopped is None else "stopped")
                 self._observed[key] = run.ended()
             elif run.works_from == moment:
                 self._observed[key] = run.living(moment)
@@ -243,7 +243,7 @@ class FakeEngine:
         if self._lines >= _LINES_BEFORE_REWRITE + 4 * len(self._runs):
             self._rewrite()
         with self._path.open("ab") as file:
-            end = file.tell()
+            end = os.fstat(file.fileno()).st_size
             try:
                 file.write(json.dumps(line).encode() + b"\n")
                 file.flush()
@@ -277,17 +277,17 @@ def _moments(run: _Run) -> list[tuple[float, tuple[int, int]]]:
     return [(run.works_from, run.key)] * (run.works_from < run.end) + [(run.end, run.key)]
 
 
-def _tell(run: _Run, state: str) -> None:
+def _report(run: _Run, state: str) -> None:
     folder = Path(run.run_dir)
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / f"{os.getpid()}.part"
-    told = {
+    progress = {
         "epoch": run.epoch,
         "state": state,
         "step": int(run.step + 1e-6),
         "steps_per_second": run.steps_per_second,
     }
-    aside.write_text(json.dumps(told) + "\n")
+    aside.write_text(json.dumps(progress) + "\n")
     aside.replace(folder / "progress.json")
 
 

@@ -1,21 +1,21 @@
-"""What the controller asks of an engine, and all that it asks.
+"""The interface of engines: all that the controller needs of them.
 
-A *start* is one attempt at running a job, told apart by (job, epoch); epochs of a job count up. Every call may be
+A *start* is one attempt at running a job, identified by (job, epoch); epochs of a job count up. Every call may be
 repeated after a crash: launching a start that was launched, stopping what has stopped, forgetting what is forgotten
-changes nothing. No call waits for a process: what became of it is told by `observe`. An engine remembers its starts
+changes nothing. No call waits for a process: `observe` reports what became of it. An engine remembers its starts
 outside the daemon (files, Slurm's job names, Kubernetes' labels), so that a new daemon finds them by `observe`.
 
 A call raises OSError if it cannot be carried out now (a full disk, a refusal of the kernel): nothing has happened,
-ask again later. What can never be carried out (no such user, a stale epoch) is told as the end of the start. One
+ask again later. What can never be carried out (no such user, a stale epoch) is reported as the end of the start. One
 thread uses an engine.
 
-A start at which the engine cannot look now (its agent or its controller is away) is told as it was known last, and
-never left out: what is missing in `observe` counts as gone, and its job is started anew. If nothing is known at all,
+A start at which the engine cannot look now (its agent or its controller is away) is reported as it was known last,
+never left out: what is missing in `observe` counts as gone, and its job is started again. If nothing is known at all,
 `observe` raises OSError and everything waits. A node that is away is missing in `nodes`, so nothing more is placed
 there; its starts stay as they were until the engine gives them up as `Exit.LOST`. They may live on unseen: the fence
 of the run folder keeps them from publishing once the next start has begun.
 
-Checked on paper against the engines to come, whose details docs/engines.md tells:
+Checked on paper against the engines to come (details: docs/engines.md):
 
 | | launch | signal | resize | observe | nodes |
 |---|---|---|---|---|---|
@@ -66,7 +66,7 @@ class Launch:
     user: str | None
     """Whose processes they are, where the engine may choose (the daemon is root); None: the daemon's."""
     whose: str = ""
-    """What tells this job from another one of the same number, in another store: its folder is moved aside."""
+    """Distinguishes this job from another one of the same number, in another store, whose folder is moved aside."""
     output_limit_gb: float = inf
     """Of each file of its output; a start that writes more has failed."""
 
@@ -75,14 +75,14 @@ class Exit(Enum):
     """How a start ended."""
 
     COMPLETED = "completed"
-    """All ranks ended with 0, asked to or not: whether the work was done, its progress tells."""
+    """All ranks ended with 0, asked to or not: its progress shows whether the work was done."""
     STOPPED = "stopped"
     """It ended with `EXIT_STOPPED`, or by a signal that it was sent (`kill` too; also as 128 + its number, as shells
     say it), or before it had a process: start it again."""
     FAILED = "failed"
     """A rank ended with another status."""
     KILLED = "killed"
-    """By a signal that nobody here sent, or by the memory limit: perhaps the job's own doing, perhaps not."""
+    """By a signal that this engine did not send, or by the memory limit: perhaps the job's own doing, perhaps not."""
     LOST = "lost"
     """With its node, or for want of something there (room on a disk, a control group): never the job's own doing."""
 
@@ -96,12 +96,12 @@ class Observed:
     ended: Exit | None
     """None: starting or running."""
     since: float
-    """Unix seconds of its first process, or of its end: its last sign of life, where nobody saw that."""
+    """Unix seconds of its first process, or of its end: its last sign of life, if the end was not seen."""
     status: int | None = None
     """Exit status of the first rank that ended badly, minus the signal's number where a signal ended it; 0 if none
-    did; None while it lives, or if nobody knows."""
+    did; None while it lives, or if it is not known."""
     message: str = ""
-    """In words, where there is more to say: `killed by the memory limit of 2 GB`."""
+    """For people, if there is more to say: `killed by the memory limit of 2 GB`."""
     first_step: float | None = None
     """Unix seconds of its first step, from an engine that simulates its jobs; such a job saves its work when it gets a
     signal. None: not made yet, or the job itself reports it."""
@@ -147,7 +147,7 @@ class Engine(Protocol):
     def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
         """Other CPUs, memory and storage bandwidth for a running start, on the nodes and GPUs that it has.
 
-        Less memory is enforced once the start uses no more than that: it is its notice that tells it to give back.
+        Less memory is enforced once the start uses no more than that: its notice asks it to give back.
         """
         ...
 

@@ -18,13 +18,13 @@ _NUMBER = 0x4D757374
 
 
 class Claim(Protocol):
-    """Held by one process at most, and by nobody once that is dead."""
+    """Held by one process at most; its death ends it."""
 
     def take(self) -> bool:
         """Whether it is this process's now; else another one has it."""
 
     def is_kept(self) -> bool:
-        """Whether what was taken is this process's still; if not, it may be taken anew."""
+        """Whether what was taken is this process's still; if not, it may be taken again."""
 
     def release(self) -> None:
         """Give it up."""

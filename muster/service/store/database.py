@@ -1,4 +1,4 @@
-"""One database, SQLite or PostgreSQL, up to date and with its failures in words."""
+"""One database, SQLite or PostgreSQL, up to date, its failures as one exception."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Database:
         """A connection on which nothing is written."""
         shared: Connection | None = getattr(self._together, "connection", None)
         with (
-            _failures_in_words(),
+            _failures_as_unavailable(),
             self._engine.connect() if shared is None else nullcontext(shared) as connection,
         ):
             yield connection
@@ -66,7 +66,7 @@ class Database:
             yield
             return
         options = {"isolation_level": "REPEATABLE READ"} if self._engine.dialect.name == POSTGRESQL else {}
-        with _failures_in_words(), self._engine.connect().execution_options(**options) as connection:
+        with _failures_as_unavailable(), self._engine.connect().execution_options(**options) as connection:
             self._together.connection = connection
             try:
                 yield
@@ -78,7 +78,7 @@ class Database:
         """The one connection that writes. All of the body is on the disk at the end of it, or nothing."""
         with (
             self._writing,
-            _failures_in_words(),
+            _failures_as_unavailable(),
             self._engine.connect().execution_options(writes=True) as connection,
             connection.begin(),
         ):
@@ -87,7 +87,7 @@ class Database:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """The database as one daemon's alone, until the body ends or this process does. InputError if it is taken."""
-        with _failures_in_words():
+        with _failures_as_unavailable():
             if not self._claim.take():
                 what = "another daemon works on this store; each needs one of its own"
                 shown = self._engine.url.render_as_string(hide_password=True)
@@ -103,8 +103,8 @@ class Database:
             self._claim.release()
 
     def keep_claim(self) -> None:
-        """Takes the claim anew if the server has lost it. StoreTaken if another daemon was there first."""
-        with _failures_in_words():
+        """Takes the claim again if the server has lost it. StoreTaken if another daemon was there first."""
+        with _failures_as_unavailable():
             if not self._is_claimed or self._claim.is_kept():
                 return
             if not self._claim.take():
@@ -164,7 +164,7 @@ def _engine(url: str, make: bool) -> Engine:
 
 def _sqlite_engine(path: Path, make: bool) -> Engine:
     try:
-        # Nobody else's to read, and neither are the files that SQLite puts beside it.
+        # Only for its owner to read, and so are the files that SQLite puts beside it.
         flags = os.O_CREAT if make else 0
         os.close(os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
@@ -233,7 +233,7 @@ def _migrate(connection: Connection, url: str, make: bool) -> None:
 
 
 @contextmanager
-def _failures_in_words() -> Iterator[None]:
+def _failures_as_unavailable() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:

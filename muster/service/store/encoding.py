@@ -16,13 +16,13 @@ from muster.service.store.rows import (
     PendingInterval,
     Phase,
     State,
+    StateRequest,
     Submission,
     TokenRow,
-    Wish,
 )
 from muster.service.store.tables import JOBS
 
-_CHANGEABLE = frozenset(JOBS.c.keys()) - {"id", "user", "name", "request", "submitted", "wish"}
+_CHANGEABLE = frozenset(JOBS.c.keys()) - {"id", "user", "name", "request", "submitted", "state_request"}
 _AMOUNTS = ("node", "milli", "cpus", "memory_gb", "storage_gb_per_s")
 
 
@@ -38,7 +38,7 @@ def of_submission(job: int, submission: Submission, now: float) -> dict[str, Any
         "name": request.name,
         "request": request.model_dump_json(),
         "submitted": now,
-        "wish": None,
+        "state_request": None,
         **of_job_fields(fields),
     }
 
@@ -62,7 +62,7 @@ def job_row(row: Row[Any]) -> JobRow:
         | {
             "request": _request(row.request),
             "state": State(row.state),
-            "wish": None if row.wish is None else Wish(row.wish),
+            "state_request": None if row.state_request is None else StateRequest(row.state_request),
             "phase": Phase(row.phase),
             "reason_parameters": json.loads(row.reason_parameters),
         }

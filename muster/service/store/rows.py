@@ -27,8 +27,8 @@ class State(StrEnum):
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.TIMED_OUT})
 
 
-class Wish(StrEnum):
-    """What its owner wants of a job; on disk before it is answered, carried out by the controller."""
+class StateRequest(StrEnum):
+    """What its owner requests for a job; on disk before it is acknowledged, carried out by the controller."""
 
     CANCEL = "cancel"
     HOLD = "hold"
@@ -53,7 +53,7 @@ class JobRow:
     request: JobRequest
     submitted: float
     state: State = State.QUEUED
-    wish: Wish | None = None
+    state_request: StateRequest | None = None
     phase: Phase = Phase.NONE
     epoch: int = 0
     """Of its newest start; 0: never started."""
@@ -79,7 +79,7 @@ class JobRow:
     status: int | None = None
     """Exit status; minus the signal's number where a signal ended it."""
     message: str = ""
-    """In words: why it failed."""
+    """Why it failed."""
     lease_end: float | None = None
     """When it gives back what it holds, where its scheduler lends for a time; None: for no certain time."""
     steps_before: float = 0.0
@@ -126,7 +126,7 @@ class JobRow:
 
     @property
     def whose(self) -> str:
-        """What tells it from a job of the same number in another store, or after a backup came back."""
+        """Distinguishes it from a job of the same number in another store, or after a backup came back."""
         return f"{self.user} {self.submitted!r}"
 
 
@@ -168,9 +168,9 @@ class Changes:
     """What the controller writes in one transaction: all of it or nothing."""
 
     jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Job to the fields of `JobRow` that change; of `wish` see `carried_out`."""
-    carried_out: dict[int, Wish] = field(default_factory=dict)
-    """Job to the wish that is done with. If its owner has wished for something else meanwhile, that stays."""
+    """Job to the fields of `JobRow` that change; of `requested` see `carried_out`."""
+    carried_out: dict[int, StateRequest] = field(default_factory=dict)
+    """Job to the request that is done with. If its owner has requested another state meanwhile, that stays."""
     opened: list[AllocationInterval] = field(default_factory=list)
     closed: dict[tuple[int, int], float] = field(default_factory=dict)
     """(job, epoch) whose open intervals end, and when; closed before `opened` are opened."""

@@ -36,10 +36,11 @@ from muster.service.store.rows import (
     NodeRow,
     PendingInterval,
     State,
+    StateRequest,
     Submission,
     TokenRow,
-    Wish,
 )
+from muster.service.store.state_requests import checked_state_request
 from muster.service.store.tables import (
     ALLOCATION_INTERVALS,
     CONFIGURATIONS,
@@ -52,7 +53,6 @@ from muster.service.store.tables import (
     STORE,
     TOKENS,
 )
-from muster.service.store.wishes import checked_wish
 
 MOST_AT_ONCE = 10_000
 """Jobs that one call of `after` gives."""
@@ -72,7 +72,7 @@ class Store:
         self.origin = database.origin
         """Unix seconds when the store was made: the zero of all times in it."""
         self._in_doubt: tuple[Changes, int] | None = None
-        """What was to be written last, and the number of its turn, if nobody knows whether it was."""
+        """What was to be written last, and the number of its turn, if it is not known whether it was."""
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Store:
@@ -125,16 +125,16 @@ class Store:
             connection.execute(insert(JOBS), rows)
         return ids
 
-    def wish(self, job: int, wish: Wish, by: str = "") -> JobRow | None:
-        """Notes what somebody wants of a job; None: there is no such job. InputError where it makes no sense."""
+    def request_state(self, job: int, requested: StateRequest, by: str = "") -> JobRow | None:
+        """Notes a request for a job; None: there is no such job. InputError if the job does not accept it."""
         with self._database.writing() as connection:
             found = connection.execute(select(JOBS).where(JOBS.c.id == job).with_for_update()).first()
             if found is None:
                 return None
             row = encoding.job_row(found)
-            if row.wish != checked_wish(row, wish):
-                connection.execute(update(JOBS).where(JOBS.c.id == job).values(wish=wish))
-                noted = Event(job, self.now(), wish, f"asked by {by}" if by else "asked")
+            if row.state_request != checked_state_request(row, requested):
+                connection.execute(update(JOBS).where(JOBS.c.id == job).values(state_request=requested))
+                noted = Event(job, self.now(), requested, f"asked by {by}" if by else "asked")
                 connection.execute(insert(EVENTS), [vars(noted)])
             return encoding.job_row(connection.execute(select(JOBS).where(JOBS.c.id == job)).one())
 
@@ -258,7 +258,7 @@ class Store:
             return connection.scalar(select(STORE.c.engine))
 
     def needs_tokens(self) -> bool:
-        """Whether a token was ever made here, so that nobody is let in without one."""
+        """Whether a token was ever made here, so that every request needs one."""
         with self._database.reading() as connection:
             return bool(connection.scalar(select(STORE.c.needs_tokens)))
 
@@ -296,11 +296,11 @@ class Store:
         """Jobs that were submitted later, the first 10,000 of them."""
         return self.jobs(after=job, limit=MOST_AT_ONCE)
 
-    def wishes(self) -> list[JobRow]:
+    def state_requests(self) -> list[JobRow]:
         """Jobs that have not ended and of which something is wanted."""
         # "Not ended" rather than "living": for the latter SQLite would go through all that wait, by their state.
-        wished = JOBS.c.wish.is_not(None) & JOBS.c.state.not_in(sorted(ENDED))
-        return self._job_rows(select(JOBS).where(wished).order_by(JOBS.c.id))
+        requested = JOBS.c.state_request.is_not(None) & JOBS.c.state.not_in(sorted(ENDED))
+        return self._job_rows(select(JOBS).where(requested).order_by(JOBS.c.id))
 
     def scheduler_state(self) -> bytes | None:
         """What the scheduler keeps between decisions."""
@@ -310,8 +310,8 @@ class Store:
     def commit(self, changes: Changes) -> None:
         """Writes all of it in one transaction; StoreTaken if another daemon has claimed the store.
 
-        Where a server vanishes meanwhile nobody knows whether it was written. The same changes may be committed
-        again until it is told that they are; they are written once.
+        If a server vanishes meanwhile, it is not known whether they were written. The same changes may be committed
+        again until a commit succeeds; they are written once.
         """
         if not changes:
             return
@@ -351,12 +351,12 @@ class Store:
     # Tokens.
 
     def require_tokens(self) -> None:
-        """From now on nobody is let in without a token."""
+        """From now on every request needs a token."""
         with self._database.writing() as connection:
             connection.execute(update(STORE).values(needs_tokens=True))
 
     def add_token(self, user: str, operator: bool, hashed: str) -> TokenRow:
-        """Keeps a new token; from now on nobody is let in without one, whatever becomes of this one."""
+        """Keeps a new token; from now on every request needs one, whatever becomes of this one."""
         values = {"user": user, "operator": operator, "hash": hashed, "created": self.now()}
         with self._database.writing() as connection:
             connection.execute(update(STORE).values(needs_tokens=True))
@@ -396,7 +396,7 @@ def _write(connection: Connection, changes: Changes) -> None:
 
 
 def _change_jobs(connection: Connection, changes: Changes) -> None:
-    """Fields of jobs, their wishes, and the ends of what they held."""
+    """Fields of jobs, their state requests, and the ends of what they held."""
     alike: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for job, fields in changes.jobs.items():
         values = encoding.of_job_fields(fields)
@@ -406,9 +406,9 @@ def _change_jobs(connection: Connection, changes: Changes) -> None:
         changed = update(JOBS).where(JOBS.c.id == bindparam("of"))
         connection.execute(changed.values({name: bindparam(f"new_{name}") for name in names}), rows)
     if changes.carried_out:
-        left = case((JOBS.c.wish == bindparam("done"), None), else_=JOBS.c.wish)
-        done = [{"of": job, "done": wish} for job, wish in changes.carried_out.items()]
-        connection.execute(update(JOBS).where(JOBS.c.id == bindparam("of")).values(wish=left), done)
+        left = case((JOBS.c.state_request == bindparam("done"), None), else_=JOBS.c.state_request)
+        done = [{"of": job, "done": requested} for job, requested in changes.carried_out.items()]
+        connection.execute(update(JOBS).where(JOBS.c.id == bindparam("of")).values(state_request=left), done)
     if changes.closed:
         columns = ALLOCATION_INTERVALS.c
         of_start = (columns.job == bindparam("of")) & (columns.epoch == bindparam("start"))

@@ -23,7 +23,7 @@ NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on both; SQLite numbers rows by themselves only where the type is called INTEGER."""
 
 _OPEN = text("until IS NULL")
-_WISHED = text("wish IS NOT NULL")
+_REQUESTED = text("state_request IS NOT NULL")
 
 
 def _of_job() -> Column[int]:
@@ -66,7 +66,7 @@ JOBS = Table(
     Column("request", Text, nullable=False),  # JSON
     _figure("submitted"),
     Column("state", Text, nullable=False),
-    Column("wish", Text),
+    Column("state_request", Text),
     Column("phase", Text, nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("first_start", Double),
@@ -96,7 +96,7 @@ JOBS = Table(
     Index("jobs_by_state", "state", "id"),
     Index("jobs_by_user", "user", "id"),
     Index("jobs_by_name", "name", "id"),
-    Index("jobs_with_wish", "id", sqlite_where=_WISHED, postgresql_where=_WISHED),
+    Index("jobs_with_state_request", "id", sqlite_where=_REQUESTED, postgresql_where=_REQUESTED),
 )
 
 ALLOCATION_INTERVALS = Table(

@@ -47,12 +47,12 @@ def test_what_comes_meanwhile_is_one_group_with_one_fate() -> None:
         ] * 3
         assert disk.groups == [[1], [2, 2, 3, 3, 4, 4]]
         assert await group.add([]) == []
-        assert await group.add([5, 6]) == [-5, -6], "the next one is tried anew"
+        assert await group.add([5, 6]) == [-5, -6], "the next one is tried again"
 
     asyncio.run(clients())
 
 
-def test_one_who_goes_away_takes_nobody_along() -> None:
+def test_a_caller_that_goes_away_leaves_the_others_written() -> None:
     disk = Disk()
 
     async def clients() -> None:

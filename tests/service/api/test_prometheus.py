@@ -82,15 +82,15 @@ def test_every_panel_of_the_dashboard_shows_something(api: Serving, prometheus: 
     assert expressions
 
     def all_show_a_figure() -> bool:
-        api.board.decisions += 1  # A rate needs something that goes on.
-        api.board.decision_seconds_sum += 0.25
-        api.board.looked_at = time.monotonic()
+        api.status.decisions += 1  # A rate needs something that goes on.
+        api.status.decision_seconds_sum += 0.25
+        api.status.looked_at = time.monotonic()
         return all(
             any(isfinite(value) for _, value in asked(prometheus, expression)) for expression in expressions
         )
 
     until(all_show_a_figure, "every panel has a figure")
-    assert asked(prometheus, "muster_ready * (1 - muster_trouble)")[0][1] == 1
+    assert asked(prometheus, "muster_ready * (1 - muster_degraded)")[0][1] == 1
     in_use = asked(prometheus, "1 - muster_free_gpus / muster_gpus")
     assert [value for _, value in in_use] == [0.0]
     a_decision = asked(

@@ -1,4 +1,4 @@
-"""What is wrong with a request is told in words, and nothing that is sent makes the daemon fail."""
+"""Wrong requests get an answer that says what is wrong, and nothing that is sent makes the daemon fail."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ def test_what_the_scheduler_honours_is_taken(api: Serving) -> None:
         ("edf+tune-plus", {"deadline_seconds": 60}),
         ("fifo", without_gpus),
     ):
-        api.board.policy = build(scheduler)
+        api.status.policy = build(scheduler)
         assert api.ask("POST", "/v1/jobs", JOB | fields).status == 201
-    api.board.policy = build("dally")
+    api.status.policy = build("dally")
     refused = api.ask("POST", "/v1/jobs", JOB | without_gpus)
     assert refused.json["error"]["problems"][0]["column"] == "gpus"
     assert "dally has no place for jobs without GPUs" in refused.message
 
 
-def test_all_that_this_cluster_cannot_do_is_told_at_once(api: Serving) -> None:
+def test_all_that_this_cluster_cannot_do_is_reported_at_once(api: Serving) -> None:
     refused = api.ask(
         "POST", "/v1/jobs", JOB | {"gpus": 9, "cpus": 99, "memory_gb": 999, "model": "resnet19"}
     )
@@ -97,7 +97,7 @@ def test_all_that_this_cluster_cannot_do_is_told_at_once(api: Serving) -> None:
     assert api.ask("POST", "/v1/jobs", JOB | {"cpus": 1e-320}).status == 201
 
 
-def test_all_that_is_wrong_is_told_at_once(api: Serving) -> None:
+def test_all_wrong_fields_are_reported_at_once(api: Serving) -> None:
     refused = api.ask("POST", "/v1/jobs:batch", {"jobs": [JOB, JOB | {"gpus": -1, "cpu": 1}, {}]})
     columns = [problem["column"] for problem in refused.json["error"]["problems"]]
     missing = [f"jobs.3.{name}" for name in ("name", "command", "directory")]
@@ -185,7 +185,7 @@ def test_a_path_that_leads_nowhere_is_refused(api: Serving, method: str, path: s
         b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
     ],
 )
-def test_what_is_not_http_is_refused_and_the_next_request_answered(api: Serving, sent: bytes) -> None:
+def test_bytes_that_are_no_http_leave_the_next_request_unharmed(api: Serving, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", api.port), timeout=30) as raw:
         raw.sendall(sent)
         raw.shutdown(socket.SHUT_WR)

@@ -20,7 +20,7 @@ from muster.schedulers.reasons import REASONS
 from muster.service.daemon_status import SCHEDULER, STORE
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
-from muster.service.store.rows import AllocationInterval, Changes, Phase, State, Wish
+from muster.service.store.rows import AllocationInterval, Changes, Phase, State, StateRequest
 
 from ..serving import Serving
 
@@ -33,10 +33,10 @@ def submitted(api: Serving, **fields: Any) -> int:
     return int(answer.json["job_id"])
 
 
-def test_a_submitted_job_is_on_the_disk_and_the_controller_is_woken(api: Serving) -> None:
+def test_a_submitted_job_is_durable_and_wakes_the_controller(api: Serving) -> None:
     answer = api.ask("POST", "/v1/jobs", JOB)
     assert (answer.status, answer.json) == (201, {"job_id": 1})
-    assert api.board._something_new.is_set()
+    assert api.status._something_new.is_set()
     other = Store.open(store_url(api.home))
     assert other.job(1) == api.store.job(1)
     other.close()
@@ -77,7 +77,7 @@ def test_lists_are_filtered(api: Serving) -> None:
         ("state=held", [1]),
         ("state=held&state=queued", [1, 2]),
         ("name=other", [2]),
-        ("user=nobody-else", []),
+        ("user=another", []),
     ):
         answer = api.ask("GET", f"/v1/jobs?{query}")
         assert [job["job_id"] for job in answer.json["jobs"]] == expected
@@ -107,7 +107,7 @@ def test_the_queue_is_one_page_of_one_moment(api: Serving, monkeypatch: pytest.M
     assert page["more"] is False
 
 
-def test_a_job_tells_what_it_holds_since_when_and_why_it_waits(api: Serving) -> None:
+def test_a_job_shows_what_it_holds_and_why_it_waits(api: Serving) -> None:
     submitted(api, gpus=2)
     submitted(api, gpus=8)
     api.store.commit(
@@ -127,9 +127,9 @@ def test_a_job_tells_what_it_holds_since_when_and_why_it_waits(api: Serving) -> 
     for job in (api.ask("GET", "/v1/jobs/1").json, api.ask("GET", "/v1/jobs").json["jobs"][0]):
         assert job["holds"] == [held | {"storage_gb_per_s": 0.5, "since": origin + 7.0}]
         assert (job["state"], job["starts"], job["last_start"]) == ("running", 2, origin + 7.0)
-        assert job["reason_in_words"] == ""
+        assert job["reason_text"] == ""
     waiting = api.ask("GET", "/v1/jobs/2").json
-    assert waiting["reason_in_words"] == "it needs 8 GPUs and the jobs served before it leave 6"
+    assert waiting["reason_text"] == "it needs 8 GPUs and the jobs served before it leave 6"
     assert waiting["request"]["gpus"] == 8
     nodes = {node["name"]: node for node in api.ask("GET", "/v1/nodes").json["nodes"]}
     assert (nodes["node-1"]["held_gpus"], nodes["node-1"]["held_cpus"], nodes["node-1"]["jobs"]) == (
@@ -144,19 +144,19 @@ def test_every_reason_has_words(api: Serving) -> None:
     for name in REASONS:
         job = submitted(api)
         api.store.commit(Changes(jobs={job: {"reason": name}}))
-        assert api.ask("GET", f"/v1/jobs/{job}").json["reason_in_words"]
+        assert api.ask("GET", f"/v1/jobs/{job}").json["reason_text"]
 
 
-def test_wishes_are_noted_and_refused_where_they_make_no_sense(api: Serving) -> None:
+def test_state_requests_are_noted_or_refused_with_409(api: Serving) -> None:
     submitted(api)
     refused = api.ask("POST", "/v1/jobs/1/release")
     assert refused.status == 409
     assert refused.message == "job 1: it is not held (queued), so there is nothing to release"
-    api.board.wait(0.0)
-    assert api.ask("POST", "/v1/jobs/1/hold").json["wish"] == "hold"
-    assert api.board._something_new.is_set()
-    assert [row.wish for row in api.store.wishes()] == [Wish.HOLD]
-    assert api.ask("POST", "/v1/jobs/1/cancel").json["wish"] == "cancel"
+    api.status.wait(0.0)
+    assert api.ask("POST", "/v1/jobs/1/hold").json["state_request"] == "hold"
+    assert api.status._something_new.is_set()
+    assert [row.state_request for row in api.store.state_requests()] == [StateRequest.HOLD]
+    assert api.ask("POST", "/v1/jobs/1/cancel").json["state_request"] == "cancel"
     kinds = [event["kind"] for event in api.ask("GET", "/v1/jobs/1/events").json["events"]]
     assert kinds == ["submitted", "hold", "cancel"]
 
@@ -168,7 +168,7 @@ def test_a_protected_wait_counts_down_to_nothing(api: Serving) -> None:
         parameters = {"needs": 1.0, "seconds": 300.0}
         since = {"reason_since": now - waited, "reason": "protected", "reason_parameters": parameters}
         api.store.commit(Changes(jobs={1: since}))
-        said = api.ask("GET", "/v1/jobs/1").json["reason_in_words"]
+        said = api.ask("GET", "/v1/jobs/1").json["reason_text"]
         seconds = float(re.search(r"interrupted in ([\d.]+) s", said)[1])  # type: ignore[index]
         assert seconds <= left
         assert seconds > left - 60
@@ -233,15 +233,15 @@ def test_the_export_is_a_record_that_report_reads(api: Serving, tmp_path: Path) 
     assert read_record(folder).jobs["job_id"].to_list() == ["1"]
 
 
-def test_metrics_are_what_store_and_board_say(api: Serving) -> None:
+def test_metrics_show_the_store_and_the_daemon_status(api: Serving) -> None:
     submitted(api)
     submitted(api, held=True)
     held = AllocationInterval(
-        1, 1, NodeAllocation(api.board.cluster.nodes[0].name, (0, 1, 2), 2.0, 3.0, 0.1), since=0.0
+        1, 1, NodeAllocation(api.status.cluster.nodes[0].name, (0, 1, 2), 2.0, 3.0, 0.1), since=0.0
     )
     api.store.commit(Changes(opened=[held]))
-    api.store.drain(api.board.cluster.nodes[1].name, True)
-    api.board.decisions, api.board.decision_seconds_sum = 3, 0.5
+    api.store.drain(api.status.cluster.nodes[1].name, True)
+    api.status.decisions, api.status.decision_seconds_sum = 3, 0.5
     answer = api.ask("GET", "/metrics")
     found = {
         (sample.name, sample.labels.get("state")): sample.value
@@ -262,7 +262,7 @@ def test_metrics_are_what_store_and_board_say(api: Serving) -> None:
         ("muster_last_decision_seconds", None): 0,  # No decision has set it yet.
         ("muster_decision_failures_total", None): 0,
         ("muster_ready", None): 1,
-        ("muster_trouble", None): 0,
+        ("muster_degraded", None): 0,
     }
     assert {key: found[key] for key in expected} == expected
 
@@ -278,19 +278,19 @@ def test_the_dashboard_asks_for_metrics_that_exist(api: Serving) -> None:
 
 def test_health_says_what_is_wrong(api: Serving) -> None:
     assert api.ask("GET", "/healthz").json["scheduler"] == "fifo+proportional+pack"
-    api.board.set_condition(STORE, "no space left on the disk of the store")
+    api.status.set_condition(STORE, "no space left on the disk of the store")
     unwell = api.ask("GET", "/healthz")
     assert (unwell.status, unwell.message) == (503, "no space left on the disk of the store")
-    api.board.set_condition(SCHEDULER, "the scheduler fails")
-    api.board.clear_condition(STORE)
+    api.status.set_condition(SCHEDULER, "the scheduler fails")
+    api.status.clear_condition(STORE)
     assert api.ask("GET", "/healthz").message == "the scheduler fails"
-    api.board.clear_condition(SCHEDULER)
+    api.status.clear_condition(SCHEDULER)
     assert api.ask("GET", "/healthz").status == 200
-    api.board.looked_at = time.monotonic() - 1000
+    api.status.looked_at = time.monotonic() - 1000
     assert "the controller hangs: its last turn was 1000 s ago" in api.ask("GET", "/healthz").message
 
 
-def test_a_store_that_fails_is_told_in_words(api: Serving) -> None:
+def test_a_store_that_fails_answers_503_with_a_message(api: Serving) -> None:
     api.store.close()
     (api.home / "muster.db").write_bytes(b"")
     for suffix in ("-wal", "-shm"):

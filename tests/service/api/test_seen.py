@@ -23,8 +23,8 @@ from muster.service.store.rows import (
     PendingInterval,
     Phase,
     State,
+    StateRequest,
     Submission,
-    Wish,
 )
 from muster.service.store.tables import STORE
 
@@ -54,22 +54,26 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         with api.store._database.writing() as connection:
             connection.execute(update(STORE).values(next_job=731_905_441))
         forecast(
-            [JobRow(1, "ann", a_request(steps=9), 0.0)], api.board
+            [JobRow(1, "ann", a_request(steps=9), 0.0)], api.status
         )  # Compiles, as a daemon does at its start.
         yield House(api, tokens)
 
 
 JOBS = st.lists(
     st.tuples(
-        st.sampled_from(USERS), st.sampled_from(State), st.sampled_from([None, Wish.CANCEL, Wish.HOLD])
+        st.sampled_from(USERS),
+        st.sampled_from(State),
+        st.sampled_from([None, StateRequest.CANCEL, StateRequest.HOLD]),
     ),
     min_size=2,
     max_size=10,
 )
 
 
-def some_jobs(api: Serving, wanted: list[tuple[str, State, Wish | None]]) -> dict[int, tuple[str, str]]:
-    """Jobs of these owners in these states, each with a name that nobody guesses: id to owner and name."""
+def some_jobs(
+    api: Serving, wanted: list[tuple[str, State, StateRequest | None]]
+) -> dict[int, tuple[str, str]]:
+    """Jobs of these owners in these states, each with a name that cannot be guessed: id to owner and name."""
     names = [f"secret-{secrets.token_hex(8)}" for _ in wanted]
     ids = api.store.submit(
         [
@@ -89,9 +93,9 @@ def some_jobs(api: Serving, wanted: list[tuple[str, State, Wish | None]]) -> dic
     now = api.store.now()
     changes = Changes()
     free = [(node, gpu) for node in ("node-0", "node-1") for gpu in range(4)]
-    for job, name, (_, state, wish) in zip(ids, names, wanted, strict=True):
-        if wish is not None:
-            api.store.wish(job, Wish.CANCEL, "chief")
+    for job, name, (_, state, requested) in zip(ids, names, wanted, strict=True):
+        if requested is not None:
+            api.store.request_state(job, StateRequest.CANCEL, "chief")
         runs = state is State.RUNNING and bool(free)
         if state is State.RUNNING and not runs:
             state = State.QUEUED
@@ -108,8 +112,8 @@ def some_jobs(api: Serving, wanted: list[tuple[str, State, Wish | None]]) -> dic
         output.mkdir(parents=True)
         (output / "0.log").write_text(name)
     api.store.commit(changes)
-    api.board.failing = Failing(now, 3, f"ValueError: job {ids[0]} of {names[0]}")
-    api.board.decisions += 1
+    api.status.failing = Failing(now, 3, f"ValueError: job {ids[0]} of {names[0]}")
+    api.status.decisions += 1
     return {job: (user, name) for job, name, (user, _, _) in zip(ids, names, wanted, strict=True)}
 
 
@@ -124,7 +128,7 @@ def every_path(api: Serving) -> list[str]:
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(wanted=JOBS)
 def test_no_answer_to_a_user_names_a_job_of_another(
-    house: House, wanted: list[tuple[str, State, Wish | None]]
+    house: House, wanted: list[tuple[str, State, StateRequest | None]]
 ) -> None:
     api = house.api
     made = some_jobs(api, wanted)
@@ -165,7 +169,7 @@ def test_counts_stand_where_others_are(house: House) -> None:
         ("bob", State.QUEUED, None), ("ann", State.QUEUED, None), ("ann", State.QUEUED, None),
     ]  # fmt: skip
     made = some_jobs(api, wanted)
-    api.board.failing = None
+    api.status.failing = None
     runs, others, _, _, waits, last = made
     for job in (waits, last):
         api.store.commit(Changes(jobs={job: {"reason": "no_gpus", "reason_parameters": {"needs": 1.0}}}))
@@ -175,7 +179,7 @@ def test_counts_stand_where_others_are(house: House) -> None:
     kept = f"Job {runs} and 2 of others keep their GPUs until they end: not preemptible (muster status says why)."
     assert kept in sentences
     api.store.commit(Changes(jobs={job: {"joined": True} for job in made}))
-    api.board.decisions += 1
+    api.status.decisions += 1
     assert "keep their GPUs" not in " ".join(house.get(f"/v1/jobs/{last}/why", "ann").json["sentences"])
     assert (reply["holders"], reply["holders_count"]) == ([runs], 3)
     whole = house.get(f"/v1/jobs/{last}/why", "chief").json
@@ -192,16 +196,16 @@ def test_counts_stand_where_others_are(house: House) -> None:
     )
 
 
-def test_what_is_drained_is_told(house: House) -> None:
+def test_why_names_the_drained_nodes(house: House) -> None:
     api = house.api
     (job,) = some_jobs(api, [("ann", State.QUEUED, None)])
-    api.board.failing = None
+    api.status.failing = None
     api.store.drain("node-1", True)
-    api.board.decisions += 1
+    api.status.decisions += 1
     reply = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
     assert "Of 2 nodes, node-1 is drained: nothing starts there." in reply
     api.store.drain("node-0", True)
-    api.board.decisions += 1
+    api.status.decisions += 1
     reply = house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"]
     assert "Of 2 nodes, node-0 and node-1 are drained: nothing starts there." in reply
     assert reply[-1] == "When it starts cannot be estimated: all nodes are drained."
@@ -210,7 +214,7 @@ def test_what_is_drained_is_told(house: House) -> None:
     api.store.commit(Changes(jobs={job: {"state": State.COMPLETED}}))
 
 
-def test_a_scheduler_that_fails_is_told_first_and_whole_to_operators_alone(house: House) -> None:
+def test_only_operators_see_the_error_of_a_failing_scheduler(house: House) -> None:
     api = house.api
     (job,) = some_jobs(api, [("ann", State.QUEUED, None)])
     begins = "The scheduler has failed 3 times in "
@@ -220,6 +224,6 @@ def test_a_scheduler_that_fails_is_told_first_and_whole_to_operators_alone(house
             assert said.startswith(begins)
             assert said.endswith("; what runs goes on, nothing new starts.")
             assert ("ValueError" in said) == whole
-    api.board.failing = None
+    api.status.failing = None
     assert house.get("/v1/queue", "ann").json["notices"] == []
     assert not house.get(f"/v1/jobs/{job}/why", "ann").json["sentences"][0].startswith(begins)

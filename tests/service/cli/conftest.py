@@ -17,7 +17,7 @@ Muster = Callable[..., Outcome]
 
 
 @pytest.fixture
-def nobody_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own, and nothing of this machine's settings."""
     for name in [name for name in os.environ if name.startswith("MUSTER_")]:
         monkeypatch.delenv(name)
@@ -27,8 +27,8 @@ def nobody_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def api(nobody_serves: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
-    with serving(nobody_serves) as running:
+def api(no_daemon: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    with serving(no_daemon) as running:
         monkeypatch.setenv("MUSTER_URL", running.url)
         yield running
 

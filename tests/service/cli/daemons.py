@@ -18,7 +18,8 @@ import pytest
 
 import muster as package
 
-NOBODY = "nobody"
+from ..accounts import UNPRIVILEGED
+
 _MUSTER = ("-c", "from muster.cli import main; main()")
 _SYSTEM_PYTHON = "/usr/bin/python3"
 """Which others may run, too."""
@@ -28,7 +29,7 @@ only_root_can = pytest.mark.skipif(os.geteuid() != 0, reason="only root can beco
 
 @dataclass(frozen=True)
 class Person:
-    """Whoever types command lines."""
+    """A user who types command lines."""
 
     python: str = sys.executable
     environment: Mapping[str, str] = field(
@@ -37,7 +38,7 @@ class Person:
         }
     )
     account: Mapping[str, Any] = field(default_factory=dict)
-    """What `subprocess` is told of it."""
+    """Arguments of `subprocess` that run a process as this account."""
 
     def types(self, home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         """A command line, with these variables more."""
@@ -77,12 +78,12 @@ class Person:
         return [self.python, *_MUSTER, *words], {**self.account, "env": environment}
 
 
-def a_nobody(scratch: Path) -> Person:
+def unprivileged_person(scratch: Path) -> Person:
     """An account that is not root; skips where it may run no Python of this version."""
     if not Path(_SYSTEM_PYTHON).exists():
         pytest.skip("others may run no Python here")
-    tell = [_SYSTEM_PYTHON, "-c", "import sys; print(sys.version_info[:2])"]
-    version = subprocess.run(tell, capture_output=True, text=True, check=True).stdout
+    ask = [_SYSTEM_PYTHON, "-c", "import sys; print(sys.version_info[:2])"]
+    version = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
     if version.strip() != str(sys.version_info[:2]):
         pytest.skip("the Python that others may run is another version")
     sources = [
@@ -96,7 +97,9 @@ def a_nobody(scratch: Path) -> Person:
         "XDG_CACHE_HOME": str(scratch),
     }
     return Person(
-        _SYSTEM_PYTHON, environment, {"user": NOBODY, "group": "nogroup", "extra_groups": [], "cwd": "/"}
+        _SYSTEM_PYTHON,
+        environment,
+        {"user": UNPRIVILEGED, "group": "nogroup", "extra_groups": [], "cwd": "/"},
     )
 
 

@@ -28,7 +28,7 @@ from .conftest import Muster
 def test_a_job_is_submitted_by_flags(
     api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api.board.policy = build("priority")
+    api.status.policy = build("priority")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/my/bin")
     monkeypatch.setenv("SECRET", "not for the job")
@@ -64,7 +64,7 @@ def test_a_job_is_submitted_by_flags(
 def test_limits_and_deadlines_are_times(
     api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api.board.policy = build("edf")
+    api.status.policy = build("edf")
     assert muster("submit", "--time-limit", "12h", "--deadline", "2d", "--", "true").status == 0
     soon = datetime.fromtimestamp(time.time() + 3600).isoformat(timespec="seconds")
     assert muster("submit", "--deadline", soon, "--", "true").status == 0
@@ -78,7 +78,7 @@ def test_limits_and_deadlines_are_times(
     ):
         refused = muster("submit", flag, value, "--", "true")
         assert (refused.status, said in refused.err) == (2, True), refused.err
-    api.board.policy = build("fifo")
+    api.status.policy = build("fifo")
     refused = muster("submit", "--priority", "2", "--deadline", "2d", "--", "true")
     assert refused.status == 2
     assert [line.partition(":")[0] for line in refused.err.splitlines()] == ["--priority", "--deadline"]
@@ -104,12 +104,12 @@ def test_queue_and_why_give_one_reason_while_drained(api: Serving, muster: Muste
     api.store.commit(changes)
     assert muster("drain", "node-0").status == 0
     words = "needs 1 GPU and 0 are free; node-0 is drained"
-    assert json.loads(muster("queue", "--json").out)["jobs"][0]["reason_in_words"] == f"it {words}"
+    assert json.loads(muster("queue", "--json").out)["jobs"][0]["reason_text"] == f"it {words}"
     assert f"It {words}." in muster("why", str(job)).out
-    assert f"it {words}" in json.loads(muster("status", str(job), "--json").out)["reason_in_words"]
+    assert f"it {words}" in json.loads(muster("status", str(job), "--json").out)["reason_text"]
 
 
-def test_a_job_is_called_by_its_script_and_its_number_is_told(api: Serving, muster: Muster) -> None:
+def test_submit_names_a_job_by_its_script_and_prints_its_number(api: Serving, muster: Muster) -> None:
     queued = muster("submit", "--", "python", "-u", "lib/train.py").out
     assert queued.startswith("Job 1 (train) is queued.\n")
     assert muster("submit", "--hold", "--", "/usr/bin/true").out.startswith("Job 2 (true) is held.\n")
@@ -171,7 +171,7 @@ def test_a_job_is_submitted_by_a_file(
 def test_flags_override_the_file(
     api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api.board.policy = build("priority")
+    api.status.policy = build("priority")
     monkeypatch.chdir(tmp_path)
     lines = ['name = "bert"', 'command = ["x"]', "gpus = 4", "steps = 7", 'model = "resnet19"']
     Path("job.toml").write_text("\n".join([*lines, '[environment]\nA = "file"\nB = "file"\n']))
@@ -202,7 +202,7 @@ def test_flags_override_the_file(
         ("gpus = 2\ngpu_share = 0.5", ["job.toml: ", "gpu_share is of one GPU"]),
     ],
 )
-def test_a_wrong_file_is_told_with_its_lines(
+def test_a_wrong_file_is_reported_with_its_lines(
     api: Serving, muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -232,7 +232,7 @@ def test_a_wrong_file_is_told_with_its_lines(
         ("--model resnet19", "--model: found 'resnet19'; did you mean resnet18"),
     ],
 )
-def test_a_wrong_flag_is_told_by_its_name(api: Serving, muster: Muster, flags: str, said: str) -> None:
+def test_a_wrong_flag_is_reported_by_its_name(api: Serving, muster: Muster, flags: str, said: str) -> None:
     refused = muster("submit", *flags.split(), "--", "x")
     assert refused.status == 2
     assert said in refused.err
@@ -264,7 +264,7 @@ def some_jobs(api: Serving) -> None:
     )
 
 
-def test_the_queue_fits_80_columns_and_tells_who_holds_what(api: Serving, muster: Muster) -> None:
+def test_the_queue_fits_80_columns_and_shows_who_holds_what(api: Serving, muster: Muster) -> None:
     some_jobs(api)
     shown = muster("queue")
     assert shown.status == 0
@@ -295,7 +295,7 @@ def test_a_long_queue_shows_its_head_and_says_so(api: Serving, muster: Muster) -
     assert muster("queue", "--state", "failed").out == "None of these; in all: 120 queued.\n"
 
 
-def test_status_tells_all_about_a_job(api: Serving, muster: Muster) -> None:
+def test_status_shows_everything_about_a_job(api: Serving, muster: Muster) -> None:
     some_jobs(api)
     shown = muster("status", 1).out
     for words in ("running for 2.00 h", "GPU 0-1,3, 3 CPU cores, 4 GB", "submitted", "true"):
@@ -327,7 +327,7 @@ def test_jobs_are_cancelled_held_and_released_several_at_once(api: Serving, must
     assert mixed.out == "Job 3 will be held.\n"
     assert "job 4: it has ended (failed)" in mixed.err
     assert "there is no job 9" in mixed.err
-    assert json.loads(muster("hold", 3, "--json").out)["jobs"][0]["wish"] == "hold"
+    assert json.loads(muster("hold", 3, "--json").out)["jobs"][0]["state_request"] == "hold"
 
 
 def test_logs_are_printed_byte_by_byte(api: Serving, muster: Muster) -> None:
@@ -394,7 +394,7 @@ def test_tokens_are_made_listed_used_and_revoked(
 ) -> None:
     assert "there is no operator's token yet" in muster("token", "create", "ann").err
     made = muster("token", "create", "chief", "--role", "operator")
-    assert "nobody can show it again" in made.err
+    assert "it cannot be shown again" in made.err
     assert "a token is needed: set MUSTER_TOKEN" in muster("queue").err
     monkeypatch.setenv("MUSTER_TOKEN", made.out.strip())
     ann = json.loads(muster("token", "create", "ann", "--json").out)
@@ -413,27 +413,27 @@ def test_tokens_are_made_listed_used_and_revoked(
 
 
 def test_without_a_daemon_one_sentence_says_how_to_start_one(
-    nobody_serves: Path, muster: Muster, monkeypatch: pytest.MonkeyPatch
+    no_daemon: Path, muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[tuple[Any, ...]] = [
         ("queue",), ("status", 1), ("why", 1), ("logs", 1), ("cancel", 1), ("nodes",), ("drain", "n"),
-        ("export", nobody_serves / "x"), ("token", "list"), ("submit", "--", "x"),
+        ("export", no_daemon / "x"), ("token", "list"), ("submit", "--", "x"),
     ]  # fmt: skip
     for command in commands:
         refused = muster(*command)
-        expected = f"daemon: none answers in {nobody_serves}; muster serve starts one\n"
+        expected = f"daemon: none answers in {no_daemon}; muster serve starts one\n"
         assert (refused.status, refused.err) == (1, expected)
-    nobody_serves.mkdir(exist_ok=True)
-    write_endpoint(nobody_serves, "http://127.0.0.1:1")
+    no_daemon.mkdir(exist_ok=True)
+    write_endpoint(no_daemon, "http://127.0.0.1:1")
     assert muster("queue").err == "daemon: none answers at http://127.0.0.1:1; muster serve starts one\n"
-    remove_endpoint(nobody_serves)
-    assert read_endpoint(nobody_serves) is None
+    remove_endpoint(no_daemon)
+    assert read_endpoint(no_daemon) is None
     monkeypatch.setenv("MUSTER_TOKEN", "two\nlines")
     monkeypatch.setenv("MUSTER_URL", "http://127.0.0.1:1")
     assert muster("queue").err.startswith("MUSTER_TOKEN: one line of plain letters")
     monkeypatch.delenv("MUSTER_TOKEN")
     monkeypatch.delenv("MUSTER_URL")
-    (nobody_serves / "endpoint.json").write_text("{")
+    (no_daemon / "endpoint.json").write_text("{")
     assert "cannot be read as a daemon's address" in muster("queue").err
     monkeypatch.setenv("MUSTER_URL", "ftp://x")
     assert muster("queue").err == "MUSTER_URL: found 'ftp://x'; http://HOST:PORT or https://HOST is needed\n"

@@ -1,4 +1,4 @@
-"""What is told where the daemon, or something else in its place, does not answer as it should."""
+"""What commands say if the daemon, or something else in its place, does not answer as it should."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def something_else(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
 
 
 @pytest.mark.parametrize("answer", [HANGS_UP, CUT_OFF])
-@pytest.mark.usefixtures("nobody_serves")
-def test_a_lost_answer_to_a_submission_says_that_the_job_may_be_there(
+@pytest.mark.usefixtures("no_daemon")
+def test_a_lost_answer_to_a_submission_says_the_job_may_exist(
     muster: Muster, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
     with something_else(answer) as (url, sent):
@@ -76,8 +76,8 @@ def test_a_lost_answer_to_a_submission_says_that_the_job_may_be_there(
         assert looked.err == f"the daemon at {url} hung up before its answer was whole\n"
 
 
-@pytest.mark.usefixtures("nobody_serves")
-def test_nobody_is_followed_elsewhere_with_a_token(muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_daemon")
+def test_a_redirect_with_a_token_is_not_followed(muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
     with something_else(SENDS_ON) as (url, sent):
         monkeypatch.setenv("MUSTER_URL", url)
         monkeypatch.setenv("MUSTER_TOKEN", "t")
@@ -94,8 +94,8 @@ def test_nobody_is_followed_elsewhere_with_a_token(muster: Muster, monkeypatch: 
         (PROXY, "the daemon answered with status 502, in no words of Muster's", 502),
     ],
 )
-@pytest.mark.usefixtures("nobody_serves")
-def test_what_is_no_daemon_is_told_so(
+@pytest.mark.usefixtures("no_daemon")
+def test_an_answer_that_is_no_daemons_is_reported(
     muster: Muster, monkeypatch: pytest.MonkeyPatch, answer: bytes, said: str, http_status: int | None
 ) -> None:
     with something_else(answer) as (url, _):
@@ -124,7 +124,7 @@ def test_an_interrupted_submission_may_have_been_done(
     )
 
 
-def test_a_mistake_and_trouble_have_statuses_of_their_own(api: Serving, muster: Muster) -> None:
+def test_mistakes_and_failures_have_exit_statuses_of_their_own(api: Serving, muster: Muster) -> None:
     absent = muster("status", 9, "--json")
     assert (absent.status, json.loads(absent.out)["error"]["http_status"]) == (2, 404)
     api.store.close()
@@ -142,7 +142,7 @@ def test_what_was_done_of_several_stands_in_the_one_document(api: Serving, muste
     mixed = muster("cancel", 1, 2, 9, "--json")
     assert mixed.status == 2
     document = json.loads(mixed.out)
-    assert [(job["job_id"], job["wish"]) for job in document["jobs"]] == [(1, "cancel")]
+    assert [(job["job_id"], job["state_request"]) for job in document["jobs"]] == [(1, "cancel")]
     assert "job 2: it has ended" in document["error"]["message"]
     assert "there is no job 9" in document["error"]["message"]
     assert document["error"]["http_status"] == 409
@@ -168,8 +168,8 @@ class Daemons:
 
 
 @pytest.fixture
-def daemons(nobody_serves: Path) -> Iterator[Daemons]:
-    one_by_one = Daemons(nobody_serves)
+def daemons(no_daemon: Path) -> Iterator[Daemons]:
+    one_by_one = Daemons(no_daemon)
     yield one_by_one
     one_by_one.stop()
 

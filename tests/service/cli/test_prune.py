@@ -63,7 +63,7 @@ def there(store: Store, home: Path) -> list[int]:
     return jobs
 
 
-def test_what_ended_before_then_goes_with_all_that_is_known_of_it(api: Serving, muster: Muster) -> None:
+def test_prune_removes_all_traces_of_jobs_that_ended_before(api: Serving, muster: Muster) -> None:
     fill(api.store, api.home)
     tried = muster("prune", "--before", "30d", "--dry-run")
     assert tried.status == 0
@@ -151,7 +151,7 @@ def test_it_goes_on_piece_by_piece(api: Serving, monkeypatch: pytest.MonkeyPatch
     assert api.store.decisions() == []
 
 
-def test_a_refusing_folder_is_told_and_its_job_kept(
+def test_a_job_whose_folder_cannot_be_removed_is_kept(
     api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(api.store, api.home)

@@ -20,10 +20,11 @@ from muster.service.home import job_folder, make_home, read_endpoint, store_url
 from muster.service.store import Store
 from muster.service.store.rows import Submission
 
+from ..accounts import UNPRIVILEGED
 from ..engines.bench import until
 from ..serving import a_request
 from .conftest import Muster
-from .daemons import NOBODY, Person, a_nobody, only_root_can, open_folder
+from .daemons import Person, only_root_can, open_folder, unprivileged_person
 
 FAKE = ("--scheduler", "fifo", "--fake-nodes", "1x2gpu")
 REAL = ("--scheduler", "fifo", "--gpus", "1")
@@ -39,7 +40,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def no_nohup() -> Iterator[None]:
-    """A daemon is to heed the end of its terminal, though these tests may have been started with nohup."""
+    """A daemon ends with its terminal, even if these tests were started with nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -164,27 +165,27 @@ def test_root_serves_itself_alone_where_others_cannot_pass(home: Path) -> None:
     make_home(home)
     (home / "jobs").chmod(0o700)
     with open_folder(0o777) as scratch, ME.serves(home, *REAL) as reply:
-        refused = a_nobody(scratch).types(home, "submit", "--", "true")
+        refused = unprivileged_person(scratch).types(home, "submit", "--", "true")
         taken = ME.types(home, "submit", "--", "true")
-    shut = f"nobody but root can pass {home}/jobs, so jobs of others could not reach their folders"
+    shut = f"only root can pass {home}/jobs, so jobs of others could not reach their folders"
     assert (refused.returncode, shut in refused.stderr) == (2, True), refused.stderr
     assert taken.returncode == 0, taken.stderr
     assert shut in "".join(reply)
 
 
-def test_a_store_that_is_not_there_is_told_in_words(home: Path) -> None:
+def test_a_missing_store_is_reported(home: Path) -> None:
     said = ME.is_refused(home, *FAKE, "--store", "sqlite:////none/x.db")
     assert said == "/none/x.db: no store can be opened here: No such file or directory\n"
 
 
 @pytest.mark.long
-def test_a_server_that_does_not_answer_is_told_in_words(home: Path) -> None:
+def test_a_server_that_does_not_answer_is_reported(home: Path) -> None:
     done = ME.types(home, "serve", *FAKE, "--store", "postgresql://127.0.0.1:1/x")
     assert done.returncode == 1
     assert done.stderr.startswith("the store cannot be used: connection")
 
 
-def test_wrong_flags_are_told_together(nobody_serves: Path, muster: Muster) -> None:
+def test_wrong_flags_are_reported_together(no_daemon: Path, muster: Muster) -> None:
     wrong = "--round 0 --restart-cost -1 --fake-nodes typo --gpus 8 --listen here"
     done = muster("serve", *wrong.split())
     assert [line.partition(":")[0] for line in done.err.splitlines()] == [
@@ -196,7 +197,7 @@ def test_wrong_flags_are_told_together(nobody_serves: Path, muster: Muster) -> N
     assert done.status == 2
     assert "--round: found '0'; a time above 0 is needed" in done.err
     assert "--gpus: found 8; engine fake does not take this option; allowed: --fake-nodes\n" in done.err
-    assert not nobody_serves.exists()
+    assert not no_daemon.exists()
 
 
 @pytest.mark.parametrize(
@@ -215,12 +216,12 @@ def test_wrong_flags_are_told_together(nobody_serves: Path, muster: Muster) -> N
     ],
 )
 def test_a_wrong_engine_or_option_is_refused(
-    nobody_serves: Path, muster: Muster, flags: str, message: str
+    no_daemon: Path, muster: Muster, flags: str, message: str
 ) -> None:
     done = muster("serve", *flags.split())
     assert (done.status, done.err.count("\n")) == (2, 1), done.err
     assert message in done.err
-    assert not nobody_serves.exists()
+    assert not no_daemon.exists()
 
 
 @pytest.mark.long
@@ -233,7 +234,7 @@ def test_tokens_may_be_needed_before_the_first_one(home: Path) -> None:
         made = ME.types(home, "token", "create", "me", "--role", "operator", "--store", store_url(home))
         assert ME.types(home, "queue", MUSTER_TOKEN=made.stdout.strip()).returncode == 0
         assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
-    assert any("nobody gets in without a token, and there is none: muster token" in line for line in reply)
+    assert any("every request needs a token, and there is none: muster token" in line for line in reply)
     # Once needed they are for ever.
     with ME.serves(home, *FAKE):
         assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
@@ -247,15 +248,15 @@ def test_a_daemon_of_root_serves_others_whatever_its_umask(home: Path) -> None:
         home
     )
     with open_folder(0o777) as scratch, ME.serves(home, *REAL, umask=0o077):
-        nobody = a_nobody(scratch)
-        submitted = nobody.types(home, "submit", "--json", "--", "/bin/sh", "-c", look)
+        person = unprivileged_person(scratch)
+        submitted = person.types(home, "submit", "--json", "--", "/bin/sh", "-c", look)
         assert json.loads(submitted.stdout) == {"job_id": 1}, submitted.stderr
         ended = ("completed", "failed", "cancelled")
         deadline = time.monotonic() + 60
-        while (job := json.loads(nobody.types(home, "status", "1", "--json").stdout))["state"] not in ended:
+        while (job := json.loads(person.types(home, "status", "1", "--json").stdout))["state"] not in ended:
             assert time.monotonic() < deadline
-        lines = nobody.types(home, "logs", "1").stdout.splitlines()
-    assert job["user"] == NOBODY, job
-    assert lines[:2] == [NOBODY, "0022"]
+        lines = person.types(home, "logs", "1").stdout.splitlines()
+    assert job["user"] == UNPRIVILEGED, job
+    assert lines[:2] == [UNPRIVILEGED, "0022"]
     assert ["denied" in line for line in lines[2:]] == [True, True]
-    assert (job_folder(home, 1) / "run" / "mine").owner() == NOBODY
+    assert (job_folder(home, 1) / "run" / "mine").owner() == UNPRIVILEGED

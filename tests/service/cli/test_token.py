@@ -1,4 +1,4 @@
-"""Tokens from the command line: in a store itself, and what their maker is told."""
+"""Tokens from the command line: in a store itself, and the warnings for their maker."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from muster.service.engines import EngineFacts
 from muster.service.home import make_home, store_url
 from muster.service.store import Store
 
+from ..accounts import UNPRIVILEGED
 from ..serving import Serving
 from .conftest import Muster
-from .daemons import a_nobody, only_root_can, open_folder
+from .daemons import only_root_can, open_folder, unprivileged_person
 
 
-def test_a_token_is_made_in_a_store_that_is_there(
-    nobody_serves: Path, muster: Muster, tmp_path: Path
-) -> None:
-    make_home(nobody_serves)
-    url = store_url(nobody_serves)
+def test_a_token_is_made_in_a_store_that_is_there(no_daemon: Path, muster: Muster, tmp_path: Path) -> None:
+    make_home(no_daemon)
+    url = store_url(no_daemon)
     create = ("token", "create", "me", "--role", "operator", "--store")
     absent = muster(*create, url)
     assert (absent.status, absent.out) == (2, "")
     assert absent.err.endswith("muster.db: no store can be opened here: No such file or directory\n")
-    assert not (nobody_serves / "muster.db").exists()
+    assert not (no_daemon / "muster.db").exists()
     (tmp_path / "empty.db").touch()
     assert (
         "there is no store of Muster; muster serve makes one"
@@ -54,17 +53,17 @@ def test_a_token_is_made_in_a_store_that_is_there(
     store.close()
 
 
-def test_its_maker_is_told_what_a_token_does_not_keep(
+def test_token_create_warns_of_what_a_token_does_not_separate(
     api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chief = muster("token", "create", "chief", "--role", "operator")
     assert "Note: " not in chief.err
     monkeypatch.setenv("MUSTER_TOKEN", chief.out.strip())
-    api.board.engine_facts = EngineFacts(can_resize=True, runs_as_users=True)
+    api.status.engine_facts = EngineFacts(can_resize=True, runs_as_users=True)
     monkeypatch.setattr("muster.service.accounts.os.geteuid", lambda: 65534)
     made = muster("token", "create", "ann")
     assert (
-        "Note: all jobs run as nobody here, whoever submits them, so a job can read what others' jobs wrote"
+        f"Note: all jobs run as {UNPRIVILEGED} here, for every user, so a job can read what others' jobs wrote"
         in made.err
     )
     assert made.out.startswith("muster_")
@@ -74,13 +73,15 @@ def test_its_maker_is_told_what_a_token_does_not_keep(
 @only_root_can
 def test_a_daemon_that_is_not_roots_says_what_tokens_do_not_keep() -> None:
     with open_folder(0o777) as folder:
-        home, nobody = folder / "home", a_nobody(folder)
-        with nobody.serves(home, "--gpus", "1", "--scheduler", "fifo", "--tokens") as reply:
+        home, person = folder / "home", unprivileged_person(folder)
+        with person.serves(home, "--gpus", "1", "--scheduler", "fifo", "--tokens") as reply:
             create = ("token", "create")
-            made = nobody.types(home, *create, "chief", "--role", "operator", "--store", store_url(home))
-            ann = nobody.types(home, *create, "ann", MUSTER_TOKEN=made.stdout.strip())
-            assert "Note: all jobs run as nobody here" in ann.stderr
-        assert any("tokens do not keep jobs apart: all jobs run as nobody here" in line for line in reply)
+            made = person.types(home, *create, "chief", "--role", "operator", "--store", store_url(home))
+            ann = person.types(home, *create, "ann", MUSTER_TOKEN=made.stdout.strip())
+            assert f"Note: all jobs run as {UNPRIVILEGED} here" in ann.stderr
+        assert any(
+            f"tokens do not keep jobs apart: all jobs run as {UNPRIVILEGED} here" in line for line in reply
+        )
         # Another one may have asked for no token; that one was made is never forgotten.
-        with nobody.serves(home, "--gpus", "1", "--scheduler", "fifo"):
-            assert "a token is needed" in nobody.types(home, "queue").stderr
+        with person.serves(home, "--gpus", "1", "--scheduler", "fifo"):
+            assert "a token is needed" in person.types(home, "queue").stderr

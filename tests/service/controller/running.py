@@ -17,11 +17,11 @@ GIVE_UP_SECONDS = 600.0
 
 
 @contextmanager
-def conducting(
+def controller_process(
     home: Path, scheduler: str, gpus: int, turn: float = 1.0, restart_cost: float = 60.0
 ) -> Iterator[subprocess.Popen[str]]:
     """A controller that is ready; killed at the end."""
-    module = "tests.service.controller.conducting"
+    module = "tests.service.controller.run_controller"
     command = [sys.executable, "-m", module, str(home), scheduler, str(gpus), str(turn), str(restart_cost)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""How long a job is believed to take, before and after it has told its speed."""
+"""How long a job is believed to take, before and after it has reported its speed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def served(of: LiveColumns, now: float = 0.0) -> list[int]:
     return index[np.argsort(keys, kind="stable")].tolist()
 
 
-def test_srtf_lets_a_job_of_unknown_speed_show_it_and_goes_by_seconds_then() -> None:
+def test_srtf_serves_unknown_speeds_first_then_goes_by_seconds() -> None:
     """Not by a guess: 1,000 steps may be a second or a month."""
     jobs = columns()
     assert remaining(jobs, KNOWN) > 0
@@ -67,7 +67,7 @@ def test_srtf_lets_a_job_of_unknown_speed_show_it_and_goes_by_seconds_then() -> 
 
 
 @pytest.mark.parametrize("job", [KNOWN, UNKNOWN])
-def test_what_is_left_is_by_the_last_report_whatever_was_told_and_held_before(job: int) -> None:
+def test_the_last_report_alone_decides_the_estimated_rest(job: int) -> None:
     """The same report after many others, other grants and starts says the same as it does alone."""
     alone, much_before = columns(), columns()
     began(alone, job, 0.0)

@@ -25,7 +25,7 @@ from muster.service.live_scheduler import live_scheduler
 from muster.service.machine import find_machine
 from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import JobRow, State, Submission, Wish
+from muster.service.store.rows import JobRow, State, StateRequest, Submission
 
 BEGAN, NOTICE, END = 100.0, 150.0, 160.0
 
@@ -36,7 +36,7 @@ class Ended:
 
     steps: int | None = None
     done: float = 0.0
-    wish: Wish | None = None
+    state_request: StateRequest | None = None
     asked: bool = True
     joined: bool = False
     seen: float = 149.9
@@ -62,7 +62,7 @@ class Ended:
             "ann",
             request,
             0.0,
-            wish=self.wish,
+            state_request=self.state_request,
             steps_done=self.done,
             deaths=self.deaths,
             run_seconds=self.ran,
@@ -92,7 +92,7 @@ def becomes(ended: Exit, **what: Any) -> tuple[State, int, bool, str]:
         (Exit.COMPLETED, {"limit": 60.0, "asked": False}, State.COMPLETED),
         (Exit.COMPLETED, {"limit": 60.0}, State.TIMED_OUT),
         (Exit.FAILED, {"limit": 60.0, "asked": False}, State.FAILED),
-        (Exit.STOPPED, {"limit": 60.0, "wish": Wish.CANCEL}, State.CANCELLED),
+        (Exit.STOPPED, {"limit": 60.0, "state_request": StateRequest.CANCEL}, State.CANCELLED),
     ],
 )
 def test_a_job_is_ended_at_its_time_limit(ended: Exit, what: dict[str, object], state: State) -> None:
@@ -111,9 +111,9 @@ def test_a_job_is_ended_at_its_time_limit(ended: Exit, what: dict[str, object], 
         ({"steps": 90, "done": 30.0}, State.QUEUED),
         ({"steps": 90, "done": 90.0}, State.COMPLETED),
         ({"joined": True, "steps": 90, "done": 88.0}, State.COMPLETED),
-        ({"wish": Wish.CANCEL}, State.CANCELLED),
-        ({"wish": Wish.CANCEL, "steps": 90, "done": 90.0}, State.COMPLETED),
-        ({"wish": Wish.HOLD}, State.HELD),
+        ({"state_request": StateRequest.CANCEL}, State.CANCELLED),
+        ({"state_request": StateRequest.CANCEL, "steps": 90, "done": 90.0}, State.COMPLETED),
+        ({"state_request": StateRequest.HOLD}, State.HELD),
         ({"until": 149.95}, State.COMPLETED),
         ({"until": 120.0}, State.QUEUED),
         ({"until": 149.95, "seen": -1.0}, State.COMPLETED),
@@ -131,7 +131,7 @@ def test_a_failure_after_a_notice_is_the_notices() -> None:
     assert becomes(Exit.FAILED, status=1, until=149.95)[0] is State.FAILED
 
 
-def test_deaths_in_a_row_are_counted_and_the_last_one_is_told() -> None:
+def test_deaths_in_a_row_are_counted_and_the_last_is_reported() -> None:
     def dies(**what: object) -> tuple[State, int, bool, str]:
         return becomes(Exit.KILLED, asked=False, status=-9, message="by SIGKILL", **what)
 
@@ -145,7 +145,7 @@ def test_deaths_in_a_row_are_counted_and_the_last_one_is_told() -> None:
 
 def test_what_the_machine_did_is_no_death() -> None:
     assert becomes(Exit.LOST, asked=False, deaths=3) == (State.QUEUED, 3, True, "")
-    assert becomes(Exit.LOST, asked=False, wish=Wish.HOLD)[0] is State.HELD
+    assert becomes(Exit.LOST, asked=False, state_request=StateRequest.HOLD)[0] is State.HELD
     assert [pause_seconds(failures) for failures in (1, 2, 3, 7, 10**6)] == [1, 2, 4, 60, 60]
 
 
@@ -161,14 +161,14 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("wish", [Wish.HOLD, Wish.CANCEL])
-def test_a_script_that_saves_and_ends_with_0_is_not_taken_for_done(tmp_path: Path, wish: Wish) -> None:
+@pytest.mark.parametrize("requested", [StateRequest.HOLD, StateRequest.CANCEL])
+def test_a_stopped_script_that_exits_with_0_is_not_completed(tmp_path: Path, requested: StateRequest) -> None:
     """A real one on this machine: held, released, it ends by itself; or it is cancelled."""
     make_home(tmp_path)
     store = Store.open(store_url(tmp_path))
     machine = find_machine(gpus=1, cpus=1.0, memory_gb=1.0)
     engine = LocalEngine(tmp_path / "engine", machine)
-    board = DaemonStatus(
+    status = DaemonStatus(
         policy=live_scheduler("fifo", {}, 60.0),
         engine="local",
         engine_facts=engine.facts,
@@ -177,7 +177,7 @@ def test_a_script_that_saves_and_ends_with_0_is_not_taken_for_done(tmp_path: Pat
         models=dict,
         round_seconds=60.0,
     )
-    controller = Controller(store, engine, board, tmp_path)
+    controller = Controller(store, engine, status, tmp_path)
     controller.recover()
     command = (sys.executable, "-I", "-S", "-c", SAVES_ON_SIGTERM, str(tmp_path / "saved"))
     request = JobRequest(name="job", command=command, directory=os.fspath(tmp_path))
@@ -195,10 +195,10 @@ def test_a_script_that_saves_and_ends_with_0_is_not_taken_for_done(tmp_path: Pat
     output = job_folder(tmp_path, job) / "output" / "0.log"
     while not (output.exists() and output.read_text()):
         controller.turn()
-    store.wish(job, wish)
-    if wish is Wish.HOLD:
+    store.request_state(job, requested)
+    if requested is StateRequest.HOLD:
         assert turns_until(State.HELD).finished is None
-        store.wish(job, Wish.RELEASE)
+        store.request_state(job, StateRequest.RELEASE)
         assert turns_until(State.COMPLETED).epoch == 2
         kinds = [event.kind for event in store.events(job)]
         assert kinds.count("completed") == 1

@@ -18,7 +18,7 @@ from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build
 from muster.service.daemon_status import SCHEDULER
 from muster.service.store.rows import State as JobState
-from muster.service.store.rows import Submission, Wish
+from muster.service.store.rows import StateRequest, Submission
 
 from .test_fake_nodes import World, a_job
 
@@ -89,7 +89,7 @@ def wakes_never_known(snapshot: Snapshot, plan: Decision, state: State) -> objec
     return plan._replace(next_wake=nan), state
 
 
-def value_in_words(snapshot: Snapshot, plan: Decision, state: State) -> object:
+def value_as_text(snapshot: Snapshot, plan: Decision, state: State) -> object:
     return plan._replace(value="much"), state  # type: ignore[arg-type]
 
 
@@ -106,7 +106,7 @@ def no_plan(snapshot: Snapshot, plan: Decision, state: State) -> object:
     return None
 
 
-def memory_that_nobody_can_keep(snapshot: Snapshot, plan: Decision, state: State) -> object:
+def memory_that_cannot_be_kept(snapshot: Snapshot, plan: Decision, state: State) -> object:
     return plan, lambda: None
 
 
@@ -119,11 +119,11 @@ TWISTS = [
     reasons_as_words,
     lease_of_a_stranger,
     wakes_never_known,
-    value_in_words,
+    value_as_text,
     places_one_that_has_ended,
     half_a_gang,
     no_plan,
-    memory_that_nobody_can_keep,
+    memory_that_cannot_be_kept,
 ]
 ENDED, RUNS, ENDS, CANCELLED, WAITS = 1, 2, 3, 4, 5
 
@@ -167,15 +167,15 @@ def fails(world: World, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("twist", TWISTS)
-def test_what_runs_goes_on_and_what_waits_starts_once_it_is_well_again(world: World, twist: Twist) -> None:
+def test_jobs_run_on_and_wait_while_the_scheduler_fails(world: World, twist: Twist) -> None:
     policy(world).twist = twist
     world.store.submit([Submission("ann", a_job(20))])
     fails(world, 1.0)
-    assert world.board.conditions.keys() == {SCHEDULER}
-    assert world.board.failing is not None
-    assert world.board.failing.count == world.board.decision_failures == 1
-    assert world.board.failing.since >= 11.0
-    world.store.wish(CANCELLED, Wish.CANCEL)
+    assert world.status.conditions.keys() == {SCHEDULER}
+    assert world.status.failing is not None
+    assert world.status.failing.count == world.status.decision_failures == 1
+    assert world.status.failing.since >= 11.0
+    world.store.request_state(CANCELLED, StateRequest.CANCEL)
     for _ in range(10):
         fails(world, 3.0)
     waits = JobState.QUEUED
@@ -190,9 +190,9 @@ def test_what_runs_goes_on_and_what_waits_starts_once_it_is_well_again(world: Wo
     for _ in range(20):
         world.seconds += 4.0
         world.controller.turn()
-        if world.board.failing is None:
+        if world.status.failing is None:
             break
-    assert not world.board.trouble
+    assert not world.status.condition
     world.turn(1.0)
     assert states(world)[RUNS - 1] is states(world)[WAITS - 1] is JobState.RUNNING
     assert world.store.scheduler_state() is not None
@@ -200,7 +200,7 @@ def test_what_runs_goes_on_and_what_waits_starts_once_it_is_well_again(world: Wo
     world.turn(1.0)
 
 
-def test_it_is_asked_again_ever_more_seldom_and_sooner_only_for_news(world: World) -> None:
+def test_a_failing_scheduler_is_retried_less_and_less_often(world: World) -> None:
     policy(world).twist = raises
     world.store.submit([Submission("ann", a_job(10_000))])
     asked = []
@@ -226,7 +226,7 @@ def test_it_is_asked_again_ever_more_seldom_and_sooner_only_for_news(world: Worl
     assert 2 <= policy(world).asked - before <= 10, "ten seconds in which there is always something new"
 
 
-def test_what_happened_meanwhile_is_told_to_it_once_it_is_well(world: World) -> None:
+def test_a_recovered_scheduler_gets_the_triggers_it_missed(world: World) -> None:
     """A trigger is not lost with the decision that failed."""
     seen: list[int] = []
 

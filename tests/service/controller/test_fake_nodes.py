@@ -22,7 +22,7 @@ from muster.service.home import make_home, store_url
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, State, Submission, Wish
+from muster.service.store.rows import ENDED, State, StateRequest, Submission
 from muster.workload.models import shipped_models
 
 CLUSTER = parse_cluster("2x2gpu,6cpu,100gb")
@@ -45,7 +45,7 @@ class World:
         self.store = Store.open(self.url)
         self.store.now = lambda: self.seconds  # type: ignore[method-assign]
         self.engine = self.an_engine()
-        board = DaemonStatus(
+        status = DaemonStatus(
             policy=self.policy,
             engine="fake",
             engine_facts=self.engine.facts,
@@ -54,9 +54,9 @@ class World:
             models=lambda: MODELS,
             round_seconds=20.0,
         )
-        self.controller = Controller(self.store, self.engine, board, self.folder)
+        self.controller = Controller(self.store, self.engine, status, self.folder)
         self.controller.recover()
-        self.board = board
+        self.status = status
 
     def an_engine(self) -> FakeEngine:
         return FakeEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
@@ -72,7 +72,7 @@ class World:
     def turn(self, seconds: float) -> None:
         self.seconds += seconds
         self.controller.turn()
-        assert not self.board.trouble
+        assert not self.status.condition
         self.check()
 
     def check(self) -> None:
@@ -112,7 +112,7 @@ def test_a_place_is_kept_while_those_before_are_still_saving(tmp_path: Path, sch
     world.store.submit([Submission("ann", a_job(30)) for _ in range(6)])
     for _ in range(10):
         world.turn(0.5)
-    assert late, "nobody was asked to make room"
+    assert late, "no job was asked to make room"
     planned = dict(world.controller.jobs.columns.plan)
     assert sum(len(here.gpu_ids) for allocations in planned.values() for here in allocations) == 4
     for start in late:
@@ -162,7 +162,9 @@ JOB = st.fixed_dictionaries(
 ACT = st.one_of(
     st.tuples(st.just("submit"), st.lists(JOB, min_size=1, max_size=4)),
     st.tuples(st.just("pass"), st.floats(0.1, 60.0)),
-    st.tuples(st.sampled_from([Wish.CANCEL, Wish.HOLD, Wish.RELEASE]), st.integers(1, 12)),
+    st.tuples(
+        st.sampled_from([StateRequest.CANCEL, StateRequest.HOLD, StateRequest.RELEASE]), st.integers(1, 12)
+    ),
     st.tuples(st.sampled_from(["drain", "undrain"]), st.sampled_from([node.name for node in CLUSTER.nodes])),
     st.tuples(st.just("die"), st.none()),
 )
@@ -178,13 +180,13 @@ def test_every_job_comes_to_the_end_that_its_owner_wants(
         live_through(World(Path(folder), scheduler), acts)
 
 
-def do(world: World, act: str, what: object) -> dict[int, Wish]:
+def do(world: World, act: str, what: object) -> dict[int, StateRequest]:
     """Do one thing to a world; the requests of owners that it accepts, by job."""
     if act == "submit":
         assert isinstance(what, list)
         requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in what]
         ids = world.store.submit([Submission("ann", request) for request in requests])
-        return {job: Wish.HOLD for job, one in zip(ids, requests, strict=True) if one.held}
+        return {job: StateRequest.HOLD for job, one in zip(ids, requests, strict=True) if one.held}
     if act == "pass":
         assert isinstance(what, float)
         world.turn(what)
@@ -192,15 +194,15 @@ def do(world: World, act: str, what: object) -> dict[int, Wish]:
         world.store.drain(str(what), act == "drain")
     elif act == "die":
         world.die()
-    elif isinstance(act, Wish) and isinstance(what, int):
+    elif isinstance(act, StateRequest) and isinstance(what, int):
         with suppress(InputError):
-            return {what: act} if world.store.wish(what, act) is not None else {}
+            return {what: act} if world.store.request_state(what, act) is not None else {}
     return {}
 
 
 def live_through(world: World, acts: list[tuple[str, object]]) -> None:
     """Do these things to a world, and see that every job ends as it should."""
-    wanted: dict[int, Wish] = {}
+    wanted: dict[int, StateRequest] = {}
     for act, what in acts:
         wanted |= do(world, act, what)
         world.turn(0.1)
@@ -213,7 +215,7 @@ def live_through(world: World, acts: list[tuple[str, object]]) -> None:
             break
     assert not left, left
     for row in world.store.jobs(limit=1000):
-        assert row.state in ENDED or (row.state is State.HELD and wanted[row.id] is Wish.HOLD), row
+        assert row.state in ENDED or (row.state is State.HELD and wanted[row.id] is StateRequest.HOLD), row
         if row.state is State.COMPLETED:
             assert row.steps_done == row.request.steps
             held = sum(

@@ -13,7 +13,7 @@ import pytest
 from muster.service.home import make_home, store_url
 from muster.service.store import Store
 
-from .running import conducting, wait_until_ended
+from .running import controller_process, wait_until_ended
 from .test_killed import check_diaries, submitted
 
 SIZE_MB = 12
@@ -37,7 +37,7 @@ def test_jobs_end_on_a_full_disk_and_nothing_of_it_is_lost(small: Path, tmp_path
     make_home(small)
     store = Store.open(store_url(small))
     jobs = submitted(store, tmp_path, 4)
-    with conducting(small, "fifo", gpus=2) as process:
+    with controller_process(small, "fifo", gpus=2) as process:
         select.select([], [], [], 1.0)
         fill(small)
         select.select([], [], [], 5.0)  # The first two jobs end in this time.

@@ -19,7 +19,7 @@ from muster.service.store import Store
 from muster.service.store.rows import State, Submission
 
 from .restless import RESTLESS
-from .running import conducting, wait_until_ended
+from .running import controller_process, wait_until_ended
 
 WITNESS = Path(__file__).with_name("observer_process.py")
 STEPS, STEP_SECONDS = 30, 0.05
@@ -60,7 +60,7 @@ def check_diaries(
         assert sorted(set(steps)) == list(range(STEPS))
         if not steps_repeated:
             assert steps == list(range(STEPS)), "it went back"
-        if diaries is None:  # On a full disk nobody could tell.
+        if diaries is None:  # On a full disk there are none.
             assert row.steps_done == STEPS
         starts = diary.count("start")
         assert starts <= row.epoch
@@ -79,16 +79,16 @@ def test_running_jobs_do_not_notice_that_the_daemon_is_killed(tmp_path: Path, ki
     store = Store.open(store_url(tmp_path))
     jobs = submitted(store, tmp_path, 3, seconds=STEP_SECONDS * kills)
     for moment in some_moments(1, kills):
-        with conducting(tmp_path, "fifo", gpus=3) as process:
+        with controller_process(tmp_path, "fifo", gpus=3) as process:
             select.select([], [], [], moment)
             assert process.poll() is None
-    with conducting(tmp_path, "fifo", gpus=3) as process:
+    with controller_process(tmp_path, "fifo", gpus=3) as process:
         wait_until_ended(store, jobs, process)
     check_diaries(store, tmp_path, jobs, steps_repeated=False)
     for job in jobs:
         row = store.job(job)
         assert row is not None
-        assert row.epoch == 1, "it was started anew"
+        assert row.epoch == 1, "it was started again"
     store.close()
 
 
@@ -98,9 +98,9 @@ def test_a_scheduler_that_preempts_is_killed_again_and_again(tmp_path: Path, kil
     store = Store.open(store_url(tmp_path))
     jobs = submitted(store, tmp_path, 5, seconds=STEP_SECONDS * kills / 5)
     for moment in some_moments(2, kills):
-        with conducting(tmp_path, RESTLESS, gpus=2):
+        with controller_process(tmp_path, RESTLESS, gpus=2):
             select.select([], [], [], 4 * moment)
-    with conducting(tmp_path, RESTLESS, gpus=2) as process:
+    with controller_process(tmp_path, RESTLESS, gpus=2) as process:
         wait_until_ended(store, jobs, process)
     check_diaries(store, tmp_path, jobs, steps_repeated=False)
     store.close()
@@ -112,7 +112,7 @@ def test_processes_of_jobs_are_killed(tmp_path: Path, kills: int) -> None:
     store = Store.open(store_url(tmp_path))
     jobs = submitted(store, tmp_path, 2, seconds=STEP_SECONDS * kills)
     chance = random.Random(3)
-    with conducting(tmp_path, "fifo", gpus=2) as process:
+    with controller_process(tmp_path, "fifo", gpus=2) as process:
         for _ in range(kills):
             select.select([], [], [], chance.uniform(0.5, 1.5))
             alive = [pid for job in jobs for pid in processes_of(job_folder(tmp_path, job) / "run")]

@@ -1,4 +1,4 @@
-"""Schedulers that lease, live: whoever waits gets in when a lease ends, whatever else happens meanwhile."""
+"""Schedulers that lease, live: a waiting job starts when a lease ends, whatever else happens meanwhile."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def running(world: World) -> set[int]:
 
 
 def pass_over(world: World, end: float) -> None:
-    """To a moment until which nobody is to be asked."""
+    """To a moment until which no scheduler is to be asked."""
     assert world.controller._decider.next_wake > end
     world.seconds = end
 
 
-def test_whoever_waits_gets_in_when_a_lease_ends(full: World) -> None:
+def test_a_waiting_job_starts_when_a_lease_ends(full: World) -> None:
     waiting = GPUS + 1
     pass_over(full, LEASE - 10.0)
     turns_until(full, LEASE - 6.0)
@@ -78,7 +78,7 @@ def test_a_lease_outlives_the_daemon(full: World) -> None:
     assert waiting in running(full)
 
 
-def test_who_was_placed_without_a_lease_has_none_left_under_a_scheduler_that_leases(tmp_path: Path) -> None:
+def test_a_job_without_lease_competes_under_a_leasing_scheduler(tmp_path: Path) -> None:
     world = World(tmp_path, "fifo")
     submit(world, GPUS + 1)
     turns_until(world, 5.0)

@@ -1,4 +1,4 @@
-"""What was told is noted only once it really was: whatever fails is done again, and a new daemon tells it anew."""
+"""A command is noted as sent only when it succeeded: what failed is sent again, also by a new daemon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service.home import job_folder
-from muster.service.store.rows import Changes, JobRow, Phase, State, Submission, Wish
+from muster.service.store.rows import Changes, JobRow, Phase, State, StateRequest, Submission
 
 from .test_fake_nodes import World, a_job
 
@@ -39,7 +39,7 @@ def job_of(world: World, job: int) -> JobRow:
 
 
 def turns(world: World, count: int = 1, seconds: float = 1.0) -> None:
-    """Some of them in trouble."""
+    """Some of their engine calls fail."""
     for _ in range(count):
         world.seconds += seconds
         world.controller.turn()
@@ -69,10 +69,10 @@ def kinds(world: World, job: int) -> list[str]:
     return [event.kind for event in world.store.events(job)]
 
 
-def test_a_stop_that_could_not_be_told_is_told_again_and_its_grace_begins_then(world: World) -> None:
+def test_a_stop_that_failed_is_sent_again_and_starts_the_grace(world: World) -> None:
     (job,) = running(world)
     signal, kill = refuse(world, "signal", 100), refuse(world, "kill", 0)
-    world.store.wish(job, Wish.CANCEL)
+    world.store.request_state(job, StateRequest.CANCEL)
     turns(world, 50, seconds=10.0)
     assert job_of(world, job).phase is Phase.STOPPING
     assert not kill.done, "it has never been asked to go"
@@ -86,7 +86,7 @@ def test_a_kill_that_could_not_be_done_is_done_again(world: World) -> None:
     (job,) = running(world)
     world.engine.signal = lambda *_: None  # type: ignore[method-assign]
     kill = refuse(world, "kill", 3)
-    world.store.wish(job, Wish.CANCEL)
+    world.store.request_state(job, StateRequest.CANCEL)
     turns(world, 2, seconds=59.0)
     assert kill.times == 3
     turns(world, 6)
@@ -95,20 +95,20 @@ def test_a_kill_that_could_not_be_done_is_done_again(world: World) -> None:
     assert kinds(world, job).count("grace is over") == 1
 
 
-def test_a_joined_job_whose_notice_cannot_be_written_gets_a_signal(world: World) -> None:
+def test_a_joined_job_gets_a_signal_if_its_notice_fails(world: World) -> None:
     (job,) = running(world)
     run_dir = job_folder(world.folder, job) / "run"
     run_dir.mkdir(parents=True)
     (run_dir / "progress.json").write_text('{"epoch": 1, "step": 1}')
     world.turn(1.0)
     (run_dir / f"{os.getpid()}.part").mkdir()
-    world.store.wish(job, Wish.CANCEL)
+    world.store.request_state(job, StateRequest.CANCEL)
     turns(world, 3)
     assert job_of(world, job).state is State.CANCELLED
 
 
-def test_nobody_comes_in_where_somebody_could_not_be_made_smaller(world: World) -> None:
-    """And a daemon made anew tells the size again."""
+def test_no_job_starts_on_a_node_before_a_failed_resize_succeeds(world: World) -> None:
+    """And a new daemon sends the size again."""
     first, second = running(world, 2)
     before = {job: world.controller.jobs.columns.plan[job] for job in (first, second)}
     assert len({here.node for both in before.values() for here in both}) == 1, "fifo packs"
@@ -123,7 +123,7 @@ def test_nobody_comes_in_where_somebody_could_not_be_made_smaller(world: World) 
     turns(world, 2)
     assert world.controller.jobs.starts[first].applied == before[first]
     third, fourth = world.store.submit([Submission("ann", a_job(1000)) for _ in range(2)])
-    world.store.wish(second, Wish.CANCEL)
+    world.store.request_state(second, StateRequest.CANCEL)
     turns(world, 3)
     launched = {one.job for one in world.engine.observe()}
     where = world.controller.jobs.starts
@@ -140,17 +140,19 @@ def test_nobody_comes_in_where_somebody_could_not_be_made_smaller(world: World) 
     assert resize.done == 3, "all that run"
 
 
-@pytest.mark.parametrize("wishes", [(Wish.HOLD, Wish.RELEASE), (Wish.HOLD,), (Wish.CANCEL,)])
+@pytest.mark.parametrize(
+    "requests", [(StateRequest.HOLD, StateRequest.RELEASE), (StateRequest.HOLD,), (StateRequest.CANCEL,)]
+)
 @pytest.mark.parametrize("stops", [True, False], ids=["it stops", "it does not"])
 @pytest.mark.parametrize("turns_before", [0, 1])
-def test_wishes_survive_the_daemon(
-    world: World, wishes: tuple[Wish, ...], stops: bool, turns_before: int
+def test_state_requests_survive_the_daemon(
+    world: World, requests: tuple[StateRequest, ...], stops: bool, turns_before: int
 ) -> None:
     """Held, released while it stops, and killed before the release is seen: it competes again."""
     (job,) = running(world)
     world.engine.signal = lambda *_: None  # type: ignore[method-assign]
-    for wish in wishes:
-        world.store.wish(job, wish)
+    for requested in requests:
+        world.store.request_state(job, requested)
         turns(world, turns_before)
     if stops:
         world.engine._stop(job, 1, 75)
@@ -158,19 +160,19 @@ def test_wishes_survive_the_daemon(
     signal, kill = refuse(world, "signal", 0), refuse(world, "kill", 0)
     turns(world, 3)
     row = job_of(world, job)
-    assert row.wish is None or row.state is not State.QUEUED
-    if wishes[-1] is Wish.RELEASE:
+    assert row.state_request is None or row.state is not State.QUEUED
+    if requests[-1] is StateRequest.RELEASE:
         assert (row.state, row.phase) == (State.RUNNING, Phase.RUNNING)
-    elif wishes[-1] is Wish.HOLD:
+    elif requests[-1] is StateRequest.HOLD:
         assert row.state is State.HELD
     else:
         assert (row.state, row.message) == (State.CANCELLED, "cancelled as asked")
     assert not kill.done
-    if not stops and wishes[-1] is not Wish.RELEASE:
+    if not stops and requests[-1] is not StateRequest.RELEASE:
         assert signal.done == 1
 
 
-def test_a_start_whose_place_is_gone_is_asked_before_it_is_killed(world: World) -> None:
+def test_a_start_whose_node_is_gone_is_stopped_then_killed(world: World) -> None:
     """As on a machine with another name, or declared with fewer GPUs."""
     (job,) = running(world)
     (interval,) = world.store.allocation_intervals(job)
@@ -185,7 +187,7 @@ def test_a_start_whose_place_is_gone_is_asked_before_it_is_killed(world: World) 
     assert "asked to stop" in kinds(world, job)
 
 
-def test_a_start_that_the_engine_has_lost_is_followed_by_the_next_one(world: World) -> None:
+def test_a_start_that_the_engine_has_lost_is_started_again(world: World) -> None:
     """Not launched again under its number, which whatever is left of it has too. It is no death."""
     (job,) = running(world)
     del world.engine._runs[job, 1], world.engine._observed[job, 1]
@@ -200,7 +202,7 @@ def test_a_start_that_the_engine_has_lost_is_followed_by_the_next_one(world: Wor
     ]
 
 
-def test_a_start_that_was_never_begun_is_launched_under_its_number(world: World) -> None:
+def test_a_start_that_was_not_launched_keeps_its_number(world: World) -> None:
     """The daemon died between the commit and the act."""
     (job,) = world.store.submit([Submission("ann", a_job(1000))])
     refuse(world, "launch", 100)
@@ -215,7 +217,7 @@ def test_a_start_that_cannot_be_begun_can_be_cancelled(world: World) -> None:
     (job,) = world.store.submit([Submission("ann", a_job(1000))])
     launch = refuse(world, "launch", 100)
     turns(world, 3)
-    world.store.wish(job, Wish.CANCEL)
+    world.store.request_state(job, StateRequest.CANCEL)
     turns(world, 3)
     assert job_of(world, job).state is State.CANCELLED
     assert not launch.done
@@ -224,7 +226,7 @@ def test_a_start_that_cannot_be_begun_can_be_cancelled(world: World) -> None:
 def test_the_past_is_not_loaded_again(world: World) -> None:
     first, *others = running(world, 3, steps=100)
     for job in others:
-        world.store.wish(job, Wish.CANCEL)
+        world.store.request_state(job, StateRequest.CANCEL)
     turns(world, 3)
     world.die()
     turns(world, 2)

@@ -12,12 +12,12 @@ from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
 from muster.service.engines import EngineFacts, Exit, Observed
 from muster.service.engines.fake import FakeEngine
-from muster.service.store.rows import State, Submission, Wish
+from muster.service.store.rows import State, StateRequest, Submission
 from tests.service.controller.test_fake_nodes import World, a_job
 
 
 class LosingEngine(FakeEngine):
-    """Some of its nodes are away; of starts there it tells what it knew last, until it gives them up."""
+    """Some of its nodes are away; of starts there it reports what it knew last, until it gives them up."""
 
     away: frozenset[str] = frozenset()
     given_up = False
@@ -112,7 +112,7 @@ class StiffWorld(World):
         return StiffEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
 
 
-def test_where_a_running_job_cannot_get_other_cpus_it_is_started_anew(tmp_path: Path) -> None:
+def test_other_cpus_need_a_restart_if_the_engine_cannot_resize(tmp_path: Path) -> None:
     world = StiffWorld(tmp_path, "las+tune-plus")
     models = ("resnet18", "gnmt", "alexnet", "gnmt", "resnet18", "alexnet")
     for model in models:
@@ -122,7 +122,7 @@ def test_where_a_running_job_cannot_get_other_cpus_it_is_started_anew(tmp_path: 
         world.turn(3.0)
     rows = world.store.jobs()
     assert {row.state for row in rows} == {State.COMPLETED}
-    assert sum(row.moves for row in rows) > 0, "nobody was given other CPUs: nothing was tried"
+    assert sum(row.moves for row in rows) > 0, "no job was given other CPUs: nothing was tried"
     held = [(one.job, one.epoch) for one in world.store.allocation_intervals()]
     assert len(held) == len(set(held)), "a start had two sizes"
     world.store.close()
@@ -169,10 +169,10 @@ def test_the_pause_after_losses_starts_again_after_another_end(tmp_path: Path) -
     (job,) = world.store.submit([Submission("ann", a_job(10_000))])
     world.turn(1.0)
     assert [world.pause_after_a_loss(job) for _ in range(4)] == [1, 2, 4, 8]
-    world.store.wish(job, Wish.HOLD)
+    world.store.request_state(job, StateRequest.HOLD)
     for _ in range(3):
         world.turn(1.0)
-    world.store.wish(job, Wish.RELEASE)
+    world.store.request_state(job, StateRequest.RELEASE)
     world.turn(1.0)
     assert [world.pause_after_a_loss(job) for _ in range(2)] == [1, 2]
     world.store.close()

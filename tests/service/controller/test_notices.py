@@ -1,4 +1,4 @@
-"""What a start is told when its size changes."""
+"""The notice that a start gets when its size changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.training.run_folder import RunFolder, begin_start
 from tests.service.controller.test_fake_nodes import World
 
 
-def test_a_start_that_has_not_reported_yet_is_told_its_new_size(tmp_path: Path) -> None:
+def test_a_start_without_reports_gets_a_notice_of_its_new_size(tmp_path: Path) -> None:
     """It imports for seconds; what it was begun with is too much as soon as others come."""
     world = World(tmp_path, "las+tune-plus")
     request = JobRequest(name="job", command=("true",), directory="/", steps=10**6, model="resnet18")

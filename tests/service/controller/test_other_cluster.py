@@ -1,4 +1,4 @@
-"""A daemon begins on another cluster than the one before it: who has no place there waits, and nobody else does."""
+"""A daemon begins on another cluster than the one before it: only a job that has no place there waits."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def row_of(world: World, job: int) -> JobRow:
 
 def why(world: World, job: int) -> str:
     rows = {row.id: row for row in world.store.living()}
-    expected = forecast(list(rows.values()), world.board)
+    expected = forecast(list(rows.values()), world.status)
     held = world.store.allocation_intervals(open_only=True)
-    outlook = QueueEstimate(taken=world.seconds, jobs=rows, held=held, drained=[], expected=expected)
-    reply = why_waiting(rows[job], outlook, world.board, Caller("ann", True), world.seconds)
+    estimate = QueueEstimate(taken=world.seconds, jobs=rows, held=held, drained=[], expected=expected)
+    reply = why_waiting(rows[job], estimate, world.status, Caller("ann", True), world.seconds)
     return " ".join(reply.sentences)
 
 
@@ -65,7 +65,7 @@ def test_a_job_that_fits_nowhere_any_more_waits_alone(tmp_path: Path, scheduler:
     wide = submitted(world, gpus=8, held=True)
     fat = submitted(world, cpus=12, held=True)
     for job in (pinned, wide, fat):
-        world.store.wish(job, "release")  # type: ignore[arg-type]
+        world.store.request_state(job, "release")  # type: ignore[arg-type]
     plain = submitted(world)
     world.store.close()
 
@@ -84,7 +84,7 @@ def test_a_job_that_fits_nowhere_any_more_waits_alone(tmp_path: Path, scheduler:
     world.store.close()
 
 
-def test_why_says_what_of_a_job_is_not_here_and_the_others_are_forecast(tmp_path: Path) -> None:
+def test_why_names_what_a_cluster_lacks_and_forecasts_the_others(tmp_path: Path) -> None:
     world = world_on(tmp_path, "fifo", OLD)
     odd = submitted(world, constraint="gpu_type=a100", gpus=8, cpus=40)
     plain = submitted(world)
@@ -94,7 +94,7 @@ def test_why_says_what_of_a_job_is_not_here_and_the_others_are_forecast(tmp_path
     assert "It would not fit if the whole cluster were free." in reply
     assert "As to its constraint (gpu_type=a100): no node of cluster 2x2gpu,6cpu,100gb has it" in reply
     assert "A simulation of the present queue never starts it" in reply
-    assert list(forecast(world.store.living(), world.board).starts) == [plain]
+    assert list(forecast(world.store.living(), world.status).starts) == [plain]
     begin_again(world, "2x2a100,6cpu,100gb")
     world.turn(1.0)
     reply = why(world, odd)
@@ -126,7 +126,7 @@ def test_what_runs_where_it_may_not_be_any_more_saves_and_waits(tmp_path: Path) 
     world.store.close()
 
 
-def test_a_start_that_was_written_and_never_launched_does_not_come_back_on_gpus_that_are_gone(
+def test_an_unlaunched_start_on_gpus_that_are_gone_is_dropped(
     tmp_path: Path,
 ) -> None:
     world = world_on(tmp_path, "fifo", "1x4gpu,12cpu,200gb")

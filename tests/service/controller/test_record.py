@@ -26,7 +26,7 @@ from muster.service.engines import Exit, Observed
 from muster.service.engines.fake import FakeEngine
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
-from muster.service.store.rows import ENDED, State, Submission, Wish
+from muster.service.store.rows import ENDED, State, StateRequest, Submission
 
 from ..serving import Serving, serving_on
 from .test_fake_nodes import World
@@ -75,7 +75,7 @@ def test_record_metrics_queue_and_nodes_agree(tmp_path: Path) -> None:
     for life, (scheduler, cluster) in enumerate(LIVES):
         if life:
             world.begin_with(scheduler, cluster)
-        with serving_on(world.store, world.board, world.folder) as api:
+        with serving_on(world.store, world.status, world.folder) as api:
             for moment in range(MOMENTS // len(LIVES)):
                 _act(world, chance)
                 world.turn(chance.uniform(0.5, 60.0))
@@ -105,14 +105,14 @@ def _act(world: FailingWorld, chance: random.Random) -> None:
         world.store.drain(chance.choice(world.cluster.nodes).name, act == "drain")
     elif act != "nothing" and jobs:
         with suppress(InputError):
-            world.store.wish(chance.choice(jobs), Wish(act))
+            world.store.request_state(chance.choice(jobs), StateRequest(act))
 
 
 def _exported(api: Serving, folder: Path) -> Record:
     folder.mkdir()
     with tarfile.open(fileobj=io.BytesIO(api.ask("GET", "/v1/export").body)) as tar:
         tar.extractall(folder, filter="data")
-    assert read_cluster_file(folder / "cluster.toml") == api.board.cluster
+    assert read_cluster_file(folder / "cluster.toml") == api.status.cluster
     return read_record(folder)
 
 

@@ -1,4 +1,4 @@
-"""What jobs tell of themselves, sense or nonsense: it can cost nobody anything but its own job."""
+"""Reports of jobs, valid or not: an invalid one harms no other job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.service.controller.reports import read_report
 from muster.service.controller.starts import Report, Start
 from muster.service.home import job_folder
 from muster.service.request import JobRequest
-from muster.service.store.rows import JobRow, State, Submission, Wish
+from muster.service.store.rows import JobRow, State, StateRequest, Submission
 
 from .test_fake_nodes import World, a_job
 
@@ -74,7 +74,7 @@ NONSENSE = {
 def test_a_report_without_sense_costs_its_own_job_only(
     tmp_path: Path, nonsense: Callable[[Path], None]
 ) -> None:
-    """Not the daemon, not the next one, not the other job; its owner is told once and can cancel it."""
+    """Not the daemon, not the next one, not the other job; its history says so once, and its owner can cancel it."""
     world = World(tmp_path, "fifo")
     bad, good = world.store.submit([Submission("ann", a_job(steps)) for steps in (1000, 5)])
     world.turn(1.0)
@@ -89,7 +89,7 @@ def test_a_report_without_sense_costs_its_own_job_only(
     assert ended.state is State.COMPLETED
     kinds = [event.kind for event in world.store.events(bad)]
     assert kinds.count("report not understood") == 2, "once by each of the two daemons"
-    world.store.wish(bad, Wish.CANCEL)
+    world.store.request_state(bad, StateRequest.CANCEL)
     for _ in range(3):
         world.turn(61.0)  # It does not read its notices either.
     row = world.store.job(bad)
@@ -122,7 +122,7 @@ def test_an_expression_may_find_what_is_no_step(tmp_path: Path, progress: str, l
 
 
 def test_an_expression_that_would_search_for_ever_is_given_up(tmp_path: Path) -> None:
-    """Its owner is told; the line is not searched again."""
+    """Its history says so; the line is not searched again."""
     job, begun, output = row(r"^(a+)+(?P<step>\d+)$"), a_start(), output_of(tmp_path)
     assert read_report(job, begun, tmp_path) is None, "there is no output yet"
     output.write_text(100 * ("a" * 5000 + "!\n"))
@@ -157,18 +157,18 @@ def test_output_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
         read_report(row(r"step (?P<step>\d+)"), a_start(), tmp_path)
 
 
-def test_what_an_earlier_start_has_written_is_not_the_progress_of_this_one(tmp_path: Path) -> None:
+def test_output_of_an_earlier_start_is_no_progress_of_this_one(tmp_path: Path) -> None:
     """A job that began from scratch is not credited with what went before; the next daemon knows where it began."""
     world = World(tmp_path, "fifo")
     request = a_job(400).model_copy(update={"progress": r"step (?P<step>\d+)"})
     (job,) = world.store.submit([Submission("ann", request)])
     world.turn(1.0)
-    world.store.wish(job, Wish.HOLD)
+    world.store.request_state(job, StateRequest.HOLD)
     for _ in range(2):
         world.turn(1.0)
     output = output_of(tmp_path, job)
     output.write_text("step 399\n")
-    world.store.wish(job, Wish.RELEASE)
+    world.store.request_state(job, StateRequest.RELEASE)
     world.turn(1.0)
     for _ in range(3):
         world.turn(20.0)

@@ -22,7 +22,7 @@ from muster.service.controller.interruptions import (
 from muster.service.controller.starts import Report, Start
 from muster.service.engines.fake import Pace
 from muster.service.request import JobRequest
-from muster.service.store.rows import JobRow, State, Submission, Wish
+from muster.service.store.rows import JobRow, State, StateRequest, Submission
 from muster.workload.models import shipped_models
 
 from .test_fake_nodes import World
@@ -170,14 +170,14 @@ def test_start_up_and_stop_are_measured_and_kept(tmp_path: Path) -> None:
     assert (begun.joined, begun.preemptible, begun.first_step) == (True, True, 31.0)
     assert (begun.start_up_seconds, world.facts(job)["restart_cost"]) == (30, 30)
     assert np.isnan(world.facts(job)["unsaved_since"])
-    world.store.wish(job, Wish.HOLD)
+    world.store.request_state(job, StateRequest.HOLD)
     world.turns(3)
     held = world.row(job)
     assert held.state is State.HELD
     assert held.stop_seconds is not None
     assert held.restart_seconds == pytest.approx(30 + held.stop_seconds)
     world.die()
-    world.store.wish(job, Wish.RELEASE)
+    world.store.request_state(job, StateRequest.RELEASE)
     world.turns(10)
     assert world.row(job).first_step is None
     expected = 30 + held.stop_seconds
@@ -203,9 +203,9 @@ def test_a_hanging_start_up_is_protected_for_a_while_only(tmp_path: Path) -> Non
     world = HangsLater(tmp_path, "las")
     jobs = world.submit("trained", 4)
     world.turns(60)
-    for wish in (Wish.HOLD, Wish.RELEASE):
+    for requested in (StateRequest.HOLD, StateRequest.RELEASE):
         for job in jobs:
-            world.store.wish(job, wish)
+            world.store.request_state(job, requested)
         world.turns(5)
     cost = world.facts(jobs[0])["restart_cost"]
     assert 30 <= cost < 35
@@ -286,11 +286,11 @@ def drain(world: Kinds, _: int) -> None:
 
 
 def cancel(world: Kinds, job: int) -> None:
-    world.store.wish(job, Wish.CANCEL)
+    world.store.request_state(job, StateRequest.CANCEL)
 
 
 def hold(world: Kinds, job: int) -> None:
-    world.store.wish(job, Wish.HOLD)
+    world.store.request_state(job, StateRequest.HOLD)
 
 
 @pytest.mark.parametrize("request_to_stop", [drain, cancel, hold])

@@ -18,7 +18,7 @@ from muster.service.store import Store
 from muster.service.store.rows import State, Submission
 
 from .restless import RESTLESS
-from .running import GIVE_UP_SECONDS, conducting, wait_until_ended
+from .running import GIVE_UP_SECONDS, controller_process, wait_until_ended
 
 pytestmark = pytest.mark.needs_torch
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train_images.py"
@@ -60,7 +60,7 @@ def test_every_job_ends_with_the_loss_of_an_uninterrupted_run(
     make_home(tmp_path)
     store = Store.open(store_url(tmp_path))
     kinds: dict[int, int] = {}
-    with conducting(tmp_path, scheduler, GPUS, turn=TURN_SECONDS) as process:
+    with controller_process(tmp_path, scheduler, GPUS, turn=TURN_SECONDS) as process:
         for count, samples in WAVES:
             requests = [a_job(samples, number) for number in range(count)]
             wave = store.submit([Submission(getpass.getuser(), request) for request in requests])

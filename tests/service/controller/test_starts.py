@@ -1,4 +1,4 @@
-"""What a start tells, and where there is room for one."""
+"""Room for a start, and the cache that it may fill."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_cache_is_what_the_process_itself_does_not_need() -> None:
     )
 
 
-def test_every_process_has_memory_of_its_own_and_the_poorest_node_decides() -> None:
+def test_the_node_with_least_memory_per_process_sets_the_cache() -> None:
     four = allocation(gpus=(0, 1, 2, 3), memory_gb=40.0)
     assert cache_gb(row(ranks="per-gpu"), (four,)) == (40 - 4 * 4) / 4
     assert cache_gb(row(own_memory_gb=8.0, ranks="per-gpu"), (four,)) == (40 - 8) / 4

@@ -14,7 +14,7 @@ import pytest
 
 from muster.service.daemon_status import MACHINE, STORE
 from muster.service.store import Store, StoreTaken, database
-from muster.service.store.rows import State, Submission, Wish
+from muster.service.store.rows import State, StateRequest, Submission
 
 from ..store.conftest import Server, new_database
 from ..store.cutting import cutting
@@ -64,7 +64,7 @@ def test_a_job_whose_end_could_not_be_written_is_not_run_again(world: World) -> 
         world.controller.stop()
         world.seconds += 60.0
         world.controller.turn()
-        assert world.board.conditions.keys() == {STORE}
+        assert world.status.conditions.keys() == {STORE}
     world.die()
     for _ in range(3):
         world.turn(1.0)
@@ -74,7 +74,7 @@ def test_a_job_whose_end_could_not_be_written_is_not_run_again(world: World) -> 
 def test_what_could_not_be_written_is_written_once_it_can(world: World) -> None:
     """And its act is done then; while it cannot, nothing new is begun, or even found out.
 
-    Whoever commits the very same once more may leave it to the store whether it was written already.
+    A caller may commit the very same once more: the store knows whether it was written already.
     """
     (job,) = running(world)
     (later,) = running(world, steps=200)
@@ -93,7 +93,7 @@ def test_what_could_not_be_written_is_written_once_it_can(world: World) -> None:
 
 
 def test_an_engine_that_cannot_look_is_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the daemon has too many open files; whatever is wished meanwhile is done after it."""
+    """As where the daemon has too many open files; whatever is requested meanwhile is done after it."""
     (job,) = running(world)
     with monkeypatch.context() as broken:
 
@@ -101,11 +101,11 @@ def test_an_engine_that_cannot_look_is_asked_again(world: World, monkeypatch: py
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/home/ann/secret")
 
         broken.setattr(world.engine, "observe", fail)
-        world.store.wish(job, Wish.CANCEL)
+        world.store.request_state(job, StateRequest.CANCEL)
         for _ in range(3):
             world.seconds += 1.0
             assert not world.controller.turn()
-        assert world.board.conditions == {MACHINE: "this machine refuses: Too many open files"}
+        assert world.status.conditions == {MACHINE: "this machine refuses: Too many open files"}
     world.turn(1.0)
     world.turn(1.0)
     row = world.store.job(job)
@@ -113,7 +113,9 @@ def test_an_engine_that_cannot_look_is_asked_again(world: World, monkeypatch: py
     assert row.state is State.CANCELLED
 
 
-def test_an_act_that_fails_is_told_until_it_is_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_command_is_a_condition_until_it_succeeds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as broken:
 
         def fail(*_: object) -> None:
@@ -124,7 +126,7 @@ def test_an_act_that_fails_is_told_until_it_is_done(world: World, monkeypatch: p
         for _ in range(3):
             world.seconds += 1.0
             world.controller.turn()
-            assert world.board.conditions == {MACHINE: "this machine refuses: No space left on device"}
+            assert world.status.conditions == {MACHINE: "this machine refuses: No space left on device"}
     world.turn(1.0)
     world.turn(60.0)
     ended_well(world, job)
@@ -141,8 +143,8 @@ def test_a_server_that_goes_away_and_comes_back(postgres: Server, tmp_path: Path
             for _ in range(3):
                 world.seconds += 60.0
                 assert not world.controller.turn()
-                assert world.board.conditions.keys() == {STORE}
-                assert str(postgres.folder) not in world.board.trouble
+                assert world.status.conditions.keys() == {STORE}
+                assert str(postgres.folder) not in world.status.condition
         finally:
             postgres.start()
         world.turn(1.0)
@@ -151,9 +153,7 @@ def test_a_server_that_goes_away_and_comes_back(postgres: Server, tmp_path: Path
 
 
 @pytest.mark.needs_postgres
-def test_a_commit_of_which_nobody_knows_whether_it_was_done_is_not_done_twice(
-    postgres: Server, tmp_path: Path
-) -> None:
+def test_a_commit_in_doubt_is_written_once(postgres: Server, tmp_path: Path) -> None:
     # A socket's path must be short.
     with (
         tempfile.TemporaryDirectory(prefix="muster-cut-") as folder,
@@ -180,7 +180,7 @@ def test_a_daemon_ends_when_another_one_has_taken_its_store(postgres: Server, tm
     other = Store.open(url)
     with world.store.claimed():
         (job,) = running(world)
-        world.board.ready = True
+        world.status.ready = True
         postgres.stop("immediate")
         postgres.start()
         world.seconds += 60.0

@@ -41,7 +41,7 @@ class Bench:
         self.machine = machine or find_machine(gpus=8)
         self.engine = LocalEngine(folder / "engine", self.machine)
 
-    def anew(self) -> LocalEngine:
+    def reopen(self) -> LocalEngine:
         """As after the daemon's death: what is known must come from the folder."""
         self.engine = LocalEngine(self.folder / "engine", self.machine)
         return self.engine
@@ -119,7 +119,7 @@ class Bench:
 
     def clear(self) -> None:
         """Ends and forgets all; nothing may be left of it."""
-        self.anew()
+        self.reopen()
         for one in self.engine.observe():
             self.engine.kill(one.job, one.epoch)
         for one in self.engine.observe():

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from muster.service.engines.local.given import RUN_SHEPHERD
+from muster.service.engines.local.launch_context import RUN_SUPERVISOR
 from tests.service.engines.bench import Bench
 
 STARTS, LOOKS = 40, 200
@@ -38,7 +38,7 @@ def main() -> None:
             "-I",
             "-S",
             "-c",
-            RUN_SHEPHERD,
+            RUN_SUPERVISOR,
             str(Path(__file__).parents[3]),
             "/nowhere",
         ]

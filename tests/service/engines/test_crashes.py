@@ -1,4 +1,4 @@
-"""Daemon and supervisors killed at every point: a start is never lost, never brought up twice, its end is told."""
+"""Daemon and supervisors killed at every point: a start is never lost, never brought up twice, its end is reported."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ import pytest
 from muster import processes
 from muster.service.engines import Exit
 from muster.service.engines.local import engine as engine_module
-from muster.service.engines.local import given
+from muster.service.engines.local import launch_context
 from muster.training.run_folder import begin_start
 from tests.service.engines.bench import Bench, shell, until
 
 ONCE = shell("echo $MUSTER_EPOCH >> ran")
-"""Tells in the folder that it ran."""
+"""Notes in the folder that it ran."""
 
 
-class Dying:
+class CrashingProcess:
     """Daemons and supervisors that die at a line."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.service.engines.dying"],
+            [sys.executable, "-m", "tests.service.engines.crashing_engine"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -54,10 +54,10 @@ class Dying:
 
 
 @pytest.fixture(scope="module")
-def dying() -> Iterator[Dying]:
-    dying = Dying()
-    yield dying
-    dying.end()
+def crashing() -> Iterator[CrashingProcess]:
+    crashing = CrashingProcess()
+    yield crashing
+    crashing.end()
 
 
 def ran(bench: Bench) -> list[str]:
@@ -74,12 +74,12 @@ def points(widest_step: int, seed: int) -> Iterator[tuple[int, int]]:
         yield epoch, line
 
 
-def test_a_daemon_that_dies_anywhere_in_launch(bench: Bench, dying: Dying) -> None:
+def test_a_daemon_that_dies_anywhere_in_launch(bench: Bench, crashing: CrashingProcess) -> None:
     """What was on its way is either unknown, and can be launched again, or comes to its end by itself; once."""
     states = set()
     for epoch, line in points(30, 1):
-        died = dying("daemon", bench, line=line, epoch=epoch, command=ONCE)
-        bench.anew()
+        died = crashing("daemon", bench, line=line, epoch=epoch, command=ONCE)
+        bench.reopen()
         states.add((died, bench.observed(1, epoch) is not None))
         bench.launch(1, epoch, ONCE)
         assert bench.end(1, epoch).ended is Exit.COMPLETED
@@ -90,19 +90,19 @@ def test_a_daemon_that_dies_anywhere_in_launch(bench: Bench, dying: Dying) -> No
     assert states == {(True, False), (True, True), (False, True)}
 
 
-def test_a_supervisor_that_dies_anywhere(bench: Bench, dying: Dying) -> None:
-    """Its start is brought up by another one, if it had not begun; else it is told lost (or
+def test_a_supervisor_that_dies_anywhere(bench: Bench, crashing: CrashingProcess) -> None:
+    """Its start is brought up by another one, if it had not begun; else it is reported lost (or
     killed, if something of it was still there), once all is gone."""
     ends = set()
     for epoch, line in points(40, 2):
         before = len(ran(bench))
-        died = dying("supervisor", bench, line=line, epoch=epoch, command=ONCE)
-        bench.anew()
+        died = crashing("supervisor", bench, line=line, epoch=epoch, command=ONCE)
+        bench.reopen()
         end = bench.end(1, epoch)
         times = len(ran(bench)) - before
         until(lambda epoch=epoch: bench.left(1, epoch) == [], "nothing left")
         ends.add((died, end.ended, times))
-        bench.anew()
+        bench.reopen()
         assert bench.observed(1, epoch) == end
         bench.engine.forget(1, epoch)
         if not died:
@@ -115,15 +115,15 @@ def test_a_supervisor_that_dies_anywhere(bench: Bench, dying: Dying) -> None:
     assert len(ends) >= 3
 
 
-def test_daemons_killed_at_random_moments(bench: Bench, dying: Dying) -> None:
-    """No start lost, none run twice, each end told once; with two dozen of them on their way."""
+def test_daemons_killed_at_random_moments(bench: Bench, crashing: CrashingProcess) -> None:
+    """No start lost, none run twice, each end reported once; with two dozen of them on their way."""
     command = [*shell("echo $1 >> began; sleep 0.1; echo $1 >> ended"), "sh"]
     chance = random.Random(3)
     for _ in range(20):
-        dying("controller", bench, seconds=chance.uniform(0.002, 0.12), jobs=24, command=command)
-    assert not dying("controller", bench, seconds=None, jobs=24, command=command)
+        crashing("controller", bench, seconds=chance.uniform(0.002, 0.12), jobs=24, command=command)
+    assert not crashing("controller", bench, seconds=None, jobs=24, command=command)
     expected = list(range(1, 25))
-    for name in ("began", "ended", "told"):
+    for name in ("began", "ended", "reported"):
         assert sorted(map(int, (bench.folder / name).read_text().split())) == expected, name
 
 
@@ -135,19 +135,19 @@ def test_only_one_of_many_supervisors_brings_a_start_up(bench: Bench) -> None:
     assert bench.end(1, 1).ended is Exit.COMPLETED
     until(lambda: bench.left(1, 1) == [], "the end of the late ones")
     assert ran(bench) == ["1"]
-    for _ in range(4):  # those that nobody waits for
+    for _ in range(4):  # those that no test waits for
         os.wait()
 
 
 def test_supervisors_that_never_come_up_are_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "SHEPHERD_SECONDS", 0.0)
-    monkeypatch.setattr(given, "RUN_SHEPHERD", "raise SystemExit('no supervisors here')")
+    monkeypatch.setattr(engine_module, "SUPERVISOR_SECONDS", 0.0)
+    monkeypatch.setattr(launch_context, "RUN_SUPERVISOR", "raise SystemExit('no supervisors here')")
     bench.launch(1, 1, ONCE)
     end = bench.end(1, 1)
     assert end.ended is Exit.LOST
     assert end.message.startswith("its supervisor did not come up")
     monkeypatch.undo()
-    assert bench.anew().observe() == [end]
+    assert bench.reopen().observe() == [end]
     assert ran(bench) == []
 
 
@@ -166,7 +166,7 @@ def test_a_late_supervisor_of_a_stale_start_ends_it(bench: Bench, monkeypatch: p
         patch.setattr(engine_module, "spawn_supervisor", lambda _: os.posix_spawn("/bin/true", ["true"], {}))
         bench.launch(1, 1, ONCE)
     begin_start(bench.folder / "1" / "run", 2)
-    bench.anew()
+    bench.reopen()
     end = bench.end(1, 1)
     assert end.ended is Exit.LOST
     assert "start 2 has begun" in end.message
@@ -188,7 +188,7 @@ def test_a_killed_supervisor_takes_all_with_it(way: str, bench: Bench) -> None:
     end = bench.end(1, 1)
     assert bench.left(1, 1) == []
     assert (end.ended, end.status, end.message) == (Exit.KILLED, None, "its supervisor died")
-    assert bench.anew().observe() == [end]
+    assert bench.reopen().observe() == [end]
 
 
 def test_a_supervisor_minds_no_signal_but_kill(bench: Bench) -> None:

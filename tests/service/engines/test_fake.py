@@ -34,9 +34,9 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder, self.now = folder, 1000.0
         self.done: dict[int, float] = {}
-        self.anew()
+        self.reopen()
 
-    def anew(self) -> None:
+    def reopen(self) -> None:
         self.engine = FakeEngine(self.folder / "fake", CLUSTER, self.pace, lambda: self.now)
 
     def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
@@ -110,10 +110,10 @@ def test_a_job_without_steps_runs_until_it_is_stopped(
 ) -> None:
     world = World(tmp_path)
     monkeypatch.setattr(world, "pace", lambda job, allocations: Pace(0.0, math.inf, 1.0))
-    world.anew()
+    world.reopen()
     world.launch(1, 1)
     world.now += 1e9
-    world.anew()
+    world.reopen()
     assert world.engine.observe()[0].ended is None
     world.engine.kill(1, 1)
     assert world.engine.observe()[0].ended is Exit.STOPPED
@@ -132,7 +132,7 @@ ACTS = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(acts=ACTS, lines=st.integers(0, 3))
-def test_an_engine_made_anew_at_any_moment_makes_no_difference(
+def test_reopening_an_engine_at_any_moment_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int, float]], lines: int
 ) -> None:
     steady, restarted = (World(tmp_path_factory.mktemp(name)) for name in ("steady", "restarted"))
@@ -153,7 +153,7 @@ def test_an_engine_made_anew_at_any_moment_makes_no_difference(
                 elif act == "forget":
                     with suppress(OSError):  # It lives.
                         world.engine.forget(job, epoch)
-            restarted.anew()
+            restarted.reopen()
             seen = [
                 sorted(world.engine.observe(), key=lambda one: (one.job, one.epoch))
                 for world in (steady, restarted)
@@ -166,9 +166,9 @@ def test_a_line_that_was_cut_off_is_none(tmp_path: Path) -> None:
     world.launch(1, 1)
     with (tmp_path / "fake" / "starts.jsonl").open("a") as file:
         file.write('{"job": 2, "ep')
-    world.anew()
+    world.reopen()
     world.launch(3, 1)
-    world.anew()
+    world.reopen()
     assert [one.job for one in world.engine.observe()] == [1, 3]
 
 

@@ -83,7 +83,7 @@ def test_a_filter_stays_when_the_daemon_comes_back(isolating: Bench) -> None:
     waiting = "import os\nprint('up', flush=True)\nwhile not os.path.exists('go'): pass\n" + OPENING
     isolating.launch(1, 1, python(waiting), gpus=(1,))
     isolating.says("up", 1)
-    assert "GPUs: device filter" in isolating.anew().enforces
+    assert "GPUs: device filter" in isolating.reopen().enforces
     (isolating.folder / "go").touch()
     isolating.end(1, 1)
     assert isolating.output(1) == "up\nzero 1\nrandom 1\n0\n"
@@ -99,7 +99,7 @@ def test_a_start_does_not_begin_without_its_filter(isolating: Bench, monkeypatch
     isolating.end(1, 1)
     group = isolating.engine._starts[1, 1].group
     monkeypatch.setattr(type(group), "deny_devices", refuse)
-    monkeypatch.setattr(engine_module, "SHEPHERD_SECONDS", 0.0)
+    monkeypatch.setattr(engine_module, "SUPERVISOR_SECONDS", 0.0)
     isolating.launch(2, 1, python("print('never')"))
     end = isolating.end(2, 1)
     assert end.ended is Exit.LOST

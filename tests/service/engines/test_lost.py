@@ -1,4 +1,4 @@
-"""Machines that went down, folders that cannot be read: what lives is never given up, and what was lost is told so."""
+"""Machines that went down, folders that cannot be read: what lives is kept, and what was lost is reported as lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_gpus_that_the_machine_has_no_more(bench: Bench) -> None:
     assert bench.output(1) == ""
 
 
-def test_a_group_that_lets_nobody_in_is_no_fault_of_the_job(
+def test_a_group_that_admits_no_process_is_no_fault_of_the_job(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if bench.engine._cgroups is None:
@@ -58,7 +58,7 @@ def test_a_group_that_lets_nobody_in_is_no_fault_of_the_job(
 
 
 @pytest.mark.parametrize("last", ["status", "progress.json", "0.log"])
-def test_a_start_that_went_with_its_machine_ended_at_its_last_sign_of_life(bench: Bench, last: str) -> None:
+def test_a_start_lost_with_its_machine_ends_at_its_last_sign(bench: Bench, last: str) -> None:
     bench.launch(1, 1, shell("echo x > $MUSTER_RUN_DIR/progress.json; echo up; exec sleep 600"))
     bench.says("up", 1)
     killed_with_its_supervisor(bench)
@@ -71,44 +71,44 @@ def test_a_start_that_went_with_its_machine_ended_at_its_last_sign_of_life(bench
     for path in signs:
         moment = friday + 100 * (path.name == last)
         os.utime(path, (moment, moment))
-    end = bench.anew().observe()[0]
+    end = bench.reopen().observe()[0]
     assert (end.ended, end.since) == (Exit.LOST, pytest.approx(friday + 100))
-    assert bench.anew().observe() == [end]
+    assert bench.reopen().observe() == [end]
 
 
-def test_nobody_can_put_its_end_into_the_future(bench: Bench) -> None:
+def test_an_end_is_never_in_the_future(bench: Bench) -> None:
     bench.launch(1, 1, shell("touch -d '2100-01-01' $MUSTER_RUN_DIR/progress.json; echo up; exec sleep 600"))
     bench.says("up", 1)
     killed_with_its_supervisor(bench)
-    assert bench.anew().observe()[0].since <= time.time()
+    assert bench.reopen().observe()[0].since <= time.time()
 
 
 def test_one_that_was_seen_alive_has_been_killed(bench: Bench) -> None:
     bench.launch(1, 1, ["sleep", "600"])
     bench.supervisor(1, 1)
     before = time.time()
-    bench.anew().observe()
+    bench.reopen().observe()
     killed_with_its_supervisor(bench)
     end = bench.end(1, 1)
     assert end.ended is Exit.KILLED
     assert before <= end.since <= time.time()
 
 
-def test_a_living_start_that_cannot_be_read_is_neither_removed_nor_left_out(bench: Bench) -> None:
+def test_a_living_start_that_cannot_be_read_is_kept(bench: Bench) -> None:
     bench.launch(1, 1, shell("while [ ! -e go ]; do sleep 0.01; done"))
     supervisor = bench.supervisor(1, 1)
     launch, aside = folder(bench, 1) / "launch.json", bench.folder / "aside"
     launch.rename(aside)
     with pytest.raises(OSError, match="the supervisor of that start lives"):
-        bench.anew()
+        bench.reopen()
     launch.mkdir()  # it cannot be read, and it is there
     with pytest.raises(IsADirectoryError):
-        bench.anew()
+        bench.reopen()
     launch.rmdir()
     aside.rename(launch)
     assert processes.look_at(supervisor) is not None
     (bench.folder / "go").touch()
-    bench.anew()
+    bench.reopen()
     assert bench.end(1, 1).ended is Exit.COMPLETED
 
 
@@ -120,11 +120,11 @@ def test_what_a_crash_of_the_machine_left_in_pieces_goes(bench: Bench) -> None:
         path = folder(bench, job) / lost
         path.write_bytes(bytes(100)) if lost == "wanted" else path.unlink()
     (bench.folder / "engine" / "4.1.part").mkdir()
-    assert bench.anew().observe() == []
+    assert bench.reopen().observe() == []
     assert list((bench.folder / "engine").iterdir()) == []
 
 
-def test_a_start_whose_files_fail_is_as_it_was_and_does_not_blind_the_others(bench: Bench) -> None:
+def test_unreadable_files_of_one_start_hide_no_other_start(bench: Bench) -> None:
     for job in (1, 2):
         bench.launch(job, 1, shell("while [ ! -e go ]; do sleep 0.01; done"))
         bench.supervisor(job, 1)
@@ -142,7 +142,7 @@ def test_a_start_whose_files_fail_is_as_it_was_and_does_not_blind_the_others(ben
 
 
 def test_a_start_is_forgotten_though_its_group_is_busy(bench: Bench) -> None:
-    """It goes later; nobody waits for that, and no trouble is made of it."""
+    """It goes later; nothing waits for that, and it is no error."""
     if bench.engine._cgroups is None:
         pytest.skip("no control groups on this machine")
     bench.launch(1, 1, ["true"])

@@ -215,7 +215,7 @@ NO_DRIVER = (
         ("", 1, "nvidia-smi failed with status 1: it said nothing"),
     ],
 )
-def test_without_gpus_one_is_told_why_and_to_declare_some(
+def test_without_gpus_the_error_says_why_and_how_to_declare_some(
     tools: Path, monkeypatch: pytest.MonkeyPatch, listed: str | None, status: int, why: str
 ) -> None:
     if listed is not None:
@@ -237,7 +237,7 @@ def test_a_driver_that_hangs_is_not_waited_for(tools: Path, monkeypatch: pytest.
         find_machine()
 
 
-def test_all_that_is_wrong_is_told(tools: Path) -> None:
+def test_all_problems_of_a_machine_are_reported(tools: Path) -> None:
     with pytest.raises(InputError) as raised:
         find_machine(gpus=61, cpus=0.0, memory_gb=float("nan"))
     assert [problem.where for problem in raised.value.problems] == ["--cpus", "--memory", "--gpus"]

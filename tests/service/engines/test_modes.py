@@ -13,9 +13,10 @@ import pytest
 
 from muster.service.engines import Exit
 from muster.training.run_folder import give_notice
+from tests.service.accounts import UNPRIVILEGED
 from tests.service.engines.bench import Bench, shell
 
-OWNER, STRANGER = "nobody", "daemon"
+OWNER, STRANGER = UNPRIVILEGED, "daemon"
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
@@ -35,7 +36,7 @@ def can(user: str, *command: str | Path) -> bool:
     return subprocess.run(command, user=user, group=group, extra_groups=[], check=False).returncode == 0
 
 
-def test_a_job_has_its_folder_and_nobody_else_has(umask: int, open_bench: Bench) -> None:
+def test_only_its_owner_can_read_a_jobs_folder(umask: int, open_bench: Bench) -> None:
     bench = open_bench
     source = "mkdir $MUSTER_RUN_DIR/checkpoints && echo mine > $MUSTER_RUN_DIR/checkpoints/1 && echo said"
     bench.launch(17, 1, shell(source), user=OWNER, directory=Path("/"))
@@ -104,7 +105,7 @@ def test_a_folder_from_before_folders_knew_whose_they_are(bench: Bench) -> None:
     assert bench.end(2, 1).ended is Exit.FAILED
 
 
-def test_a_newer_start_from_before_a_backup_is_the_machines_doing(bench: Bench) -> None:
+def test_a_newer_start_from_before_a_backup_counts_as_lost(bench: Bench) -> None:
     """The store has forgotten starts that its jobs' folders remember: the epochs catch up."""
     bench.launch(17, 5, ["true"], whose="ann 1.5")
     bench.end(17, 5)

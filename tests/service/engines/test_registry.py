@@ -20,8 +20,8 @@ from muster.service.store.rows import JobRow
 from tests.service.serving import CLUSTER
 
 PACKAGE = Path(muster.__file__).parent
-NAMES = {"local", "fake", "pretend", "slurm", "ray", "kubernetes"}
-"""Names of engines that exist, existed or are planned."""
+NAMES = {"local", "fake", "slurm", "ray", "kubernetes"}
+"""Names of engines that exist or are planned."""
 HOLDERS = {"engine", "engine_name", "bound_engine"}
 """What a variable or a field that holds an engine's name is called."""
 
@@ -100,7 +100,7 @@ def test_a_wrong_registration_is_refused(install: Install, line: str, asked: str
 
 def test_an_unknown_engine_has_no_facts() -> None:
     assert facts_of(None) is None
-    assert facts_of("pretend") is None
+    assert facts_of("slurm") is None
 
 
 def test_an_installation_without_engines_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +128,9 @@ def name_comparisons(code: str) -> list[int]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             called = _word(node.func)
             parts = [part for argument in node.args for part in ast.walk(argument)]
-            words = [_word(part) for part in parts]
+            names = [_word(part) for part in parts]
             is_check = called in ("isinstance", "issubclass") and any(
-                word.endswith("Engine") for word in words
+                name.endswith("Engine") for name in names
             )
             if is_check or (called in ("startswith", "endswith") and _holds_engine_name(node.func.value)):  # type: ignore[union-attr]
                 lines.append(node.lineno)
@@ -163,15 +163,15 @@ def test_no_code_outside_the_engines_compares_a_name() -> None:
     [
         'if name == "local": pass',
         'if name in ("fake", "slurm"): pass',
-        "if board.engine != LOCAL: pass",
+        "if status.engine != LOCAL: pass",
         "if serving.engine_name == other: pass",
         "if store.engine() == LOCAL: pass",
         "if isinstance(engine, LocalEngine): pass",
         "if isinstance(engine, (int, fake.FakeEngine)): pass",
         "folder = FOLDERS[engine]",
-        'if board.engine.startswith("k8s"): pass',
+        'if status.engine.startswith("k8s"): pass',
         'match name:\n    case "local": pass',
-        "match board.engine:\n    case other: pass",
+        "match status.engine:\n    case other: pass",
     ],
 )
 def test_each_way_to_compare_a_name_is_found(code: str) -> None:

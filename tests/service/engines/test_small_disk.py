@@ -1,4 +1,4 @@
-"""A disk without room: what was begun goes on and its end is told; what cannot be begun leaves nothing behind."""
+"""A disk without room: what was begun goes on and its end is reported; what cannot be begun leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_full_disk(small: Path, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         bench.launch(4, 1, ["true"])
     assert sorted(path.name for path in small.iterdir()) == ["1.1", "2.1", "3.1", "ballast"]
-    bench.anew()
+    bench.reopen()
     assert [one.job for one in bench.engine.observe() if one.ended is None] == [1, 2, 3]
     bench.engine.resize(3, 1, [bench.allocation(cpus=1.0, memory_gb=1.0)])
     bench.engine.signal(1, 1, "SIGTERM")
@@ -65,7 +65,7 @@ def test_full_disk(small: Path, tmp_path: Path) -> None:
         (Exit.FAILED, 3),
         (Exit.STOPPED, -9),
     ]
-    assert bench.anew().observe() == ends
+    assert bench.reopen().observe() == ends
     bench.engine.forget(1, 1)
     (small / "ballast").unlink()
     bench.launch(4, 1, ["true"])

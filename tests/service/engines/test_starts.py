@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.service.engines import Exit
-from muster.service.engines.local.given import RUN_SHEPHERD
+from muster.service.engines.local.launch_context import RUN_SUPERVISOR
 from tests.service.engines.bench import Bench, python, shell, until
 
 TRAPPED = "import signal, sys, time\nsignal.signal(signal.{signal}, lambda *_: sys.exit({status}))\n"
@@ -19,14 +19,14 @@ WAITING = "print('up', flush=True)\nwhile True: time.sleep(60)"
 
 
 def test_a_start_gets_its_words_folder_and_variables_as_they_are(bench: Bench, tmp_path: Path) -> None:
-    words = ["a b", "$HOME; exit 3", "new\nline", "'\"", "ü", os.fsdecode(b"\xff"), ""]
+    arguments = ["a b", "$HOME; exit 3", "new\nline", "'\"", "ü", os.fsdecode(b"\xff"), ""]
     place = tmp_path / "a folder"
     place.mkdir()
     source = "import os, sys; print([os.fsencode(w) for w in sys.argv[1:]], os.getcwd(), sorted(os.environ.items()))"
     bench.launch(
         7,
         3,
-        [*python(source), *words],
+        [*python(source), *arguments],
         gpus=(2, 5),
         directory=place,
         environment={"MINE": "1\n2", "PATH": "/bin"},
@@ -36,7 +36,7 @@ def test_a_start_gets_its_words_folder_and_variables_as_they_are(bench: Bench, t
     reply, folder, variables = (
         bench.output(7).strip().replace("] /", "]\0/").replace(" [(", "\0[(").split("\0")
     )
-    assert eval(reply) == [os.fsencode(word) for word in words]
+    assert eval(reply) == [os.fsencode(argument) for argument in arguments]
     assert folder == str(place)
     given = dict(eval(variables))
     assert given.pop("MASTER_PORT").isdigit()
@@ -120,10 +120,10 @@ def test_how_a_start_ends(bench: Bench, command: list[str], ended: Exit, status:
     end = bench.end(1, 1)
     assert (end.ended, end.status) == (ended, status)
     assert end.message.endswith(message)
-    assert bench.anew().observe() == [end]
+    assert bench.reopen().observe() == [end]
 
 
-def test_a_folder_that_is_not_there_is_told(bench: Bench, tmp_path: Path) -> None:
+def test_a_missing_working_directory_fails_the_start(bench: Bench, tmp_path: Path) -> None:
     bench.launch(1, 1, ["true"], directory=tmp_path / "gone")
     end = bench.end(1, 1)
     assert end.ended is Exit.FAILED
@@ -213,7 +213,7 @@ def test_a_signal_reaches_all_ranks(bench: Bench, name: str, source: str, ended:
     assert (end.ended, end.status) == (ended, status)
     bench.engine.signal(1, 1, name)
     bench.engine.kill(1, 1)
-    assert bench.anew().observe() == [end]
+    assert bench.reopen().observe() == [end]
 
 
 def test_a_signal_of_no_name_is_refused_before_anybody_gets_it(bench: Bench) -> None:
@@ -223,14 +223,14 @@ def test_a_signal_of_no_name_is_refused_before_anybody_gets_it(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("asked", ["kill", "signal"])
-def test_a_start_that_is_stopped_before_it_has_processes_never_gets_any(
+def test_a_start_stopped_before_its_processes_gets_none(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("muster.service.engines.local.engine.spawn_supervisor", _nobody)
+        patch.setattr("muster.service.engines.local.engine.spawn_supervisor", _no_process)
         bench.launch(1, 1, shell("echo ran"))
         bench.engine.kill(1, 1) if asked == "kill" else bench.engine.signal(1, 1, "SIGTERM")
-    bench.anew()
+    bench.reopen()
     end = bench.end(1, 1)
     assert end.ended is Exit.STOPPED
     assert bench.output(1) == ""
@@ -255,7 +255,7 @@ def test_a_supervisor_imports_the_standard_library_only() -> None:
     reply = subprocess.check_output(
         [
             *(sys.executable, "-I", "-S", "-c"),
-            RUN_SHEPHERD + "\nprint(*sys.modules)",
+            RUN_SUPERVISOR + "\nprint(*sys.modules)",
             str(Path(__file__).parents[3]),
             "/nowhere",
         ],
@@ -268,7 +268,7 @@ def test_a_supervisor_imports_the_standard_library_only() -> None:
     assert {name.split(".")[0] for name in reply} <= sys.stdlib_module_names | {"muster", "__main__"}
 
 
-def _nobody(_folder: Path) -> int:
+def _no_process(_folder: Path) -> int:
     """A supervisor that dies at once."""
     return os.posix_spawn("/bin/true", ["true"], {})
 

@@ -8,9 +8,8 @@ import pwd
 from pathlib import Path
 
 from muster.service.engines import Exit
+from tests.service.accounts import UNPRIVILEGED
 from tests.service.engines.bench import Bench, shell
-
-NOBODY = "nobody"
 
 
 def test_processes_are_the_users_own(open_bench: Bench) -> None:
@@ -21,20 +20,20 @@ ls $MUSTER_START 2>&1; cat $MUSTER_START/launch.json 2>&1
 kill -0 $PPID 2>&1
 """
     bench = open_bench
-    bench.launch(1, 1, shell(source), user=NOBODY, directory=Path("/"))
+    bench.launch(1, 1, shell(source), user=UNPRIVILEGED, directory=Path("/"))
     bench.end(1, 1)
-    nobody = pwd.getpwnam(NOBODY)
+    account = pwd.getpwnam(UNPRIVILEGED)
     lines = bench.output(1).splitlines()
-    assert lines[:2] == [str(nobody.pw_uid), str(nobody.pw_gid)]
-    assert lines[2].split() == [str(group) for group in os.getgrouplist(NOBODY, nobody.pw_gid)]
-    assert lines[3].split()[1:] == [str(nobody.pw_uid)] * 4
+    assert lines[:2] == [str(account.pw_uid), str(account.pw_gid)]
+    assert lines[2].split() == [str(group) for group in os.getgrouplist(UNPRIVILEGED, account.pw_gid)]
+    assert lines[3].split()[1:] == [str(account.pw_uid)] * 4
     assert [line.split()[1] for line in lines[4:6]] == ["0" * 16] * 2
-    assert lines[6:8] == [f"{nobody.pw_dir} {NOBODY}", "locked"]
-    assert (bench.folder / "1" / "run" / "checkpoint").owner() == NOBODY
+    assert lines[6:8] == [f"{account.pw_dir} {UNPRIVILEGED}", "locked"]
+    assert (bench.folder / "1" / "run" / "checkpoint").owner() == UNPRIVILEGED
     assert ["denied" in line.lower() or "not permitted" in line.lower() for line in lines[8:] if line] == [
         True
     ] * 3
-    bench.launch(1, 2, shell("cat $MUSTER_RUN_DIR/checkpoint"), user=NOBODY, directory=Path("/"))
+    bench.launch(1, 2, shell("cat $MUSTER_RUN_DIR/checkpoint"), user=UNPRIVILEGED, directory=Path("/"))
     assert bench.end(1, 2).ended is Exit.COMPLETED
     assert bench.output(1).endswith("saved\n")
 
@@ -47,7 +46,7 @@ def test_a_user_that_this_machine_has_not(open_bench: Bench) -> None:
 
 def test_signals_and_an_end_reach_processes_of_others(open_bench: Bench) -> None:
     for job in (1, 2):
-        open_bench.launch(job, 1, shell("echo up; exec sleep 600"), user=NOBODY, directory=Path("/"))
+        open_bench.launch(job, 1, shell("echo up; exec sleep 600"), user=UNPRIVILEGED, directory=Path("/"))
         open_bench.says("up", job)
     open_bench.engine.signal(1, 1, "SIGTERM")
     open_bench.engine.kill(2, 1)
@@ -56,25 +55,25 @@ def test_signals_and_an_end_reach_processes_of_others(open_bench: Bench) -> None
 
 def test_a_folder_that_the_user_may_not_enter(open_bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "private").mkdir(mode=0o700)
-    open_bench.launch(1, 1, ["true"], user=NOBODY, directory=tmp_path / "private")
+    open_bench.launch(1, 1, ["true"], user=UNPRIVILEGED, directory=tmp_path / "private")
     end = open_bench.end(1, 1)
     assert end.ended is Exit.FAILED
     assert "Permission denied" in end.message
 
 
-def test_a_user_who_holds_his_own_lock_holds_up_nobody_else(open_bench: Bench) -> None:
+def test_a_user_who_holds_a_lock_of_theirs_delays_no_other_job(open_bench: Bench) -> None:
     bench = open_bench
-    bench.launch(1, 1, ["true"], user=NOBODY, directory=Path("/"))
+    bench.launch(1, 1, ["true"], user=UNPRIVILEGED, directory=Path("/"))
     bench.end(1, 1)
     with (bench.folder / "1" / "run" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        bench.launch(1, 2, shell("echo ran"), user=NOBODY, directory=Path("/"))
+        bench.launch(1, 2, shell("echo ran"), user=UNPRIVILEGED, directory=Path("/"))
         bench.launch(2, 1, ["true"])
         assert bench.end(2, 1).ended is Exit.COMPLETED
         bench.supervisor(1, 2)
         bench.engine.kill(1, 2)
         assert bench.end(1, 2).ended is Exit.STOPPED
-    bench.launch(1, 3, shell("echo ran"), user=NOBODY, directory=Path("/"))
+    bench.launch(1, 3, shell("echo ran"), user=UNPRIVILEGED, directory=Path("/"))
     assert bench.end(1, 3).ended is Exit.COMPLETED
     assert bench.output(1) == "ran\n"
-    assert (bench.folder / "1" / "run" / "start.json").owner() == NOBODY
+    assert (bench.folder / "1" / "run" / "start.json").owner() == UNPRIVILEGED

@@ -17,6 +17,8 @@ from sqlalchemy import create_engine
 
 from muster.service.store import Store
 
+from ..accounts import UNPRIVILEGED
+
 DEBIANS = Path("/usr/lib/postgresql")
 
 
@@ -75,7 +77,7 @@ def postgres() -> Iterator[Server]:
     account = None
     if os.geteuid() == 0:
         names = {entry.pw_name for entry in pwd.getpwall()}
-        account = "postgres" if "postgres" in names else "nobody"
+        account = "postgres" if "postgres" in names else UNPRIVILEGED
     # Not in pytest's own folder, which is its user's alone; and a socket's path must be short.
     folder = Path(tempfile.mkdtemp(prefix="muster-postgres-"))
     try:

@@ -1,4 +1,4 @@
-"""Children that submit with four threads, each killed at a seeded moment; tells what they knew and what is there."""
+"""Children that submit with four threads, each killed at a seeded moment; prints what they knew and what is there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def submit_for_ever(url: str, out: int, life: int) -> None:
 
 
 def one_life(url: str, life: int, lines: int) -> list[tuple[int, str]]:
-    """What a child was told before it was killed, once so many lines had come."""
+    """What a child knew before it was killed, once so many lines had come."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Fills the disk under a store and makes room again; tells what the store said. For `test_database.py`."""
+"""Fills the disk under a store and makes room again; prints what the store said. For `test_database.py`."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from muster.service.store.rows import (
     JobRow,
     PendingInterval,
     State,
+    StateRequest,
     Submission,
-    Wish,
 )
 
 from ..serving import a_request
@@ -73,17 +73,17 @@ class StoreAgainstDict(RuleBasedStateMachine):
             )
 
     @precondition(lambda self: self.jobs)
-    @rule(data=some.data(), wish=some.sampled_from(Wish))
-    def wish(self, data: some.DataObject, wish: Wish) -> None:
+    @rule(data=some.data(), state_request=some.sampled_from(StateRequest))
+    def requested(self, data: some.DataObject, requested: StateRequest) -> None:
         job = data.draw(some.sampled_from(sorted(self.jobs)))
         row = self.jobs[job]
         try:
-            self.store.wish(job, wish, "ann")
+            self.store.request_state(job, requested, "ann")
         except InputError:
-            return  # Which are refused is told by test_store.py.
-        if row.wish != wish:
-            self.jobs[job] = replace(row, wish=wish)
-            self.events.append(Event(job, 0.0, wish, "asked by ann"))
+            return  # test_store.py checks which are refused.
+        if row.state_request != requested:
+            self.jobs[job] = replace(row, state_request=requested)
+            self.events.append(Event(job, 0.0, requested, "asked by ann"))
 
     @precondition(lambda self: self.jobs)
     @rule(data=some.data(), time=FIGURES, state=some.none() | some.binary(max_size=3))
@@ -106,9 +106,9 @@ class StoreAgainstDict(RuleBasedStateMachine):
                 )
             )
             changes.job(job, **fields)
-            if row.wish is not None and data.draw(some.booleans()):
-                done = changes.carried_out[job] = data.draw(some.sampled_from(Wish))
-                row = replace(row, wish=None if done == row.wish else row.wish)
+            if row.state_request is not None and data.draw(some.booleans()):
+                done = changes.carried_out[job] = data.draw(some.sampled_from(StateRequest))
+                row = replace(row, state_request=None if done == row.state_request else row.state_request)
             self.jobs[job] = replace(row, **fields)
             changes.closed[job, row.epoch] = time
             changes.opened.append(
@@ -145,7 +145,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         assert self.store.jobs() == rows
         living = [row for row in rows if row.state not in ENDED]
         assert self.store.living() == living
-        assert self.store.wishes() == [row for row in living if row.wish is not None]
+        assert self.store.state_requests() == [row for row in living if row.state_request is not None]
         assert self.store.counts() == {state: sum(row.state == state for row in rows) for state in State}
         for user in USERS:
             queued = [row for row in rows if row.user == user and row.state == State.QUEUED]

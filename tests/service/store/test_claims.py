@@ -75,7 +75,7 @@ def test_who_has_lost_the_store_to_another_writes_nothing_more(url: str) -> None
         store.close()
 
 
-def test_the_same_changes_are_two_turns_unless_one_of_them_is_in_doubt(store: Store) -> None:
+def test_equal_changes_are_written_twice_unless_in_doubt(store: Store) -> None:
     store.submit([Submission("ann", a_request())])
     changes = some_changes()
     store.commit(changes)
@@ -84,7 +84,7 @@ def test_the_same_changes_are_two_turns_unless_one_of_them_is_in_doubt(store: St
 
 
 @pytest.mark.needs_postgres
-def test_a_claim_is_taken_anew_before_another_can_when_its_connection_ends(postgres: Server) -> None:
+def test_a_claim_whose_connection_ended_is_taken_again(postgres: Server) -> None:
     url = new_database(postgres)
     first, second = with_a_job(url), Store.open(url)
     with first.claimed():
@@ -129,9 +129,7 @@ def test_a_claim_outlives_its_server(postgres: Server) -> None:
 
 @pytest.mark.needs_postgres
 @pytest.mark.parametrize("gone_again", [False, True])
-def test_a_claim_that_another_took_meanwhile_is_told_before_anything_is_written(
-    postgres: Server, gone_again: bool
-) -> None:
+def test_a_lost_claim_is_found_before_anything_is_written(postgres: Server, gone_again: bool) -> None:
     url = new_database(postgres)
     first, second = with_a_job(url), Store.open(url)
     with first.claimed():

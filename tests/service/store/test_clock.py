@@ -10,7 +10,7 @@ from muster.service.store import Store
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_setting_the_machines_clock_neither_ends_a_grace_nor_prolongs_it(
+def test_setting_the_clock_does_not_change_a_grace_period(
     store: Store, monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:
     before, wall = store.now(), time.time

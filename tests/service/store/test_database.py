@@ -31,7 +31,7 @@ def test_the_steps_lead_to_the_tables_that_the_code_means(url: str) -> None:
     database.close()
 
 
-def test_a_newer_store_is_refused_in_words_and_left_alone(tmp_path: Path) -> None:
+def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "muster.db"
     Store.open(f"sqlite:///{path}").close()
     with sqlite3.connect(path) as connection:
@@ -54,13 +54,13 @@ def test_a_newer_store_is_refused_in_words_and_left_alone(tmp_path: Path) -> Non
         ("", "sqlite:///PATH or postgresql://"),
     ],
 )
-def test_an_address_of_no_store_is_refused_in_words(url: str, said: str) -> None:
+def test_an_address_of_no_store_is_refused(url: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as refused:
         Store.open(url)
     assert "secret" not in str(refused.value)
 
 
-def test_what_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "text.db"
     path.write_text("this is not a database, it is a text of some length\n" * 30)
     with pytest.raises(InputError, match="not a store of Muster: file is not a database"):
@@ -69,7 +69,7 @@ def test_what_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
         Store.open(f"sqlite:///{tmp_path}")
 
 
-def test_a_path_may_have_any_characters_and_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_store_path_may_have_any_characters_and_mode_0600(tmp_path: Path) -> None:
     folder = tmp_path / "a?b=c %41#é"
     folder.mkdir()
     store = Store.open(f"sqlite:///{folder}/my.db")
@@ -79,7 +79,7 @@ def test_a_path_may_have_any_characters_and_the_file_is_its_owners_alone(tmp_pat
     store.close()
 
 
-def test_a_full_disk_is_told_in_words_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
     """In a file system of 1 MB that this process never sees."""
     unshare = shutil.which("unshare")
     if (
@@ -107,7 +107,7 @@ def test_a_full_disk_is_told_in_words_and_nothing_acknowledged_is_lost(tmp_path:
 
 
 @pytest.mark.needs_postgres
-def test_a_lost_server_is_told_in_words_and_nothing_acknowledged_is_lost(postgres: Server) -> None:
+def test_a_lost_server_is_an_error_that_loses_nothing_saved(postgres: Server) -> None:
     store = Store.open(new_database(postgres))
     acknowledged = store.submit([Submission("ann", a_request())] * 3)
     postgres.stop("immediate")
@@ -126,7 +126,7 @@ def test_a_lost_server_is_told_in_words_and_nothing_acknowledged_is_lost(postgre
 
 
 @pytest.mark.needs_postgres
-def test_no_server_at_all_is_told_in_words(tmp_path: Path) -> None:
+def test_a_missing_server_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="the store cannot be used: "):
         Store.open(f"postgresql://muster@/x?host={tmp_path}")
 

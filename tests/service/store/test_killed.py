@@ -1,4 +1,4 @@
-"""A process that submits is killed at any moment: every job that it was told of is there."""
+"""A process that submits is killed at any moment: every job that was acknowledged is there."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from muster.service.store.rows import (
     PendingInterval,
     Phase,
     State,
+    StateRequest,
     Submission,
-    Wish,
 )
 
 from ..serving import a_request
@@ -59,7 +59,7 @@ def test_a_job_comes_back_as_it_was_submitted(store: Store) -> None:
     assert store.events(2) == []
 
 
-def test_ids_count_up_and_jobs_are_found_by_page_state_user_and_name(store: Store) -> None:
+def test_jobs_are_found_by_page_state_user_and_name(store: Store) -> None:
     assert submitted(store, 3) == [1, 2, 3]
     assert submitted(store, 2, user="bob", name="other", held=True) == [4, 5]
     assert store.submit([]) == []
@@ -76,7 +76,7 @@ def test_ids_count_up_and_jobs_are_found_by_page_state_user_and_name(store: Stor
     assert set(store.counts()) == set(State)
 
 
-def test_a_request_that_todays_rules_refuse_is_read_as_it_was_taken(url: str, store: Store) -> None:
+def test_a_stored_request_is_read_though_new_rules_refuse_it(url: str, store: Store) -> None:
     submitted(store, 2)
     engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
@@ -88,7 +88,7 @@ def test_a_request_that_todays_rules_refuse_is_read_as_it_was_taken(url: str, st
     assert other.request == a_request()
     assert (row.request.name, row.request.command, row.request.gpus) == ("", ("a", "b"), 0)
     assert row.request.grace_seconds == a_request().grace_seconds
-    assert store.wish(1, Wish.CANCEL) is not None
+    assert store.request_state(1, StateRequest.CANCEL) is not None
 
 
 def test_many_threads_submit_at_once(store: Store) -> None:
@@ -106,63 +106,72 @@ def test_many_threads_submit_at_once(store: Store) -> None:
 LIVING = (State.QUEUED, State.RUNNING, State.HELD)
 ENDED = (State.COMPLETED, State.FAILED, State.CANCELLED)
 SENSELESS = {
-    *((state, None, wish) for state in ENDED for wish in Wish),
-    *((state, Wish.CANCEL, wish) for state in LIVING for wish in (Wish.HOLD, Wish.RELEASE)),
-    (State.HELD, None, Wish.HOLD),
-    (State.QUEUED, None, Wish.RELEASE),
-    (State.RUNNING, None, Wish.RELEASE),
+    *((state, None, requested) for state in ENDED for requested in StateRequest),
+    *(
+        (state, StateRequest.CANCEL, requested)
+        for state in LIVING
+        for requested in (StateRequest.HOLD, StateRequest.RELEASE)
+    ),
+    (State.HELD, None, StateRequest.HOLD),
+    (State.QUEUED, None, StateRequest.RELEASE),
+    (State.RUNNING, None, StateRequest.RELEASE),
 }
 
 
-def test_wishes_are_kept_where_they_make_sense_and_refused_in_words_where_not(store: Store) -> None:
-    cases = [(state, before, wish) for state in LIVING for before in (None, *Wish) for wish in Wish]
-    cases += [(state, None, wish) for state in ENDED for wish in Wish]
-    # A wish that its owner could not have made is no case.
+def test_a_state_request_is_noted_if_the_job_accepts_it(store: Store) -> None:
+    cases = [
+        (state, before, requested)
+        for state in LIVING
+        for before in (None, *StateRequest)
+        for requested in StateRequest
+    ]
+    cases += [(state, None, requested) for state in ENDED for requested in StateRequest]
+    # A request that its owner could not have made is no case.
     cases = [case for case in cases if (case[0], None, case[1]) not in SENSELESS]
-    for state, before, wish in cases:
+    for state, before, requested in cases:
         (job,) = submitted(store, held=state == State.HELD)
         store.commit(Changes(jobs={job: {"state": state}}))
         if before is not None:
-            store.wish(job, before)
-        if (state, before, wish) in SENSELESS:
+            store.request_state(job, before)
+        if (state, before, requested) in SENSELESS:
             with pytest.raises(InputError, match=f"job {job}: it "):
-                store.wish(job, wish)
+                store.request_state(job, requested)
             expected = before
         else:
-            answer = store.wish(job, wish, by="ann")
+            answer = store.request_state(job, requested, by="ann")
             assert answer is not None
-            assert answer.wish == wish
-            expected = wish
+            assert answer.state_request == requested
+            expected = requested
         row = store.job(job)
         assert row is not None
-        assert (row.state, row.wish) == (state, expected)
-    assert store.wish(10_000, Wish.CANCEL) is None
+        assert (row.state, row.state_request) == (state, expected)
+    assert store.request_state(10_000, StateRequest.CANCEL) is None
 
 
-def test_a_wish_is_noted_once_with_who_made_it(store: Store) -> None:
+def test_a_state_request_is_noted_once_with_its_user(store: Store) -> None:
     (job,) = submitted(store)
-    store.wish(job, Wish.HOLD, by="ann")
-    store.wish(job, Wish.HOLD, by="ann")
+    store.request_state(job, StateRequest.HOLD, by="ann")
+    store.request_state(job, StateRequest.HOLD, by="ann")
     kinds = [(event.kind, event.detail) for event in store.events(job)]
     assert kinds == [("submitted", ""), ("hold", "asked by ann")]
-    assert [row.id for row in store.wishes()] == [job]
+    assert [row.id for row in store.state_requests()] == [job]
 
 
-def test_a_wish_that_comes_while_another_is_carried_out_stays(store: Store) -> None:
+def test_a_request_that_comes_while_another_is_carried_out_stays(store: Store) -> None:
     jobs = submitted(store, 2)
     for job in jobs:
-        store.wish(job, Wish.HOLD)
-    seen = store.wishes()
-    store.wish(jobs[1], Wish.CANCEL)
+        store.request_state(job, StateRequest.HOLD)
+    seen = store.state_requests()
+    store.request_state(jobs[1], StateRequest.CANCEL)
     store.commit(
         Changes(
             jobs={job: {"state": State.HELD} for job in jobs},
-            carried_out={row.id: row.wish for row in seen if row.wish},
+            carried_out={row.id: row.state_request for row in seen if row.state_request},
         )
     )
-    assert [(row.id, row.wish) for row in store.wishes()] == [(jobs[1], Wish.CANCEL)]
-    with pytest.raises(ValueError, match="wish cannot be changed by a commit"):
-        store.commit(Changes(jobs={jobs[0]: {"wish": None}}))
+    assert [(row.id, row.state_request) for row in store.state_requests()] == [(jobs[1], StateRequest.CANCEL)]
+    with pytest.raises(ValueError, match="state_request cannot be changed by a commit"):
+        store.commit(Changes(jobs={jobs[0]: {"state_request": None}}))
 
 
 def test_what_the_controller_writes_comes_back(store: Store) -> None:

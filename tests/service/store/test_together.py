@@ -11,7 +11,7 @@ from muster.service.export import record_of
 from muster.service.store import Store
 from muster.service.store.rows import AllocationInterval, Changes, State, Submission
 
-from ..serving import a_board, a_request
+from ..serving import a_request, a_status
 
 
 def starts(store: Store, job: int) -> None:
@@ -48,5 +48,5 @@ def test_the_record_is_of_one_moment(store: Store, tmp_path: Path, monkeypatch: 
         return intervals(*arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "allocation_intervals", later)
-    record = record_of(store, a_board(tmp_path))
+    record = record_of(store, a_status(tmp_path))
     assert (len(record.jobs), len(record.allocations)) == (1, 0)

@@ -10,16 +10,16 @@ is at work, step by step:
    finds it without a record and starts a supervisor.
 3. *Before that supervisor has its lock*: the next engine cannot see it and starts a second one. One of them gets the
    lock. The other finds it taken and leaves; or gets it later and finds records, and leaves.
-4. *Before it has written its first record*, the supervisor dies: the folder stands without a record. An engine that has
-   waited `SHEPHERD_SECONDS` in vain starts another one; after the third it writes the end itself, holding the lock, so
+4. *Before it has written its first record*, the supervisor dies: the folder stands without a record. After
+   `SUPERVISOR_SECONDS` an engine starts another one; after the third it writes the end itself, holding the lock, so
    that a late supervisor finds a record and leaves.
 5. *After the first record* no supervisor ever comes up again. If the lock is free and there is no last record, the
    supervisor is dead; its ranks were killed with it by the kernel, what they left behind is killed through the control
    group and by the mark in its environment, and only when nothing is left the start is reported as killed.
 
 So the ranks of a start are brought up at most once, by the one process that wrote the first record under the lock; and
-a start whose folder stands comes to an end that is told. `launch` refuses to begin a start while an older one of the
-same job is there, and each rank raises the fence of the run folder (`begin_start`) before it becomes the command: if
+the end of a start whose folder stands is reported. `launch` refuses to begin a start while an older one of the same
+job is there, and each rank raises the fence of the run folder (`begin_start`) before it becomes the command: if
 a newer start has begun there, it ends instead.
 """
 
@@ -45,17 +45,17 @@ from muster.cluster.ledger import NodeAllocation
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.interface import EngineFacts, Launch, Observed
 from muster.service.engines.local.cpus import AssignedCpus, assign_cpus
-from muster.service.engines.local.endings import classify
+from muster.service.engines.local.exit_status import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
-from muster.service.engines.local.given import environment_of, identity_of, spawn_supervisor
 from muster.service.engines.local.gpu_isolation import probe_gpu_isolation
-from muster.service.engines.local.grants import Grants, refusals_as_os_errors
 from muster.service.engines.local.job_folder import make_job_folder
+from muster.service.engines.local.launch_context import environment_of, identity_of, spawn_supervisor
+from muster.service.engines.local.resource_limits import ResourceLimits, refusals_as_os_errors
 from muster.service.machine import Machine, find_machine
 
-SHEPHERD_SECONDS = 10.0
+SUPERVISOR_SECONDS = 10.0
 """Within which a supervisor writes its first record; another one is started then."""
-SHEPHERDS_AT_MOST = 3
+MOST_SUPERVISORS = 3
 
 _LONGEST_PAUSE_SECONDS = 60.0
 """Between two tries to remove what is left of a start."""
@@ -76,7 +76,7 @@ class _Start:
     """When (monotonic) the last one of them should have written something."""
     seen: float = 0.0
     """When (unix seconds) this engine has seen its supervisor alive; 0: never."""
-    trouble: str = ""
+    last_error: str = ""
     """Why the last one could not be started, or looked at."""
     memory_limited: bool = True
     """Its memory limit is what was granted last; False while it still uses more."""
@@ -126,8 +126,8 @@ class LocalEngine:
         self._cgroups, _ = find_cgroups()
         self._group_prefix = hashlib.sha256(os.fsencode(self._folder)).hexdigest()[:12]
         isolation = probe_gpu_isolation(machine.gpu_devices, self._cgroups, f"{self._group_prefix}-probe")
-        self._grants = Grants(machine, self._cgroups, isolation)
-        self.enforces = self._grants.in_words()
+        self._limits = ResourceLimits(machine, self._cgroups, isolation)
+        self.enforces = self._limits.describe()
         self._children: set[int] = set()
         """Supervisors to wait for, so that none stays as a zombie."""
         self._starts: dict[tuple[int, int], _Start] = {}
@@ -136,14 +136,14 @@ class LocalEngine:
         self.observe()
         for start in self._starts.values():
             if start.lives:
-                start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
+                start.memory_limited = self._limits.limit_memory(start.group, start.memory_gb)
 
     def nodes(self) -> Sequence[Node]:
         """This machine."""
         return self._machine.cluster.nodes
 
     def launch(self, launch: Launch) -> None:
-        """Begin a start. OSError if that cannot be now; what can never be is told as its end."""
+        """Begin a start. OSError if that cannot be now; what can never be is reported as its end."""
         if (launch.job, launch.epoch) in self._starts:
             return
         for start in self._starts.values():
@@ -170,7 +170,7 @@ class LocalEngine:
             "cpus": here.cpus,
             "memory_gb": here.memory_gb,
             "alone": [],
-            "denied_devices": self._grants.gpus.denied_beside(gpu_names),
+            "denied_devices": self._limits.gpus.denied_beside(gpu_names),
         }
         record = {
             "epoch": launch.epoch,
@@ -178,7 +178,7 @@ class LocalEngine:
             "output_dir": str(launch.output_dir),
             "command": launch.command,
             "directory": str(launch.directory),
-            "environment": environment_of(launch, self._grants.gpus.visible_names(gpu_names), path, identity),
+            "environment": environment_of(launch, self._limits.gpus.visible_names(gpu_names), path, identity),
             "ranks": ranks,
             "identity": identity,
             "output_limit_gb": launch.output_limit_gb,
@@ -191,9 +191,9 @@ class LocalEngine:
         start = self._starts.get((job, epoch))
         if start is not None and start.lives:
             (here,) = allocations
-            watched = self._grants.memory_bytes_to_watch(here.memory_gb)
+            watched = self._limits.memory_bytes_to_watch(here.memory_gb)
             start.folder.want(cpus=here.cpus, memory_gb=here.memory_gb, memory_bytes=watched)
-            start.memory_limited = self._grants.limit_memory(start.group, here.memory_gb)
+            start.memory_limited = self._limits.limit_memory(start.group, here.memory_gb)
             self._assign_cpus()
 
     def signal(self, job: int, epoch: int, name: str) -> None:
@@ -240,13 +240,13 @@ class LocalEngine:
         return start
 
     def _look_or_say_why_not(self, start: _Start) -> None:
-        """A start at which nobody can look now is as it was; the others are looked at all the same."""
+        """A start that cannot be looked at now stays as it was known; the others are looked at all the same."""
         try:
             self._look_at(start)
         except OSError as error:
-            if start.trouble != str(error):
-                start.trouble = str(error)
-                log.error("a start cannot be looked at", job=start.folder.job, error=start.trouble)
+            if start.last_error != str(error):
+                start.last_error = str(error)
+                log.error("a start cannot be looked at", job=start.folder.job, error=start.last_error)
 
     def _look_at(self, start: _Start) -> None:
         """Brings what is known of a living start up to date."""
@@ -267,30 +267,30 @@ class LocalEngine:
         if start.observed.since != records[-1]["time"]:
             start.observed = replace(start.observed, since=records[-1]["time"])
         if not start.memory_limited:
-            start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
+            start.memory_limited = self._limits.limit_memory(start.group, start.memory_gb)
 
     def _bring_up(self, start: _Start) -> None:
         """Starts a supervisor; the last time in vain, the start is over."""
-        if start.supervisors == SHEPHERDS_AT_MOST:
-            words = start.trouble or start.folder.last_words() or "it wrote nothing"
+        if start.supervisors == MOST_SUPERVISORS:
+            words = start.last_error or start.folder.last_words() or "it wrote nothing"
             words = f"its supervisor did not come up: {words}"
             self._end_without_supervisor(start, words, lost=True, unless_begun=True)
             return
         start.supervisors += 1
-        start.supervisor_due = time.monotonic() + SHEPHERD_SECONDS
+        start.supervisor_due = time.monotonic() + SUPERVISOR_SECONDS
         try:
             if self._cgroups is not None and start.group is None:
                 with refusals_as_os_errors():
                     start.group = self._cgroups.group(self._group_name(start.folder))
-            self._grants.deny_devices(start.group, start.folder.wanted["denied_devices"])
-            start.memory_limited = self._grants.limit_memory(start.group, start.memory_gb)
+            self._limits.deny_devices(start.group, start.folder.wanted["denied_devices"])
+            start.memory_limited = self._limits.limit_memory(start.group, start.memory_gb)
             doors = [] if start.group is None else [str(door) for door in start.group.doors]
-            watched = self._grants.memory_bytes_to_watch(start.memory_gb)
+            watched = self._limits.memory_bytes_to_watch(start.memory_gb)
             start.folder.want(doors=doors, memory_bytes=watched)
             self._assign_cpus()
             self._children.add(spawn_supervisor(start.folder.path))
         except OSError as error:
-            start.trouble = error.strerror or str(error)
+            start.last_error = error.strerror or str(error)
 
     def _after_its_supervisor(self, start: _Start) -> list[dict[str, Any]]:
         """The records of a start whose supervisor is dead: with an end, once nothing is left of it."""
@@ -313,13 +313,13 @@ class LocalEngine:
     def _end_without_supervisor(
         self, start: _Start, vanished: str, *, lost: bool, unless_begun: bool
     ) -> None:
-        """Its end is its last sign of life: nobody is charged for the time that a machine was off."""
+        """Its end is its last sign of life: no job is charged for the time that a machine was off."""
         last = max((start.seen, *start.folder.signs_of_life()))
         record = {"ended": min(last, time.time()), "vanished": vanished, "lost": lost}
         start.folder.end_without_supervisor(record, unless_begun=unless_begun)
 
     def _end(self, start: _Start, record: dict[str, Any]) -> Observed:
-        kills = self._grants.memory_kills(start.group)
+        kills = self._limits.memory_kills(start.group)
         ended, status, message = classify(record, kills, start.memory_gb)
         return Observed(start.folder.job, start.folder.epoch, ended, record["ended"], status, message)
 
@@ -334,7 +334,7 @@ class LocalEngine:
                 continue
             start.assigned = None
             with suppress(OSError):  # assigned again at the next look
-                affinity = self._grants.limit_cpus(start.group, start.cpus, assigned)
+                affinity = self._limits.limit_cpus(start.group, start.cpus, assigned)
                 start.folder.want(alone=list(assigned.cpus) if assigned.alone else [], affinity=affinity)
                 start.assigned = (start.cpus, assigned)
 

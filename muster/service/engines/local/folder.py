@@ -1,4 +1,4 @@
-"""The folder of one start, the daemon's side: made whole or not at all, read at every look, told what is wanted.
+"""The folder of one start, the daemon's side: made whole or not at all, and read at every look.
 
 It has to survive the daemon, not the machine, whose death ends all starts: nothing waits for the disk here. What a
 crash of the machine leaves in pieces is swept away; to the controller that start is lost, and it begins it again.
@@ -46,16 +46,16 @@ class StartFolder:
             return read_records(file)
 
     def want(self, **changes: Any) -> None:
-        """Tells the supervisor what is wanted from now on; one that is not up yet will read it first."""
+        """Writes for the supervisor what is wanted from now on; one that is not up yet will read it first."""
         self.wanted = self.wanted | changes
         with opened(self.path / "wanted", os.O_RDWR) as file:
             replace_records(file, self.wanted)
-        # Nobody may listen: not up yet, or gone.
+        # The supervisor may not be up yet, or gone.
         with suppress(OSError), opened(self.path / "bell", os.O_WRONLY | os.O_NONBLOCK) as bell:
             os.write(bell, b"!")
 
     def has_supervisor(self) -> bool:
-        """Whether one lives. Only to be asked when it has written something, lest it finds its lock taken."""
+        """Whether one lives. Only to be called when it has written something: else it could find its lock taken."""
         with self._locked() as was_free:
             return not was_free
 
@@ -89,7 +89,7 @@ class StartFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Holds the supervisor's lock if it is free, and tells whether it was."""
+        """Holds the supervisor's lock if it is free, and yields whether it was."""
         with opened(self.path / "lock", os.O_RDWR) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,7 +169,7 @@ def _remove_pieces(path: Path) -> None:
             what = "is in pieces, and the supervisor of that start lives; end its processes first"
             raise OSError(errno.EBUSY, what, str(path)) from None
         shutil.rmtree(path)
-    shutil.rmtree(path, ignore_errors=True)  # it had no lock, so nobody ever lived in it
+    shutil.rmtree(path, ignore_errors=True)  # it had no lock, so no supervisor ever ran in it
 
 
 def _write_first(path: Path, record: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ def make_job_folder(launch: Launch, identity: Mapping[str, Any] | None) -> None:
     """All that a start needs, with modes of its own whatever the umask; a stranger's folder is moved aside."""
     job = launch.run_dir.parent
     _keep_apart(job, launch)
-    # Others go through it to what is theirs, where the daemon is root; nobody else sees a list of it.
+    # Others go through it to what is theirs, where the daemon is root; only root can list it.
     _make(job, 0o711 if os.geteuid() == 0 else 0o700, None)
     if not (job / WHOSE).exists():
         with write_aside(job / WHOSE) as aside:

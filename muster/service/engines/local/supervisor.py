@@ -4,7 +4,7 @@ It is a session of its own and goes on whatever happens to the daemon. All that 
 folder (`folder.py` is the daemon's side) and all that it learns goes there:
 
 - `lock`: it holds an flock on it as long as it lives. The kernel frees it, so a lock that is free is a death.
-- `status`: records that it appends. Whoever gets the lock and finds one there came second, and leaves.
+- `status`: records that it appends. A second supervisor gets the lock, finds one there, and leaves.
 - `launch.json`: what to run. `wanted`: what is wanted of it meanwhile. `bell`: a FIFO; a byte in it means that
   `wanted` has changed. It opens the bell before it reads `wanted`, so it misses nothing.
 
@@ -44,7 +44,7 @@ class Ending(NamedTuple):
     """Exit status, or minus the number of the signal that ended it."""
     error: int
     why: str
-    """Where it could not be brought up: the number of the error, and in words."""
+    """Where it could not be brought up: the number of the error, and a message."""
 
 
 class _Rank(NamedTuple):
@@ -59,7 +59,7 @@ class _Rank(NamedTuple):
 def main(folder: str) -> None:
     """Looks after the start in this folder, unless somebody does or did."""
     os.chdir("/")
-    # What whoever started the daemon left open is nobody's business here: a pipe held open may be waited for.
+    # Close what the daemon's parent left open: another process may wait for the end of a pipe.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     try:
         lock = os.open(f"{folder}/lock", os.O_RDWR)

@@ -8,7 +8,7 @@ down_revision = None
 
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _OPEN = sa.text("until IS NULL")
-_WISHED = sa.text("wish IS NOT NULL")
+_REQUESTED = sa.text("state_request IS NOT NULL")
 
 
 def _key() -> sa.Column[int]:
@@ -81,7 +81,7 @@ def _create_jobs() -> None:
         *(_text(name) for name in ("user", "name", "request")),
         _figure("submitted"),
         _text("state"),
-        sa.Column("wish", sa.Text),
+        sa.Column("state_request", sa.Text),
         _text("phase"),
         _integer("epoch"),
         *(sa.Column(name, sa.Double) for name in ("first_start", "last_start", "last_stop", "finished")),
@@ -100,7 +100,9 @@ def _create_jobs() -> None:
     )
     for column in ("state", "user", "name"):
         op.create_index(f"jobs_by_{column}", "jobs", [column, "id"])
-    op.create_index("jobs_with_wish", "jobs", ["id"], sqlite_where=_WISHED, postgresql_where=_WISHED)
+    op.create_index(
+        "jobs_with_state_request", "jobs", ["id"], sqlite_where=_REQUESTED, postgresql_where=_REQUESTED
+    )
 
 
 def _create_history() -> None:

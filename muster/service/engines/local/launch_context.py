@@ -14,7 +14,7 @@ from muster.processes import MARK
 from muster.service.engines.interface import Launch
 
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-RUN_SHEPHERD = """
+RUN_SUPERVISOR = """
 import sys
 rooms = ["muster", "muster.training", "muster.service", "muster.service.engines", "muster.service.engines.local"]
 for name in rooms:
@@ -32,7 +32,7 @@ def spawn_supervisor(folder: Path) -> int:
     log = os.fspath(folder / "supervisor.log")
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-S", "-c", RUN_SHEPHERD, str(package), str(folder)],
+        [sys.executable, "-I", "-S", "-c", RUN_SUPERVISOR, str(package), str(folder)],
         {**os.environ, MARK: str(folder)},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

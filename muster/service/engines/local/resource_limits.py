@@ -13,7 +13,7 @@ from muster.service.machine import Machine
 
 
 @dataclass(frozen=True)
-class Grants:
+class ResourceLimits:
     """What can be enforced on one machine, and the words for it."""
 
     machine: Machine
@@ -75,11 +75,11 @@ class Grants:
         """The limit for the supervisor to look after; None: the kernel does."""
         return None if self._can(Ability.MEMORY_LIMIT) else int(memory_gb * 1e9)
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """As `CPU set, CPU quota and memory limit of cgroup v1`, with what is declared beyond the machine."""
-        return "; ".join((self._cpus_in_words(), self._memory_in_words(), self.gpus.describe()))
+        return "; ".join((self._describe_cpus(), self._describe_memory(), self.gpus.describe()))
 
-    def _cpus_in_words(self) -> str:
+    def _describe_cpus(self) -> str:
         declared, real = self.machine.node.cpus, self.machine.cores
         quota = f"quota of {self._group_name}" if self._can(Ability.CPU_QUOTA) else ""
         if self.assigns_cpus:
@@ -94,7 +94,7 @@ class Grants:
             return f"CPUs: {quota}, where {beyond}: one is {self.machine.real_cpus_per_cpu:.3g} of a real one"
         return f"CPUs: not enforced, as {beyond} and this machine has no quota"
 
-    def _memory_in_words(self) -> str:
+    def _describe_memory(self) -> str:
         by = f"limit of {self._group_name}" if self._can(Ability.MEMORY_LIMIT) else "a look every second"
         declared, real = self.machine.node.memory_gb, self.machine.memory_gb
         return f"memory: {by}" + (

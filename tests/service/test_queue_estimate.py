@@ -1,4 +1,4 @@
-"""One forecast a decision, shared by all who ask, and nobody who waits for one that does not end."""
+"""One forecast a decision, shared by all requests; none waits for one that does not end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from muster.schedulers.registry import build
 from muster.service.daemon_status import DaemonStatus
 from muster.service.forecast import NoForecast, forecast
 from muster.service.home import make_home, store_url
-from muster.service.queue_estimate import Outlooks
+from muster.service.queue_estimate import QueueEstimates
 from muster.service.store import Store
 from muster.service.store.rows import Submission
 
-from .serving import a_board, a_request
+from .serving import a_request, a_status
 
 
 @pytest.fixture
@@ -81,26 +81,26 @@ class Failing(Fifo):
         raise KeyError("job 17 of somebody else")
 
 
-def board_of(store: Store, home: Path, policy: Any) -> DaemonStatus:
+def status_of(store: Store, home: Path, policy: Any) -> DaemonStatus:
     store.submit([Submission("ann", a_request(steps=9))] * 3)
-    return replace(a_board(home), policy=policy)
+    return replace(a_status(home), policy=policy)
 
 
-def test_a_hundred_askers_share_a_forecast_until_the_next_decision(store: Store, tmp_path: Path) -> None:
+def test_a_hundred_requests_share_one_forecast_per_decision(store: Store, tmp_path: Path) -> None:
     scheduler = Counting()
-    board = board_of(store, tmp_path, scheduler)
-    outlooks = Outlooks(store, board)
+    status = status_of(store, tmp_path, scheduler)
+    estimates = QueueEstimates(store, status)
 
     async def hundred(*jobs: int) -> None:
-        reply = await asyncio.gather(*(outlooks.with_job(job) for job in jobs * 33))
-        assert all(job in outlook.jobs for job, outlook in zip(jobs * 33, reply, strict=True))
-        assert all(outlook.expected is not None for outlook in reply)
+        reply = await asyncio.gather(*(estimates.with_job(job) for job in jobs * 33))
+        assert all(job in estimate.jobs for job, estimate in zip(jobs * 33, reply, strict=True))
+        assert all(estimate.expected is not None for estimate in reply)
 
     async def asks() -> None:
         await hundred(1, 2, 3)
         await hundred(1, 2, 3)
         assert scheduler.simulations == 1
-        board.decisions += 1
+        status.decisions += 1
         await hundred(1, 2, 3)
         assert scheduler.simulations == 2
         # Of a job that came after it nothing is known yet.
@@ -111,29 +111,29 @@ def test_a_hundred_askers_share_a_forecast_until_the_next_decision(store: Store,
     asyncio.run(asks())
 
 
-def test_nobody_waits_for_a_simulation_that_does_not_end(store: Store, tmp_path: Path) -> None:
+def test_no_request_waits_for_a_simulation_that_does_not_end(store: Store, tmp_path: Path) -> None:
     scheduler = Endless()
-    outlooks = Outlooks(store, board := board_of(store, tmp_path, scheduler), patience=0.1)
+    estimates = QueueEstimates(store, status := status_of(store, tmp_path, scheduler), patience=0.1)
 
     async def asks() -> None:
-        late = await outlooks.with_job(1)
+        late = await estimates.with_job(1)
         assert (late.expected, late.obstacle) == (None, "a simulation of the queue takes longer than 0.1 s")
         assert sorted(late.jobs) == [1, 2, 3]
-        board.decisions += 1
-        assert (await outlooks.with_job(1)).obstacle == "an earlier simulation has not ended yet"
+        status.decisions += 1
+        assert (await estimates.with_job(1)).obstacle == "an earlier simulation has not ended yet"
         scheduler.let_go.set()
-        assert outlooks._thinks is not None
-        outlooks._thinks.join()
-        board.decisions += 1
-        outlooks._patience = 300.0
-        assert (await outlooks.with_job(1)).expected is not None
+        assert estimates._thinks is not None
+        estimates._thinks.join()
+        status.decisions += 1
+        estimates._patience = 300.0
+        assert (await estimates.with_job(1)).expected is not None
 
     asyncio.run(asks())
 
 
 def test_a_scheduler_that_fails_is_no_failure_of_the_forecast(store: Store, tmp_path: Path) -> None:
-    board = board_of(store, tmp_path, Failing())
+    status = status_of(store, tmp_path, Failing())
     with pytest.raises(NoForecast, match=r"the scheduler fails in a simulation \(KeyError\)"):
-        forecast(store.living(), board)
-    reply = asyncio.run(Outlooks(store, board).with_job(1))
+        forecast(store.living(), status)
+    reply = asyncio.run(QueueEstimates(store, status).with_job(1))
     assert reply.obstacle == "the scheduler fails in a simulation (KeyError)"

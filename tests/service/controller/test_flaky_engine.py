@@ -23,14 +23,14 @@ class Killed(BaseException):
     """The daemon is no more."""
 
 
-class MoodyEngine(FakeEngine):
+class FlakyEngine(FakeEngine):
     """What it has agreed to is what starts really have."""
 
-    world: MoodyWorld
+    world: FlakyWorld
 
     def launch(self, launch: Launch) -> None:
         def begin() -> None:
-            super(MoodyEngine, self).launch(launch)
+            super(FlakyEngine, self).launch(launch)
             # Each start has what it was launched with first, whatever is said later.
             self.world.given.setdefault((launch.job, launch.epoch), launch.allocations)
 
@@ -38,19 +38,19 @@ class MoodyEngine(FakeEngine):
 
     def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
         def change() -> None:
-            super(MoodyEngine, self).resize(job, epoch, allocations)
+            super(FlakyEngine, self).resize(job, epoch, allocations)
             self.world.given[job, epoch] = tuple(allocations)
 
         self._do(change)
 
     def signal(self, job: int, epoch: int, name: str) -> None:
-        self._do(lambda: super(MoodyEngine, self).signal(job, epoch, name))
+        self._do(lambda: super(FlakyEngine, self).signal(job, epoch, name))
 
     def kill(self, job: int, epoch: int) -> None:
-        self._do(lambda: super(MoodyEngine, self).kill(job, epoch))
+        self._do(lambda: super(FlakyEngine, self).kill(job, epoch))
 
     def forget(self, job: int, epoch: int) -> None:
-        self._do(lambda: super(MoodyEngine, self).forget(job, epoch))
+        self._do(lambda: super(FlakyEngine, self).forget(job, epoch))
 
     def observe(self) -> Sequence[Observed]:
         if self.world.happens(0.05):
@@ -71,25 +71,25 @@ class MoodyEngine(FakeEngine):
             raise Killed
 
 
-class MoodyWorld(World):
-    """Its daemon is made anew whenever it is killed in the middle of a turn."""
+class FlakyWorld(World):
+    """A new daemon takes over whenever it is killed in the middle of a turn."""
 
     def __init__(self, folder: Path, scheduler: str, seed: int) -> None:
         self.chance = random.Random(seed)
         self.given: dict[tuple[int, int], tuple[NodeAllocation[str], ...]] = {}
-        self.moody = True
+        self.flaky = True
         super().__init__(folder, scheduler)
 
     def an_engine(self) -> FakeEngine:
-        engine = MoodyEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
+        engine = FlakyEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
         engine.world = self
         return engine
 
     def happens(self, probability: float) -> bool:
-        return self.moody and self.chance.random() < probability
+        return self.flaky and self.chance.random() < probability
 
     def turn(self, seconds: float) -> None:
-        self.moody = seconds < 25.0  # In the end all is well.
+        self.flaky = seconds < 25.0  # In the end all is well.
         self.seconds += seconds
         try:
             well = self.controller.turn()
@@ -124,4 +124,4 @@ def test_every_job_comes_to_its_end_whatever_fails(
     scheduler: str, acts: list[tuple[str, object]], seed: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        live_through(MoodyWorld(Path(folder), scheduler, seed), acts)
+        live_through(FlakyWorld(Path(folder), scheduler, seed), acts)

@@ -35,7 +35,7 @@ def main(home: Path, scheduler: str, gpus: int, turn: float, restart_cost: float
         machine = find_machine(gpus=gpus, cpus=float(gpus), memory_gb=float(gpus))
         engine = LocalEngine(home / "engine", machine)
         store = Store.open(store_url(home))
-        board = Speaking(
+        status = Speaking(
             policy=restless(turn) if scheduler == RESTLESS else live_scheduler(scheduler, {}, turn),
             engine="local",
             engine_facts=engine.facts,
@@ -45,7 +45,7 @@ def main(home: Path, scheduler: str, gpus: int, turn: float, restart_cost: float
             round_seconds=turn,
             restart_cost_seconds=restart_cost,
         )
-        Controller(store, engine, board, home).run()
+        Controller(store, engine, status, home).run()
 
 
 if __name__ == "__main__":

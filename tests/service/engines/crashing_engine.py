@@ -71,9 +71,9 @@ def supervisor_of_that_start(order: dict[str, Any]) -> None:
 def controller(order: dict[str, Any]) -> None:
     """Launches what the engine does not know, writes down what has ended, forgets it; until all has."""
     if order["seconds"] is not None:
-        signal.setitimer(signal.ITIMER_REAL, order["seconds"])  # ends a process that does not heed it
+        signal.setitimer(signal.ITIMER_REAL, order["seconds"])  # ends a process that does not handle it
     bench = Bench(Path(order["folder"]))
-    reply = bench.folder / "told"
+    reply = bench.folder / "reported"
     ends = set(reply.read_text().split()) if reply.exists() else set()
     while len(ends) < order["jobs"]:
         seen = bench.engine.observe()

@@ -19,7 +19,7 @@ _NOT_THE_JOBS_DOING = frozenset(
 
 
 def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tuple[Exit, int | None, str]:
-    """How a start ended, the status of the first rank that ended badly, and more in words.
+    """How a start ended, the status of the first rank that ended badly, and a message.
 
     `record` is the last one in its folder, `memory_kills` how many processes the kernel killed at the limit of
     `memory_gb`. What came first decides, as the other ranks of a gang end because one did.

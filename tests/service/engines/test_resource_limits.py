@@ -1,4 +1,4 @@
-"""Grants of CPU and memory, as running processes and the kernel see them; by control groups and without."""
+"""ResourceLimits of CPU and memory, as running processes and the kernel see them; by control groups and without."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ while True: time.sleep(0.005)
     until(lambda: on(1), "one CPU")
     bench.engine.resize(1, 1, [bench.allocation(cpus=2.0)])
     until(lambda: on(2), "two CPUs")
-    bench.anew().resize(1, 1, [bench.allocation(cpus=1.0)])
+    bench.reopen().resize(1, 1, [bench.allocation(cpus=1.0)])
     until(lambda: on(1), "one CPU again")
     assert bench.observed(1, 1).ended is None  # type: ignore[union-attr]
 
@@ -142,7 +142,7 @@ def test_more_memory_than_granted_ends_a_start(way: str, bench: Bench) -> None:
     end = bench.end(1, 1)
     assert (end.ended, end.status) == (Exit.KILLED, -9)
     assert end.message.startswith("killed by the memory limit of 0.1 GB")
-    assert bench.anew().observe() == [end]
+    assert bench.reopen().observe() == [end]
 
 
 def test_children_count_and_their_death_is_the_limits_doing(way: str, bench: Bench) -> None:
@@ -161,9 +161,9 @@ import os
 hoard = bytearray(b"x" * 60_000_000)
 children = []
 for _ in range(4):
-    ready, told = os.pipe()
+    ready, announce = os.pipe()
     if not os.fork():
-        os.write(told, b"!")
+        os.write(announce, b"!")
         while not os.path.exists("go"): pass
         os._exit(0)
     os.read(ready, 1)
@@ -179,7 +179,7 @@ for _ in range(4): os.wait()
 
 
 def test_memory_shrinks_once_the_start_uses_no_more(bench: Bench) -> None:
-    """A kernel told at once would kill it, or refuse."""
+    """A kernel that got the limit at once would kill it, or refuse."""
     cgroups, how = find_cgroups()
     if cgroups is None or Ability.MEMORY_LIMIT not in cgroups.abilities:
         pytest.skip(how)
@@ -188,7 +188,7 @@ def test_memory_shrinks_once_the_start_uses_no_more(bench: Bench) -> None:
     bench.engine.signal(1, 1, "SIGUSR1")
     bench.says("more", 1)
     bench.engine.resize(1, 1, [bench.allocation(memory_gb=0.1)])
-    bench.anew()
+    bench.reopen()
     assert bench.observed(1, 1).ended is None  # type: ignore[union-attr]
     assert not bench.engine._starts[1, 1].memory_limited
     bench.engine.signal(1, 1, "SIGUSR2")
