@@ -33,7 +33,7 @@ class Alone:
         import polars as pl
 
         from experiments.papers.smd.cells import machines
-        from muster.schedulers.allocation.worker_server import exact
+        from muster.schedulers.workers_and_servers.sizes import exact
         from muster.schedulers.workers_and_servers.sizing_problem import demands_of
         from muster.simulation.sizes import with_sizes
         from muster.speed.parameter_server.of_jobs import steps_of
