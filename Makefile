@@ -12,9 +12,9 @@ help:
 	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
 	@echo 'make demo       how much less jobs wait than under Slurm-like scheduling, FIFO and LAS; with a page of charts'
 	@echo 'make test       the tests; test-all: and those that need PyTorch or PostgreSQL, or minutes; and the wheel in a fresh venv'
-	@echo 'make mutate     do the tests notice a wrong line? 100 mutations, SEED=1; see docs/mutation-testing.md'
+	@echo 'make mutate     do the tests notice a wrong line? 100 mutations, SEED=1; see docs/how-to/mutation-testing.md'
 	@echo 'make lint       ruff, mypy, and who may import whom'
-	@echo 'make bench      speed, the figures of docs/performance.md'
+	@echo 'make bench      speed, the figures of docs/results/performance.md'
 	@echo 'make lock       new versions into requirements.lock and requirements-dev.lock'
 
 install: $(STAMP)

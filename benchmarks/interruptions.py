@@ -187,7 +187,7 @@ def _home() -> Iterator[Path]:
 
 
 def main() -> None:
-    """The table of docs/interruptions.md."""
+    """The table of docs/explanation/interruptions.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.interruptions")
     parser.add_argument("--scheduler", default=DEFAULT_SCHEDULER)
     parser.add_argument("--seeds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""The tables of docs/profiling.md, from what `muster profile --exhaustive --json` printed of each job.
+"""The tables of docs/how-to/profiling.md, from what `muster profile --exhaustive --json` printed of each job.
 
 python -m benchmarks.profiles eyes.json brain.json
 """

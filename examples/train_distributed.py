@@ -1,7 +1,7 @@
 """Trains a small classifier with a process a GPU (or a few on the CPU); alone, or under Muster.
 
     torchrun --nproc-per-node 2 examples/train_distributed.py [--epochs 3]
-    muster submit job.toml            # with gpus = 2 and ranks = "per-gpu"; see docs/service.md
+    muster submit job.toml            # with gpus = 2 and ranks = "per-gpu"; see docs/how-to/service.md
 
 The last line is the final loss, averaged over the processes.
 """

@@ -196,7 +196,7 @@ def test_the_first_commands_are_there() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["architecture.md", "glossary.md"])
+@pytest.mark.parametrize("page", ["explanation/architecture.md", "reference/glossary.md"])
 def test_a_page_names_only_files_that_exist(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
     named = re.findall(r"`([\w/]+(?:\.py|/))`", text)

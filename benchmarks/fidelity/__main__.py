@@ -53,7 +53,7 @@ def simulated(
 
 
 def main() -> None:
-    """The table of docs/fidelity.md."""
+    """The table of docs/results/fidelity.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument(

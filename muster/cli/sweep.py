@@ -13,7 +13,9 @@ from muster.cli import flags
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Sweep file; docs/sweep.md describes it.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Sweep file; docs/how-to/sweep.md describes it.")
+    ],
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the results; finished runs in it are kept.")
     ] = Path("muster-sweep"),

@@ -264,8 +264,9 @@ class RunningJob:
         if self._job.unchanged is not None:
             return f"wrote no line in {waited} that --progress matches{self._tail()}"
         return (
-            f"reported no step in {waited}. A job reports by muster.training (join, steps), see docs/training.md; "
-            f"for one that cannot be changed say --progress 'step (?P<step>\\d+)'{self._tail()}"
+            f"reported no step in {waited}. A job reports by muster.training (join, steps), "
+            f"see docs/how-to/training.md; for one that cannot be changed "
+            f"say --progress 'step (?P<step>\\d+)'{self._tail()}"
         )
 
     def _tail(self) -> str:

@@ -62,7 +62,7 @@ def check_bind(host: str, *, needs_tokens: bool) -> None:
         what = (
             "others could reach this address, and there are no tokens yet. Make one first: muster token create "
             "NAME --role operator. Tokens travel in the clear over http: rather leave the daemon on 127.0.0.1 and "
-            "put a server before it that speaks TLS (caddy, nginx; docs/service.md)"
+            "put a server before it that speaks TLS (caddy, nginx; docs/how-to/service.md)"
         )
         raise InputError(Problem("--listen", what, found=host))
 

@@ -7,7 +7,7 @@ lock                         held by that daemon
 engines/local/               what the engine of that name remembers of its starts
 models/NAME.toml             sensitivities that `muster profile` has measured
 jobs/17/whose                which job 17 that is: numbers come again with another store
-jobs/17/run/                 where job 17 and the daemon exchange files (docs/training.md)
+jobs/17/run/                 where job 17 and the daemon exchange files (docs/how-to/training.md)
 jobs/17/output/0.log         output of its first process, of all its starts
 """
 

@@ -8,7 +8,7 @@
     jobs = 1000
     loads = [2, 4, 6, 8]
 
-Every list is an axis; the sweep is all combinations (`docs/sweep.md`).
+Every list is an axis; the sweep is all combinations (`docs/how-to/sweep.md`).
 """
 
 from __future__ import annotations

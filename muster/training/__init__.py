@@ -7,7 +7,7 @@
     for batch in run.steps(loader, state={"model": model, "optimizer": optimizer}, epochs=3):
         ...
 
-Without a scheduler the same script trains the same way, alone. `docs/training.md` has the guarantees and
+Without a scheduler the same script trains the same way, alone. `docs/how-to/training.md` has the guarantees and
 the protocol; its scheduler's side is `muster.training.run_folder`, and `muster.training.unchanged` is for
 jobs that cannot be changed. Needs NumPy; PyTorch is used where the job has imported it.
 """

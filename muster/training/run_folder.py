@@ -1,4 +1,4 @@
-"""The folder through which a job and its scheduler talk; both sides of the protocol of docs/training.md.
+"""The folder through which a job and its scheduler talk; both sides of the protocol of docs/how-to/training.md.
 
 Every file appears whole or not at all, so either side may be killed at any moment. A job publishes only
 while it holds the folder's lock and only if its start is still the newest one: a process left over on a

@@ -1,6 +1,6 @@
 """The TOML form of a model: its fields, and every way it can be wrong.
 
-`docs/models.md` describes the fields; `muster.workload.models` turns a checked file into a `Model`.
+`docs/reference/models.md` describes the fields; `muster.workload.models` turns a checked file into a `Model`.
 """
 
 from __future__ import annotations

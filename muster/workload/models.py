@@ -1,7 +1,7 @@
 """What a model is sensitive to: its measured speed on CPU cores and memory, read from a small TOML file.
 
-Ten models ship with Muster (Synergy's table); `read_model` and `read_models` read a user's own. `docs/models.md`
-describes the fields and how to add a model.
+Ten models ship with Muster (Synergy's table); `read_model` and `read_models` read a user's own.
+`docs/reference/models.md` describes the fields and how to add a model.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Trace:
     """The jobs of a workload, in the order of their file."""
 
     jobs: pl.DataFrame
-    """All native columns (`docs/traces.md`) with their types, then the file's other columns."""
+    """All native columns (`docs/reference/traces.md`) with their types, then the file's other columns."""
     source: str
     """The file, or the generator with its settings."""
     notes: tuple[str, ...] = ()

@@ -61,9 +61,9 @@ def test_a_whole_file() -> None:
 
 
 def test_the_example_of_the_docs_is_what_it_says() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "clusters.md").read_text()
     example = page.partition("```toml\n")[2].partition("```")[0]
-    cluster = cluster_from_toml(example, "docs/clusters.md", "example")
+    cluster = cluster_from_toml(example, "docs/reference/clusters.md", "example")
     assert cluster.total_gpus == 128
     assert cluster.racks == ("rack-0", "rack-1", "corner")
     assert cluster.links.rack == Link(12.5, 5e-6, 3.0)

@@ -14,7 +14,7 @@ from muster.schedulers.presets import PRESETS
 from muster.schedulers.registry import build
 from tests.building import cluster_of, column, job, jobs_of, run
 
-DOC = Path(__file__).parents[2] / "docs" / "writing-a-policy.md"
+DOC = Path(__file__).parents[2] / "docs" / "how-to" / "writing-a-policy.md"
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_a_users_own_models(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_documentation_is_a_model(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "models.md").read_text()
     example = page.split("```toml\n")[1].split("```")[0]
     entry = read(tmp_path, example)
     assert model("mynet", {entry.name: entry}).dataset == Dataset(50, 0.00485, 0.0625, 10)

@@ -16,7 +16,7 @@ ON_A100 = "\n[gpu_types.a100]\nspeed = [[0.2, 0.6], [0.2, 1.1], [0.2, 2.3]]\n"
 
 
 def test_the_example_in_the_documentation(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "models.md").read_text()
     blocks = [block.split("```")[0] for block in page.split("```toml\n")[1:]]
     entry = read(tmp_path, blocks[1] + "\n" if blocks[1].startswith("name") else GOOD + blocks[1])
     assert entry.speed_on("V100") == entry.speed

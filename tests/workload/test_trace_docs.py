@@ -1,4 +1,4 @@
-"""`docs/traces.md` names what the code has, no more and no less."""
+"""`docs/reference/traces.md` names what the code has, no more and no less."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from muster.workload.traces import FORMATS
 from muster.workload.traces.columns import NAMES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "traces.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "traces.md").read_text(encoding="utf-8")
 
 
 def table_under(heading: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""SMD: each job's best sizes, then a knapsack over the jobs (INFOCOM 2021; derivation in docs/smd.md)."""
+"""SMD: each job's best sizes, then a knapsack over the jobs (INFOCOM 2021; derivation in docs/explanation/smd.md)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 What runs is kept in one file of lines, so a new daemon finds its starts where they would be by then. It
 survives the daemon, not the machine: nothing is flushed. A start that ends, or is stopped, reports its step in the
-job's run folder, as a job would (docs/training.md).
+job's run folder, as a job would (docs/how-to/training.md).
 """
 
 from __future__ import annotations

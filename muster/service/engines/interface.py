@@ -15,7 +15,7 @@ never left out: what is missing in `observe` counts as gone, and its job is star
 there; its starts stay as they were until the engine gives them up as `Exit.LOST`. They may live on unseen: the fence
 of the run folder keeps them from publishing once the next start has begun.
 
-Checked on paper against the engines to come (details: docs/engines.md):
+Checked on paper against the engines to come (details: docs/explanation/engines.md):
 
 | | launch | signal | resize | observe | nodes |
 |---|---|---|---|---|---|
@@ -46,7 +46,7 @@ class Launch:
     job: int
     epoch: int
     run_dir: Path
-    """The job's run folder (docs/training.md), the same for all its starts. It stands in a folder of the job's own."""
+    """Run folder of the job (docs/how-to/training.md), the same for all its starts, in a folder of its own."""
     output_dir: Path
     """Beside it; output goes to `<rank>.log` here, appended to what earlier starts wrote."""
     command: tuple[str, ...]

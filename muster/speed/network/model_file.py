@@ -1,7 +1,7 @@
 """Network models as TOML files: the shipped ones, and a user's own.
 
 A file has `name`, `source`, `licence`, `error` (a sentence on how far the fit is off), if wanted `aliases`, and
-a table `[compact]` or `[measured]` with the fields of that form, which `docs/network.md` describes.
+a table `[compact]` or `[measured]` with the fields of that form, which `docs/explanation/network.md` describes.
 """
 
 from __future__ import annotations

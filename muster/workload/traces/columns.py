@@ -109,7 +109,7 @@ COLUMNS: tuple[Column, ...] = (
     Number("loss_offset", 0, LARGEST_SECONDS, "a number above 0", above_low=True),
     Number("loss_floor", 0, LARGEST_SECONDS, "a number from 0 on", 0),
 )
-"""All native columns in their order; this table is what `docs/traces.md` explains."""
+"""All native columns in their order; this table is what `docs/reference/traces.md` explains."""
 
 WORK = ("iterations", "duration_seconds", "gpu_work_seconds")
 """What a job has left to do, said in exactly one of three ways."""
@@ -336,7 +336,7 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
         "model",
         native["model"],
         "iterations need a model whose seconds an iteration are known; "
-        f"known: {known}; describe yours as in docs/models.md, or give duration_seconds",
+        f"known: {known}; describe yours as in docs/reference/models.md, or give duration_seconds",
     )
 
 

@@ -1,7 +1,7 @@
 """The folder of a job, for all its starts: closed to others, and never a stranger's of the same number.
 
 JOB/whose     which job it is; the number alone may come again, with another store or one from a backup
-JOB/run/      the owner's (docs/training.md)
+JOB/run/      the owner's (docs/how-to/training.md)
 JOB/output/   the daemon's; ranks get their files open
 """
 
