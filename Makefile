@@ -6,14 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.built-from-lock
 
-.PHONY: help install demo test test-rest test-all mutate lint bench lock wheel clean
+.PHONY: help install demo test test-rest test-all mutate lint docs bench lock wheel clean
 
 help:
 	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
 	@echo 'make demo       how much less jobs wait than under Slurm-like scheduling, FIFO and LAS; with a page of charts'
 	@echo 'make test       the tests; test-all: and those that need PyTorch or PostgreSQL, or minutes; and the wheel in a fresh venv'
 	@echo 'make mutate     do the tests notice a wrong line? 100 mutations, SEED=1; see docs/how-to/mutation-testing.md'
-	@echo 'make lint       ruff, mypy, and who may import whom'
+	@echo 'make lint       ruff, mypy, import rules, excluded words, and make docs'
+	@echo 'make docs       the documentation as a site: build/site/index.html'
 	@echo 'make bench      speed, the figures of docs/results/performance.md'
 	@echo 'make lock       new versions into requirements.lock and requirements-dev.lock'
 
@@ -61,12 +62,16 @@ mutate: install
 SEED = 1
 WORKERS = $(shell nproc)
 
-lint: install
+lint: install docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.language
+
+# Warnings are errors. Nothing in the pages is loaded from another host, so they can be read without a network.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 bench: install
 	$(BIN)/python -m benchmarks
@@ -92,7 +97,7 @@ lock:
 	rm -rf build/lock && python3.11 -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[all]'
 	{ echo '# What Muster runs on, made by make lock.'; $(FREEZE); } > requirements.lock
-	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock '.[dev]'
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock '.[dev,docs]'
 	{ echo '# What Muster is developed with, made by make lock.'; echo '-r requirements.lock'; \
 		$(FREEZE) | grep --invert-match --line-regexp --fixed-strings --file requirements.lock; } \
 		> requirements-dev.lock

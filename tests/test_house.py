@@ -127,6 +127,7 @@ def test_every_package_can_be_seen_by_the_import_rules() -> None:
         (PROJECT["dependencies"], ("requirements.lock",)),
         *((PROJECT["optional-dependencies"][extra], ("requirements.lock",)) for extra in EXTRAS),
         (PROJECT["optional-dependencies"]["dev"], ("requirements.lock", "requirements-dev.lock")),
+        (PROJECT["optional-dependencies"]["docs"], ("requirements.lock", "requirements-dev.lock")),
     ],
 )
 def test_the_lock_pins_what_the_project_asks_for(wanted: list[str], files: tuple[str, ...]) -> None:

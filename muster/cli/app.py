@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command line; the exit status."""
     as_json = "--json" in arguments
     try:
-        app = _app(_command_asked_for(arguments))
+        app = app_with(_command_asked_for(arguments))
         status = typer.main.get_command(app).main(arguments, prog_name="muster", standalone_mode=False)
     except (InputError, Unable) as failure:
         if os.environ.get("MUSTER_DEBUG") and failure.__cause__:
@@ -120,7 +120,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-def _app(asked: str | None) -> typer.Typer:
+def app_with(asked: str | None) -> typer.Typer:
     """All commands, the one asked for with its parameters, the others with their sentence alone."""
     app = typer.Typer(
         name="muster",

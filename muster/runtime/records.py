@@ -11,86 +11,130 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from muster.files import write_parquet
 
-JOBS: dict[str, pl.DataType] = {
-    "job_id": pl.String(),
-    "model": pl.String(),
-    "tenant": pl.String(),
-    "user": pl.String(),
-    "gpus": pl.Float64(),  # requested; a share of one GPU is below 1
-    "submit_seconds": pl.Float64(),
-    "start_seconds": pl.Float64(),  # first start; null: never started
-    "finish_seconds": pl.Float64(),  # when it ended, however it did; null: not yet
-    "jct_seconds": pl.Float64(),  # finish - submit of a completed job
-    "wait_seconds": pl.Float64(),  # time in the system without an allocation, preempted stretches included
-    "run_seconds": pl.Float64(),  # time with an allocation
-    "ideal_seconds": pl.Float64(),  # all the work at the reference: requested GPUs, proportional share
-    "attained_gpu_seconds": pl.Float64(),
-    "iterations": pl.Float64(),
-    "iterations_done": pl.Float64(),
-    "preemptions": pl.Int64(),  # times stopped with work left, failures included
-    "moves": pl.Int64(),  # times the place or size changed without waiting in between
-    "input_stall_seconds": pl.Float64(),
-    "compute_seconds": pl.Float64(),
-    "communication_seconds": pl.Float64(),
-    "restart_seconds": pl.Float64(),
-    "min_speedup_vs_fair_share": pl.Float64(),  # lowest speed over that with the share of its nodes
-    "min_speedup_vs_slowest_fair_share": pl.Float64(),  # with the share of the slowest nodes it may use
-    "utility": pl.Float64(),  # SMD's, of the completion time; 0: not completed; null: the owner says none
-    "utility_target_seconds": pl.Float64(),  # its target for the completion time; null: the owner says none
-    "deadline_seconds": pl.Float64(),  # null: the owner states none
-    "outcome": pl.String(),  # completed, unfinished, refused, timed_out; in real runs also failed, cancelled
-    "measured": pl.Boolean(),  # counts in the statistics
+
+class Column(NamedTuple):
+    """A column of the record."""
+
+    dtype: pl.DataType
+    description: str
+    """What a row states, with its unit; shown in the documentation."""
+
+
+JOB_COLUMNS: Mapping[str, Column] = {
+    "job_id": Column(pl.String(), "Name of the job in the trace; unique"),
+    "model": Column(pl.String(), "Model that the job trains; empty: unknown"),
+    "tenant": Column(pl.String(), "Tenant of the job; empty: none"),
+    "user": Column(pl.String(), "User who submitted the job; empty: none"),
+    "gpus": Column(pl.Float64(), "GPUs requested; a share of one GPU is below 1"),
+    "submit_seconds": Column(pl.Float64(), "Submission"),
+    "start_seconds": Column(pl.Float64(), "First start; null: never started"),
+    "finish_seconds": Column(pl.Float64(), "End, however the job ended; null: not ended"),
+    "jct_seconds": Column(pl.Float64(), "Finish minus submission of a completed job; else null"),
+    "wait_seconds": Column(
+        pl.Float64(), "Time in the system without an allocation, time between starts included"
+    ),
+    "run_seconds": Column(pl.Float64(), "Time with an allocation"),
+    "ideal_seconds": Column(
+        pl.Float64(),
+        "Time for all the work with the requested GPUs, their proportional share and the best place",
+    ),
+    "attained_gpu_seconds": Column(pl.Float64(), "GPUs held, summed over time"),
+    "iterations": Column(pl.Float64(), "Iterations of the whole job"),
+    "iterations_done": Column(pl.Float64(), "Iterations done"),
+    "preemptions": Column(pl.Int64(), "Number of stops with work left, node failures included"),
+    "moves": Column(pl.Int64(), "Number of changes of place or size without a wait in between"),
+    "input_stall_seconds": Column(pl.Float64(), "Part of the running time in which GPUs wait for input"),
+    "compute_seconds": Column(pl.Float64(), "Part of the running time spent computing"),
+    "communication_seconds": Column(
+        pl.Float64(), "Part of the running time spent in communication that does not overlap with computing"
+    ),
+    "restart_seconds": Column(
+        pl.Float64(), "Part of the running time spent in stops, start-ups and lost work"
+    ),
+    "min_speedup_vs_fair_share": Column(
+        pl.Float64(),
+        "Lowest ratio, over time, of the job's speed to its speed with the proportional share of the nodes it is on",
+    ),
+    "min_speedup_vs_slowest_fair_share": Column(
+        pl.Float64(), "The same with the proportional share of the slowest nodes that the job may use"
+    ),
+    "utility": Column(
+        pl.Float64(),
+        "Utility of the completion time (SMD); 0: not completed; null: the job states no utility",
+    ),
+    "utility_target_seconds": Column(
+        pl.Float64(), "Target for the completion time in that utility; null: the job states no utility"
+    ),
+    "deadline_seconds": Column(pl.Float64(), "Deadline; null: the job states none"),
+    "outcome": Column(
+        pl.String(),
+        "completed, unfinished, refused or timed_out; in records of the service also failed and cancelled",
+    ),
+    "measured": Column(pl.Boolean(), "Whether the job counts in the statistics (`--measure`)"),
 }
 
-ALLOCATIONS: dict[str, pl.DataType] = {
-    "job_id": pl.String(),
-    "node": pl.String(),
-    "role": pl.String(),  # worker, server
-    "gpu_ids": pl.List(pl.Int64()),
-    "gpus": pl.Float64(),  # count, or the share of one GPU
-    "cpus": pl.Float64(),
-    "memory_gb": pl.Float64(),
-    "storage_gb_per_s": pl.Float64(),
-    "slice_group": pl.Int64(),  # jobs of one group take turns on the same GPUs; null: none
-    "from_seconds": pl.Float64(),
-    "to_seconds": pl.Float64(),
+ALLOCATION_COLUMNS: Mapping[str, Column] = {
+    "job_id": Column(pl.String(), "Job that holds the resources"),
+    "node": Column(pl.String(), "Node that they are on"),
+    "role": Column(pl.String(), "worker, or server for a parameter server"),
+    "gpu_ids": Column(pl.List(pl.Int64()), "Numbers of the GPUs on that node"),
+    "gpus": Column(pl.Float64(), "Number of GPUs, or the share of one GPU"),
+    "cpus": Column(pl.Float64(), "CPU cores"),
+    "memory_gb": Column(pl.Float64(), "Memory in GB"),
+    "storage_gb_per_s": Column(pl.Float64(), "Storage bandwidth in GB/s"),
+    "slice_group": Column(
+        pl.Int64(), "Jobs of one group share the same GPUs, in turns or packed; null: the job shares none"
+    ),
+    "from_seconds": Column(pl.Float64(), "Start of the interval"),
+    "to_seconds": Column(pl.Float64(), "End of the interval"),
 }
 
-DECISIONS: dict[str, pl.DataType] = {
-    "time_seconds": pl.Float64(),
-    "running": pl.Int64(),  # jobs, after the decision
-    "waiting": pl.Int64(),
-    "started": pl.Int64(),
-    "stopped": pl.Int64(),
-    "changed": pl.Int64(),  # moved or resized
-    "free_gpus": pl.Float64(),
-    "free_cpus": pl.Float64(),
-    "free_memory_gb": pl.Float64(),
-    "free_storage_gb_per_s": pl.Float64(),
-    "value": pl.Float64(),  # what the plan reaches, in the measure of its bound; null: not known
-    "bound": pl.Float64(),  # the most that was possible; null: none given
+DECISION_COLUMNS: Mapping[str, Column] = {
+    "time_seconds": Column(pl.Float64(), "Time of the decision"),
+    "running": Column(pl.Int64(), "Jobs that run after the decision"),
+    "waiting": Column(pl.Int64(), "Jobs that wait after the decision"),
+    "started": Column(pl.Int64(), "Jobs that the decision starts"),
+    "stopped": Column(pl.Int64(), "Jobs that the decision stops"),
+    "changed": Column(pl.Int64(), "Jobs that the decision moves or resizes"),
+    "free_gpus": Column(pl.Float64(), "GPUs that no job holds after the decision"),
+    "free_cpus": Column(pl.Float64(), "CPU cores that no job holds after the decision"),
+    "free_memory_gb": Column(pl.Float64(), "Memory that no job holds after the decision, GB"),
+    "free_storage_gb_per_s": Column(
+        pl.Float64(), "Storage bandwidth that no job holds after the decision, GB/s"
+    ),
+    "value": Column(pl.Float64(), "What the decision reaches, in the measure of `bound`; null: not measured"),
+    "bound": Column(
+        pl.Float64(), "Upper bound of `value` over all decisions (`--certify`); null: none computed"
+    ),
 }
 
-REASONS: dict[str, pl.DataType] = {
-    "job_id": pl.String(),
-    "reason": pl.String(),  # a code of schedulers.reasons
-    "parameters": pl.String(),  # JSON object
-    "from_seconds": pl.Float64(),
-    "to_seconds": pl.Float64(),
+REASON_COLUMNS: Mapping[str, Column] = {
+    "job_id": Column(pl.String(), "Job that waits"),
+    "reason": Column(pl.String(), "Code of the pending reason"),
+    "parameters": Column(pl.String(), "Numbers of the reason, a JSON object"),
+    "from_seconds": Column(pl.Float64(), "Start of the interval"),
+    "to_seconds": Column(pl.Float64(), "End of the interval"),
 }
 
-TABLES: Mapping[str, Mapping[str, pl.DataType]] = {
-    "jobs": JOBS,
-    "allocations": ALLOCATIONS,
-    "decisions": DECISIONS,
-    "reasons": REASONS,
+COLUMNS: Mapping[str, Mapping[str, Column]] = {
+    "jobs": JOB_COLUMNS,
+    "allocations": ALLOCATION_COLUMNS,
+    "decisions": DECISION_COLUMNS,
+    "reasons": REASON_COLUMNS,
 }
+"""The tables of a record."""
+
+TABLES: Mapping[str, dict[str, pl.DataType]] = {
+    table: {name: column.dtype for name, column in columns.items()} for table, columns in COLUMNS.items()
+}
+"""Their types."""
+JOBS, ALLOCATIONS, DECISIONS, REASONS = TABLES.values()
 NODE_QUANTITIES = ("gpus", "cpus", "memory_gb", "storage_gb_per_s")
 
 

@@ -23,7 +23,7 @@ _OURS = ("MUSTER_", "CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK", 
 class JobRequest(BaseModel):
     """A job as its owner asks for it. Units: GPUs, CPU cores, GB, seconds, steps (iterations)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     name: Name
     command: Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from muster.service.request import JobRequest
 from muster.service.store import Store
@@ -14,19 +14,25 @@ from muster.service.tokens import MadeToken
 from muster.service.waiting import describe_reason
 
 
-class Submitted(BaseModel):
+class Answer(BaseModel):
+    """What all answers share: the OpenAPI description has the docstrings of their fields."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class Submitted(Answer):
     """A job is on the disk and will run."""
 
     job_id: int
 
 
-class SubmittedAll(BaseModel):
+class SubmittedAll(Answer):
     """So are these, in the order of the request."""
 
     job_ids: list[int]
 
 
-class Held(BaseModel):
+class Held(Answer):
     """What a job has on one node."""
 
     node: str
@@ -40,7 +46,7 @@ class Held(BaseModel):
     since: float
 
 
-class Job(BaseModel):
+class Job(Answer):
     """A job in a list."""
 
     job_id: int
@@ -91,7 +97,7 @@ class WholeJob(Job):
     request: JobRequest
 
 
-class Jobs(BaseModel):
+class Jobs(Answer):
     """A page of jobs."""
 
     jobs: list[Job]
@@ -101,7 +107,7 @@ class Jobs(BaseModel):
     """Of all users' jobs."""
 
 
-class Queue(BaseModel):
+class Queue(Answer):
     """Running jobs and the first ones of those that wait, all as of one moment."""
 
     jobs: list[Job]
@@ -113,7 +119,7 @@ class Queue(BaseModel):
     """What everybody should know first: that nothing new starts, and why."""
 
 
-class HistoryLine(BaseModel):
+class HistoryLine(Answer):
     """Something that happened to a job."""
 
     time: float
@@ -121,13 +127,13 @@ class HistoryLine(BaseModel):
     detail: str
 
 
-class History(BaseModel):
+class History(Answer):
     """What happened to a job, in the order of time."""
 
     events: list[HistoryLine]
 
 
-class Why(BaseModel):
+class Why(Answer):
     """Why a job waits, or runs as it does."""
 
     job_id: int
@@ -151,7 +157,7 @@ class Why(BaseModel):
     """From now; null: not known, or it does not wait."""
 
 
-class Machine(BaseModel):
+class Machine(Answer):
     """A node: what it has, and what of that is held."""
 
     name: str
@@ -171,13 +177,13 @@ class Machine(BaseModel):
     """All of them."""
 
 
-class Machines(BaseModel):
+class Machines(Answer):
     """All nodes."""
 
     nodes: list[Machine]
 
 
-class KnownModel(BaseModel):
+class KnownModel(Answer):
     """A model whose sensitivity is known."""
 
     name: str
@@ -185,13 +191,13 @@ class KnownModel(BaseModel):
     source: str
 
 
-class Models(BaseModel):
+class Models(Answer):
     """All of them."""
 
     models: list[KnownModel]
 
 
-class Token(BaseModel):
+class Token(Answer):
     """An access token, without its text."""
 
     id: int
@@ -209,13 +215,13 @@ class NewToken(Token):
     """What its maker has to know of it; mostly empty."""
 
 
-class Tokens(BaseModel):
+class Tokens(Answer):
     """All tokens, the revoked ones too."""
 
     tokens: list[Token]
 
 
-class Health(BaseModel):
+class Health(Answer):
     """How the daemon is."""
 
     ready: bool

@@ -72,21 +72,45 @@ class _Figures(Collector):
         """All figures."""
         status = self._service.status
         info = {"version": muster.__version__, "scheduler": status.scheduler, "engine": status.engine}
-        yield InfoMetricFamily("muster", "What runs here.", value=info)
+        yield InfoMetricFamily(
+            "muster", "Version of Muster, scheduler and engine of this daemon.", value=info
+        )
         with suppress(StoreUnavailable):  # The other figures are wanted then all the more.
             yield from self._of_the_store()
-        yield CounterMetricFamily("muster_decisions", "Decisions of this daemon.", value=status.decisions)
         yield CounterMetricFamily(
-            "muster_decision_failures", "The scheduler failed; asked again.", value=status.decision_failures
+            "muster_decisions", "Decisions since the daemon started.", value=status.decisions
         )
         yield CounterMetricFamily(
-            "muster_decision_seconds", "Spent on decisions.", value=status.decision_seconds_sum
+            "muster_decision_failures",
+            "Decisions that failed since the daemon started; each is tried again.",
+            value=status.decision_failures,
         )
-        yield GaugeMetricFamily("muster_last_decision_seconds", "Of one.", value=status.decision_seconds)
+        yield CounterMetricFamily(
+            "muster_decision_seconds",
+            "Seconds spent on decisions since the daemon started.",
+            value=status.decision_seconds_sum,
+        )
+        yield GaugeMetricFamily(
+            "muster_last_decision_seconds",
+            "Seconds that the last decision took.",
+            value=status.decision_seconds,
+        )
         seen = time.time() - _silent(status)
-        yield GaugeMetricFamily("muster_controller_seen_timestamp_seconds", "Its last turn.", value=seen)
-        yield GaugeMetricFamily("muster_ready", "1: earlier starts are found again.", value=status.ready)
-        yield GaugeMetricFamily("muster_degraded", "1: /healthz says why.", value=bool(status.condition))
+        yield GaugeMetricFamily(
+            "muster_controller_seen_timestamp_seconds",
+            "When the controller last went through its loop.",
+            value=seen,
+        )
+        yield GaugeMetricFamily(
+            "muster_ready",
+            "1 once the daemon has found the jobs of an earlier daemon and serves.",
+            value=status.ready,
+        )
+        yield GaugeMetricFamily(
+            "muster_degraded",
+            "1 while something keeps the daemon from its work; /healthz says why.",
+            value=bool(status.condition),
+        )
 
     def _of_the_store(self) -> Iterator[Metric]:
         """Jobs, and what they hold, as of one moment."""
@@ -94,7 +118,7 @@ class _Figures(Collector):
         with store.together():
             counts, intervals = store.counts(), store.allocation_intervals(open_only=True)
             drained = {node.name for node in store.nodes() if node.drained}
-        jobs = GaugeMetricFamily("muster_jobs", "Jobs by state.", labels=["state"])
+        jobs = GaugeMetricFamily("muster_jobs", "Jobs in each state.", labels=["state"])
         for state, count in counts.items():
             jobs.add_metric([state.value], count)
         yield jobs
@@ -114,9 +138,9 @@ class _Figures(Collector):
                 ]
         free = [nodes[name] - held[name] for name in nodes if name not in drained]
         for prefix, sentence, amounts in (
-            ("", "Of all nodes.", nodes.values()),
-            ("held_", "Held by jobs.", held.values()),
-            ("free_", "Held by no job, on nodes that are not drained.", free),
+            ("", "Capacity of all nodes.", nodes.values()),
+            ("held_", "Amount that jobs hold.", held.values()),
+            ("free_", "Amount that no job holds, on nodes that are not drained.", free),
         ):
             total = sum(amounts, none).clip(min=0.0)
             for (name, unit), amount in zip(_RESOURCES.items(), total.tolist(), strict=True):
