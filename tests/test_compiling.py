@@ -21,7 +21,7 @@ import muster.compiling.progress
 from muster.compiling import announce_with, njit
 from muster.compiling.lock import LOCK_FILE, CompileLocks
 from muster.compiling.progress import CompileProgress
-from tests.service.cli.daemons import NOBODY, a_nobody, open_folder
+from tests.service.cli.daemons import UNPRIVILEGED, open_folder, unprivileged_person
 
 _SOURCES = {
     "pack/__init__.py": "",
@@ -253,25 +253,25 @@ def test_user_without_write_access_shares_roots_kernels() -> None:
     with open_folder(0o755) as folder:
         (folder / "user").mkdir()
         os.chown(folder / "user", 65534, 65534)
-        nobody = a_nobody(folder / "user")
+        person = unprivileged_person(folder / "user")
         _write(folder)
 
-        def as_nobody(kind: str) -> dict[str, Any]:
-            line = [nobody.python, str(folder / "run.py"), kind]
+        def as_unprivileged(kind: str) -> dict[str, Any]:
+            line = [person.python, str(folder / "run.py"), kind]
             pipe = subprocess.PIPE
             return _result(
                 subprocess.Popen(
-                    line, env=nobody.environment, stdout=pipe, stderr=pipe, text=True, **nobody.account
+                    line, env=person.environment, stdout=pipe, stderr=pipe, text=True, **person.account
                 )
             )
 
         _run(folder)
-        assert as_nobody("f8") == {"result": 70.0, "compiled": []}
-        assert as_nobody("i8") == {"result": 70.0, "compiled": _BOTH}
-        assert as_nobody("i8") == {"result": 70.0, "compiled": []}
+        assert as_unprivileged("f8") == {"result": 70.0, "compiled": []}
+        assert as_unprivileged("i8") == {"result": 70.0, "compiled": _BOTH}
+        assert as_unprivileged("i8") == {"result": 70.0, "compiled": []}
         own = _compiled_files(folder / "user")
         assert len(own) == 2
-        assert {file.owner() for file in own} == {NOBODY}
+        assert {file.owner() for file in own} == {UNPRIVILEGED}
         (lock,) = (folder / "user").rglob(LOCK_FILE)
         assert lock.stat().st_mode & 0o777 == 0o600
 

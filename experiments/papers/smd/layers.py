@@ -31,9 +31,9 @@ class Alone:
 
         import numpy as np
         import polars as pl
-        from muster.schedulers.allocation.worker_server import exact
 
         from experiments.papers.smd.cells import machines
+        from muster.schedulers.workers_and_servers.sizes import exact
         from muster.schedulers.workers_and_servers.sizing_problem import demands_of
         from muster.simulation.sizes import with_sizes
         from muster.speed.parameter_server.of_jobs import steps_of
