@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from muster.cli.app import COMMANDS, _app
+from muster.cli.app import COMMANDS, app_with
 
 from .conftest import MUSTER, Outcome
 
@@ -69,7 +69,7 @@ FRAGMENTS = {
 
 
 def parameters_of(name: str) -> Iterator[Any]:
-    command: Any = typer.main.get_command(_app(name)).commands[name]  # type: ignore[attr-defined]
+    command: Any = typer.main.get_command(app_with(name)).commands[name]  # type: ignore[attr-defined]
     for each in getattr(command, "commands", {"": command}).values():
         yield from (parameter for parameter in each.params if parameter.help != "Show this message and exit.")
 
