@@ -33,6 +33,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from muster.checked_toml import Way, field_problem, parse_toml
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
+from muster.cluster.resources import FURTHER
 from muster.files import read_text, write_aside
 from muster.problems import InputError, Problem
 from muster.units import parse_gb, parse_gb_per_s, parse_seconds
@@ -72,6 +73,8 @@ class NodeType(_Table):
     nic_gb_per_s: GbPerSecond | None = Field(default=None, gt=0)
     """Left out: the speed of the rack's links."""
     labels: tuple[Name, ...] = ()
+    resources: dict[Name, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+    """Amounts of the resources that do not come with Muster; left out: none."""
 
 
 class Group(_Table):
@@ -148,6 +151,7 @@ def machine(kind: NodeType, type_name: str, name: str, rack: int, links: Links) 
         storage_gb_per_s=STORAGE_GB_PER_S_PER_GPU * kind.gpus if storage is None else storage,
         nic_gb_per_s=kind.nic_gb_per_s or links.rack.gb_per_s,
         labels=kind.labels,
+        further=tuple(kind.resources.get(resource.name, 0.0) for resource in FURTHER),
     )
 
 
@@ -177,6 +181,12 @@ def _in_types(file: ClusterFile) -> Iterator[Contradiction]:
         if kind.gpus_per_island and kind.gpus_per_island > max(kind.gpus, 1):
             what = f"an island lies within a machine, and this type has {kind.gpus} GPUs"
             yield (*way, "gpus_per_island"), what, kind.gpus_per_island
+        for resource in kind.resources:
+            if resource not in (known := [one.name for one in FURTHER]):
+                what = (
+                    f"no installed package describes this resource; there are: {', '.join(known) or 'none'}"
+                )
+                yield (*way, "resources", resource), what, resource
         if kind.gpus == 0:
             for field in ("cpus", "memory_gb"):
                 if getattr(kind, field) is None:
@@ -240,9 +250,13 @@ def _to_toml(cluster: Cluster) -> str:
     for kind, type_name in types.items():
         lines += ["", f"[types.{_quoted(type_name)}]"]
         for field in NodeType.model_fields:
+            if field == "resources":
+                continue
             value = getattr(kind, field)
             shown = f"[{', '.join(map(_quoted, value))}]" if field == "labels" else _shown(value)
             lines.append(f"{field} = {shown}")
+        amounts = zip(FURTHER, kind.further, strict=True)
+        lines += [f"resources.{resource.name} = {amount!r}" for resource, amount in amounts if amount]
     at = 0
     for (kind, rack), group in groupby(cluster.nodes, key=lambda node: (_kind(node), node.rack)):
         names = [node.name for node in group]

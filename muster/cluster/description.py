@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from muster.cluster.resources import FURTHER
 from muster.problems import InputError, Problem
 
 MAX_GPUS_PER_NODE = 60
@@ -61,6 +62,13 @@ class Node:
     storage_gb_per_s: float
     nic_gb_per_s: float
     labels: tuple[str, ...] = ()
+    further: tuple[float, ...] = (0.0,) * len(FURTHER)
+    """Of the resources that do not come with Muster, in the order of `FURTHER`."""
+
+    @property
+    def amounts(self) -> tuple[float, ...]:
+        """What the node has, by resource."""
+        return (self.gpus, self.cpus, self.memory_gb, self.storage_gb_per_s, *self.further)
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,7 @@ class Cluster:
                     "cpus": node.cpus,
                     "memory_gb": node.memory_gb,
                     "storage_gb_per_s": node.storage_gb_per_s,
+                    **{one.name: amount for one, amount in zip(FURTHER, node.further, strict=True)},
                 }
                 for node in self.nodes
             ],

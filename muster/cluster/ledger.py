@@ -26,6 +26,7 @@ from muster.cluster.ledger_arrays import (
     Ints,
     RowArray,
 )
+from muster.cluster.resources import BUILT_IN_COUNT, FURTHER, RESOURCE_COUNT
 from muster.cluster.structured import ColumnT, Structured, zero_records
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ else:
 _REFUSALS = {
     b.UNFIT_NODE: "the node is down or does not exist",
     b.UNFIT_GPU: "a GPU is taken or does not exist",
-    b.UNFIT_AMOUNT: "CPUs, memory or storage bandwidth are short",
+    b.UNFIT_AMOUNT: "the node has less of a resource free",
 }
 
 
@@ -66,11 +67,18 @@ class NodeAllocation(Generic[NodeRef]):
     role: int = b.WORKER
     group: int = NONE
     """Jobs of one time-slice group take turns on the same GPUs."""
+    further: tuple[float, ...] = (0.0,) * len(FURTHER)
+    """Of the resources that do not come with Muster, in the order of `FURTHER`."""
 
     @property
     def gpus(self) -> float:
         """GPUs held here; a share of one GPU counts as that share."""
         return len(self.gpu_ids) * self.milli / WHOLE
+
+    @property
+    def amounts(self) -> tuple[float, ...]:
+        """What is held here, by resource."""
+        return (self.gpus, self.cpus, self.memory_gb, self.storage_gb_per_s, *self.further)
 
     def on(self, node: OtherRef) -> NodeAllocation[OtherRef]:
         """The same amounts on another node, or on the same one by its name or number."""
@@ -83,6 +91,7 @@ class NodeAllocation(Generic[NodeRef]):
             self.milli,
             self.role,
             self.group,
+            self.further,
         )
 
 
@@ -109,8 +118,7 @@ class Ledger:
         nodes: b.NodeArray = zero_records(len(cluster.nodes), b.NODE)
         gpu_types = cluster.gpu_types
         for at, node in enumerate(cluster.nodes):
-            amounts = (node.gpus, node.cpus, node.memory_gb, node.storage_gb_per_s)
-            nodes[at]["capacity"] = [round(amount * MICRO) for amount in amounts]
+            nodes[at]["capacity"] = [round(amount * MICRO) for amount in node.amounts]
             nodes[at]["gpus"] = nodes[at]["free_gpus"] = node.gpus
             nodes[at]["free_mask"] = (1 << node.gpus) - 1
             nodes[at]["island"] = node.gpus_per_island
@@ -119,12 +127,13 @@ class Ledger:
             nodes[at]["up"] = 1
         nodes["free"] = nodes["capacity"]
         nodes["share"] = nodes["capacity"] // np.maximum(nodes["gpus"], 1)[:, None]
+        nodes["share"][:, BUILT_IN_COUNT:] = 0
         most_gpus = max((node.gpus for node in cluster.nodes), default=0)
         devices: b.DeviceArray = zero_records((len(nodes), most_gpus), b.DEVICE)
         devices["free_milli"] = WHOLE
         devices["group"] = NONE
-        totals = np.zeros(8, np.int64)
-        totals[:4] = nodes["free"].sum(axis=0)
+        totals = np.zeros(RESOURCE_COUNT + 4, np.int64)
+        totals[:RESOURCE_COUNT] = nodes["free"].sum(axis=0)
         totals[b.FREE_ROW] = NONE
         self.cluster = cluster
         self.books = Books(
@@ -163,10 +172,7 @@ class Ledger:
             record["node"] = share.node
             record["mask"] = sum(1 << gpu for gpu in share.gpu_ids)
             record["milli"] = share.milli
-            record["amount"] = [
-                round(amount * MICRO)
-                for amount in (share.gpus, share.cpus, share.memory_gb, share.storage_gb_per_s)
-            ]
+            record["amount"] = [round(amount * MICRO) for amount in share.amounts]
             record["role"] = share.role
             record["group"] = share.group
             record["next"] = chain
@@ -212,8 +218,8 @@ class Ledger:
         return list(node_allocations(self.books.rows[rows]))
 
     def free(self) -> Floats:
-        """What is free in all, by resource (GPUs, CPU cores, GB, GB/s)."""
-        totals: Floats = self.books.totals[:4] / MICRO
+        """What is free in all, by resource."""
+        totals: Floats = self.books.totals[:RESOURCE_COUNT] / MICRO
         return totals
 
     def releasing_gpus(self) -> int:
@@ -229,7 +235,7 @@ class Ledger:
     def balance(self) -> Ints:
         """Held + releasing + unavailable + free - capacity, by node and resource: all zero, always."""
         books = self.books
-        held = np.zeros((len(books.nodes), 4), np.int64)
+        held = np.zeros((len(books.nodes), RESOURCE_COUNT), np.int64)
         for head in books.heads[books.heads >= 0]:
             row = int(head)
             while row >= 0:
@@ -319,6 +325,7 @@ def node_allocations(rows: RowArray) -> tuple[NodeAllocation, ...]:
             cpus=float(row["amount"][CPU]) / MICRO,
             memory_gb=float(row["amount"][MEMORY]) / MICRO,
             storage_gb_per_s=float(row["amount"][STORAGE]) / MICRO,
+            further=tuple(float(amount) / MICRO for amount in row["amount"][BUILT_IN_COUNT:]),
             milli=int(row["milli"]),
             role=int(row["role"]),
             group=int(row["group"]),

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.cluster.structured import Structured
 from muster.compiling import njit
 
@@ -27,7 +28,7 @@ WHOLE = 1000
 """Thousandths of a GPU in a whole one."""
 
 GPU, CPU, MEMORY, STORAGE = 0, 1, 2, 3
-RESOURCES = ("gpu", "cpu", "memory", "storage")
+"""The columns of the resources that come with Muster; further ones follow in the order of `RESOURCES`."""
 
 WORKER, SERVER = 0, 1
 ROLES = ("worker", "server")
@@ -39,11 +40,11 @@ PACKED = 1 << 20
 
 NODE = np.dtype(
     [
-        ("capacity", np.int64, (4,)),
-        ("free", np.int64, (4,)),
-        ("releasing", np.int64, (4,)),
-        ("unavailable", np.int64, (4,)),
-        ("share", np.int64, (4,)),  # the GPU-proportional share of one GPU
+        ("capacity", np.int64, (RESOURCE_COUNT,)),
+        ("free", np.int64, (RESOURCE_COUNT,)),
+        ("releasing", np.int64, (RESOURCE_COUNT,)),
+        ("unavailable", np.int64, (RESOURCE_COUNT,)),
+        ("share", np.int64, (RESOURCE_COUNT,)),  # the GPU-proportional share of one GPU
         ("gpus", np.int64),
         ("free_gpus", np.int64),  # GPUs of which no job holds any part
         ("free_mask", np.int64),
@@ -84,7 +85,7 @@ ROW = np.dtype(
         ("node", np.int64),
         ("mask", np.int64),
         ("milli", np.int64),  # thousandths of each GPU in the mask
-        ("amount", np.int64, (4,)),
+        ("amount", np.int64, (RESOURCE_COUNT,)),
         ("role", np.int64),
         (
             "group",
@@ -101,8 +102,8 @@ ENTRY = np.dtype([("kind", np.int64), ("job", np.int64), ("chain", np.int64)])
 JournalArray: TypeAlias = Structured[Literal["kind", "job", "chain"]]
 
 PUT, RELEASE = 0, 1
-FREE_ROW, ROWS_USED, ENTRIES, DELAYED = 4, 5, 6, 7
-"""Places in `totals` after the four resources: head of the list of free rows, rows ever used, length of
+FREE_ROW, ROWS_USED, ENTRIES, DELAYED = (RESOURCE_COUNT + place for place in range(4))
+"""Places in `totals` after the resources: head of the list of free rows, rows ever used, length of
 the journal, and whether what is released stays `releasing` until the world says otherwise."""
 
 UNFIT_NODE, UNFIT_GPU, UNFIT_AMOUNT = -2, -3, -4
@@ -203,7 +204,7 @@ def charge(books: Books, row: int) -> int:
     node = books.rows[row]["node"]
     if node < 0 or node >= len(books.nodes) or not books.nodes[node]["up"]:
         return UNFIT_NODE
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         if books.rows[row]["amount"][resource] > books.nodes[node]["free"][resource]:
             return UNFIT_AMOUNT
     taken = _take_devices(books, row)
@@ -211,7 +212,7 @@ def charge(books: Books, row: int) -> int:
         return taken
     books.nodes[node]["free"][0] -= taken * 1000
     books.totals[0] -= taken * 1000
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         books.nodes[node]["free"][resource] -= books.rows[row]["amount"][resource]
         books.totals[resource] -= books.rows[row]["amount"][resource]
     return 0
@@ -222,7 +223,7 @@ def discharge(books: Books, row: int) -> None:
     """Give back what a row holds: to the free, or to the unavailable where the node is down."""
     node = books.rows[row]["node"]
     given = _give_devices(books, row)
-    for resource in range(4):
+    for resource in range(RESOURCE_COUNT):
         amount = given * 1000 if resource == 0 else books.rows[row]["amount"][resource]
         if books.nodes[node]["up"]:
             books.nodes[node]["free"][resource] += amount
@@ -245,7 +246,7 @@ def new_row(books: Books) -> int:
     books.rows[row]["milli"] = 1000
     books.rows[row]["role"] = 0
     books.rows[row]["group"] = -1
-    for resource in range(4):
+    for resource in range(RESOURCE_COUNT):
         books.rows[row]["amount"][resource] = 0
     return row
 
@@ -318,7 +319,7 @@ def release_job(books: Books, job: int) -> None:
     while row >= 0:
         if books.totals[DELAYED]:
             node = books.rows[row]["node"]
-            for resource in range(4):
+            for resource in range(RESOURCE_COUNT):
                 books.nodes[node]["releasing"][resource] += books.rows[row]["amount"][resource]
         else:
             discharge(books, row)
@@ -344,7 +345,7 @@ def undo_to(books: Books, mark: int) -> None:
             while row >= 0:
                 if books.totals[DELAYED]:
                     node = books.rows[row]["node"]
-                    for resource in range(4):
+                    for resource in range(RESOURCE_COUNT):
                         books.nodes[node]["releasing"][resource] -= books.rows[row]["amount"][resource]
                 else:
                     charge(books, row)
@@ -414,7 +415,7 @@ def end_release(books: Books, chain: int) -> None:
     row = chain
     while row >= 0:
         node = books.rows[row]["node"]
-        for resource in range(4):
+        for resource in range(RESOURCE_COUNT):
             books.nodes[node]["releasing"][resource] -= books.rows[row]["amount"][resource]
         discharge(books, row)
         row = books.rows[row]["next"]
@@ -435,7 +436,7 @@ def same_chain(books: Books, one: int, other: int) -> bool:
             or a["group"] != b["group"]
         ):
             return False
-        for resource in range(4):
+        for resource in range(RESOURCE_COUNT):
             if a["amount"][resource] != b["amount"][resource]:
                 return False
         one = a["next"]
@@ -446,7 +447,7 @@ def same_chain(books: Books, one: int, other: int) -> bool:
 @njit(cache=True)
 def take_down(books: Books, node: int) -> None:
     """Makes what is free on a node unavailable; no job holds anything on it."""
-    for resource in range(4):
+    for resource in range(RESOURCE_COUNT):
         amount = books.nodes[node]["free"][resource]
         books.nodes[node]["unavailable"][resource] += amount
         books.totals[resource] -= amount
@@ -460,7 +461,7 @@ def take_down(books: Books, node: int) -> None:
 def bring_up(books: Books, node: int) -> None:
     """What was unavailable on a node is free again."""
     books.nodes[node]["up"] = 1
-    for resource in range(4):
+    for resource in range(RESOURCE_COUNT):
         amount = books.nodes[node]["unavailable"][resource]
         books.nodes[node]["free"][resource] += amount
         books.totals[resource] += amount

@@ -26,6 +26,7 @@ from muster.cluster.ledger_arrays import (
     release_job,
     undo_to,
 )
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.cluster.structured import Structured
 from muster.compiling import njit
 from muster.schedulers.reasons import NODE_FAILED, NOT_CONSIDERED
@@ -39,7 +40,7 @@ HELD = np.dtype(
         ("node", np.int64),
         ("mask", np.int64),
         ("milli", np.int64),
-        ("amount", np.int64, (4,)),
+        ("amount", np.int64, (RESOURCE_COUNT,)),
         ("role", np.int64),
         ("group", np.int64),
         ("from", np.float64),
@@ -171,7 +172,7 @@ def _close_rows(books: Books, chain: int, now: float, outcome: Outcome) -> None:
             line["node"] = row["node"]
             line["mask"] = row["mask"]
             line["milli"] = row["milli"]
-            for resource in range(4):
+            for resource in range(RESOURCE_COUNT):
                 line["amount"][resource] = row["amount"][resource]
             line["role"] = row["role"]
             line["group"] = row["group"]

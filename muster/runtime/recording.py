@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import gpu_ids
-from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, ROLES, STORAGE, WHOLE
+from muster.cluster.ledger_arrays import GPU, MICRO, ROLES, WHOLE
+from muster.cluster.resources import RESOURCES
 from muster.runtime.allocation_lifecycle import HeldArray, PendingArray
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
 from muster.schedulers.reasons import reason
@@ -76,9 +77,11 @@ def allocations_frame(held: HeldArray, table: JobTable, cluster: Cluster) -> pl.
             "role": _named(ROLES, held["role"]),
             "gpu_ids": ids.gather(mask_number),
             "gpus": (count[mask_number] if len(held) else np.zeros(0)) * held["milli"] / WHOLE,
-            "cpus": held["amount"][:, CPU] / MICRO,
-            "memory_gb": held["amount"][:, MEMORY] / MICRO,
-            "storage_gb_per_s": held["amount"][:, STORAGE] / MICRO,
+            **{
+                resource.name: held["amount"][:, at] / MICRO
+                for at, resource in enumerate(RESOURCES)
+                if at != GPU  # which are counted in the mask
+            },
             "slice_group": pl.Series(held["group"]).replace(-1, None),
             "from_seconds": held["from"],
             "to_seconds": held["to"],

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from muster.cluster.resources import FURTHER, RESOURCES
 from muster.files import write_parquet
 
 
@@ -88,6 +89,7 @@ ALLOCATION_COLUMNS: Mapping[str, Column] = {
     "cpus": Column(pl.Float64(), "CPU cores"),
     "memory_gb": Column(pl.Float64(), "Memory in GB"),
     "storage_gb_per_s": Column(pl.Float64(), "Storage bandwidth in GB/s"),
+    **{one.name: Column(pl.Float64(), f"{one.name}, in {one.unit}") for one in FURTHER},
     "slice_group": Column(
         pl.Int64(), "Jobs of one group share the same GPUs, in turns or packed; null: the job shares none"
     ),
@@ -135,7 +137,7 @@ TABLES: Mapping[str, dict[str, pl.DataType]] = {
 }
 """Their types."""
 JOBS, ALLOCATIONS, DECISIONS, REASONS = TABLES.values()
-NODE_QUANTITIES = ("gpus", "cpus", "memory_gb", "storage_gb_per_s")
+NODE_QUANTITIES = tuple(resource.name for resource in RESOURCES)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger import NO_CHANGES
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Ints
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.pooled import pooled
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State, Trigger
@@ -122,7 +123,7 @@ def bound_of_plan(snapshot: Snapshot, fair: bool = True) -> float:
         if gangs.gpus[at] <= upto[-1]:
             served.append(at)
             left[allowed] -= np.diff(np.minimum(upto, gangs.gpus[at]), prepend=0)
-    pool: Ints = np.zeros((len(gangs.kinds), 4), np.int64)
+    pool: Ints = np.zeros((len(gangs.kinds), RESOURCE_COUNT), np.int64)
     usable = books.nodes["capacity"] - books.nodes["unavailable"]
     usable[:, 0] //= MICRO
     np.add.at(pool, gangs.kind_of_node, usable)

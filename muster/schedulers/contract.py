@@ -14,7 +14,8 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import DoesNotFit, Ledger, Transaction
-from muster.cluster.ledger_arrays import CPU, MEMORY, WHOLE, Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints, Rows
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.decision import Decision, Proposal, Trigger
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.speed.demands import ResourceProfiles
@@ -99,14 +100,10 @@ class Jobs:
         return self._table.asked["max_gpus"][self.index]
 
     @property
-    def cpus_micro(self) -> Ints:
-        """CPU cores the owner asked for, in millionths; -1 where nothing was said."""
-        return self._table.asked["cpu"][self.index]
-
-    @property
-    def memory_micro(self) -> Ints:
-        """GB the owner asked for, in millionths; -1 where nothing was said."""
-        return self._table.asked["memory"][self.index]
+    def requested(self) -> Ints:
+        """What the owner asks for beside GPUs in all, by resource in millionths; -1 where nothing is stated."""
+        requested: Ints = self._table.asked["requested"][self.index]
+        return requested
 
     @property
     def requested_per_gpu(self) -> Ints:
@@ -115,12 +112,10 @@ class Jobs:
         No allocation may be smaller. A request that GPUs do not divide is rounded down by less than a millionth each.
         For a job without GPUs it is all that the job asks for.
         """
-        requested = np.zeros((len(self.index), 4), np.int64)
         if not self._table.some_request:
-            return requested
+            return np.zeros((len(self.index), RESOURCE_COUNT), np.int64)
         gpu_milli = np.where(self.gpus > 0, self.gpus * self.gpu_milli, WHOLE)
-        for resource, amount in ((CPU, self.cpus_micro), (MEMORY, self.memory_micro)):
-            requested[:, resource] = np.maximum(amount, 0) * WHOLE // gpu_milli
+        requested: Ints = np.maximum(self.requested, 0) * WHOLE // gpu_milli[:, None]
         return requested
 
     @property

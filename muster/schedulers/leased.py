@@ -28,6 +28,7 @@ from muster.cluster.ledger_arrays import (
     undo_to,
 )
 from muster.cluster.ledger_arrays import release_job as release
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.contract import Bools, Decision, Proposal, Snapshot, State
 from muster.schedulers.honours import REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
@@ -324,7 +325,7 @@ def _set_amounts(books: Books, chain: int, need: Ints) -> None:
     row = chain
     while row >= 0:
         record = books.rows[row]
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             amount = need_on(books, record["node"], resource, need)
             record["amount"][resource] = amount * count_bits(record["mask"])
         row = record["next"]

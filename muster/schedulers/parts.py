@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
+from muster.cluster.resources import BUILT_IN_COUNT
 from muster.formatting import counted
 from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Proposal, Snapshot, State
 from muster.schedulers.user_code import method_problem
@@ -195,6 +196,7 @@ class GangAllocator(Part):
         """What each job holds beside a GPU at the least, by resource in millionths: a GPU's share, or its request."""
         nodes = snapshot.ledger.books.nodes
         share = nodes["capacity"].sum(axis=0) // max(int(nodes["gpus"].sum()), 1)
+        share[BUILT_IN_COUNT:] = 0
         least: Ints = np.maximum(share, snapshot.jobs.requested_per_gpu)
         return least
 

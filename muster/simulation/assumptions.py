@@ -7,6 +7,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, Bools, Floats, Ints
+from muster.cluster.resources import RESOURCE_COUNT, RESOURCES
 from muster.formatting import counted
 from muster.problems import did_you_mean
 from muster.schedulers.honours import DEADLINE, PRIORITY, REQUESTS, SIZES
@@ -23,8 +24,11 @@ def unknown_resources(table: JobTable) -> list[str]:
     rigid = asked["sync"] == RIGID
     if not rigid.all() or any(table.models[number] for number in np.unique(asked["model"])):
         return []
-    requested = {"cpu": (asked["cpu"] >= 0).any(), "memory": (asked["memory"] >= 0).any(), "storage": False}
-    return [resource for resource, known in requested.items() if not known]
+    known = {
+        "cpu": (asked["requested"][:, CPU] >= 0).any(),
+        "memory": (asked["requested"][:, MEMORY] >= 0).any(),
+    }
+    return [resource for resource in ("cpu", "memory", "storage") if not known.get(resource, False)]
 
 
 def assumptions(table: JobTable, cluster: Cluster, honours: frozenset[str]) -> list[str]:
@@ -98,13 +102,14 @@ def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
 
 
 def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
-    """Jobs that ask for more CPUs or memory than goes with their GPUs on any machine that they may use."""
+    """Jobs that ask for more of a resource than goes with their GPUs on any machine that they may use."""
     nodes = Ledger(cluster, 0).books.nodes
     usable: Bools = table.node_allowed & (nodes["gpus"] > 0)
     asked = table.asked
     gpus: Floats = asked["gpus"] * asked["milli"] / 1000
     told = []
-    for resource, requested, unit in ((CPU, asked["cpu"], "CPUs"), (MEMORY, asked["memory"], "GB")):
+    for resource in range(1, RESOURCE_COUNT):
+        requested, unit = asked["requested"][:, resource], RESOURCES[resource].unit
         share: Ints = np.where(usable, nodes["share"][:, resource], 0).max(axis=1)[asked["constraint"]]
         beyond = np.flatnonzero((asked["sync"] == RIGID) & (requested > gpus * share + 1))
         if len(beyond):
@@ -112,6 +117,6 @@ def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
             told.append(
                 f"{len(beyond):,} of {counted(len(table), 'job')} ask for more {unit} than the proportional share of "
                 f"their GPUs (job {table.ids[one]}: {requested[one] / MICRO:g} {unit}, its share is "
-                f"{gpus[one] * share[one] / MICRO:g}); this scheduler ignores CPU and memory requests"
+                f"{gpus[one] * share[one] / MICRO:g}); this scheduler ignores such requests"
             )
     return told

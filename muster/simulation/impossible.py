@@ -10,6 +10,7 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import MICRO, Floats
+from muster.cluster.resources import RESOURCES
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.schedulers.honours import REQUESTS
@@ -28,8 +29,8 @@ def set_impossible_aside(
 ) -> tuple[str, ...]:
     """Set aside the jobs that no empty cluster could hold, or refuse the trace because of them.
 
-    CPUs and memory count where the scheduler honours requests. A job that a scheduler sizes needs its smallest size,
-    another one the GPUs that it asks for.
+    What jobs request beside GPUs counts where the scheduler honours requests. A job that a scheduler sizes needs its
+    smallest size, another one the GPUs that it asks for.
     """
     asked = table.asked
     needed = np.where(asked["sync"] == RIGID, asked["gpus"], asked["min_gpus"])
@@ -75,42 +76,43 @@ class _Impossible:
 
 
 def _too_large_requests(table: JobTable, cluster: Cluster, known: Collection[int]) -> dict[int, _Impossible]:
-    """Jobs of one size whose GPUs fit, but not together with the CPUs and memory that they request."""
+    """Jobs of one size whose GPUs fit, but not together with what they request beside them."""
     asked = table.asked
-    rows = np.column_stack([asked[name] for name in ("constraint", "gpus", "cpu", "memory")])
-    states = (asked["sync"] == RIGID) & ((asked["cpu"] > 0) | (asked["memory"] > 0))
+    rows = np.column_stack([asked["constraint"], asked["gpus"], asked["requested"]])
+    states = (asked["sync"] == RIGID) & (asked["requested"] > 0).any(axis=1)
     requesting = np.setdiff1d(np.flatnonzero(states), np.array(sorted(known), np.int64))
     found: dict[int, _Impossible] = {}
     if not len(requesting):
         return found
-    amounts = np.array([(node.gpus, node.cpus, node.memory_gb) for node in cluster.nodes])
+    amounts = np.array([node.amounts for node in cluster.nodes])
     distinct, which = np.unique(rows[requesting], axis=0, return_inverse=True)
-    for number, (constraint, gpus, cpu, memory) in enumerate(distinct.tolist()):
+    for number, (constraint, gpus, *requested) in enumerate(distinct.tolist()):
         nodes = amounts[table.node_allowed[constraint]]
-        column = _column_too_large(nodes, gpus, cpu / MICRO, memory / MICRO)
+        column = _too_large(nodes, gpus, requested)
         if column is None:
             continue
-        quantity, unit = (1, "CPU cores") if column == "cpus" else (2, "GB")
-        most = nodes[:, quantity].max()
-        why = f"no machine that it may use has room for so much; the largest has {most:g} {unit}"
+        resource = RESOURCES[column]
+        most = nodes[:, column].max()
+        why = f"no machine that it may use has room for so much; the largest has {most:g} {resource.unit}"
+        stated = requested[column] / MICRO / (gpus if resource.per_gpu else 1)
         for job in requesting[which.reshape(-1) == number].tolist():
-            found[job] = _Impossible(why, column, (cpu if column == "cpus" else memory) / MICRO)
+            found[job] = _Impossible(why, resource.name, stated)
     return found
 
 
-def _column_too_large(nodes: Floats, gpus: int, cpus: float, memory_gb: float) -> str | None:
-    """The request that keeps a job from every place on these empty nodes (GPUs, CPUs, GB); None: it has one.
+def _too_large(nodes: Floats, gpus: int, requested: Sequence[int]) -> int | None:
+    """The resource whose request keeps a job from every place on these empty nodes; None: it has a place.
 
     A job without GPUs, or with a share of one, needs one node; others divide what they request over their GPUs.
     """
     together = np.ones(len(nodes)) * np.inf
-    for column, quantity, wanted in (("cpus", 1, cpus), ("memory_gb", 2, memory_gb)):
+    for resource, wanted in enumerate(requested):
         if wanted <= 0:
             continue
-        together = np.minimum(together, nodes[:, quantity] / wanted * max(gpus, 1) + _ROUNDING)
+        together = np.minimum(together, nodes[:, resource] / (wanted / MICRO) * max(gpus, 1) + _ROUNDING)
         places = np.floor(together) if gpus == 0 else np.minimum(np.floor(together), nodes[:, 0])
         if places.sum() < max(gpus, 1):
-            return column
+            return resource
     return None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.cluster.ledger_arrays import Floats, Ints, NodeArray
+from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import choices, knee, speed_at
@@ -66,12 +67,12 @@ class ResourceProfiles:
         self._number_of_request: dict[tuple[int, ...], int] = {}
         self._classes = 0
         kinds = len(self.kinds)
-        self._amounts = [_Growing((kinds, 4), np.int64) for _ in range(5)]
+        self._amounts = [_Growing((kinds, RESOURCE_COUNT), np.int64) for _ in range(5)]
         self._speeds = [_Growing((kinds,), np.float64) for _ in range(3)]
-        self._requested = _Growing((4,), np.int64)
+        self._requested = _Growing((RESOURCE_COUNT,), np.int64)
         self._first_choice = _Growing((), np.int64)
         self._first_choice.add(np.zeros((), np.int64))
-        self._choice, self._choice_speed = _Growing((4,), np.int64), _Growing((), np.float64)
+        self._choice, self._choice_speed = _Growing((RESOURCE_COUNT,), np.int64), _Growing((), np.float64)
         self._demands = self._of_all()
 
     def of(self, model: Ints, gpus: Ints, requested: Ints) -> tuple[Ints, Demands]:
@@ -86,7 +87,7 @@ class ResourceProfiles:
         unknown = (numbers == _UNKNOWN) & ~asks
         if unknown.any():
             for pair in sorted(set(zip(model[unknown].tolist(), capped[unknown].tolist(), strict=True))):
-                self._number[pair] = self._add(*pair, np.zeros(4, np.int64))
+                self._number[pair] = self._add(*pair, np.zeros(RESOURCE_COUNT, np.int64))
             numbers = self._number[model, capped]
         if asks.any():
             rows = np.column_stack([model[asks], capped[asks], requested[asks]])
@@ -186,6 +187,7 @@ def _entry(models: ModelTable, model: int, gpus: int, machine: NodeArray, reques
     best, fair, published, limit = (share.copy() for _ in range(4))
     if gpus <= machine["gpus"]:
         limit = machine["capacity"] // gpus
+        limit[BUILT_IN_COUNT:] = 0
     limit = np.maximum(limit, requested)
     fair_speed = knee(models, model, share, share, fair)
     best_speed = knee(models, model, limit, share, best)
@@ -215,7 +217,7 @@ def published_demand(models: ModelTable, model: int, gpus: int, machine: NodeArr
     best_speed: float = knee(models, model, machine["capacity"], share, ideal)
     spans = gpus > machine["gpus"]
     cut = False
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         demand[resource] = ideal[resource]
         if ideal[resource] * gpus > machine["capacity"][resource]:
             cut = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from muster.cluster.ledger_arrays import Books, Floats, Ints
+from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable, relative_speed, storage_needed_gb_per_s
 
@@ -35,7 +36,7 @@ def knee(models: ModelTable, model: int, limit: Ints, share: Ints, demand: Ints)
     wanted = speed_at(models, model, limit) * (1 - ROUNDING)
     cheapest = np.inf
     candidate = limit.copy()
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         demand[resource] = limit[resource]
     for row in range(entry["n_cpus"]):
         candidate[1] = min(micro(entry["cpus"][row]), limit[1])
@@ -44,11 +45,11 @@ def knee(models: ModelTable, model: int, limit: Ints, share: Ints, demand: Ints)
             candidate[3] = storage_wanted(models, model, candidate[1], candidate[2], limit[3])
             if speed_at(models, model, candidate) >= wanted:
                 cost = 0.0
-                for resource in range(1, 4):
+                for resource in range(1, BUILT_IN_COUNT):
                     cost += candidate[resource] / max(share[resource], 1)
                 if cost < cheapest - ROUNDING:
                     cheapest = cost
-                    for resource in range(1, 4):
+                    for resource in range(1, RESOURCE_COUNT):
                         demand[resource] = candidate[resource]
     return speed_at(models, model, demand)
 
@@ -64,8 +65,9 @@ def choices(
     """
     cpus, memory = lines(models, model, limit, share, requested)
     at_least = speed_at(models, model, fair) * (1 + ROUNDING)
-    points = np.zeros((1 + len(cpus) * len(memory), 4), np.int64)
+    points = np.zeros((1 + len(cpus) * len(memory), RESOURCE_COUNT), np.int64)
     speed = np.zeros(len(points))
+    points[:, BUILT_IN_COUNT:] = requested[BUILT_IN_COUNT:]
     points[0] = fair
     speed[0] = speed_at(models, model, fair)
     count = 1
@@ -93,7 +95,7 @@ def _dominates(points: Ints, speed: Floats, one: int, other: int) -> bool:
     if speed[one] < speed[other]:
         return False
     same = speed[one] == speed[other]
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         if points[one, resource] > points[other, resource]:
             return False
         same = same and points[one, resource] == points[other, resource]
@@ -111,7 +113,7 @@ def corners(
     """
     cpus, memory = lines(models, model, limit, share, requested)
     speed = np.zeros((len(cpus), len(memory)))
-    point = np.full(4, UNLIMITED)
+    point = np.full(RESOURCE_COUNT, UNLIMITED)
     for row in range(len(cpus)):
         for column in range(len(memory)):
             point[1], point[2] = cpus[row], memory[column]
@@ -125,7 +127,8 @@ def corners(
             if speed[row, column] > above:
                 kept[max(row - 1, 0) : row + 1, max(column - 1, 0) : column + 1] = True
     count = kept.sum()
-    points = np.zeros((count, 4), np.int64)
+    points = np.zeros((count, RESOURCE_COUNT), np.int64)
+    points[:, BUILT_IN_COUNT:] = requested[BUILT_IN_COUNT:]
     speeds = np.zeros(count)
     at = 0
     for row in range(len(cpus)):
@@ -166,11 +169,11 @@ def storage_wanted(models: ModelTable, model: int, cpus: int, memory: int, limit
 def held_speed(books: Books, row: int, models: ModelTable, model: int) -> float:
     """Speed of a job on what it holds, relative to its model's reference; the slowest machine counts."""
     slowest = np.inf
-    per_gpu = np.zeros(4, np.int64)
+    per_gpu = np.zeros(RESOURCE_COUNT, np.int64)
     while row >= 0:
         held = books.rows[row]
         if held["amount"][0] > 0:
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 per_gpu[resource] = held["amount"][resource] * 1_000_000 // held["amount"][0]
             here = models[model]["on_type"][books.nodes[held["node"]]["gpu_type"]]
             slowest = min(slowest, speed_at(models, here, per_gpu))

@@ -14,6 +14,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import MICRO, Ints
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import model_table
 from muster.speed.points import speed_at
@@ -29,7 +30,7 @@ def with_published_speeds(table: JobTable, cluster: Cluster) -> JobTable:
     share: Ints = book.kinds[0]["share"]
     asked = table.asked.copy()
     added: dict[tuple[int, int], Model] = {}
-    nothing = np.zeros((1, 4), np.int64)
+    nothing = np.zeros((1, RESOURCE_COUNT), np.int64)
     for number, gpus in np.unique(np.column_stack([asked["model"], asked["gpus"]]), axis=0).tolist():
         model = table.models[number]
         if model is None:

@@ -16,7 +16,8 @@ import numpy as np
 import polars as pl
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import CPU, GPU, MICRO, WHOLE, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import CPU, GPU, MICRO, NONE, WHOLE, Bools, Floats, Ints
+from muster.cluster.resources import RESOURCE_COUNT, RESOURCES
 from muster.cluster.structured import Structured, zero_records
 from muster.compiling import njit
 from muster.formatting import counted
@@ -32,8 +33,7 @@ ASKED = np.dtype(
         ("milli", np.int64),  # thousandths of the one GPU that a job of a share asks for; else 1000
         ("min_gpus", np.int64),
         ("max_gpus", np.int64),
-        ("cpu", np.int64),  # millionths of a core; -1: not said
-        ("memory", np.int64),  # millionths of a GB; -1: not said
+        ("requested", np.int64, (RESOURCE_COUNT,)),  # beside GPUs, as the owner states it; -1: not stated
         ("model", np.int64),
         ("tenant", np.int64),
         ("user", np.int64),
@@ -59,8 +59,7 @@ AskedArray: TypeAlias = Structured[
         "milli",
         "min_gpus",
         "max_gpus",
-        "cpu",
-        "memory",
+        "requested",
         "model",
         "tenant",
         "user",
@@ -79,6 +78,9 @@ AskedArray: TypeAlias = Structured[
         "terms",
     ]
 ]
+
+REQUEST_COLUMNS = tuple(one.name for one in RESOURCES if one.name not in ("gpus", "storage_gb_per_s"))
+"""What a trace may state of a job beside its GPUs."""
 
 GPU_TYPE = "gpu_type="
 """What a constraint on the type of GPU begins with."""
@@ -204,9 +206,9 @@ class JobTable:
 
     @cached_property
     def some_request(self) -> bool:
-        """Whether there are jobs that state CPUs or memory, or have no GPU."""
+        """Whether there are jobs that request a resource beside GPUs, or have no GPU."""
         asked = self.asked
-        return bool((asked["cpu"] > 0).any() or (asked["memory"] > 0).any() or (asked["gpus"] == 0).any())
+        return bool((asked["requested"] > 0).any() or (asked["gpus"] == 0).any())
 
 
 def job_table(
@@ -233,8 +235,11 @@ def job_table(
     asked["preemptible"] = jobs["preemptible"].to_numpy()
     asked["min_gpus"] = jobs["min_gpus"].fill_null(jobs["gpus"]).to_numpy()
     asked["max_gpus"] = jobs["max_gpus"].fill_null(jobs["gpus"]).to_numpy()
-    asked["cpu"] = (jobs["cpus"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
-    asked["memory"] = (jobs["memory_gb"] * MICRO).round().fill_null(-1.0).cast(pl.Int64).to_numpy()
+    asked["requested"] = NONE
+    for at, resource in enumerate(RESOURCES):
+        if resource.name in REQUEST_COLUMNS:
+            amount = jobs[resource.name] * MICRO * (asked["gpus"] if resource.per_gpu else 1)
+            asked["requested"][:, at] = amount.round().fill_null(NONE).cast(pl.Int64).to_numpy()
     asked["deadline"] = jobs["deadline_seconds"].fill_null(np.inf).to_numpy()
     asked["time_limit"] = jobs["time_limit_seconds"].fill_null(np.inf).to_numpy()
     sized = sized_columns(jobs)

@@ -229,7 +229,7 @@ def test_what_does_not_fit_says_why_and_leaves_no_trace() -> None:
     before = snapshot(ledger)
     for shares_, why in (
         ([NodeAllocation(0, (0,))], "a GPU is taken"),
-        ([NodeAllocation(0, (1,), cpus=7.1)], "CPUs, memory or storage bandwidth are short"),
+        ([NodeAllocation(0, (1,), cpus=7.1)], "the node has less of a resource free"),
         ([NodeAllocation(5, (1,))], "the node is down or does not exist"),
         ([NodeAllocation(0, (1,)), NodeAllocation(0, (1,))], "a GPU is taken"),
     ):

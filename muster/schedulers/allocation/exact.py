@@ -9,6 +9,7 @@ import highspy
 import numpy as np
 
 from muster.cluster.ledger_arrays import MICRO, Ints
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.admission.knapsack.relaxation import quiet_solver
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft, place_on
@@ -81,7 +82,7 @@ def _program(
     unit = _unit(gangs, gpus, points)
     entries.append((np.repeat(gang_rows, width), x.ravel(), np.repeat(unit.astype(np.float64), width)))
     base = len(served) + count
-    for resource in range(4):
+    for resource in range(RESOURCE_COUNT):
         amount = unit * (np.ones(count) if resource == 0 else demand[:, resource])
         rows = np.broadcast_to(base + resource * width + np.arange(width), (count, width))
         entries.append((rows.ravel(), x.ravel(), np.repeat(amount, width)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.ledger_arrays import WHOLE, Books, Bools, Ints, count_bits
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
 from muster.schedulers.allocation.gangs import Gangs, has_room, place_gang, request_above_share, set_level
@@ -164,7 +165,7 @@ def _above_fair(draft: PlacementDraft, gangs: Gangs, number: int, gpus: int, nee
     kind = gangs.kind_of_node[node_part["node"]]
     fair = gangs.demands.fair[gangs.classes[node_part["at"]], kind]
     above = 0.0
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         if draft.free[node_part["node"], resource] < gpus * need[resource]:
             excess = node_part["amount"][resource] - node_part["gpus"] * fair[resource]
             above += max(excess, 0) / max(gangs.kinds[kind]["share"][resource], 1)

@@ -39,11 +39,17 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
     return Gangs(gpus, classes, model, jobs.constraint, node_allowed, demands, kinds, kind_of_node, models)
 
 
+@njit(cache=True)
+def amount_per_gpu(kinds: Rows, kind: int) -> Ints:
+    """Return what a node of this kind has for each GPU, by resource, at least 1: the unit of comparisons."""
+    unit: Ints = np.maximum(kinds[kind]["capacity"] // max(kinds[kind]["gpus"], 1), 1)
+    return unit
+
+
 def request_above_share(gangs: Gangs, at: Ints) -> Bools:
     """Return which of these jobs request more beside a GPU than its share on some node: they are hardest to place."""
-    share = np.where(gangs.kinds["gpus"][:, None] > 0, gangs.kinds["share"], np.iinfo(np.int64).max).min(
-        axis=0
-    )
+    kinds = np.flatnonzero(gangs.kinds["gpus"] > 0).tolist()
+    share = np.array([amount_per_gpu(gangs.kinds, kind) for kind in kinds]).min(axis=0)
     above: Bools = (gangs.demands.requested[gangs.classes[at]] > share).any(axis=1)
     return above
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from muster.cluster.ledger_arrays import NONE, Floats, Ints
+from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.compiling import njit
-from muster.schedulers.allocation.gangs import Gangs, place_gang, request_above_share
+from muster.schedulers.allocation.gangs import Gangs, amount_per_gpu, place_gang, request_above_share
 from muster.schedulers.allocation.node_search import fewest_nodes
 from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, place_on, set_amounts
 
@@ -26,22 +27,22 @@ def targets(draft: PlacementDraft, gangs: Gangs, served: Ints, kind: int) -> tup
 
     And how far the speed of all there may be below the best, as a part of it: what the prices prove.
     """
-    pool = np.zeros(4, np.int64)
+    pool = np.zeros(RESOURCE_COUNT, np.int64)
     for node in range(len(draft.free)):
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             pool[resource] += draft.free[node, resource]
     for number in range(draft.used[0]):
         pool += draft.node_parts[number]["amount"]
     count = np.zeros(len(gangs.demands.best), np.int64)
     for at in served:
         count[gangs.classes[at]] += gangs.gpus[at]
-    share = np.maximum(gangs.kinds[kind]["share"], 1).astype(np.float64)
-    price = np.zeros(4)
+    share = amount_per_gpu(gangs.kinds, kind).astype(np.float64)
+    price = np.zeros(RESOURCE_COUNT)
     _clear(gangs, kind, count, share, pool, price)
     bound = 0.0
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         bound += price[resource] * pool[resource] / share[resource]
-    wanted = np.empty((len(served), 4), np.int64)
+    wanted = np.empty((len(served), RESOURCE_COUNT), np.int64)
     below, above = price * (1 - _TORN), price * (1 + _TORN)
     reached = 0.0
     for i in range(len(served)):
@@ -50,7 +51,7 @@ def targets(draft: PlacementDraft, gangs: Gangs, served: Ints, kind: int) -> tup
         wanted[i] = gangs.demands.choice[modest]
         reached += gpus * gangs.demands.choice_speed[modest]
         bound += gpus * _worth(gangs, _worth_most(gangs, number, kind, share, price), share, price)
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             pool[resource] -= gpus * wanted[i, resource]
     reached += _give_larger_points(gangs, served, kind, share, (below, above), pool, wanted)
     return wanted, max(0.0, 1 - reached / bound) if bound > 0 else 0.0
@@ -71,7 +72,7 @@ def _give_larger_points(
     First come those that want more memory for it: few do, and the CPUs left to the others are of use to many.
     """
     below, above = prices
-    more = np.zeros((len(served), 4), np.int64)
+    more = np.zeros((len(served), RESOURCE_COUNT), np.int64)
     faster = np.zeros(len(served))
     for i in range(len(served)):
         number, gpus = gangs.classes[served[i]], gangs.gpus[served[i]]
@@ -95,9 +96,13 @@ def _clear(gangs: Gangs, kind: int, count: Ints, share: Floats, pool: Ints, pric
 
     At each price of storage memory is priced again, and at each price of memory CPUs.
     """
-    low, high, judged = np.zeros(4), np.full(4, _HIGHEST_PRICE), np.zeros(4, np.int64)
+    low, high, judged = (
+        np.zeros(RESOURCE_COUNT),
+        np.full(RESOURCE_COUNT, _HIGHEST_PRICE),
+        np.zeros(RESOURCE_COUNT, np.int64),
+    )
     resource = 1
-    while resource < 4:
+    while resource < BUILT_IN_COUNT:
         enough = judged[resource] > _HALVINGS
         if not enough:
             enough = _demand(gangs, kind, count, share, price, resource) <= pool[resource]
@@ -140,7 +145,7 @@ def _worth_most(gangs: Gangs, number: int, kind: int, share: Floats, price: Floa
 def _worth(gangs: Gangs, choice: int, share: Floats, price: Floats) -> float:
     """The speed of a choice less its price, for each GPU."""
     worth: float = gangs.demands.choice_speed[choice]
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         worth -= price[resource] * gangs.demands.choice[choice, resource] / share[resource]
     return worth
 
@@ -161,7 +166,7 @@ def assign_nodes(
     if left:
         rest = ranked[(plan.first[ranked] == NONE) & (gangs.gpus[ranked] <= left)]
         rest = rest[np.cumsum(gangs.gpus[rest]) <= left]
-        _assign(plan, gangs, rest, np.zeros(len(rest), np.int64), np.zeros((len(rest), 4)))
+        _assign(plan, gangs, rest, np.zeros(len(rest), np.int64), np.zeros((len(rest), RESOURCE_COUNT)))
 
 
 @njit(cache=True)
@@ -174,7 +179,7 @@ def _share_out(draft: PlacementDraft, gangs: Gangs) -> None:
         need = gangs.demands.fair[
             gangs.classes[node_part["at"]], gangs.kind_of_node[node_part["node"]]
         ].copy()
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             most = node_part["amount"][resource] + draft.free[node_part["node"], resource]
             need[resource] = min(need[resource], most // node_part["gpus"])
         set_amounts(draft, number, need)
@@ -183,19 +188,19 @@ def _share_out(draft: PlacementDraft, gangs: Gangs) -> None:
 @njit(cache=True)
 def deviations(gangs: Gangs, of_kind: Ints, served: Ints, wanted: Ints) -> Floats:
     """Return how much more or less than an average GPU of its kind each job's GPU wants: by place, in shares."""
-    apart = np.zeros((len(served), 4))
-    average = np.zeros((len(gangs.kinds), 4))
+    apart = np.zeros((len(served), RESOURCE_COUNT))
+    average = np.zeros((len(gangs.kinds), RESOURCE_COUNT))
     gpus = np.zeros(len(gangs.kinds))
     for i in range(len(served)):
         gpus[of_kind[i]] += gangs.gpus[served[i]]
     for i in range(len(served)):
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             part = gangs.gpus[served[i]] / gpus[of_kind[i]]
             average[of_kind[i], resource] += wanted[i, resource] * part
     for i in range(len(served)):
-        for resource in range(1, 4):
-            share = max(gangs.kinds[of_kind[i]]["share"][resource], 1)
-            apart[i, resource] = (wanted[i, resource] - average[of_kind[i], resource]) / share
+        share = amount_per_gpu(gangs.kinds, of_kind[i])
+        for resource in range(1, RESOURCE_COUNT):
+            apart[i, resource] = (wanted[i, resource] - average[of_kind[i], resource]) / share[resource]
     return apart
 
 
@@ -207,7 +212,7 @@ def _assign(draft: PlacementDraft, gangs: Gangs, served: Ints, of_kind: Ints, ap
     possible. Jobs that are placed already stay, and what they want counts.
     """
     nodes = len(gangs.kind_of_node)
-    surplus = np.zeros((nodes, 4))
+    surplus = np.zeros((nodes, RESOURCE_COUNT))
     for i in range(len(served)):
         number = draft.first[served[i]]
         while number >= 0:
@@ -246,7 +251,7 @@ def _best_match(
         if not allowed[node] or draft.free[node, 0] < gangs.gpus[at] or (best_suits and not suits):
             continue
         match = 0.0
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             match += surplus[node, resource] * apart[resource]
         if match > most + 1e-12 or (suits and not best_suits):
             if fits(draft, node, gangs.gpus[at], fair[gangs.kind_of_node[node]]):

@@ -33,6 +33,7 @@ from muster.cluster.ledger_arrays import (
     put_chain,
     release_job,
 )
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.placement.kernels import (
@@ -52,7 +53,7 @@ NODE_PART = np.dtype(
         ("at", np.int64),  # position of the job
         ("node", np.int64),
         ("gpus", np.int64),
-        ("amount", np.int64, (4,)),  # held here in all; the GPUs' own entry is not used
+        ("amount", np.int64, (RESOURCE_COUNT,)),  # held here in all; the GPUs' own entry is not used
         ("next", np.int64),  # of the job
         ("next_here", np.int64),  # of the node
     ]
@@ -145,7 +146,7 @@ def _open(books: Books, index: Ints, draft: PlacementDraft, requested: Ints) -> 
             held = books.rows[row]
             node = held["node"]
             gpus = count_bits(held["mask"])
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 draft.free[node, resource] += held["amount"][resource]
             draft.free[node, 0] += gpus
             if draft.fixed[at]:
@@ -173,7 +174,7 @@ def _reserve(
         best = -1
         for node in range(len(spare)):
             fits = allowed[i, node]
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 fits = fits and requested[at, resource] <= spare[node, resource]
             if not fits:
                 continue
@@ -184,7 +185,7 @@ def _reserve(
                 best = node
         if best >= 0:
             draft.reserved[at] = best
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 spare[best, resource] -= requested[at, resource]
                 draft.free[best, resource] -= requested[at, resource]
 
@@ -212,7 +213,7 @@ def add_part(draft: PlacementDraft, at: int, node: int, gpus: int) -> int:
     node_part["at"] = at
     node_part["node"] = node
     node_part["gpus"] = gpus
-    for resource in range(4):
+    for resource in range(RESOURCE_COUNT):
         node_part["amount"][resource] = 0
     node_part["next"] = -1
     node_part["next_here"] = -1
@@ -240,7 +241,7 @@ def remove_last(draft: PlacementDraft) -> None:
     node = node_part["node"]
     draft.used[0] = number
     draft.free[node, 0] += node_part["gpus"]
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         draft.free[node, resource] += node_part["amount"][resource]
     draft.first[node_part["at"]] = -1
     if draft.first_here[node] == number:
@@ -260,7 +261,7 @@ def remove_last(draft: PlacementDraft) -> None:
 def set_amounts(draft: PlacementDraft, number: int, per_gpu: Ints) -> None:
     """Set what a node part has beside each of its GPUs; the node's free amounts follow."""
     node_part = draft.node_parts[number]
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         amount = node_part["gpus"] * per_gpu[resource]
         draft.free[node_part["node"], resource] += node_part["amount"][resource] - amount
         node_part["amount"][resource] = amount
@@ -276,7 +277,7 @@ def place_on(draft: PlacementDraft, at: int, node: int, gpus: int, per_gpu: Ints
 def fits(draft: PlacementDraft, node: int, gpus: int, per_gpu: Ints) -> bool:
     """Return whether a node has this free for so many GPUs; the GPUs themselves are not counted."""
     short = 0
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         short += draft.free[node, resource] < gpus * per_gpu[resource]
     return short == 0
 
@@ -285,7 +286,7 @@ def fits(draft: PlacementDraft, node: int, gpus: int, per_gpu: Ints) -> bool:
 def gpus_that_fit(draft: PlacementDraft, node: int, per_gpu: Ints) -> int:
     """Return how many free GPUs of a node can have this beside them."""
     fit: int = draft.free[node, 0]
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         if per_gpu[resource] > 0:
             fit = min(fit, draft.free[node, resource] // per_gpu[resource])
     return fit
@@ -393,7 +394,7 @@ def is_unchanged(books: Books, row: int, draft: PlacementDraft, number: int) -> 
         return False
     while row >= 0:
         held, node_part = books.rows[row], draft.node_parts[number]
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             if held["amount"][resource] != node_part["amount"][resource]:
                 return False
         row, number = held["next"], node_part["next"]
@@ -415,7 +416,7 @@ def _chain(books: Books, old: int, draft: PlacementDraft, number: int) -> int:
         else:
             record["mask"] = pick_gpus(books, node_part["node"], node_part["gpus"])
         record["amount"][0] = node_part["gpus"] * 1_000_000
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             record["amount"][resource] = node_part["amount"][resource]
         if last < 0:
             first = row

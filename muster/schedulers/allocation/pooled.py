@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.admission.knapsack.columns import InfeasibleError, Table
 from muster.schedulers.admission.knapsack.relaxation import relax
 from muster.schedulers.allocation.gangs import Gangs
@@ -40,7 +41,7 @@ class Pooled:
 
 def pool_of(opened: PlacementDraft, gangs: Gangs) -> Ints:
     """Return what an opened draft may use, by kind of node: GPUs, then millionths; with what fixed jobs have."""
-    pool = np.zeros((len(gangs.kinds), 4), np.int64)
+    pool = np.zeros((len(gangs.kinds), RESOURCE_COUNT), np.int64)
     np.add.at(pool, gangs.kind_of_node, opened.free)
     taken = opened.node_parts[: int(opened.used[0])]
     np.add.at(pool[:, 0], gangs.kind_of_node[taken["node"]], taken["gpus"])
@@ -59,7 +60,7 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints, fair: bool = True) -> Pooled:
     """
     kinds = np.flatnonzero(pool[:, 0] > 0)
     groups, group_of = _groups(gangs, served, kinds)
-    none, nowhere = np.zeros(0, np.int64), np.zeros((0, 4), np.int64)
+    none, nowhere = np.zeros(0, np.int64), np.zeros((0, RESOURCE_COUNT), np.int64)
     if not len(groups):
         return Pooled(0.0, served, group_of, none, none, nowhere, np.zeros(0))
     weight: Floats = np.zeros(len(groups))
@@ -180,15 +181,15 @@ def _all_points(gangs: Gangs, model: int) -> tuple[Ints, Floats]:
     entry = gangs.models[model]
     reference = float(entry["reference_seconds"])
     if entry["n_cpus"] == 0:
-        return np.zeros((1, 4), np.int64), np.array([reference / entry["compute_seconds"]])
+        return np.zeros((1, RESOURCE_COUNT), np.int64), np.array([reference / entry["compute_seconds"]])
     cpus, memory = entry["cpus"][: entry["n_cpus"]], entry["memory"][: entry["n_memory"]]
     seconds = entry["input_seconds"][: len(cpus), : len(memory)]
-    points = np.zeros((len(cpus) + 1, len(memory), 4), np.int64)
+    points = np.zeros((len(cpus) + 1, len(memory), RESOURCE_COUNT), np.int64)
     points[1:, :, 1] = np.floor(cpus * MICRO)[:, None]
     points[:, 1:, 2] = np.floor(memory[1:] * MICRO)
     speeds = np.zeros(points.shape[:2])
     speeds[1:] = reference / seconds
-    return points.reshape(-1, 4), speeds.ravel()
+    return points.reshape(-1, RESOURCE_COUNT), speeds.ravel()
 
 
 def _table(

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.cluster.ledger_arrays import Ints
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
-from muster.schedulers.allocation.gangs import Gangs, model_on
+from muster.schedulers.allocation.gangs import Gangs, amount_per_gpu, model_on
 from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, set_amounts
 from muster.speed.demands import Demands
 from muster.speed.points import micro, speed_at
@@ -97,14 +98,14 @@ def _alone_here(draft: PlacementDraft, node: int) -> Ints:
 def per_gpu(draft: PlacementDraft, number: int, amounts: Ints) -> None:
     """Write what a node part has beside each of its GPUs; the GPUs' own entry is not touched."""
     node_part = draft.node_parts[number]
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         amounts[resource] = node_part["amount"][resource] // node_part["gpus"]
 
 
 @njit(cache=True, forceinline=True)
 def _as_it_is(draft: PlacementDraft, gangs: Gangs, kind: int, placed_jobs: Ints) -> tuple[Ints, float]:
     """Return what the node parts have beside each GPU; the speed of all, times GPUs."""
-    before = np.empty((len(placed_jobs), 4), np.int64)
+    before = np.empty((len(placed_jobs), RESOURCE_COUNT), np.int64)
     value = 0.0
     for i in range(len(placed_jobs)):
         node_part = draft.node_parts[placed_jobs[i]]
@@ -124,7 +125,7 @@ def _at_their_lowest(draft: PlacementDraft, gangs: Gangs, kind: int, placed_jobs
         gpus[i] = node_part["gpus"]
         first[i], last[i] = gangs.demands.first_choice[pair], gangs.demands.first_choice[pair + 1]
         set_amounts(draft, placed_jobs[i], gangs.demands.choice[first[i]])
-    share = np.maximum(gangs.kinds[kind]["share"], 1)
+    share = amount_per_gpu(gangs.kinds, kind)
     return Here(placed_jobs, gpus, first, last, first.copy(), share)
 
 
@@ -134,7 +135,7 @@ def meets_requests(draft: PlacementDraft, gangs: Gangs, node: int) -> bool:
     number = draft.first_here[node]
     while number >= 0:
         node_part = draft.node_parts[number]
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             least = node_part["gpus"] * gangs.demands.requested[gangs.classes[node_part["at"]], resource]
             if node_part["amount"][resource] < least:
                 return False
@@ -149,7 +150,7 @@ def _are_fair(gangs: Gangs, kind: int, draft: PlacementDraft, here: Ints, amount
         fair = gangs.demands.fair_speed[gangs.classes[at], kind]
         if speed_at(gangs.models, model_on(gangs, at, kind), amounts[i]) < fair * (1 - _EPSILON):
             return False
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             if amounts[i, resource] < gangs.demands.requested[gangs.classes[at], resource]:
                 return False
     return True
@@ -166,7 +167,7 @@ def _climb(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> No
                 gain = demands.choice_speed[then] - demands.choice_speed[chosen[i]]
                 cost = _EPSILON
                 short = 0
-                for resource in range(1, 4):
+                for resource in range(1, RESOURCE_COUNT):
                     more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
                     short += here.gpus[i] * more > free[resource]
                     if more > 0:
@@ -213,7 +214,7 @@ def _best_pair(
             if net <= best_gain:
                 break
             short = 0
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
                 less = demands.choice[chosen[j], resource] - demands.choice[other, resource]
                 short += here.gpus[i] * more - here.gpus[j] * less > room[resource]
@@ -227,7 +228,7 @@ def _make_room(draft: PlacementDraft, demands: Demands, node: int, here: Here) -
     """Step one job up and as many others down as it takes, the best way; whether that gains anything."""
     chosen, room = here.chosen, draft.free[node]
     trial, best = chosen.copy(), chosen.copy()
-    free = np.zeros(4, np.int64)
+    free = np.zeros(RESOURCE_COUNT, np.int64)
     most = _EPSILON
     for i in range(len(chosen)):
         for then in range(chosen[i] + 1, here.last[i]):
@@ -235,7 +236,7 @@ def _make_room(draft: PlacementDraft, demands: Demands, node: int, here: Here) -
             if net > most:
                 trial[:] = chosen
                 trial[i] = then
-                for resource in range(1, 4):
+                for resource in range(1, RESOURCE_COUNT):
                     more = demands.choice[then, resource] - demands.choice[chosen[i], resource]
                     free[resource] = room[resource] - here.gpus[i] * more
                 net = _step_down_others(demands, here, trial, i, free, net, most)
@@ -262,7 +263,7 @@ def _step_down_others(
         if j < 0:
             break
         net -= here.gpus[j] * (demands.choice_speed[trial[j]] - demands.choice_speed[other])
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             given = demands.choice[trial[j], resource] - demands.choice[other, resource]
             free[resource] += here.gpus[j] * given
         trial[j] = other
@@ -280,7 +281,7 @@ def _cheapest_step_down(
             continue
         for other in range(here.first[j], trial[j]):
             relief = 0.0
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 given = demands.choice[trial[j], resource] - demands.choice[other, resource]
                 used = min(here.gpus[j] * given, max(-free[resource], 0))
                 if used != 0:
@@ -296,7 +297,7 @@ def _cheapest_step_down(
 def _part_steps(draft: PlacementDraft, gangs: Gangs, node: int, here: Ints, kind: int) -> float:
     """Hand out what is left between the measured points; the speed gained, times GPUs."""
     gained = 0.0
-    now, point = np.zeros(4, np.int64), np.zeros(4, np.int64)
+    now, point = np.zeros(RESOURCE_COUNT, np.int64), np.zeros(RESOURCE_COUNT, np.int64)
     gains = np.ones(len(here), np.bool_)
     for _ in range(len(here)):
         best, most = -1, _EPSILON
@@ -339,7 +340,7 @@ def _part_step(
     gain = speed_at(gangs.models, model, point) - speed
     if gain <= _EPSILON:
         return 0.0
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         most = point[resource]
         point[resource] = now[resource]
         if speed_at(gangs.models, model, point) - speed < gain:

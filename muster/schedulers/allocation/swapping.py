@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, model_on
 from muster.schedulers.allocation.placement_draft import PlacementDraft, set_amounts
@@ -31,7 +32,7 @@ def swap_jobs(
     pressure = np.zeros(len(draft.free))
     for number in range(draft.used[0]):
         pressure[draft.node_parts[number]["node"]] += missing[draft.node_parts[number]["at"]]
-    saved = np.empty((2, 64, 4), np.int64)
+    saved = np.empty((2, 64, RESOURCE_COUNT), np.int64)
     for worst in served[np.argsort(-missing[served], kind="mergesort")]:
         if tries <= 0 or missing[worst] <= 1e-6:
             return

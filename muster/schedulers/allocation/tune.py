@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.ledger_arrays import NONE, Ints
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.fair_share import (
@@ -109,7 +110,7 @@ def _raise_fixed(draft: PlacementDraft, gangs: Gangs, at: int) -> None:
     if has_room(draft, gangs, at, best):
         set_level(draft, gangs, at, best)
     elif not _is_above_fair(draft, gangs, at):
-        kept = np.zeros((len(draft.free), 4), np.int64)
+        kept = np.zeros((len(draft.free), RESOURCE_COUNT), np.int64)
         number = draft.first[at]
         while number >= 0:
             node_part = draft.node_parts[number]

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.ledger_arrays import Books, Bools, Ints, Rows
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
 from muster.schedulers.allocation.gangs import Gangs, place_gang
@@ -72,10 +73,10 @@ def _share_if_above(need: Ints, share: Ints) -> Ints:
     lowered = need.copy()
     for kind in range(len(need)):
         above = False
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             above = above or need[kind, resource] > share[kind, resource]
         if above:
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 lowered[kind, resource] = share[kind, resource]
     return lowered
 
@@ -109,8 +110,8 @@ def _reclaim(draft: PlacementDraft, gangs: Gangs, at: int, need: Ints) -> None:
 @njit(cache=True)
 def _reclaim_on(draft: PlacementDraft, gangs: Gangs, node: int, gpus: int, need: Ints) -> None:
     """Walk the jobs of a server, fewest servers, most CPUs, most memory a GPU first, until enough is free."""
-    short = np.zeros(4, np.int64)
-    for resource in range(1, 4):
+    short = np.zeros(RESOURCE_COUNT, np.int64)
+    for resource in range(1, RESOURCE_COUNT):
         short[resource] = max(0, gpus * need[resource] - draft.free[node, resource])
     kind_here = gangs.kind_of_node[node]
     walked = np.zeros(draft.used[0], np.bool_)
@@ -122,7 +123,7 @@ def _reclaim_on(draft: PlacementDraft, gangs: Gangs, node: int, gpus: int, need:
         node_part = draft.node_parts[victim]
         share = gangs.demands.share[gangs.classes[node_part["at"]]]
         excess = False
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             above = node_part["amount"][resource] - node_part["gpus"] * share[kind_here, resource]
             excess = excess or above > 0
             short[resource] = max(0, short[resource] - max(0, above))
@@ -139,7 +140,7 @@ def _cut(draft: PlacementDraft, number: int, share: Ints) -> None:
     """Lower what a node part has above its share; no job is raised at a neighbour's cost."""
     node_part = draft.node_parts[number]
     lowered = share.copy()
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         lowered[resource] = min(share[resource], node_part["amount"][resource] // node_part["gpus"])
     set_amounts(draft, number, lowered)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.cluster.ledger_arrays import GPU, WHOLE, Books, Bools, Floats, Ints, count_bits, put_chain
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.placement.kernels import (
     PACK,
@@ -254,7 +255,7 @@ def largest_units(books: Books, allowed: Bools, need: Ints, racks: Ints) -> tupl
     for node in range(len(books.nodes)):
         if allowed[node]:
             most: int = books.nodes[node]["gpus"]
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 amount = need_on(books, node, resource, need)
                 if amount > 0:
                     fitting: int = books.nodes[node]["capacity"][resource] // amount
@@ -292,7 +293,7 @@ def allocate_by_locality(
     What comes out besides are the reasons.
     """
     scratch = scratch_for(books)
-    known = np.empty((len(resource_options[0]), 4), np.int64)
+    known = np.empty((len(resource_options[0]), RESOURCE_COUNT), np.int64)
     for option in range(len(known)):
         _forget(known[option])
     wake = np.inf

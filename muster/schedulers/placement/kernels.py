@@ -11,9 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.cluster.ledger_arrays import (
+    CPU,
     DELAYED,
     GPU,
+    MEMORY,
     MICRO,
+    STORAGE,
     WHOLE,
     Books,
     Bools,
@@ -26,6 +29,7 @@ from muster.cluster.ledger_arrays import (
     put_chain,
     release_job,
 )
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
@@ -98,8 +102,8 @@ def fit_walk(free: Ints, least: Ints, pinned: Bools, ranked: Ints, strict: bool,
             if not chosen[at] or pinned[at] != the_pinned:
                 continue
             fits = not blocked
-            for resource in range(1, 3):
-                fits = fits and least[at, resource] <= left[resource]
+            for resource in range(1, RESOURCE_COUNT):
+                fits = fits and (resource == STORAGE or least[at, resource] <= left[resource])
             if the_pinned or fits:
                 left -= least[at]
             else:
@@ -109,7 +113,7 @@ def fit_walk(free: Ints, least: Ints, pinned: Bools, ranked: Ints, strict: bool,
 
 def proportional_needs(nodes: NodeArray, requested: Ints) -> Ints:
     """The node's share, but at least the request: jobs x 1 x resources, or one line if no request exceeds a share."""
-    line = np.full((1, 1, 4), PROPORTIONAL)
+    line = np.full((1, 1, RESOURCE_COUNT), PROPORTIONAL)
     if not requested.any() or (requested.max(axis=0) <= nodes["share"][nodes["gpus"] > 0].min(axis=0)).all():
         return line
     needs: Ints = line - requested[:, None]
@@ -130,7 +134,7 @@ def need_on(books: Books, node: int, resource: int, need: Ints) -> int:
 def gpus_that_fit(books: Books, node: int, need: Ints) -> int:
     """How many whole GPUs, each with what it needs, the node has free."""
     fit: int = books.nodes[node]["free_gpus"]
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         amount = need_on(books, node, resource, need)
         if amount > 0:
             fit = min(fit, books.nodes[node]["free"][resource] // amount)
@@ -143,7 +147,7 @@ def holds_gang(books: Books, node: int, gpus: int, need: Ints) -> bool:
     record = books.nodes[node]
     if record["free_gpus"] < gpus:
         return False
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         amount = need[resource]
         if amount < 0:
             amount = max(record["share"][resource], PROPORTIONAL - amount)
@@ -213,7 +217,7 @@ def fewest_nodes(books: Books, allowed: Bools, gpus: int, need: Ints) -> int:
     for node in range(nodes):
         if allowed[node]:
             most[node] = books.nodes[node]["gpus"]
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 amount = need_on(books, node, resource, need)
                 if amount > 0:
                     most[node] = min(most[node], books.nodes[node]["capacity"][resource] // amount)
@@ -350,7 +354,7 @@ def find_device(books: Books, allowed: Bools, milli: int, need: Ints, rule: int)
         if not allowed[node] or not books.nodes[node]["up"]:
             continue
         short = False
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             amount = need_on(books, node, resource, need) * milli // 1000
             short = short or amount > books.nodes[node]["free"][resource]
         if short:
@@ -380,7 +384,7 @@ def put_share(books: Books, chain: int, node: int, mask: int, milli: int, need: 
     books.rows[row]["mask"] = mask
     books.rows[row]["milli"] = milli
     books.rows[row]["amount"][0] = gpus * milli * 1000
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         books.rows[row]["amount"][resource] = need_on(books, node, resource, need) * gpus * milli // 1000
     books.rows[row]["next"] = chain
     return row
@@ -402,7 +406,7 @@ def find_node_without_gpus(books: Books, allowed: Bools, need: Ints) -> int:
     for node in range(len(books.nodes)):
         record = books.nodes[node]
         fits = allowed[node] and record["up"] != 0
-        for resource in range(1, 4):
+        for resource in range(1, RESOURCE_COUNT):
             fits = fits and need[resource] <= record["free"][resource]
         if fits and _fuller(books, node, best):
             best = node
@@ -414,7 +418,7 @@ def amounts_on(books: Books, node: int, need: Ints) -> int:
     """A row for a job without GPUs on a node."""
     row = new_row(books)
     books.rows[row]["node"] = node
-    for resource in range(1, 4):
+    for resource in range(1, RESOURCE_COUNT):
         books.rows[row]["amount"][resource] = need[resource]
     return row
 
@@ -604,8 +608,8 @@ def _note_no_place(books: Books, jobs: JobColumns, at: int, reasons: ReasonColum
     spec = jobs.spec[jobs.numbers[at]]
     if spec["gpus"] == 0:
         reasons.codes[at] = NO_CPUS
-        reasons.a[at] = spec["cpu"] / MICRO
-        reasons.b[at] = max(int(spec["memory"]), 0) / MICRO
+        reasons.a[at] = spec["requested"][CPU] / MICRO
+        reasons.b[at] = max(int(spec["requested"][MEMORY]), 0) / MICRO
 
 
 @njit(cache=True)

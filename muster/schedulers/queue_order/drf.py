@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
+from muster.cluster.ledger_arrays import MICRO
+from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.schedulers.contract import Floats, Snapshot, State
 from muster.schedulers.parts import Order
 
@@ -25,12 +26,12 @@ class Drf(Order):
         jobs, cluster = snapshot.jobs, snapshot.cluster
         gpus = jobs.requested_gpus / cluster.total_gpus
         shares = [gpus]
-        for asked, total in (
-            (jobs.cpus_micro, snapshot.ledger.books.nodes["capacity"][:, CPU].sum()),
-            (jobs.memory_micro, snapshot.ledger.books.nodes["capacity"][:, MEMORY].sum()),
-        ):
-            # Nothing said: the GPU-proportional share, which is as large a part as the GPUs are.
-            shares.append(np.where(asked >= 0, asked / max(float(total), MICRO), gpus))
+        requested, total = jobs.requested, snapshot.ledger.books.nodes["capacity"].sum(axis=0)
+        for resource in range(1, RESOURCE_COUNT):
+            # Nothing stated: the GPU-proportional share, which is as large a part as the GPUs are.
+            unstated = gpus if resource < BUILT_IN_COUNT else 0.0
+            part = requested[:, resource] / max(float(total[resource]), MICRO)
+            shares.append(np.where(requested[:, resource] >= 0, part, unstated))
         owner = jobs.user if len(snapshot.table.users) > 1 else jobs.tenant
         if len(snapshot.table.users) == 1 and len(snapshot.table.tenants) == 1:
             owner = np.arange(len(jobs))

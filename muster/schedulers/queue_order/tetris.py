@@ -7,10 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import CPU, GPU, MEMORY
+from muster.cluster.ledger_arrays import STORAGE
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.contract import Floats, Snapshot, State
 from muster.schedulers.parts import DURATIONS, Order, setting
 from muster.schedulers.queue_order.srtf_speed import remaining_at_best_speed, remaining_at_speed
+
+_COUNTED = [resource for resource in range(RESOURCE_COUNT) if resource != STORAGE]
+"""Storage bandwidth follows from CPUs and memory."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Tetris(Order):
 
 
 def _free_to_compete_for(snapshot: Snapshot) -> Floats:
-    """The parts of the cluster's GPUs, CPUs and memory that are free or that running jobs could be made to free."""
+    """The parts of the cluster's resources that are free or that running jobs could be made to free."""
     books, jobs = snapshot.ledger.books, snapshot.jobs
     usable = (books.nodes["capacity"] - books.nodes["unavailable"]).sum(axis=0)
     for job in jobs.index[jobs.pinned].tolist():
@@ -57,17 +61,16 @@ def _free_to_compete_for(snapshot: Snapshot) -> Floats:
             usable = usable - books.rows[row]["amount"]
             row = books.rows[row]["next"]
     capacity = np.maximum(books.nodes["capacity"].sum(axis=0), 1)
-    free: Floats = (usable / capacity)[[GPU, CPU, MEMORY]]
+    free: Floats = (usable / capacity)[_COUNTED]
     return free
 
 
 def demand_over_cluster(snapshot: Snapshot) -> Floats:
-    """The best-case demand of each job in parts of the cluster's GPUs, CPUs and memory."""
+    """The best-case demand of each job in parts of the cluster's resources."""
     jobs, resource_profiles = snapshot.jobs, snapshot.resource_profiles
-    resources = [GPU, CPU, MEMORY]
-    capacity = np.maximum(snapshot.ledger.books.nodes["capacity"].sum(axis=0)[resources], 1)
+    capacity = np.maximum(snapshot.ledger.books.nodes["capacity"].sum(axis=0)[_COUNTED], 1)
     classes, demands = resource_profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
-    per_gpu = demands.published[classes].max(axis=1)[:, resources]
+    per_gpu = demands.published[classes].max(axis=1)[:, _COUNTED]
     demand: Floats = per_gpu * jobs.requested_gpus[:, None] / capacity
     return demand
 

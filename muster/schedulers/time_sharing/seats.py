@@ -16,6 +16,7 @@ from muster.cluster.ledger_arrays import (
     release_job,
     same_chain,
 )
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 
 
@@ -65,7 +66,7 @@ def write_seats(
             row = new_row(books)
             books.rows[row]["node"], books.rows[row]["mask"] = node, mask
             books.rows[row]["amount"][0] = gpus * 1_000_000
-            for resource in range(1, 4):
+            for resource in range(1, RESOURCE_COUNT):
                 books.rows[row]["amount"][resource] = gpus * books.nodes[node]["share"][resource] // most
             if most > 1:
                 books.rows[row]["group"] = node + PACKED if packed[at] else node

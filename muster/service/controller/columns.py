@@ -16,7 +16,7 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Changes, Ledger, NodeAllocation
-from muster.cluster.ledger_arrays import MICRO, NONE, ROWS_USED, WHOLE
+from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, NONE, ROWS_USED, WHOLE
 from muster.cluster.structured import zero_records
 from muster.problems import InputError
 from muster.runtime import allocation_lifecycle as keep
@@ -157,9 +157,10 @@ class LiveColumns:
         ask["submit"] = row.submitted
         ask["gpus"] = ask["min_gpus"] = ask["max_gpus"] = request.gpus
         ask["milli"] = round(request.gpu_share * WHOLE)
-        ask["cpu"] = NONE if request.cpus is None else round(request.cpus * MICRO)
+        ask["requested"] = NONE
+        ask["requested"][CPU] = NONE if request.cpus is None else round(request.cpus * MICRO)
         least_gb = request.least_memory_gb
-        ask["memory"] = NONE if least_gb is None else round(least_gb * MICRO)
+        ask["requested"][MEMORY] = NONE if least_gb is None else round(least_gb * MICRO)
         ask["model"] = self._model(request.model or "")
         ask["tenant"] = self._number("tenant", request.tenant or "")
         ask["user"] = self._number("user", row.user)

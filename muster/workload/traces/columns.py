@@ -13,6 +13,7 @@ from math import inf
 
 import polars as pl
 
+from muster.cluster.resources import FURTHER
 from muster.problems import InputError, Problem
 
 LINE = "line of the file"
@@ -108,6 +109,17 @@ COLUMNS: tuple[Column, ...] = (
     Number("loss_slope", 0, LARGEST_SECONDS, "a number above 0", above_low=True),
     Number("loss_offset", 0, LARGEST_SECONDS, "a number above 0", above_low=True),
     Number("loss_floor", 0, LARGEST_SECONDS, "a number from 0 on", 0),
+    *(
+        Number(
+            one.name,
+            0,
+            1e9,
+            f"a {'' if one.divisible else 'whole '}number of {one.unit} above 0",
+            whole=not one.divisible,
+            above_low=True,
+        )
+        for one in FURTHER
+    ),
 )
 """All native columns in their order; this table is what `docs/reference/traces.md` explains."""
 

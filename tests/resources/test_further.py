@@ -1,0 +1,86 @@
+"""A resource that another package adds is scheduled like the ones that come with Muster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.resources.power_runs import WATTS
+
+ROOT = Path(__file__).parent.parent.parent
+SCHEDULERS = ("gittins+tune-plus", "fifo+proportional+pack", "fifo+requested+pack", "drf+tune", "fifo+greedy")
+
+
+def with_package(folder: Path, source: str, points: str) -> dict[str, str]:
+    """The environment of a process in which a package of this source is installed."""
+    info = folder / "power-1.0.dist-info"
+    info.mkdir()
+    (folder / "power.py").write_text(source)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: power\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[muster.resources]\n{points}\n")
+    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+
+
+POWER = """
+from muster.cluster.resources import Resource
+
+POWER = Resource("power_watts", "W", per_gpu=True)
+TWICE = Resource("cpus", "cores", per_gpu=False)
+"""
+
+
+@pytest.mark.long  # It compiles the schedulers for five resources.
+def test_schedulers_keep_within_the_power_of_each_node(tmp_path: Path) -> None:
+    """Two nodes of 8 GPUs and 2,000 W: five GPUs at 400 W, so the other GPUs are for those that need less."""
+    env = with_package(tmp_path, POWER, "power = power:POWER")
+    script = [sys.executable, "-m", "tests.resources.power_runs", *SCHEDULERS]
+    done = subprocess.run(script, env=env, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    runs = json.loads(done.stdout)
+    for name in SCHEDULERS:
+        rows = runs[name]
+        for job, _, gpus, watts, *_ in rows:
+            assert watts == pytest.approx(gpus * (WATTS[int(job)] or 0)), name
+        assert {row[0] for row in rows} == {str(number) for number in range(len(WATTS))}, name
+        for moment in {row[4] for row in rows}:
+            used: dict[str, float] = defaultdict(float)
+            for _, node, _, watts, since, until in rows:
+                used[node] += watts if since <= moment < until else 0.0
+            assert max(used.values()) <= 2000.0 + 1e-6, name
+    # Jobs 0 to 7 take all 4,000 W; those that need none start beside them, and the others when power is free again.
+    for name in ("fifo+proportional+pack", "fifo+requested+pack"):
+        started = [row[4] for number in range(8, 16) for row in runs[name] if row[0] == str(number)]
+        assert started == [3600.0, 3600.0, 3604.0, 3601.0, 3602.0, 3603.0, 14.0, 15.0], name
+
+
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        ("a = power:TWICE", "two resources have this name"),
+        ("a = power:NONE", "cannot be loaded: AttributeError"),
+        ("a = power:__name__", "a muster.cluster.resources.Resource is needed"),
+    ],
+)
+def test_an_unusable_resource_is_refused_by_name(tmp_path: Path, points: str, words: str) -> None:
+    env = with_package(tmp_path, POWER, points)
+    command = [sys.executable, "-m", "muster", "simulate", "trace.csv", "--cluster", "1x1gpu"]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "entry point a of muster.resources" in done.stderr
+    assert words in " ".join(done.stderr.split())
+
+
+def test_an_unknown_resource_of_a_cluster_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text(
+        '[types.a]\ngpus = 8\nresources = { power_watts = 2000.0 }\n[[nodes]]\ntype = "a"\n'
+    )
+    command = [sys.executable, "-m", "muster", "simulate", "trace.csv", "--cluster", "cluster.toml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "no installed package describes this resource" in " ".join(done.stderr.split())
