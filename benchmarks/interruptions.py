@@ -86,7 +86,7 @@ class Simulated:
         status = DaemonStatus(
             policy=live_scheduler(scheduler, {}, round_seconds),
             engine="fake",
-            engine_facts=self.engine.facts,
+            engine_capabilities=self.engine.capabilities,
             enforces=self.engine.enforces,
             cluster=cluster,
             models=dict,

@@ -74,7 +74,7 @@ def _warm_up_service() -> None:
         DaemonStatus(
             policy=live_scheduler(_FIRST[0], {}, _ROUND_SECONDS),
             engine="fake",
-            engine_facts=FakeEngine.facts,
+            engine_capabilities=FakeEngine.capabilities,
             enforces="",
             cluster=parse_cluster(_CLUSTERS[0]),
             models=shipped_models,

@@ -102,13 +102,15 @@ def revoke(
 
 def _in_store(url: str, user: str, role: str) -> dict[str, Any]:
     from muster.service.api.answers import new_token_of
-    from muster.service.engines.registry import facts_of
+    from muster.service.engines.registry import capabilities_of
     from muster.service.store import Store
     from muster.service.tokens import create_token
 
     opened = Store.open(url, make=False)
     try:
-        made = create_token(opened, user, operator=role == "operator", engine=facts_of(opened.engine()))
+        made = create_token(
+            opened, user, operator=role == "operator", engine=capabilities_of(opened.engine())
+        )
     finally:
         opened.close()
     return new_token_of(made, opened.origin)

@@ -6,7 +6,7 @@ import os
 import pwd
 from pathlib import Path
 
-from muster.service.engines import EngineFacts
+from muster.service.engines import EngineCapabilities
 from muster.service.home import shut_to_others
 
 
@@ -18,7 +18,7 @@ def name_of(uid: int) -> str:
         return f"uid-{uid}"
 
 
-def together(engine: EngineFacts | None) -> str:
+def together(engine: EngineCapabilities | None) -> str:
     """Why tokens do not keep the owners of jobs apart here, in a sentence without its full stop; empty if they do."""
     if engine is None or not engine.runs_as_users or os.geteuid() == 0:
         return ""
@@ -28,7 +28,7 @@ def together(engine: EngineFacts | None) -> str:
     )
 
 
-def cannot_run(user: str, engine: EngineFacts | None, home: Path | None = None) -> str:
+def cannot_run(user: str, engine: EngineCapabilities | None, home: Path | None = None) -> str:
     """Why this user's jobs could not run here, or from this home; a sentence without its full stop, or empty."""
     if engine is None or not engine.runs_as_users or os.geteuid() != 0:
         return ""

@@ -24,7 +24,7 @@ from muster.service.callers import check_bind
 from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.factory import ConfiguredEngine, EngineContext
-from muster.service.engines.interface import EngineFacts
+from muster.service.engines.interface import EngineCapabilities
 from muster.service.engines.registry import check_bound_engine
 from muster.service.home import (
     bind_store,
@@ -128,7 +128,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
     status = DaemonStatus(
         policy=serving.scheduler,
         engine=serving.engine_name,
-        engine_facts=engine.facts,
+        engine_capabilities=engine.capabilities,
         enforces=engine.enforces,
         cluster=serving.engine.cluster,
         models=known_models.all,
@@ -156,7 +156,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         finally:
             web.should_exit = True
 
-    warnings = list(_warnings(serving, engine.facts, store))
+    warnings = list(_warnings(serving, engine.capabilities, store))
     thread = threading.Thread(target=conduct, name="controller")
     write_endpoint(serving.home, url)
     threading.Thread(target=serving.limits.reload_on_request, name="limits", daemon=True).start()
@@ -179,7 +179,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         raise failure[0]
 
 
-def _warnings(serving: Serving, engine: EngineFacts, store: Store) -> Iterator[str]:
+def _warnings(serving: Serving, engine: EngineCapabilities, store: Store) -> Iterator[str]:
     """What its operator should know, as sentences without their full stops."""
     if engine.runs_as_users and (shut := shut_to_others(serving.home)):
         yield shut

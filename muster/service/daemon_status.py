@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.cluster import Cluster
 from muster.schedulers.contract import Scheduler
-from muster.service.engines import EngineFacts
+from muster.service.engines import EngineCapabilities
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.workload.models import Model
 
@@ -36,8 +36,8 @@ class DaemonStatus:
 
     policy: Scheduler
     engine: str
-    """The engine's name, for people; `engine_facts` says what depends on it."""
-    engine_facts: EngineFacts
+    """The engine's name, for people; `engine_capabilities` says what depends on it."""
+    engine_capabilities: EngineCapabilities
     enforces: str
     """How CPU and memory grants are enforced, for people."""
     cluster: Cluster

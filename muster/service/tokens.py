@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from muster.problems import InputError, Problem
 from muster.service.accounts import cannot_run, together
-from muster.service.engines import EngineFacts
+from muster.service.engines import EngineCapabilities
 from muster.service.store import Store
 from muster.service.store.rows import TokenRow
 
@@ -87,7 +87,7 @@ class LivingTokens:
         self._found = None
 
 
-def create_token(store: Store, user: str, *, operator: bool, engine: EngineFacts | None) -> MadeToken:
+def create_token(store: Store, user: str, *, operator: bool, engine: EngineCapabilities | None) -> MadeToken:
     """A new token; from now on every request needs one. The first one of a store is an operator's.
 
     `engine` runs the jobs; None: not known yet.

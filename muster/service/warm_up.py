@@ -70,7 +70,7 @@ def _controller(store: Store, status: DaemonStatus, home: Path) -> Controller:
     stage = DaemonStatus(
         policy=status.policy,
         engine=status.engine,
-        engine_facts=engine.facts,
+        engine_capabilities=engine.capabilities,
         enforces=engine.enforces,
         cluster=status.cluster,
         models=status.models,

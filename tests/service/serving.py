@@ -18,7 +18,7 @@ from muster.cluster.shipped import parse_cluster
 from muster.schedulers.registry import build
 from muster.service.api import create_app, server
 from muster.service.daemon_status import DaemonStatus
-from muster.service.engines import EngineFacts
+from muster.service.engines import EngineCapabilities
 from muster.service.home import make_home, store_url
 from muster.service.known_models import KnownModels
 from muster.service.limits import Limits
@@ -94,7 +94,7 @@ def a_status(home: Path, cluster: str = CLUSTER) -> DaemonStatus:
     return DaemonStatus(
         policy=build("fifo", {}),
         engine="none",
-        engine_facts=EngineFacts(can_resize=True, runs_as_users=False),
+        engine_capabilities=EngineCapabilities(can_resize=True, runs_as_users=False),
         enforces="nothing",
         cluster=parse_cluster(cluster),
         models=KnownModels(home).all,

@@ -10,7 +10,7 @@ import pytest
 from muster.problems import InputError
 from muster.schedulers.registry import build
 from muster.service.limits import LIMITS, Limits, read_limits
-from muster.service.store.rows import Changes, State, Submission
+from muster.service.store.rows import State, StoreChanges, Submission
 from muster.service.tokens import create_token
 
 from .serving import Answer, a_request, serving
@@ -84,7 +84,7 @@ def test_submissions_above_a_limit_are_refused_whole(tmp_path: Path) -> None:
         assert "bob may have 2 jobs that have not ended, has 2, and this submits 1" in refusal(
             submit(bob, {})
         )
-        api.store.commit(Changes(jobs={1: {"state": State.CANCELLED, "finished": 1.0}}))
+        api.store.commit(StoreChanges(jobs={1: {"state": State.CANCELLED, "finished": 1.0}}))
         assert submit(bob, {}).status == 201
         assert submit(root, {"priority": 99}, {}, {}, {}).status == 201  # an operator
 

@@ -97,7 +97,7 @@ class WholeJob(Job):
     request: JobRequest
 
 
-class Jobs(Answer):
+class JobPage(BaseModel):
     """A page of jobs."""
 
     jobs: list[Job]
@@ -133,7 +133,7 @@ class History(Answer):
     events: list[HistoryLine]
 
 
-class Why(Answer):
+class WhyAnswer(BaseModel):
     """Why a job waits, or runs as it does."""
 
     job_id: int
@@ -157,7 +157,7 @@ class Why(Answer):
     """From now; null: not known, or it does not wait."""
 
 
-class Machine(Answer):
+class NodeState(BaseModel):
     """A node: what it has, and what of that is held."""
 
     name: str
@@ -177,10 +177,10 @@ class Machine(Answer):
     """All of them."""
 
 
-class Machines(Answer):
+class NodeList(BaseModel):
     """All nodes."""
 
-    nodes: list[Machine]
+    nodes: list[NodeState]
 
 
 class KnownModel(Answer):

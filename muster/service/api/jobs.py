@@ -37,7 +37,7 @@ log = structlog.get_logger()
 router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[DESCRIBED], responses=may_answer())
 
 
-class Batch(BaseModel):
+class JobBatch(BaseModel):
     """Several jobs: all are taken or none."""
 
     model_config = ConfigDict(extra="forbid")
@@ -55,13 +55,13 @@ async def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) 
 @router.post(
     "/jobs:batch", status_code=201, response_model=answers.SubmittedAll, responses=may_answer(400, 403, 413)
 )
-async def submit_batch(batch: Batch, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+async def submit_batch(batch: JobBatch, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit several jobs, all or none."""
     await run_in_threadpool(_check, service, caller, batch.jobs)
     return {"job_ids": await _submit(service, caller, batch.jobs)}
 
 
-@router.get("/jobs", response_model=answers.Jobs)
+@router.get("/jobs", response_model=answers.JobPage)
 def jobs(
     service: ServiceHere,
     caller: CallerHere,
@@ -144,7 +144,7 @@ def events(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str,
     }
 
 
-@router.get("/jobs/{job_id}/why", response_model=answers.Why, responses=may_answer(404))
+@router.get("/jobs/{job_id}/why", response_model=answers.WhyAnswer, responses=may_answer(404))
 async def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Why a job waits, who is ahead of it, when it may start."""
     from muster.service.why import waits, why_not_waiting, why_waiting
@@ -195,7 +195,7 @@ def models(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
 def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
     """InputError if a job could never run here."""
     problems: list[Problem] = []
-    if why := cannot_run(caller.user, service.status.engine_facts, service.home):
+    if why := cannot_run(caller.user, service.status.engine_capabilities, service.home):
         problems.append(Problem("request", why, found=caller.user))
     # Whether there are new files of models is only looked up where a job names one.
     known = service.status.models() if any(request.model for request in requests) else {}

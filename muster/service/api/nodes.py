@@ -18,7 +18,7 @@ log = structlog.get_logger()
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"], dependencies=[DESCRIBED], responses=may_answer())
 
 
-@router.get("", response_model=answers.Machines)
+@router.get("", response_model=answers.NodeList)
 def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """All nodes: what they have, and what of that is held."""
     held: dict[str, list[AllocationInterval]] = {}
@@ -45,13 +45,13 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     }
 
 
-@router.post("/{name}/drain", response_model=answers.Machines, responses=may_answer(403, 404))
+@router.post("/{name}/drain", response_model=answers.NodeList, responses=may_answer(403, 404))
 def drain(name: Name, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Start nothing on a node any more, and move away what runs there."""
     return _drain(name, True, service, caller)
 
 
-@router.post("/{name}/undrain", response_model=answers.Machines, responses=may_answer(403, 404))
+@router.post("/{name}/undrain", response_model=answers.NodeList, responses=may_answer(403, 404))
 def undrain(name: Name, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Use a drained node again."""
     return _drain(name, False, service, caller)

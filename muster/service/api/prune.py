@@ -36,7 +36,7 @@ class KeptJob(BaseModel):
     message: str
 
 
-class Pruned(BaseModel):
+class PruneAnswer(BaseModel):
     """A piece of the work; `next` is the `after` of the next one, null at the end."""
 
     jobs: int
@@ -45,7 +45,7 @@ class Pruned(BaseModel):
     next: int | None
 
 
-@router.post("/jobs:prune", response_model=Pruned, responses=may_answer(400, 413))
+@router.post("/jobs:prune", response_model=PruneAnswer, responses=may_answer(400, 413))
 def prune(request: PruneRequest, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Remove jobs that ended before a moment, with their histories and folders; a piece of some seconds."""
     store = service.store

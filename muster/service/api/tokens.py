@@ -43,7 +43,9 @@ def tokens(service: ServiceHere, _: OperatorHere) -> dict[str, Any]:
 def create(request: TokenRequest, service: ServiceHere, caller: OperatorHere) -> dict[str, Any]:
     """Make a token. From the first one on, every request needs one."""
     operator = request.role == "operator"
-    made = create_token(service.store, request.user, operator=operator, engine=service.status.engine_facts)
+    made = create_token(
+        service.store, request.user, operator=operator, engine=service.status.engine_capabilities
+    )
     service.tokens.changed()
     log.info("token made", by=caller.user, user=request.user, role=request.role, token=made.row.id)
     return answers.new_token_of(made, service.store.origin)

@@ -10,7 +10,7 @@ from muster.schedulers.contract import Trigger
 from muster.service.controller.columns import LiveColumns
 from muster.service.controller.running_starts import RunningStarts
 from muster.service.daemon_status import DaemonStatus
-from muster.service.store.rows import Changes, JobRow
+from muster.service.store.rows import JobRow, StoreChanges
 
 
 class ActiveJobs:
@@ -31,13 +31,13 @@ class ActiveJobs:
         """Triggers since the last decision."""
         self.newest = 0
         """The largest id that is known."""
-        self.changes = Changes()
+        self.changes = StoreChanges()
         self.acts: list[Callable[[], None]] = []
         """What to do once the changes are on the disk; each may be repeated."""
 
     def nothing_new(self) -> None:
         """All that was new is written down."""
-        self.changes, self.acts = Changes(), []
+        self.changes, self.acts = StoreChanges(), []
 
     def set(self, job: int, **fields: Any) -> None:
         """New values for some fields of a job."""

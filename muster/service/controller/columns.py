@@ -90,8 +90,8 @@ class LiveColumns:
         self.misfits: set[int] = set()
         """Jobs that no state of the cluster could hold; it was another one when they were taken."""
         self._fits: dict[tuple[object, ...], bool] = {}
-        self._asked: AskedArray = zero_records(0, ASKED)
-        self._facts: FactArray = zero_records(0, FACTS)
+        self._spec: AskedArray = zero_records(0, ASKED)
+        self._status: FactArray = zero_records(0, FACTS)
         self._sized: SizedArray = zero_records(0, SIZED)
         self._ids = pl.Series("job_id", [], pl.String)
         self._before = np.zeros(0, np.int64)
@@ -104,14 +104,14 @@ class LiveColumns:
         self._table_changed()
 
     @property
-    def facts(self) -> FactArray:
+    def status(self) -> FactArray:
         """What has happened to each job, by its number."""
-        return self._facts[: self._count]
+        return self._status[: self._count]
 
     @property
-    def asked(self) -> AskedArray:
+    def spec(self) -> AskedArray:
         """What each job asks for, by its number."""
-        return self._asked[: self._count]
+        return self._spec[: self._count]
 
     def admit(self, rows: Sequence[JobRow]) -> None:
         """Make columns of jobs that the store has; those that it had before are read again."""
@@ -139,9 +139,9 @@ class LiveColumns:
         return self._fits[shape]
 
     def _make_room(self, count: int) -> None:
-        if count > len(self._asked):
+        if count > len(self._spec):
             room = max(2 * count, _LEAST_ROOM)
-            for name in ("_asked", "_facts", "_sized"):
+            for name in ("_spec", "_status", "_sized"):
                 before = getattr(self, name)
                 grown = np.zeros(room, before.dtype)
                 grown[: self._count] = before[: self._count]
@@ -153,38 +153,37 @@ class LiveColumns:
 
     def _write(self, row: JobRow) -> None:
         request = row.request
-        ask, fact = self._asked[row.id], self._facts[row.id]
-        ask["submit"] = row.submitted
-        ask["gpus"] = ask["min_gpus"] = ask["max_gpus"] = request.gpus
-        ask["milli"] = round(request.gpu_share * WHOLE)
-        ask["requested"] = NONE
-        ask["requested"][CPU] = NONE if request.cpus is None else round(request.cpus * MICRO)
+        spec, status = self._spec[row.id], self._status[row.id]
+        spec["submit"] = row.submitted
+        spec["gpus"] = spec["min_gpus"] = spec["max_gpus"] = request.gpus
+        spec["milli"] = round(request.gpu_share * WHOLE)
+        spec["cpu"] = NONE if request.cpus is None else round(request.cpus * MICRO)
         least_gb = request.least_memory_gb
-        ask["requested"][MEMORY] = NONE if least_gb is None else round(least_gb * MICRO)
-        ask["model"] = self._model(request.model or "")
-        ask["tenant"] = self._number("tenant", request.tenant or "")
-        ask["user"] = self._number("user", row.user)
-        ask["constraint"] = self._constraint(request.constraint)
-        ask["priority"] = request.priority
-        ask["preemptible"] = row.preemptible
-        ask["min_runtime"] = request.min_runtime_seconds
-        ask["deadline"] = inf if row.deadline is None else row.deadline
-        ask["time_limit"] = inf if request.time_limit_seconds is None else request.time_limit_seconds
-        ask["iterations"] = UNKNOWN_STEPS if request.steps is None else request.steps
-        ask["believed"] = nan
-        fact["state"] = _FACT_STATES.get(row.state, COMPLETED)
-        fact["done"] = fact["saved"] = row.steps_done
-        fact["attained"] = row.attained_gpu_seconds
-        fact["run"] = row.run_seconds
-        fact["preemptions"], fact["moves"] = row.preemptions, row.moves
-        fact["first_start"] = nan if row.first_start is None else row.first_start
-        fact["last_start"] = nan if row.last_start is None else row.last_start
-        fact["last_stop"] = row.submitted if row.last_stop is None else row.last_stop
-        fact["finish"] = fact["lease_end"] = inf
-        fact["sensitivity"] = nan
-        fact["reason"] = NONE
-        fact["restart_cost"] = self.restart_cost(row)
-        fact["unsaved_since"] = nan
+        spec["memory"] = NONE if least_gb is None else round(least_gb * MICRO)
+        spec["model"] = self._model(request.model or "")
+        spec["tenant"] = self._number("tenant", request.tenant or "")
+        spec["user"] = self._number("user", row.user)
+        spec["constraint"] = self._constraint(request.constraint)
+        spec["priority"] = request.priority
+        spec["preemptible"] = row.preemptible
+        spec["min_runtime"] = request.min_runtime_seconds
+        spec["deadline"] = inf if row.deadline is None else row.deadline
+        spec["time_limit"] = inf if request.time_limit_seconds is None else request.time_limit_seconds
+        spec["iterations"] = UNKNOWN_STEPS if request.steps is None else request.steps
+        spec["believed"] = nan
+        status["state"] = _STATUS_STATES.get(row.state, COMPLETED)
+        status["done"] = status["saved"] = row.steps_done
+        status["attained"] = row.attained_gpu_seconds
+        status["run"] = row.run_seconds
+        status["preemptions"], status["moves"] = row.preemptions, row.moves
+        status["first_start"] = nan if row.first_start is None else row.first_start
+        status["last_start"] = nan if row.last_start is None else row.last_start
+        status["last_stop"] = row.submitted if row.last_stop is None else row.last_stop
+        status["finish"] = status["lease_end"] = inf
+        status["sensitivity"] = nan
+        status["reason"] = NONE
+        status["restart_cost"] = self.restart_cost(row)
+        status["unsaved_since"] = nan
         if not self._fits_in(request):
             self.misfits.add(row.id)
         self._sized[row.id]["priority"] = nan
@@ -210,12 +209,12 @@ class LiveColumns:
 
     def _estimate_again(self) -> None:
         """Those that have not shown their own speed go by their model's as it is now."""
-        asked_for = self.asked["iterations"] > 0
-        unshown = asked_for & (self.facts["state"] != COMPLETED) & (self.facts["done"] <= 0)
+        asked_for = self.spec["iterations"] > 0
+        unshown = asked_for & (self.status["state"] != COMPLETED) & (self.status["done"] <= 0)
         for job in np.flatnonzero(unshown).tolist():
-            ask = self._asked[job]
-            ask["ideal"] = ask["iterations"] * self._reference_seconds(job)
-            if self._profiles[ask["model"]] is not None:
+            spec = self._spec[job]
+            spec["ideal"] = spec["iterations"] * self._reference_seconds(job)
+            if self._profiles[spec["model"]] is not None:
                 self._length_is_known(job)
 
     def _constraint(self, constraint: str) -> int:
@@ -234,29 +233,29 @@ class LiveColumns:
 
     def _estimate(self, row: JobRow) -> None:
         """How long it takes at the reference: by what it did so far, else by its model; else unknown."""
-        ask = self._asked[row.id]
-        ask["ideal"] = ask["iterations"] * self._reference_seconds(row.id)
+        spec = self._spec[row.id]
+        spec["ideal"] = spec["iterations"] * self._reference_seconds(row.id)
         worked = row.run_seconds - row.restart_seconds
         measured = row.steps_done > 0 and worked > 0
         if measured:
-            ask["ideal"] = ask["iterations"] * worked / row.steps_done
-        if measured or self._profiles[ask["model"]] is not None:
+            spec["ideal"] = spec["iterations"] * worked / row.steps_done
+        if measured or self._profiles[spec["model"]] is not None:
             self._length_is_known(row.id)
 
     def _length_is_known(self, job: int) -> None:
         """From now on, if its owner has said its steps."""
-        ask = self._asked[job]
-        if ask["iterations"] < UNKNOWN_STEPS:
-            ask["believed"] = ask["iterations"]
+        spec = self._spec[job]
+        if spec["iterations"] < UNKNOWN_STEPS:
+            spec["believed"] = spec["iterations"]
 
     def _reference_seconds(self, job: int) -> float:
         """Of a step with a proportional share, by the job's model."""
-        return reference_seconds(self.models, int(self._asked[job]["model"]), self._share)
+        return reference_seconds(self.models, int(self._spec[job]["model"]), self._share)
 
     def _table_changed(self) -> None:
         self.table = _LiveTable(
-            asked=self.asked,
-            facts=self.facts,
+            asked=self.spec,
+            facts=self.status,
             sized=self._sized[: self._count],
             ids=self._ids,
             model_names=tuple(self._numbers["model"]),
@@ -292,7 +291,7 @@ class LiveColumns:
 
     def _settle(self, now: float) -> None:
         books, outcome = self.ledger.books, self._outcome()
-        keep.settle_journal(books, self.asked, self.facts, self.models, now, self.laws, self._before, outcome)
+        keep.settle_journal(books, self.spec, self.status, self.models, now, self.laws, self._before, outcome)
 
     def _outcome(self) -> keep.Outcome:
         """Room for what the kernels report, which nothing here reads."""
@@ -301,26 +300,26 @@ class LiveColumns:
 
     def not_begun(self, job: int, now: float) -> None:
         """A job has a new place where nothing of it runs yet: it is charged nothing so far."""
-        fact = self._facts[job]
-        fact["held"] = fact["rate"] = 0.0
-        fact["settled"] = now
-        fact["finish"] = fact["resumes"] = inf
+        status = self._status[job]
+        status["held"] = status["rate"] = 0.0
+        status["settled"] = now
+        status["finish"] = status["resumes"] = inf
 
     def counts_as_running(self, job: int, now: float) -> None:
         """To a scheduler a job with a place holds its GPUs, though it waits for somebody who saves there first."""
-        fact, ask = self._facts[job], self._asked[job]
-        fact["held"] = ask["gpus"] * ask["milli"] / WHOLE
-        fact["settled"] = now
+        status, spec = self._status[job], self._spec[job]
+        status["held"] = spec["gpus"] * spec["milli"] / WHOLE
+        status["settled"] = now
 
     def began(self, row: JobRow, since: float) -> None:
         """A start of a job has begun on what the books say; its speed is the model's until it reports its own."""
-        fact = self._facts[row.id]
-        fact["held"] = fact["rate"] = 0.0
-        fact["settled"] = fact["last_start"] = since
-        if np.isnan(fact["first_start"]):
-            fact["first_start"] = since
+        status = self._status[row.id]
+        status["held"] = status["rate"] = 0.0
+        status["settled"] = status["last_start"] = since
+        if np.isnan(status["first_start"]):
+            status["first_start"] = since
         self.price(row, since)
-        keep.set_rate(self.ledger.books, self.asked, self.facts, row.id, self.models, since, self.laws)
+        keep.set_rate(self.ledger.books, self.spec, self.status, row.id, self.models, since, self.laws)
 
     def price(self, row: JobRow, since: float) -> None:
         """What schedulers know of an interruption of a start that began at `since`, as its job shows more of it.
@@ -328,53 +327,53 @@ class LiveColumns:
         A job that has reported before works from its first step on, at the latest after `LONGEST_START_UP` times the
         expected cost; any other one, once the expected cost has passed.
         """
-        ask, fact = self._asked[row.id], self._facts[row.id]
-        ask["preemptible"] = row.preemptible
-        fact["restart_cost"] = self.restart_cost(row)
-        fact["unsaved_since"] = nan if row.saves_when_stopped else since
+        spec, status = self._spec[row.id], self._status[row.id]
+        spec["preemptible"] = row.preemptible
+        status["restart_cost"] = self.restart_cost(row)
+        status["unsaved_since"] = nan if row.saves_when_stopped else since
         if row.first_step is not None:
-            fact["resumes"] = row.first_step
+            status["resumes"] = row.first_step
         else:
             has_reported = row.joined or row.start_up_seconds is not None
-            fact["resumes"] = since + fact["restart_cost"] * (LONGEST_START_UP if has_reported else 1.0)
+            status["resumes"] = since + status["restart_cost"] * (LONGEST_START_UP if has_reported else 1.0)
 
     def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
         """A running job has reported how far it is and how fast: its report counts for more than the model.
 
         Of the model only the ratio is kept between its speed on what the job holds and the one at the reference.
         """
-        fact, ask = self._facts[job], self._asked[job]
-        keep.settle(self.facts, job, now, self.laws)
-        fact["done"] = min(steps, ask["iterations"])
+        status, spec = self._status[job], self._spec[job]
+        keep.settle(self.status, job, now, self.laws)
+        status["done"] = min(steps, spec["iterations"])
         if steps_per_second > 0:
-            keep.set_rate(self.ledger.books, self.asked, self.facts, job, self.models, now, self.laws)
-            slower = fact["rate"] / steps_per_second if fact["rate"] > 0 else 1.0
-            ask["ideal"] = ask["iterations"] * self._reference_seconds(job) * slower
-            fact["rate"] = steps_per_second
+            keep.set_rate(self.ledger.books, self.spec, self.status, job, self.models, now, self.laws)
+            slower = status["rate"] / steps_per_second if status["rate"] > 0 else 1.0
+            spec["ideal"] = spec["iterations"] * self._reference_seconds(job) * slower
+            status["rate"] = steps_per_second
             self._length_is_known(job)
 
     def charged(self, job: int, steps: float, attained: float, run: float, now: float) -> None:
         """A start of a job has ended: what it got in all, to the last second."""
-        fact = self._facts[job]
-        fact["done"], fact["attained"], fact["run"] = steps, attained, run
-        fact["settled"] = fact["last_stop"] = now
-        fact["held"] = fact["rate"] = 0.0
-        fact["finish"] = inf
+        status = self._status[job]
+        status["done"], status["attained"], status["run"] = steps, attained, run
+        status["settled"] = status["last_stop"] = now
+        status["held"] = status["rate"] = 0.0
+        status["finish"] = inf
 
     def leave(self, job: int, state: State, now: float) -> None:
         """A job that is held or has ended: nothing of it is on the books any more."""
         books = self.ledger.books
         if books.heads[job] >= 0:
-            keep.settle(self.facts, job, now, self.laws)
+            keep.settle(self.status, job, now, self.laws)
             keep.close_job(books, job, now, self._outcome())
         self.plan.pop(job, None)
-        self._facts[job]["held"] = self._facts[job]["rate"] = 0.0
-        self._facts[job]["state"] = _FACT_STATES.get(state, COMPLETED)
+        self._status[job]["held"] = self._status[job]["rate"] = 0.0
+        self._status[job]["state"] = _STATUS_STATES.get(state, COMPLETED)
 
     def waiting(self, job: int, now: float) -> None:
         """A job that waits from now on, holding nothing."""
         self.leave(job, State.QUEUED, now)
-        self._facts[job]["last_stop"] = now
+        self._status[job]["last_stop"] = now
 
 
-_FACT_STATES: Mapping[State, int] = {State.QUEUED: WAITING, State.RUNNING: WAITING, State.HELD: FUTURE}
+_STATUS_STATES: Mapping[State, int] = {State.QUEUED: WAITING, State.RUNNING: WAITING, State.HELD: FUTURE}

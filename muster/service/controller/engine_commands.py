@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 
 from muster.service.controller.active_jobs import ActiveJobs
-from muster.service.controller.starts import Start, cache_gb, launch_of
+from muster.service.controller.starts import JobStart, cache_gb, launch_of
 from muster.service.engines import Engine, Observed
 from muster.service.home import job_folder
 from muster.service.store.rows import JobRow
@@ -26,7 +26,7 @@ class EngineCommands:
 
     def __init__(self, jobs: ActiveJobs, engine: Engine, home: Path) -> None:
         self._jobs, self._engine, self._home = jobs, engine, home
-        self._other_sizes: dict[int, Start] = {}
+        self._other_sizes: dict[int, JobStart] = {}
         """Those that the engine may still give something other than their allocations."""
 
     def outstanding(self, now: float) -> list[Act]:
@@ -43,7 +43,7 @@ class EngineCommands:
                 stops.append(partial(self._kill, start))
             elif self._has_news(start):
                 stops.append(partial(self._send, start, now))
-            if self._engine.facts.can_resize and start.applied != start.allocations:
+            if self._engine.capabilities.can_resize and start.applied != start.allocations:
                 self._other_sizes[start.job] = start
         sizes = [partial(self._resize, start) for start in sorted(self._other_sizes.values(), key=_growth)]
         return [*stops, *sizes, *launches]
@@ -56,7 +56,7 @@ class EngineCommands:
         """Its end is on record."""
         return lambda: self._engine.forget(one.job, one.epoch)
 
-    def _launch(self, start: Start) -> None:
+    def _launch(self, start: JobStart) -> None:
         if self._is_room_for(start):
             self._engine.launch(launch_of(self._jobs.rows[start.job], start, self._home))
             start.launched, start.applied, start.notice_sent = (
@@ -65,12 +65,12 @@ class EngineCommands:
                 (False, start.allocations),
             )
 
-    def _has_news(self, start: Start) -> bool:
+    def _has_news(self, start: JobStart) -> bool:
         """Whether there is anything that a start should know and was not sent."""
         stop = start.notice_at is not None
         return start.notice_sent != (stop, start.allocations) or (stop and start.stop_sent is None)
 
-    def _send(self, start: Start, now: float) -> None:
+    def _send(self, start: JobStart, now: float) -> None:
         """A job that has joined reads its notice; any other, and one that cannot be written to, gets a signal."""
         row, stop = self._jobs.rows[start.job], start.notice_at is not None
         written = self._note(row, start, stop=stop)
@@ -81,7 +81,7 @@ class EngineCommands:
                 self._engine.signal(start.job, start.epoch, row.request.stop_signal or "SIGTERM")
             start.stop_sent = now
 
-    def _note(self, row: JobRow, start: Start, *, stop: bool) -> bool:
+    def _note(self, row: JobRow, start: JobStart, *, stop: bool) -> bool:
         """Write the notice, which says all that is wanted; False where its run folder does not let us."""
         run_dir = job_folder(self._home, row.id) / "run"
         if not stop and row.request.unchanged() is not None:
@@ -93,13 +93,13 @@ class EngineCommands:
             return False
         return True
 
-    def _resize(self, start: Start) -> None:
+    def _resize(self, start: JobStart) -> None:
         if _growth(start) <= 0 or self._is_room_for(start):
             self._engine.resize(start.job, start.epoch, start.allocations)
             start.applied = start.allocations
             self._other_sizes.pop(start.job, None)
 
-    def _is_room_for(self, start: Start) -> bool:
+    def _is_room_for(self, start: JobStart) -> bool:
         """Not while another start on these nodes has not yet been resized to less."""
         nodes = {here.node for here in start.allocations}
         return not any(
@@ -107,12 +107,12 @@ class EngineCommands:
             for other in self._other_sizes.values()
         )
 
-    def _kill(self, start: Start) -> None:
+    def _kill(self, start: JobStart) -> None:
         self._engine.kill(start.job, start.epoch)
         start.kill_sent = True
 
 
-def _growth(start: Start) -> float:
+def _growth(start: JobStart) -> float:
     """CPUs that it is to get more than it has; where that is not known it may have had all."""
     if start.applied is None:
         return -inf

@@ -10,7 +10,7 @@ from muster.formatting import gpus
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.reports import output_so_far
-from muster.service.controller.starts import Start, same_place
+from muster.service.controller.starts import JobStart, same_place
 from muster.service.store.rows import Phase, State
 
 
@@ -22,7 +22,7 @@ class Executor:
 
     def carry_out(self, now: float) -> None:
         """Stops, then other sizes, smaller ones first, then starts wherever there is room by now."""
-        resized: list[tuple[float, Start, tuple[NodeAllocation[str], ...]]] = []
+        resized: list[tuple[float, JobStart, tuple[NodeAllocation[str], ...]]] = []
         for start in self._jobs.starts.values():
             wanted = self._jobs.columns.plan.get(start.job, ())
             if start.notice_at is None and wanted != start.allocations:
@@ -46,19 +46,19 @@ class Executor:
                 self._start(job, allocations, now)
         self._jobs.acts += self._commands.outstanding(now)
 
-    def _resize(self, start: Start, wanted: tuple[NodeAllocation[str], ...], now: float) -> None:
+    def _resize(self, start: JobStart, wanted: tuple[NodeAllocation[str], ...], now: float) -> None:
         """Resize a start, unless a job that was asked to stop still holds what it is to get."""
         if self._jobs.starts.has_room(wanted, instead_of=start.allocations):
             self._jobs.starts.resize(start, wanted)
             self._jobs.changes.closed[start.job, start.epoch] = now
             self._jobs.changes.opened += start.intervals(now)
 
-    def _end_grace(self, start: Start, asked: float, now: float) -> None:
+    def _end_grace(self, start: JobStart, asked: float, now: float) -> None:
         if now >= asked + self._jobs.rows[start.job].request.grace_seconds:
             start.grace_over = True
             self._jobs.changes.event(start.job, now, "grace is over")
 
-    def _ask_to_stop(self, start: Start, now: float, *, moves: bool) -> None:
+    def _ask_to_stop(self, start: JobStart, now: float, *, moves: bool) -> None:
         row = self._jobs.rows[start.job]
         start.notice_at = now
         counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
@@ -69,7 +69,7 @@ class Executor:
 
     def _start(self, job: int, allocations: tuple[NodeAllocation[str], ...], now: float) -> None:
         row = self._jobs.rows[job]
-        start = Start(
+        start = JobStart(
             job, row.epoch + 1, allocations, now, row.steps_done, output_so_far(row, self._home), looked=now
         )
         self._jobs.starts.add(start)

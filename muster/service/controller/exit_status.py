@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.formatting import duration
-from muster.service.controller.starts import Start
+from muster.service.controller.starts import JobStart
 from muster.service.engines import Exit, Observed
 from muster.service.store.rows import JobRow, State, StateRequest
 
@@ -15,7 +15,7 @@ _LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """What becomes of a job of which a start has ended."""
 
     state: State
@@ -26,37 +26,37 @@ class Outcome:
     """Neither done nor asked to go: it is started again after a pause."""
 
 
-def outcome(row: JobRow, start: Start, one: Observed, until: float) -> Outcome:
+def outcome(row: JobRow, start: JobStart, one: Observed, until: float) -> JobOutcome:
     """By how it ended, `until` when, and by what was wanted of it."""
     got_somewhere = row.steps_done > start.steps_before or until - start.since >= _RAN_WELL_SECONDS
     deaths_before = 0 if got_somewhere else row.deaths
     asked_to = was_asked_to(start, one, until)
     if one.ended is Exit.COMPLETED and (not asked_to or is_done(row, start)):
-        return Outcome(State.COMPLETED)
+        return JobOutcome(State.COMPLETED)
     if row.state_request is StateRequest.CANCEL:
-        return Outcome(State.CANCELLED, "cancelled as asked")
+        return JobOutcome(State.CANCELLED, "cancelled as asked")
     what = one.message or ("it ended" if one.status is None else f"it ended with status {one.status}")
     if one.ended is Exit.FAILED and not asked_to:
-        return Outcome(State.FAILED, what)
+        return JobOutcome(State.FAILED, what)
     if row.is_over_time(start.since, until):
-        return Outcome(
+        return JobOutcome(
             State.TIMED_OUT, f"its time limit of {duration(row.request.time_limit_seconds)} is over"
         )
     if row.state_request is StateRequest.HOLD:
-        return Outcome(State.HELD, deaths=deaths_before)
+        return JobOutcome(State.HELD, deaths=deaths_before)
     if asked_to:
-        return Outcome(State.QUEUED, deaths=deaths_before)
+        return JobOutcome(State.QUEUED, deaths=deaths_before)
     if one.ended is Exit.LOST:
-        return Outcome(State.QUEUED, deaths=deaths_before, failed_to_run=True)
+        return JobOutcome(State.QUEUED, deaths=deaths_before, failed_to_run=True)
     deaths = deaths_before + 1
     most = row.request.max_restarts
     if deaths > most:
         in_all = f"it has died {deaths} times without progress in between; " if deaths > 1 else ""
-        return Outcome(State.FAILED, f"{what}; {in_all}max_restarts is {most}", deaths)
-    return Outcome(State.QUEUED, deaths=deaths, failed_to_run=True)
+        return JobOutcome(State.FAILED, f"{what}; {in_all}max_restarts is {most}", deaths)
+    return JobOutcome(State.QUEUED, deaths=deaths, failed_to_run=True)
 
 
-def was_asked_to(start: Start, one: Observed, until: float) -> bool:
+def was_asked_to(start: JobStart, one: Observed, until: float) -> bool:
     """Whether it ended because it was asked to; not if it did, by itself, just before the notice.
 
     It lived when it was seen last: an end before that moment is one by a clock that was set meanwhile.
@@ -67,7 +67,7 @@ def was_asked_to(start: Start, one: Observed, until: float) -> bool:
     return not by_itself
 
 
-def is_done(row: JobRow, start: Start) -> bool:
+def is_done(row: JobRow, start: JobStart) -> bool:
     """Whether a job that ended with 0 when it was asked to stop has done its work.
 
     One that has joined ends with 75 if it has not. Of another one its steps may show it; if they do not, it is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from muster.service.controller.starts import Start
+from muster.service.controller.starts import JobStart
 from muster.service.store.rows import JobRow
 from muster.workload.models import Model
 
@@ -39,7 +39,7 @@ class RestartCosts:
         return self._of_similar.get((row.user, row.request.name), self._default)
 
 
-def measured_stop(row: JobRow, start: Start, until: float) -> float | None:
+def measured_stop(row: JobRow, start: JobStart, until: float) -> float | None:
     """Seconds from the request to stop until its GPUs were free; None where that is not known or not typical.
 
     A job that saves its work ends faster in its start-up, when there is nothing to save yet.
@@ -51,7 +51,7 @@ def measured_stop(row: JobRow, start: Start, until: float) -> float | None:
     return until - start.stop_sent
 
 
-def lost_seconds(row: JobRow, start: Start, until: float, expected: float, *, completed: bool) -> float:
+def lost_seconds(row: JobRow, start: JobStart, until: float, expected: float, *, completed: bool) -> float:
     """Seconds of a start that brought its job no further: start-up, stop, and work that was not saved.
 
     Of a start that never reports, nothing is known but what its end says.

@@ -41,7 +41,7 @@ class Controller:
         self._collector = StatusCollector(self.jobs, store, engine, commands, home)
         self._requests = RequestHandler(self.jobs, store, engine)
         self._planner = Planner(self.jobs, store, status)
-        self._executor = Executor(self.jobs, commands, home, can_resize=engine.facts.can_resize)
+        self._executor = Executor(self.jobs, commands, home, can_resize=engine.capabilities.can_resize)
         self._of_store, self._of_machine = Conditions(status, STORE), Conditions(status, MACHINE)
         self._looked_at = -inf
         self._stopping = False

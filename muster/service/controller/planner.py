@@ -90,7 +90,7 @@ class Planner:
         triggers |= Trigger.LEASE_END if moment >= self._lease_end else 0
         misfits = self._jobs.active & self._jobs.columns.misfits
         if WITHOUT_GPUS not in honoured(self._scheduler):
-            asked = self._jobs.columns.asked
+            asked = self._jobs.columns.spec
             misfits |= {job for job in self._jobs.active if asked[job]["gpus"] == 0}
         self._leave_out(misfits, now)
         index = np.array(sorted(self._jobs.active - misfits), np.int64)
@@ -110,7 +110,7 @@ class Planner:
         began = time.perf_counter()
         try:
             with self._status.thinking:
-                answer = decided(self._scheduler, snapshot, self._state, columns.asked)
+                answer = decided(self._scheduler, snapshot, self._state, columns.spec)
         except Exception as error:
             self._not_begun_yet(not_begun, moment)
             self._unheeded = triggers
@@ -196,22 +196,22 @@ class Planner:
 
     def _lend(self, answer: Decided, index: Ints, now: float) -> None:
         """Note the leases, new and old, of those who hold something."""
-        facts = self._jobs.columns.facts
+        status = self._jobs.columns.status
         for job, end in answer.decision.lease_ends.items():
-            facts[job]["lease_end"] = end
+            status[job]["lease_end"] = end
             self._jobs.set(int(job), lease_end=float(end) if isfinite(end) else None)
         # One that is over and was not renewed is no reason to ask again.
-        lent = facts["lease_end"][index[facts["state"][index] == RUNNING]]
+        lent = status["lease_end"][index[status["state"][index] == RUNNING]]
         self._lease_end = (
             float(lent[lent > now].min(initial=inf)) if self._wake_on & Trigger.LEASE_END else inf
         )
 
     def _explain(self, plan: Decision, index: Ints, now: float) -> None:
         """Note the reasons that are new."""
-        before = self._jobs.columns.facts["reason"][index]
+        before = self._jobs.columns.status["reason"][index]
         ended: PendingArray = zero_records(len(index), PENDING_INTERVAL)
         count = keep.note_reasons(
-            self._jobs.columns.facts, index, plan.reasons, plan.reason_a, plan.reason_b, now, ended
+            self._jobs.columns.status, index, plan.reasons, plan.reason_a, plan.reason_b, now, ended
         )
         for line in ended[:count]:
             kind = reason(int(line["code"]))

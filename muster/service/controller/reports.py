@@ -9,7 +9,7 @@ from typing import Any
 import regex
 
 from muster.problems import InputError, Problem
-from muster.service.controller.starts import Report, Start
+from muster.service.controller.starts import JobStart, Report
 from muster.service.home import job_folder
 from muster.service.store.rows import JobRow
 from muster.training.run_folder import read_progress
@@ -22,7 +22,7 @@ _MOST_STEPS = 1e15
 _MOST_STEPS_PER_SECOND, _LEAST_STEPS_PER_SECOND = 1e12, 1e-9
 
 
-def read_report(row: JobRow, start: Start, home: Path) -> Report | None:
+def read_report(row: JobRow, start: JobStart, home: Path) -> Report | None:
     """What a start reports, if that is new; InputError if it is invalid."""
     folder = job_folder(home, row.id)
     unchanged = row.request.unchanged()
@@ -50,7 +50,7 @@ def _output(folder: Path) -> Path:
     return folder / "output" / "0.log"
 
 
-def _in_run_folder(run_dir: Path, start: Start) -> Report | None:
+def _in_run_folder(run_dir: Path, start: JobStart) -> Report | None:
     progress = read_progress(run_dir)
     if progress is None or progress.get("epoch") != start.epoch:
         return None
@@ -72,7 +72,7 @@ def _number(progress: dict[str, Any], name: str, most: float) -> float:
     return float(value)
 
 
-def _in_output(unchanged: UnchangedJob, output: Path, start: Start) -> Report | None:
+def _in_output(unchanged: UnchangedJob, output: Path, start: JobStart) -> Report | None:
     search = _BoundedSearch()
     try:
         step, start.output_read = unchanged.read_progress(output, start.output_read, search, _SEARCH_SECONDS)

@@ -71,7 +71,7 @@ class RequestHandler:
         self._jobs.set(row.id, state=state)
         self._jobs.carried_out(row)
         self._jobs.changes.event(row.id, now, "released")
-        self._jobs.columns.facts[row.id]["state"] = WAITING
+        self._jobs.columns.status[row.id]["state"] = WAITING
         self._jobs.active.add(row.id)
         self._jobs.pending |= Trigger.ARRIVAL
 

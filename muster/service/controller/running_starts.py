@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import MICRO, WHOLE
-from muster.service.controller.starts import Start
+from muster.service.controller.starts import JobStart
 
 
-class RunningStarts(Mapping[int, Start]):
+class RunningStarts(Mapping[int, JobStart]):
     """Starts by job. Sums by GPU and node are whole thousandths and millionths as in the ledger, so they balance."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._starts: dict[int, Start] = {}
+        self._starts: dict[int, JobStart] = {}
         self._milli: dict[tuple[str, int], int] = defaultdict(int)
         self._cpus: dict[str, int] = defaultdict(int)
         self._memory: dict[str, int] = defaultdict(int)
 
-    def __getitem__(self, job: int) -> Start:
+    def __getitem__(self, job: int) -> JobStart:
         """The start of a job."""
         return self._starts[job]
 
@@ -33,18 +33,18 @@ class RunningStarts(Mapping[int, Start]):
         """How many starts there are."""
         return len(self._starts)
 
-    def add(self, start: Start) -> None:
+    def add(self, start: JobStart) -> None:
         """A start runs from now on, or is found to."""
         self._starts[start.job] = start
         self._add(start.allocations, 1)
 
-    def resize(self, start: Start, allocations: tuple[NodeAllocation[str], ...]) -> None:
+    def resize(self, start: JobStart, allocations: tuple[NodeAllocation[str], ...]) -> None:
         """Give a start other amounts."""
         self._add(start.allocations, -1)
         start.allocations = allocations
         self._add(allocations, 1)
 
-    def remove(self, start: Start) -> None:
+    def remove(self, start: JobStart) -> None:
         """A start has ended."""
         del self._starts[start.job]
         self._add(start.allocations, -1)

@@ -28,7 +28,7 @@ class Report:
 
 
 @dataclass
-class Start:
+class JobStart:
     """One start of a job whose end is not on record yet: what is wanted of it, and what has been sent to it."""
 
     job: int
@@ -98,7 +98,7 @@ def same_place(one: Iterable[NodeAllocation[str]], other: Iterable[NodeAllocatio
     ]
 
 
-def launch_of(row: JobRow, start: Start, home: Path) -> Launch:
+def launch_of(row: JobRow, start: JobStart, home: Path) -> Launch:
     """All that the engine needs to know of a start."""
     request = row.request
     folder = job_folder(home, row.id)

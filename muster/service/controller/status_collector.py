@@ -20,7 +20,7 @@ from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.exit_status import outcome, pause_seconds
 from muster.service.controller.interruptions import lost_seconds, measured_stop
 from muster.service.controller.reports import read_report
-from muster.service.controller.starts import Report, Start
+from muster.service.controller.starts import JobStart, Report
 from muster.service.engines import Engine, Exit, Observed
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, Phase, State
@@ -83,7 +83,7 @@ class StatusCollector:
             since = min((interval.since for interval in intervals), default=now)
             since = row.last_start if row.last_start is not None else since
             allocations = tuple(interval.allocation for interval in intervals)
-            start = Start(row.id, row.epoch, allocations, since, row.steps_before, row.output_read)
+            start = JobStart(row.id, row.epoch, allocations, since, row.steps_before, row.output_read)
             start.first_step = row.first_step
             start.launched = row.phase is not Phase.STARTING
             self._jobs.starts.add(start)
@@ -92,7 +92,7 @@ class StatusCollector:
             if row.phase is Phase.STOPPING or not self._place(row, start, now):
                 self._jobs.columns.waiting(row.id, now)
 
-    def _place(self, row: JobRow, start: Start, now: float) -> bool:
+    def _place(self, row: JobRow, start: JobStart, now: float) -> bool:
         """Put a running job into the ledger where it is; False if the cluster has no such place any more."""
         columns = self._jobs.columns
         if not start.allocations or row.id in columns.misfits:
@@ -103,7 +103,7 @@ class StatusCollector:
             return False
         columns.began(row, start.since)
         # To a scheduler that leases, the lease of one that an other scheduler has placed is over.
-        columns.facts[row.id]["lease_end"] = now if row.lease_end is None else row.lease_end
+        columns.status[row.id]["lease_end"] = now if row.lease_end is None else row.lease_end
         return True
 
     def observe(self, now: float) -> None:
@@ -128,7 +128,7 @@ class StatusCollector:
                 self._commands.forgetting(one) if one.ended is not None else self._commands.killing(one)
             )
 
-    def _not_there(self, start: Start, now: float) -> None:
+    def _not_there(self, start: JobStart, now: float) -> None:
         """The engine does not know it: not yet; never, as it is not wanted any more; or it lost sight of it.
 
         Something of the latter may still run, so it is over: the next start of its job makes it stale.
@@ -141,7 +141,7 @@ class StatusCollector:
         last = self._store.origin + max(start.seen, start.since)
         self._ended(start, Observed(start.job, start.epoch, end, last, None, words), now)
 
-    def _ended(self, start: Start, one: Observed, now: float) -> None:
+    def _ended(self, start: JobStart, one: Observed, now: float) -> None:
         """Charge what a start had, and see what is to become of its job."""
         self._engine_knows(start, one)
         report = self._read(start, now)
@@ -184,11 +184,11 @@ class StatusCollector:
         if after.state in ENDED:  # The scheduler itself stops jobs; only an end is news to it.
             self._jobs.pending |= Trigger.COMPLETION
 
-    def _lost(self, row: JobRow, start: Start, until: float, state: State) -> float:
+    def _lost(self, row: JobRow, start: JobStart, until: float, state: State) -> float:
         expected = self._jobs.columns.restart_cost(row)
         return lost_seconds(row, start, until, expected, completed=state is State.COMPLETED)
 
-    def _engine_knows(self, start: Start, one: Observed) -> None:
+    def _engine_knows(self, start: JobStart, one: Observed) -> None:
         """The first step of a job that its engine simulates."""
         if one.first_step is not None and start.first_step is None:
             first_step = max(one.first_step - self._store.origin, start.since)
@@ -228,7 +228,7 @@ class StatusCollector:
                 self._jobs.changes.job(job, steps_done=row.steps_done, steps_per_second=row.steps_per_second)
             self._unsaved.clear()
 
-    def _read(self, start: Start, now: float) -> Report | None:
+    def _read(self, start: JobStart, now: float) -> Report | None:
         """A job's report, if it is new; an invalid one costs its own job only."""
         try:
             return read_report(self._jobs.rows[start.job], start, self._home)
@@ -242,7 +242,7 @@ class StatusCollector:
             self._jobs.changes.event(start.job, now, "report not understood", words[:_WORDS])
         return None
 
-    def _heard(self, start: Start, report: Report, now: float) -> None:
+    def _heard(self, start: JobStart, report: Report, now: float) -> None:
         """A job has reported how far it is."""
         if start.first_report is None:
             self._heard_first(start, report, now)
@@ -254,7 +254,7 @@ class StatusCollector:
         if start.notice_at is None and row.id in self._jobs.columns.plan:
             self._jobs.columns.reported(row.id, fields["steps_done"], rate, now)
 
-    def _heard_first(self, start: Start, report: Report, now: float) -> None:
+    def _heard_first(self, start: JobStart, report: Report, now: float) -> None:
         """Its first report in this start, or to this daemon."""
         start.first_report = now, report.step
         fields = {"joined": True} if start.joined else {}
@@ -264,7 +264,7 @@ class StatusCollector:
         elif fields:
             self._jobs.set(start.job, **fields)
 
-    def _works(self, start: Start, first_step: float, *, measured: bool, **fields: Any) -> None:
+    def _works(self, start: JobStart, first_step: float, *, measured: bool, **fields: Any) -> None:
         """It has made its first step; what its start-up took is `measured` if that was seen soon enough."""
         start.first_step = fields["first_step"] = first_step
         if measured:

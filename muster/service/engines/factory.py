@@ -1,4 +1,4 @@
-"""What an installed engine offers before it is opened: its facts, its options and how to open it."""
+"""What an installed engine offers before it is opened: its capabilities, its options and how to open it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.cluster import Cluster
-from muster.service.engines.interface import Engine, EngineFacts
+from muster.service.engines.interface import Engine, EngineCapabilities
 from muster.service.store.rows import JobRow
 from muster.workload.models import Model
 
@@ -62,7 +62,7 @@ class ConfiguredEngine:
 class EngineFactory:
     """What an entry point of the group `muster.engines` names."""
 
-    facts: EngineFacts
+    capabilities: EngineCapabilities
     options: frozenset[str]
     """Options of `muster serve` that `configure` reads, for example `--gpus`; the registry rejects the others."""
     configure: Callable[[EngineOptions], ConfiguredEngine]

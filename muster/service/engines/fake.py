@@ -26,7 +26,7 @@ from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import FLAG, parse_cluster
 from muster.problems import InputError, Problem
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
-from muster.service.engines.interface import EngineFacts, Exit, Launch, Observed
+from muster.service.engines.interface import EngineCapabilities, Exit, Launch, Observed
 from muster.service.store.rows import JobRow
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
@@ -120,7 +120,7 @@ class _Run:
 class FakeEngine:
     """Starts that are only kept account of. To be used by one thread."""
 
-    facts = EngineFacts(can_resize=True, runs_as_users=False)
+    capabilities = EngineCapabilities(can_resize=True, runs_as_users=False)
     enforces = "nothing: the nodes are fake, no process runs"
 
     def __init__(
@@ -315,4 +315,4 @@ def _where(where: str) -> str:
     return _OPTION if where == FLAG else where
 
 
-FACTORY = EngineFactory(FakeEngine.facts, frozenset({_OPTION}), _configure)
+FACTORY = EngineFactory(FakeEngine.capabilities, frozenset({_OPTION}), _configure)

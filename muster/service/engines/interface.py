@@ -108,8 +108,8 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class EngineFacts:
-    """What is true of an engine on every machine. Code that depends on the engine asks these, never its name."""
+class EngineCapabilities:
+    """What an engine can do, on every machine. Code that depends on the engine reads these, never its name."""
 
     can_resize: bool
     """CPU and memory of a running start can change. If not, `resize` is never called: a job that gets other amounts
@@ -123,7 +123,7 @@ class Engine(Protocol):
     """Processes on nodes."""
 
     @property
-    def facts(self) -> EngineFacts:
+    def capabilities(self) -> EngineCapabilities:
         """The same as those of its factory."""
         ...
 

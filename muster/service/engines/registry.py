@@ -2,7 +2,7 @@
 
 An engine is an entry point of the group `muster.engines` that names an `EngineFactory`. Muster's own engines are found
 the same way as those of other packages. This module alone compares the names of engines; all other code asks
-`EngineFacts`.
+`EngineCapabilities`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib import metadata
 
 from muster.problems import InputError, Problem, did_you_mean
 from muster.service.engines.factory import ConfiguredEngine, EngineFactory, EngineOptions
-from muster.service.engines.interface import EngineFacts
+from muster.service.engines.interface import EngineCapabilities
 
 ENTRY_POINTS = "muster.engines"
 LOCAL, FAKE = "local", "fake"
@@ -57,9 +57,9 @@ def configured_engine(name: str, options: EngineOptions) -> ConfiguredEngine:
     return factory.configure(options)
 
 
-def facts_of(name: str | None) -> EngineFacts | None:
-    """The facts of the engine to which a store is bound; None if it is bound to none, or to one not installed here."""
-    return engine_factory(name).facts if name in _entry_points() else None
+def capabilities_of(name: str | None) -> EngineCapabilities | None:
+    """The capabilities of the engine that a store is bound to; None if there is none, or it is not installed here."""
+    return engine_factory(name).capabilities if name in _entry_points() else None
 
 
 def check_bound_engine(bound: str | None, name: str, hint: str) -> None:

@@ -17,7 +17,7 @@ _NUMBER = 0x4D757374
 """Of the advisory lock in PostgreSQL that the one daemon of a database holds."""
 
 
-class Claim(Protocol):
+class StoreClaim(Protocol):
     """Held by one process at most; its death ends it."""
 
     def take(self) -> bool:
@@ -30,7 +30,7 @@ class Claim(Protocol):
         """Give it up."""
 
 
-def claim_on(engine: Engine) -> Claim:
+def claim_on(engine: Engine) -> StoreClaim:
     """The claim that belongs to a database."""
     is_file = engine.dialect.name == "sqlite"
     return _OfAFile(Path(f"{engine.url.database}.claim")) if is_file else _OfAServer(engine)

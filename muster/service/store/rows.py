@@ -164,7 +164,7 @@ class Event:
 
 
 @dataclass
-class Changes:
+class StoreChanges:
     """What the controller writes in one transaction: all of it or nothing."""
 
     jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class Changes:
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
-        return self != Changes()
+        return self != StoreChanges()
 
 
 @dataclass(frozen=True)

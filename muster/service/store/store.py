@@ -30,13 +30,13 @@ from muster.service.store.database import Database
 from muster.service.store.rows import (
     ENDED,
     AllocationInterval,
-    Changes,
     Event,
     JobRow,
     NodeRow,
     PendingInterval,
     State,
     StateRequest,
+    StoreChanges,
     Submission,
     TokenRow,
 )
@@ -71,7 +71,7 @@ class Store:
         self._database = database
         self.origin = database.origin
         """Unix seconds when the store was made: the zero of all times in it."""
-        self._in_doubt: tuple[Changes, int] | None = None
+        self._in_doubt: tuple[StoreChanges, int] | None = None
         """What was to be written last, and the number of its turn, if it is not known whether it was."""
 
     @classmethod
@@ -307,7 +307,7 @@ class Store:
         with self._database.reading() as connection:
             return connection.scalar(select(SCHEDULER.c.state))
 
-    def commit(self, changes: Changes) -> None:
+    def commit(self, changes: StoreChanges) -> None:
         """Writes all of it in one transaction; StoreTaken if another daemon has claimed the store.
 
         If a server vanishes meanwhile, it is not known whether they were written. The same changes may be committed
@@ -382,7 +382,7 @@ class Store:
             return [encoding.job_row(row) for row in connection.execute(chosen)]
 
 
-def _write(connection: Connection, changes: Changes) -> None:
+def _write(connection: Connection, changes: StoreChanges) -> None:
     _change_jobs(connection, changes)
     _add(
         connection, ALLOCATION_INTERVALS, [encoding.of_allocation_interval(entry) for entry in changes.opened]
@@ -395,7 +395,7 @@ def _write(connection: Connection, changes: Changes) -> None:
         connection.execute(insert(SCHEDULER).values(id=1, state=changes.scheduler_state))
 
 
-def _change_jobs(connection: Connection, changes: Changes) -> None:
+def _change_jobs(connection: Connection, changes: StoreChanges) -> None:
     """Fields of jobs, their state requests, and the ends of what they held."""
     alike: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for job, fields in changes.jobs.items():

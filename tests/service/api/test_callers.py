@@ -16,7 +16,7 @@ import pytest
 from muster.problems import InputError
 from muster.service import accounts, callers, sockets, tokens
 from muster.service.callers import check_bind
-from muster.service.engines import EngineFacts
+from muster.service.engines import EngineCapabilities
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
 from muster.service.store.rows import TokenRow
@@ -254,7 +254,7 @@ def test_where_all_jobs_run_as_one_account_a_token_says_so(
 ) -> None:
     """A job could read the output of others, and write into the store."""
     monkeypatch.setattr(accounts.os, "geteuid", lambda: pwd.getpwnam(NOBODY).pw_uid)
-    api.status.engine_facts = EngineFacts(can_resize=True, runs_as_users=runs_as_users)
+    api.status.engine_capabilities = EngineCapabilities(can_resize=True, runs_as_users=runs_as_users)
     chief = make(api, "chief", "operator").json
     assert chief["warning"] == ""
     ann = make(api, "ann", "user", chief["token"]).json
@@ -267,7 +267,7 @@ def test_a_token_is_for_whom_this_machine_knows(
 ) -> None:
     """Where a job runs as its owner, an owner who has no account here could run none."""
     monkeypatch.setattr(accounts.os, "geteuid", lambda: 0)
-    api.status.engine_facts = EngineFacts(can_resize=True, runs_as_users=runs_as_users)
+    api.status.engine_capabilities = EngineCapabilities(can_resize=True, runs_as_users=runs_as_users)
     chief = make(api, "no-such-chief", "operator").json  # He may look, and steer.
     assert ("no account no-such-chief" in chief["warning"]) is runs_as_users
     refused = make(api, "no-such-user", "user", chief["token"])

@@ -20,7 +20,7 @@ from muster.schedulers.reasons import REASONS
 from muster.service.daemon_status import SCHEDULER, STORE
 from muster.service.home import job_folder, store_url
 from muster.service.store import Store
-from muster.service.store.rows import AllocationInterval, Changes, Phase, State, StateRequest
+from muster.service.store.rows import AllocationInterval, Phase, State, StateRequest, StoreChanges
 
 from ..serving import Serving
 
@@ -91,7 +91,7 @@ def test_the_queue_is_one_page_of_one_moment(api: Serving, monkeypatch: pytest.M
 
     def while_one_starts(*asked: Any) -> Any:
         found = jobs(*asked)
-        api.store.commit(Changes(jobs={2: {"state": State.RUNNING}}))
+        api.store.commit(StoreChanges(jobs={2: {"state": State.RUNNING}}))
         return found
 
     monkeypatch.setattr(api.store, "jobs", while_one_starts)
@@ -111,7 +111,7 @@ def test_a_job_shows_what_it_holds_and_why_it_waits(api: Serving) -> None:
     submitted(api, gpus=2)
     submitted(api, gpus=8)
     api.store.commit(
-        Changes(
+        StoreChanges(
             jobs={
                 1: {"state": State.RUNNING, "phase": Phase.RUNNING, "epoch": 2, "last_start": 7.0},
                 2: {"reason": "outranked", "reason_parameters": {"needs": 8.0, "left": 6.0}},
@@ -143,7 +143,7 @@ def test_a_job_shows_what_it_holds_and_why_it_waits(api: Serving) -> None:
 def test_every_reason_has_words(api: Serving) -> None:
     for name in REASONS:
         job = submitted(api)
-        api.store.commit(Changes(jobs={job: {"reason": name}}))
+        api.store.commit(StoreChanges(jobs={job: {"reason": name}}))
         assert api.ask("GET", f"/v1/jobs/{job}").json["reason_text"]
 
 
@@ -167,7 +167,7 @@ def test_a_protected_wait_counts_down_to_nothing(api: Serving) -> None:
     for waited, left in ((100.0, 200), (400.0, 0)):
         parameters = {"needs": 1.0, "seconds": 300.0}
         since = {"reason_since": now - waited, "reason": "protected", "reason_parameters": parameters}
-        api.store.commit(Changes(jobs={1: since}))
+        api.store.commit(StoreChanges(jobs={1: since}))
         said = api.ask("GET", "/v1/jobs/1").json["reason_text"]
         seconds = float(re.search(r"interrupted in ([\d.]+) s", said)[1])  # type: ignore[index]
         assert seconds <= left
@@ -180,7 +180,7 @@ def test_why_names_a_time_limit_that_is_over(api: Serving) -> None:
     running = {"state": State.RUNNING, "phase": Phase.STOPPING, "run_seconds": 3000.0}
 
     def why(**changes: object) -> str:
-        api.store.commit(Changes(jobs={1: changes}))
+        api.store.commit(StoreChanges(jobs={1: changes}))
         return " ".join(api.ask("GET", "/v1/jobs/1/why").json["sentences"])
 
     assert "it goes on where the scheduler puts it next" in why(**running, last_start=api.store.now() - 500)
@@ -239,7 +239,7 @@ def test_metrics_show_the_store_and_the_daemon_status(api: Serving) -> None:
     held = AllocationInterval(
         1, 1, NodeAllocation(api.status.cluster.nodes[0].name, (0, 1, 2), 2.0, 3.0, 0.1), since=0.0
     )
-    api.store.commit(Changes(opened=[held]))
+    api.store.commit(StoreChanges(opened=[held]))
     api.store.drain(api.status.cluster.nodes[1].name, True)
     api.status.decisions, api.status.decision_seconds_sum = 3, 0.5
     answer = api.ask("GET", "/metrics")

@@ -18,12 +18,12 @@ from muster.service.forecast import forecast
 from muster.service.home import job_folder
 from muster.service.store.rows import (
     AllocationInterval,
-    Changes,
     JobRow,
     PendingInterval,
     Phase,
     State,
     StateRequest,
+    StoreChanges,
     Submission,
 )
 from muster.service.store.tables import STORE
@@ -91,7 +91,7 @@ def some_jobs(
         ]
     )
     now = api.store.now()
-    changes = Changes()
+    changes = StoreChanges()
     free = [(node, gpu) for node in ("node-0", "node-1") for gpu in range(4)]
     for job, name, (_, state, requested) in zip(ids, names, wanted, strict=True):
         if requested is not None:
@@ -155,7 +155,7 @@ def test_no_answer_to_a_user_names_a_job_of_another(
     whole = house.get("/v1/jobs?limit=1000&after=1", "chief").body.decode()
     assert all(name in whole for _, name in made.values())
     api.store.commit(
-        Changes(
+        StoreChanges(
             jobs={job: {"state": State.COMPLETED} for job in made},
             closed={(job, 1): api.store.now() for job in made},
         )
@@ -172,13 +172,13 @@ def test_counts_stand_where_others_are(house: House) -> None:
     api.status.failing = None
     runs, others, _, _, waits, last = made
     for job in (waits, last):
-        api.store.commit(Changes(jobs={job: {"reason": "no_gpus", "reason_parameters": {"needs": 1.0}}}))
+        api.store.commit(StoreChanges(jobs={job: {"reason": "no_gpus", "reason_parameters": {"needs": 1.0}}}))
     reply = house.get(f"/v1/jobs/{last}/why", "ann").json
     sentences = " ".join(reply["sentences"])
     assert f"3 of 8 GPUs are held, by job {runs} ({made[runs][1]}, 1) and 2 of others." in sentences
     kept = f"Job {runs} and 2 of others keep their GPUs until they end: not preemptible (muster status says why)."
     assert kept in sentences
-    api.store.commit(Changes(jobs={job: {"joined": True} for job in made}))
+    api.store.commit(StoreChanges(jobs={job: {"joined": True} for job in made}))
     api.status.decisions += 1
     assert "keep their GPUs" not in " ".join(house.get(f"/v1/jobs/{last}/why", "ann").json["sentences"])
     assert (reply["holders"], reply["holders_count"]) == ([runs], 3)
@@ -190,7 +190,7 @@ def test_counts_stand_where_others_are(house: House) -> None:
     assert [job for node in of_ann for job in node["jobs"]] == [runs]
     assert sum(node["jobs_count"] for node in of_ann) == sum(len(node["jobs"]) for node in of_chief) == 3
     api.store.commit(
-        Changes(
+        StoreChanges(
             jobs={job: {"state": State.COMPLETED} for job in made}, closed={(job, 1): 1.0 for job in made}
         )
     )
@@ -211,7 +211,7 @@ def test_why_names_the_drained_nodes(house: House) -> None:
     assert reply[-1] == "When it starts cannot be estimated: all nodes are drained."
     for node in ("node-0", "node-1"):
         api.store.drain(node, False)
-    api.store.commit(Changes(jobs={job: {"state": State.COMPLETED}}))
+    api.store.commit(StoreChanges(jobs={job: {"state": State.COMPLETED}}))
 
 
 def test_only_operators_see_the_error_of_a_failing_scheduler(house: House) -> None:

@@ -18,7 +18,7 @@ from muster.cluster.ledger import NodeAllocation
 from muster.report.record import read_record
 from muster.schedulers.registry import build
 from muster.service.home import job_folder, read_endpoint, remove_endpoint, store_url, write_endpoint
-from muster.service.store.rows import AllocationInterval, Changes, Phase, State, Submission
+from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
 from ...cli.conftest import Outcome
 from ..serving import Serving, a_request
@@ -87,7 +87,7 @@ def test_limits_and_deadlines_are_times(
 def test_all_lists_the_jobs_that_have_ended(api: Serving, muster: Muster) -> None:
     states = list(State)
     ids = api.store.submit([Submission("ann", a_request(name=state)) for state in states])
-    changes = Changes()
+    changes = StoreChanges()
     for job, state in zip(ids, states, strict=True):
         changes.job(job, state=state, finished=5.0)
     api.store.commit(changes)
@@ -99,7 +99,7 @@ def test_all_lists_the_jobs_that_have_ended(api: Serving, muster: Muster) -> Non
 
 def test_queue_and_why_give_one_reason_while_drained(api: Serving, muster: Muster) -> None:
     (job,) = api.store.submit([Submission(getpass.getuser(), a_request(name="waits"))])
-    changes = Changes()
+    changes = StoreChanges()
     changes.job(job, reason="no_gpus", reason_parameters={"needs": 1.0, "free": 0.0})
     api.store.commit(changes)
     assert muster("drain", "node-0").status == 0
@@ -138,7 +138,7 @@ def test_restart_loss_is_in_queue_and_status(api: Serving, muster: Muster) -> No
     assert "lost" not in muster("queue").out
     now = api.store.now()
     shown = {"epoch": 3, "run_seconds": 400.0, "restart_seconds": 100.0, "joined": True, "first_step": now}
-    api.store.commit(Changes(jobs={1: {**shown, "start_up_seconds": 30.0, "stop_seconds": 2.0}}))
+    api.store.commit(StoreChanges(jobs={1: {**shown, "start_up_seconds": 30.0, "stop_seconds": 2.0}}))
     assert re.search(r"since +lost +where", muster("queue").out)
     assert re.search(r"running +1 +2\.00 h +25% +node-0", muster("queue").out)
     status = " ".join(muster("status", 1).out.split())
@@ -250,7 +250,7 @@ def some_jobs(api: Serving) -> None:
     api.store.submit([Submission(user, request) for user, request in zip("aabb", requests, strict=True)])
     now = api.store.now()
     api.store.commit(
-        Changes(
+        StoreChanges(
             jobs={
                 1: {"state": State.RUNNING, "phase": Phase.RUNNING, "last_start": now - 7200, "epoch": 1},
                 2: {"reason": "outranked", "reason_parameters": {"needs": 8.0, "left": 7.0}},
@@ -354,7 +354,7 @@ def test_logs_are_followed_until_the_job_ends(
     happens = [
         lambda: output.write_text("first\n"),
         lambda: output.write_text("first\nsecond\n"),
-        lambda: api.store.commit(Changes(jobs={1: {"state": State.COMPLETED}})),
+        lambda: api.store.commit(StoreChanges(jobs={1: {"state": State.COMPLETED}})),
     ]
     monkeypatch.setattr(logs_command.time, "sleep", lambda _: happens.pop(0)())
     assert muster("logs", "-f", 1).out == "first\nsecond\n"
@@ -376,7 +376,7 @@ def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_
     some_jobs(api)
     ran = {"state": State.COMPLETED, "finished": 200.0, "run_seconds": 100.0, "restart_seconds": 10.0}
     (choosy,) = api.store.submit([Submission("a", a_request(constraint="gpu_type=GPU"))])
-    api.store.commit(Changes(jobs={1: ran, choosy: ran}))
+    api.store.commit(StoreChanges(jobs={1: ran, choosy: ran}))
     done = muster("export", tmp_path / "record")
     assert done.status == 0, done.err
     assert len(read_record(tmp_path / "record").jobs) == 5

@@ -13,7 +13,7 @@ import pytest
 
 from muster.cli import logs as logs_command
 from muster.service.home import job_folder, remove_endpoint, write_endpoint
-from muster.service.store.rows import Changes, State, Submission
+from muster.service.store.rows import State, StoreChanges, Submission
 
 from ..serving import Serving, a_request, serving
 from .conftest import Muster
@@ -138,7 +138,7 @@ def test_mistakes_and_failures_have_exit_statuses_of_their_own(api: Serving, mus
 
 def test_what_was_done_of_several_stands_in_the_one_document(api: Serving, muster: Muster) -> None:
     api.store.submit([Submission("a", a_request())] * 2)
-    api.store.commit(Changes(jobs={2: {"state": State.FAILED}}))
+    api.store.commit(StoreChanges(jobs={2: {"state": State.FAILED}}))
     mixed = muster("cancel", 1, 2, 9, "--json")
     assert mixed.status == 2
     document = json.loads(mixed.out)
@@ -186,7 +186,7 @@ def test_logs_are_followed_over_a_restart_of_the_daemon(
     def ends() -> None:
         second = daemons.start()
         output.write_text("first\nsecond\n")
-        second.store.commit(Changes(jobs={1: {"state": State.COMPLETED}}))
+        second.store.commit(StoreChanges(jobs={1: {"state": State.COMPLETED}}))
 
     happens = [daemons.stop, lambda: None, ends]
     monkeypatch.setattr(logs_command.time, "sleep", lambda _: happens.pop(0)())

@@ -15,7 +15,7 @@ from muster.service import prune as pruning
 from muster.service.home import WHOSE, job_folder
 from muster.service.prune import Pruned, prune
 from muster.service.store import Store
-from muster.service.store.rows import AllocationInterval, Changes, PendingInterval, State, Submission
+from muster.service.store.rows import AllocationInterval, PendingInterval, State, StoreChanges, Submission
 
 from ..serving import Serving, a_request
 from .conftest import Muster
@@ -30,7 +30,9 @@ def fill(store: Store, home: Path) -> float:
     now = store.now()
     submissions = [Submission("ann", a_request())] * 5
     assert store.submit(submissions) == [*OLD, *LATELY, *LIVING]
-    changes = Changes(decisions=[{"time_seconds": now - 40 * DAY, "running": 1} | NOTHING for _ in range(3)])
+    changes = StoreChanges(
+        decisions=[{"time_seconds": now - 40 * DAY, "running": 1} | NOTHING for _ in range(3)]
+    )
     changes.decisions.append({"time_seconds": now - DAY, "running": 2} | NOTHING)
     for job in range(1, 6):
         ended = now - (40 * DAY if job in OLD else DAY)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.service.engines import EngineFacts
+from muster.service.engines import EngineCapabilities
 from muster.service.home import make_home, store_url
 from muster.service.store import Store
 
@@ -59,7 +59,7 @@ def test_token_create_warns_of_what_a_token_does_not_separate(
     chief = muster("token", "create", "chief", "--role", "operator")
     assert "Note: " not in chief.err
     monkeypatch.setenv("MUSTER_TOKEN", chief.out.strip())
-    api.status.engine_facts = EngineFacts(can_resize=True, runs_as_users=True)
+    api.status.engine_capabilities = EngineCapabilities(can_resize=True, runs_as_users=True)
     monkeypatch.setattr("muster.service.accounts.os.geteuid", lambda: 65534)
     made = muster("token", "create", "ann")
     assert (

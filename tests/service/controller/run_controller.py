@@ -38,7 +38,7 @@ def main(home: Path, scheduler: str, gpus: int, turn: float, restart_cost: float
         status = Speaking(
             policy=restless(turn) if scheduler == RESTLESS else live_scheduler(scheduler, {}, turn),
             engine="local",
-            engine_facts=engine.facts,
+            engine_capabilities=engine.capabilities,
             enforces=engine.enforces,
             cluster=machine.cluster,
             models=KnownModels(home).all,

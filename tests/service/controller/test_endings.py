@@ -16,7 +16,7 @@ import pytest
 from muster.formatting import duration
 from muster.service.controller import Controller
 from muster.service.controller.exit_status import outcome, pause_seconds
-from muster.service.controller.starts import Start
+from muster.service.controller.starts import JobStart
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines import Exit, Observed
 from muster.service.engines.local.engine import LocalEngine
@@ -68,9 +68,9 @@ class Ended:
             run_seconds=self.ran,
         )
 
-    def start(self) -> Start:
+    def start(self) -> JobStart:
         notice_at = NOTICE if self.asked else None
-        return Start(1, 1, (), BEGAN, 10.0, seen=self.seen, joined=self.joined, notice_at=notice_at)
+        return JobStart(1, 1, (), BEGAN, 10.0, seen=self.seen, joined=self.joined, notice_at=notice_at)
 
 
 def becomes(ended: Exit, **what: Any) -> tuple[State, int, bool, str]:
@@ -171,7 +171,7 @@ def test_a_stopped_script_that_exits_with_0_is_not_completed(tmp_path: Path, req
     status = DaemonStatus(
         policy=live_scheduler("fifo", {}, 60.0),
         engine="local",
-        engine_facts=engine.facts,
+        engine_capabilities=engine.capabilities,
         enforces=engine.enforces,
         cluster=machine.cluster,
         models=dict,

@@ -48,7 +48,7 @@ class World:
         status = DaemonStatus(
             policy=self.policy,
             engine="fake",
-            engine_facts=self.engine.facts,
+            engine_capabilities=self.engine.capabilities,
             enforces=self.engine.enforces,
             cluster=self.cluster,
             models=lambda: MODELS,

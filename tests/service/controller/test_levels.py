@@ -12,7 +12,7 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service.home import job_folder
-from muster.service.store.rows import Changes, JobRow, Phase, State, StateRequest, Submission
+from muster.service.store.rows import JobRow, Phase, State, StateRequest, StoreChanges, Submission
 
 from .test_fake_nodes import World, a_job
 
@@ -177,7 +177,7 @@ def test_a_start_whose_node_is_gone_is_stopped_then_killed(world: World) -> None
     (job,) = running(world)
     (interval,) = world.store.allocation_intervals(job)
     elsewhere = replace(interval, allocation=interval.allocation.on("another"))
-    world.store.commit(Changes(closed={(job, 1): interval.since}, opened=[elsewhere]))
+    world.store.commit(StoreChanges(closed={(job, 1): interval.since}, opened=[elsewhere]))
     world.die()
     signal, kill = refuse(world, "signal", 0), refuse(world, "kill", 0)
     turns(world, 4)

@@ -10,7 +10,7 @@ import pytest
 
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
-from muster.service.engines import EngineFacts, Exit, Observed
+from muster.service.engines import EngineCapabilities, Exit, Observed
 from muster.service.engines.fake import FakeEngine
 from muster.service.store.rows import State, StateRequest, Submission
 from tests.service.controller.test_fake_nodes import World, a_job
@@ -101,7 +101,7 @@ def test_a_lost_node_is_off_the_books_until_it_is_back(tmp_path: Path, daemon_di
 
 
 class StiffEngine(FakeEngine):
-    facts = EngineFacts(can_resize=False, runs_as_users=False)
+    capabilities = EngineCapabilities(can_resize=False, runs_as_users=False)
 
     def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
         raise AssertionError

@@ -10,7 +10,7 @@ import pytest
 
 from muster.problems import InputError
 from muster.service.controller.reports import read_report
-from muster.service.controller.starts import Report, Start
+from muster.service.controller.starts import JobStart, Report
 from muster.service.home import job_folder
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State, StateRequest, Submission
@@ -103,8 +103,8 @@ def row(progress: str) -> JobRow:
     return JobRow(1, "", JobRequest(name="job", command=("true",), directory="/", progress=progress), 0.0)
 
 
-def a_start() -> Start:
-    return Start(1, 1, (), 0.0, 0.0)
+def a_start() -> JobStart:
+    return JobStart(1, 1, (), 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

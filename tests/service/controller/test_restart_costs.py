@@ -19,7 +19,7 @@ from muster.service.controller.interruptions import (
     lost_seconds,
     measured_stop,
 )
-from muster.service.controller.starts import Report, Start
+from muster.service.controller.starts import JobStart, Report
 from muster.service.engines.fake import Pace
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State, StateRequest, Submission
@@ -36,8 +36,8 @@ def row(joined: bool = False, **fields: object) -> JobRow:
     return JobRow(1, "ann", request, 0.0, joined=joined)
 
 
-def a_start(first_step: float | None = FIRST_STEP, asked: float | None = ASKED) -> Start:
-    return Start(1, 1, (), BEGAN, 0.0, first_step=first_step, notice_at=asked, stop_sent=asked)
+def a_start(first_step: float | None = FIRST_STEP, asked: float | None = ASKED) -> JobStart:
+    return JobStart(1, 1, (), BEGAN, 0.0, first_step=first_step, notice_at=asked, stop_sent=asked)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def a_start(first_step: float | None = FIRST_STEP, asked: float | None = ASKED) 
     ],
 )
 def test_lost_time_is_start_up_stop_and_unsaved_work(
-    job: JobRow, start: Start, completed: bool, lost: float
+    job: JobRow, start: JobStart, completed: bool, lost: float
 ) -> None:
     assert lost_seconds(job, start, END, expected=40.0, completed=completed) == lost
 
@@ -73,7 +73,7 @@ def test_lost_time_is_start_up_stop_and_unsaved_work(
         (row(joined=True), replace(a_start(), notice_at=BEGAN), None),
     ],
 )
-def test_a_stop_is_measured_where_work_was_saved(job: JobRow, start: Start, seconds: float | None) -> None:
+def test_a_stop_is_measured_where_work_was_saved(job: JobRow, start: JobStart, seconds: float | None) -> None:
     assert measured_stop(job, start, END) == seconds
 
 
@@ -94,7 +94,7 @@ def test_expected_cost_prefers_the_job_then_its_model() -> None:
 
 
 def test_the_first_step_is_placed_by_the_reported_speed() -> None:
-    start = Start(1, 2, (), 100.0, 40.0)
+    start = JobStart(1, 2, (), 100.0, 40.0)
     assert start.first_step_by(Report(50, 2.0), 140.0) == 135
     assert start.first_step_by(Report(50), 140.0) == 140
     assert start.first_step_by(Report(400, 2.0), 140.0) == 100, "not before it began"
@@ -102,7 +102,7 @@ def test_the_first_step_is_placed_by_the_reported_speed() -> None:
 
 
 def test_speed_by_steps_alone_leaves_the_start_up_out() -> None:
-    start = Start(1, 2, (), 100.0, 40.0)
+    start = JobStart(1, 2, (), 100.0, 40.0)
     assert start.steps_per_second(50, 140.0) == 10 / 40
     start.first_report = (140.0, 50)
     assert start.steps_per_second(50, 140.0) == 10 / 40
@@ -149,7 +149,7 @@ class Kinds(World):
 
     def facts(self, job: int) -> dict[str, float]:
         """What a scheduler would be shown."""
-        fact = self.controller.jobs.columns.facts[job]
+        fact = self.controller.jobs.columns.status[job]
         jobs = Jobs(self.controller.jobs.columns.table, np.array([job]), self.seconds)
         columns = ("resumes", "restart_cost", "unsaved_since", "last_start")
         return {name: float(fact[name]) for name in columns} | {

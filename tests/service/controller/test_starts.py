@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
 from muster.service.controller.running_starts import RunningStarts
-from muster.service.controller.starts import Start, cache_gb
+from muster.service.controller.starts import JobStart, cache_gb
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow
 
@@ -29,8 +29,8 @@ def allocation(
     return NodeAllocation(NODE, gpus, cpus, memory_gb, milli=milli)
 
 
-def started(job: int = 1, **amounts: Any) -> Start:
-    return Start(job, 1, (allocation(**amounts),), 0.0, 0.0)
+def started(job: int = 1, **amounts: Any) -> JobStart:
+    return JobStart(job, 1, (allocation(**amounts),), 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

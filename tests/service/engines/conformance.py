@@ -64,7 +64,7 @@ class Case(ABC):
             self.engine.signal(job, epoch, "SIGTERM")
         elif name == "kill":
             self.engine.kill(job, epoch)
-        elif self.factory.facts.can_resize:  # If not, it is never called.
+        elif self.factory.capabilities.can_resize:  # If not, it is never called.
             self.engine.resize(job, epoch, self.smaller(job, epoch))
 
     def smaller(self, job: int, epoch: int) -> Sequence[NodeAllocation[str]]:
@@ -94,7 +94,7 @@ class EngineConformance:
     """Promises of every engine."""
 
     def test_facts_are_those_of_the_factory(self, case: Case) -> None:
-        assert case.engine.facts == case.factory.facts
+        assert case.engine.capabilities == case.factory.capabilities
         assert case.engine.enforces
 
     def test_nodes_have_names_of_their_own(self, case: Case) -> None:

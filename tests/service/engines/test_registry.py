@@ -15,7 +15,7 @@ from muster.problems import InputError
 from muster.service.engines import registry
 from muster.service.engines.factory import EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.fake import FakeEngine
-from muster.service.engines.registry import configured_engine, engine_factory, engine_names, facts_of
+from muster.service.engines.registry import capabilities_of, configured_engine, engine_factory, engine_names
 from muster.service.store.rows import JobRow
 from tests.service.serving import CLUSTER
 
@@ -32,7 +32,7 @@ OUTSIDE = """
 from muster.service.engines.factory import EngineFactory
 from muster.service.engines.fake import FACTORY as FAKE
 
-FACTORY = EngineFactory(FAKE.facts, FAKE.options, FAKE.configure)
+FACTORY = EngineFactory(FAKE.capabilities, FAKE.options, FAKE.configure)
 NO_FACTORY = "local"
 """
 
@@ -68,7 +68,7 @@ def test_an_installed_package_adds_an_engine(install: Install, tmp_path: Path) -
     engine = configured.open(EngineContext(tmp_path / "outside", rows.__getitem__, dict))
     assert isinstance(engine, FakeEngine)
     assert list(engine.nodes()) == list(configured.cluster.nodes)
-    assert facts_of("outside") == engine.facts
+    assert capabilities_of("outside") == engine.capabilities
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_a_wrong_registration_is_refused(install: Install, line: str, asked: str
     assert str(refused.value).startswith("--engine: found '")
 
 
-def test_an_unknown_engine_has_no_facts() -> None:
-    assert facts_of(None) is None
-    assert facts_of("slurm") is None
+def test_an_unknown_engine_has_no_known_capabilities() -> None:
+    assert capabilities_of(None) is None
+    assert capabilities_of("slurm") is None
 
 
 def test_an_installation_without_engines_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from muster.service.request import JobRequest
 from muster.service.store import Store, StoreUnavailable
-from muster.service.store.rows import Changes, State, Submission
+from muster.service.store.rows import State, StoreChanges, Submission
 
 folder = Path(sys.argv[1])
 REQUEST = JobRequest(name="job", command=("x" * 3000,), directory="/")
@@ -28,7 +28,7 @@ try:
         acknowledged += store.submit([Submission("ann", REQUEST)])
 except StoreUnavailable as error:
     refusals.append(str(error))
-changes = Changes(jobs={1: {"state": State.HELD}}, scheduler_state=b"x" * 100_000)
+changes = StoreChanges(jobs={1: {"state": State.HELD}}, scheduler_state=b"x" * 100_000)
 try:
     store.commit(changes)
 except StoreUnavailable as error:

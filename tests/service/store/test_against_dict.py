@@ -18,12 +18,12 @@ from muster.service.store import Store
 from muster.service.store.rows import (
     ENDED,
     AllocationInterval,
-    Changes,
     Event,
     JobRow,
     PendingInterval,
     State,
     StateRequest,
+    StoreChanges,
     Submission,
 )
 
@@ -89,7 +89,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
     @rule(data=some.data(), time=FIGURES, state=some.none() | some.binary(max_size=3))
     def commit(self, data: some.DataObject, time: float, state: bytes | None) -> None:
         chosen = data.draw(some.lists(some.sampled_from(sorted(self.jobs)), unique=True, max_size=3))
-        changes = Changes(scheduler_state=state)
+        changes = StoreChanges(scheduler_state=state)
         for job in chosen:
             row = self.jobs[job]
             fields: dict[str, Any] = data.draw(

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine
 from muster.cluster.ledger import NodeAllocation
 from muster.problems import InputError
 from muster.service.store import Store, StoreTaken, StoreUnavailable
-from muster.service.store.rows import AllocationInterval, Changes, Event, State, Submission
+from muster.service.store.rows import AllocationInterval, Event, State, StoreChanges, Submission
 
 from ..serving import a_request
 from .conftest import Server, new_database
@@ -21,8 +21,8 @@ from .cutting import Relay, cutting
 HELD = AllocationInterval(1, 1, NodeAllocation("n", (0,), 1.0, 1.0, 0.0), since=1.0)
 
 
-def some_changes(job: int = 1) -> Changes:
-    changes = Changes(jobs={job: {"state": State.RUNNING}}, opened=[HELD])
+def some_changes(job: int = 1) -> StoreChanges:
+    changes = StoreChanges(jobs={job: {"state": State.RUNNING}}, opened=[HELD])
     changes.event(job, 1.0, "started")
     return changes
 
@@ -68,9 +68,9 @@ def test_who_has_lost_the_store_to_another_writes_nothing_more(url: str) -> None
     with second.claimed():
         second.keep_claim()
         with pytest.raises(StoreTaken, match="another daemon has taken this store"):
-            first.commit(Changes(events=[Event(1, 2.0, "ended")]))
+            first.commit(StoreChanges(events=[Event(1, 2.0, "ended")]))
         assert (second.job(1), second.allocation_intervals(), second.events(1)) == before
-        second.commit(Changes(events=[Event(1, 2.0, "ended")]))
+        second.commit(StoreChanges(events=[Event(1, 2.0, "ended")]))
     for store in (first, second):
         store.close()
 

@@ -17,7 +17,7 @@ from alembic.runtime.migration import MigrationContext
 from muster.problems import InputError
 from muster.service.store import Store, StoreUnavailable
 from muster.service.store.database import Database
-from muster.service.store.rows import Changes, State, Submission
+from muster.service.store.rows import State, StoreChanges, Submission
 from muster.service.store.tables import METADATA
 
 from ..serving import a_request
@@ -115,7 +115,7 @@ def test_a_lost_server_is_an_error_that_loses_nothing_saved(postgres: Server) ->
         with pytest.raises(StoreUnavailable, match="the store cannot be used: "):
             store.submit([Submission("ann", a_request())])
         with pytest.raises(StoreUnavailable):
-            store.commit(Changes(jobs={1: {"state": State.HELD}}))
+            store.commit(StoreChanges(jobs={1: {"state": State.HELD}}))
         with pytest.raises(StoreUnavailable):
             store.living()
     finally:

@@ -16,13 +16,13 @@ from muster.runtime.records import DECISIONS
 from muster.service.store import Store
 from muster.service.store.rows import (
     AllocationInterval,
-    Changes,
     Event,
     JobRow,
     PendingInterval,
     Phase,
     State,
     StateRequest,
+    StoreChanges,
     Submission,
 )
 
@@ -130,7 +130,7 @@ def test_a_state_request_is_noted_if_the_job_accepts_it(store: Store) -> None:
     cases = [case for case in cases if (case[0], None, case[1]) not in SENSELESS]
     for state, before, requested in cases:
         (job,) = submitted(store, held=state == State.HELD)
-        store.commit(Changes(jobs={job: {"state": state}}))
+        store.commit(StoreChanges(jobs={job: {"state": state}}))
         if before is not None:
             store.request_state(job, before)
         if (state, before, requested) in SENSELESS:
@@ -164,14 +164,14 @@ def test_a_request_that_comes_while_another_is_carried_out_stays(store: Store) -
     seen = store.state_requests()
     store.request_state(jobs[1], StateRequest.CANCEL)
     store.commit(
-        Changes(
+        StoreChanges(
             jobs={job: {"state": State.HELD} for job in jobs},
             carried_out={row.id: row.state_request for row in seen if row.state_request},
         )
     )
     assert [(row.id, row.state_request) for row in store.state_requests()] == [(jobs[1], StateRequest.CANCEL)]
     with pytest.raises(ValueError, match="state_request cannot be changed by a commit"):
-        store.commit(Changes(jobs={jobs[0]: {"state_request": None}}))
+        store.commit(StoreChanges(jobs={jobs[0]: {"state_request": None}}))
 
 
 def test_what_the_controller_writes_comes_back(store: Store) -> None:
@@ -202,7 +202,7 @@ def test_what_the_controller_writes_comes_back(store: Store) -> None:
     assert before is not None
     waited = PendingInterval(1, "no_gpus", {"needs": 2.0, "free": 1.0}, 0.0, 1.0)
     decision = {name: float(number) for number, name in enumerate(DECISIONS)}
-    changes = Changes(
+    changes = StoreChanges(
         jobs={1: fields, 2: {"message": "other"}},
         opened=[HELD, replace(HELD, allocation=NodeAllocation("m", (), 1.5))],
         decisions=[decision, decision | {"value": float("nan"), "bound": None}],
@@ -220,7 +220,7 @@ def test_what_the_controller_writes_comes_back(store: Store) -> None:
     assert store.scheduler_state() == b"\x00state"
 
     resized = replace(HELD, allocation=replace(HELD.allocation, cpus=3.0), since=5.0)
-    store.commit(Changes(closed={(1, 1): 5.0}, opened=[resized], scheduler_state=b"new"))
+    store.commit(StoreChanges(closed={(1, 1): 5.0}, opened=[resized], scheduler_state=b"new"))
     assert store.allocation_intervals(open_only=True) == [resized]
     assert store.allocation_intervals() == [*(replace(held, until=5.0) for held in changes.opened), resized]
     assert store.scheduler_state() == b"new"
@@ -230,7 +230,7 @@ def test_what_the_controller_writes_comes_back(store: Store) -> None:
 def test_changes_are_written_all_or_not_at_all(store: Store) -> None:
     submitted(store)
     before = store.job(1)
-    changes = Changes(jobs={1: {"message": "x"}}, opened=[HELD], events=[Event(99, 0.0, "of no job")])
+    changes = StoreChanges(jobs={1: {"message": "x"}}, opened=[HELD], events=[Event(99, 0.0, "of no job")])
     with pytest.raises(IntegrityError):
         store.commit(changes)
     assert store.job(1) == before
@@ -243,7 +243,7 @@ def test_what_ended_is_forgotten_and_nothing_that_lives(store: Store) -> None:
     submitted(store, 4)
     ended = {job: {"state": State.FAILED, "finished": float(job)} for job in (1, 2, 3)}
     decision = dict.fromkeys(DECISIONS, 0.0)
-    changes = Changes(jobs=ended, decisions=[decision | {"time_seconds": float(at)} for at in range(5)])
+    changes = StoreChanges(jobs=ended, decisions=[decision | {"time_seconds": float(at)} for at in range(5)])
     for job in range(1, 5):
         changes.opened.append(replace(HELD, job=job))
         changes.pending.append(PendingInterval(job, "no_gpus", {}, 0.0, 1.0))
@@ -287,7 +287,7 @@ def test_tokens_are_kept_when_they_are_revoked(store: Store) -> None:
 def test_all_is_there_when_it_is_opened_again(url: str) -> None:
     first = Store.open(url)
     submitted(first, 2)
-    first.commit(Changes(opened=[HELD], scheduler_state=b"s"))
+    first.commit(StoreChanges(opened=[HELD], scheduler_state=b"s"))
     row, origin = first.job(2), first.origin
     first.close()
     second = Store.open(url)

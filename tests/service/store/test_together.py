@@ -9,14 +9,14 @@ import pytest
 from muster.cluster.ledger import NodeAllocation
 from muster.service.export import record_of
 from muster.service.store import Store
-from muster.service.store.rows import AllocationInterval, Changes, State, Submission
+from muster.service.store.rows import AllocationInterval, State, StoreChanges, Submission
 
 from ..serving import a_request, a_status
 
 
 def starts(store: Store, job: int) -> None:
     store.commit(
-        Changes(
+        StoreChanges(
             jobs={job: {"state": State.RUNNING, "epoch": 1}},
             opened=[AllocationInterval(job, 1, NodeAllocation("node-0", (0,), 1.0, 1.0, 0.0), since=1.0)],
         )

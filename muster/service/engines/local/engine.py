@@ -43,7 +43,7 @@ from muster.cgroups import CgroupError, Group, find_cgroups
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
-from muster.service.engines.interface import EngineFacts, Launch, Observed
+from muster.service.engines.interface import EngineCapabilities, Launch, Observed
 from muster.service.engines.local.cpus import AssignedCpus, assign_cpus
 from muster.service.engines.local.exit_status import classify
 from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
@@ -112,7 +112,7 @@ class _Leftover:
 class LocalEngine:
     """Starts on this machine, remembered in a folder that is the engine's alone. To be used by one thread."""
 
-    facts = EngineFacts(can_resize=True, runs_as_users=True)
+    capabilities = EngineCapabilities(can_resize=True, runs_as_users=True)
     gang_grace_seconds = 10.0
     """For the other ranks, from SIGTERM to SIGKILL, after one has died."""
 
@@ -386,4 +386,4 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
     return ConfiguredEngine(machine.cluster, open_engine)
 
 
-FACTORY = EngineFactory(LocalEngine.facts, frozenset({"--gpus", "--cpus", "--memory"}), _configure)
+FACTORY = EngineFactory(LocalEngine.capabilities, frozenset({"--gpus", "--cpus", "--memory"}), _configure)
