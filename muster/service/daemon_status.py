@@ -101,6 +101,6 @@ class DaemonStatus:
         self._something_new.set()
 
     def wait(self, seconds: float) -> None:
-        """The controller's pause: until somebody wakes it, at most so long."""
+        """The controller's pause: until `wake`, at most so long."""
         self._something_new.wait(seconds)
         self._something_new.clear()

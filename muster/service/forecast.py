@@ -78,7 +78,7 @@ def forecast(rows: Sequence[JobRow], status: DaemonStatus, drained: Collection[s
         policy = copy.deepcopy(status.policy)
         run = simulate(trace, cluster, policy, options, models=models, attained=attained)
     except Exception as error:
-        # Of the scheduler, which may be anybody's code. Its words are for the log, as they may be about anybody's job.
+        # Of the scheduler, which may be a user's code. Its message goes to the log alone, as it may name any job.
         log.warning("no forecast", scheduler=status.scheduler, exc_info=True)
         if isinstance(error, InputError):
             raise NoForecast("the queue cannot be simulated") from None

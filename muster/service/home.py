@@ -27,7 +27,7 @@ from muster.files import open_lock_file, write_aside
 from muster.problems import InputError, Problem
 
 MACHINES_HOME = Path("/var/lib/muster")
-"""Of a daemon for everybody: unlike root's own folders, others can pass it on the way to their jobs."""
+"""Of a daemon for all users: unlike root's own folders, others can pass it on the way to their jobs."""
 
 WHOSE = "whose"
 _ENDPOINT, _LOCK, _STORE = "endpoint.json", "lock", "store.json"

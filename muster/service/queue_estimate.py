@@ -22,7 +22,7 @@ from muster.service.waiting import drained_nodes
 _OLDEST_SECONDS = 60.0
 """Where no decision is due for long: jobs report their speed meanwhile."""
 _PATIENCE_SECONDS = 30.0
-"""For a simulation. A scheduler that is somebody's own may never end."""
+"""For a simulation. A user's own scheduler may never end."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What somebody submits: one job, checked at the edge."""
+"""What a user submits: one job, checked at the edge."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def are_drained(nodes: Sequence[str]) -> str:
 
 
 def nothing_starts(status: DaemonStatus, asker: Caller, now: float) -> list[str]:
-    """Said before all else where the scheduler fails; what it says may be about anybody's job."""
+    """Said before all else where the scheduler fails; its message may be about any job."""
     if status.failing is None:
         return []
     failing = status.failing

@@ -264,7 +264,7 @@ def _what_would_help(
     if not ends:
         return []
     end, job = ends[-1]
-    whose = f"job {job}" if job in seen else "a job of somebody else"
+    whose = f"job {job}" if job in seen else "a job of another user"
     return [f"What has to happen first: {whose} ends, in about {duration(max(end - passed, 0.0))}."]
 
 

@@ -78,7 +78,7 @@ class Failing(Fifo):
     """As anybody's code may."""
 
     def decide(self, view: Any, state: Any) -> Any:
-        raise KeyError("job 17 of somebody else")
+        raise KeyError("job 17 of another user")
 
 
 def status_of(store: Store, home: Path, policy: Any) -> DaemonStatus:

@@ -116,7 +116,7 @@ class Queue(Answer):
     counts: dict[State, int]
     """Of all users' jobs."""
     notices: list[str]
-    """What everybody should know first: that nothing new starts, and why."""
+    """What all users should know first: that nothing new starts, and why."""
 
 
 class HistoryLine(Answer):

@@ -62,7 +62,7 @@ async def _caller(request: Request, service: ServiceHere) -> Caller:
     )
     tokens = service.tokens.known()
     if tokens is not None:
-        with suppress(Unknown):  # Perhaps another process has made his token just now.
+        with suppress(Unknown):  # Perhaps another process has made this token just now.
             return caller(call, tokens)
     return caller(call, await run_in_threadpool(service.tokens.read))
 
@@ -83,7 +83,7 @@ OperatorHere = Annotated[Caller, Depends(_operator)]
 
 
 def job_of(service: Service, caller: Caller, job: int) -> JobRow:
-    """A job that a caller may see; another's is to him as if it were not there."""
+    """A job that a caller may see; another user's job is answered as if it did not exist."""
     row = service.store.job(job)
     if row is None or not (caller.operator or row.user == caller.user):
         raise Refused(404, f"there is no job {job}")

@@ -24,7 +24,7 @@ router = APIRouter(
 
 
 class TokenRequest(BaseModel):
-    """Whose the token is to be, and what he may."""
+    """The user and the role of a new token."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -20,7 +20,14 @@ from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, NONE, ROWS_USED, WH
 from muster.cluster.structured import zero_records
 from muster.problems import InputError
 from muster.runtime import allocation_lifecycle as keep
-from muster.runtime.allocation_lifecycle import RESTART_MODEL, HeldArray, RestartModel
+from muster.runtime.allocation_lifecycle import (
+    PENDING_INTERVAL,
+    RESTART_MODEL,
+    HeldArray,
+    PendingArray,
+    RestartModel,
+)
+from muster.schedulers.contract import Decision, Ints
 from muster.service.controller.interruptions import LONGEST_START_UP, RestartCosts
 from muster.service.fitting import misfits
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
@@ -306,13 +313,13 @@ class LiveColumns:
         status["finish"] = status["resumes"] = inf
 
     def counts_as_running(self, job: int, now: float) -> None:
-        """To a scheduler a job with a place holds its GPUs, though it waits for somebody who saves there first."""
+        """Show a job that waits for its place as running: a scheduler must not give its GPUs to another job."""
         status, spec = self._status[job], self._spec[job]
         status["held"] = spec["gpus"] * spec["milli"] / WHOLE
         status["settled"] = now
 
     def began(self, row: JobRow, since: float) -> None:
-        """A start of a job has begun on what the books say; its speed is the model's until it reports its own."""
+        """A start of a job has begun on what the ledger says; its speed is the model's until it reports its own."""
         status = self._status[row.id]
         status["held"] = status["rate"] = 0.0
         status["settled"] = status["last_start"] = since
@@ -337,31 +344,50 @@ class LiveColumns:
             has_reported = row.joined or row.start_up_seconds is not None
             status["resumes"] = since + status["restart_cost"] * (LONGEST_START_UP if has_reported else 1.0)
 
-    def reported(self, job: int, steps: float, steps_per_second: float, now: float) -> None:
+    def reported(self, row: JobRow, now: float) -> None:
         """A running job has reported how far it is and how fast: its report counts for more than the model.
 
         Of the model only the ratio is kept between its speed on what the job holds and the one at the reference.
         """
-        status, spec = self._status[job], self._spec[job]
-        keep.settle(self.status, job, now, self.laws)
-        status["done"] = min(steps, spec["iterations"])
-        if steps_per_second > 0:
-            keep.set_rate(self.ledger.books, self.spec, self.status, job, self.models, now, self.laws)
-            slower = status["rate"] / steps_per_second if status["rate"] > 0 else 1.0
-            spec["ideal"] = spec["iterations"] * self._reference_seconds(job) * slower
-            status["rate"] = steps_per_second
-            self._length_is_known(job)
+        status, spec = self._status[row.id], self._spec[row.id]
+        keep.settle(self.status, row.id, now, self.laws)
+        status["done"] = min(row.steps_done, spec["iterations"])
+        if row.steps_per_second > 0:
+            keep.set_rate(self.ledger.books, self.spec, self.status, row.id, self.models, now, self.laws)
+            slower = status["rate"] / row.steps_per_second if status["rate"] > 0 else 1.0
+            spec["ideal"] = spec["iterations"] * self._reference_seconds(row.id) * slower
+            status["rate"] = row.steps_per_second
+            self._length_is_known(row.id)
 
-    def charged(self, job: int, steps: float, attained: float, run: float, now: float) -> None:
+    def charged(self, row: JobRow, now: float) -> None:
         """A start of a job has ended: what it got in all, to the last second."""
-        status = self._status[job]
-        status["done"], status["attained"], status["run"] = steps, attained, run
+        status = self._status[row.id]
+        status["done"], status["attained"], status["run"] = (
+            row.steps_done,
+            row.attained_gpu_seconds,
+            row.run_seconds,
+        )
         status["settled"] = status["last_stop"] = now
         status["held"] = status["rate"] = 0.0
         status["finish"] = inf
 
+    def set_lease_end(self, job: int, end: float) -> None:
+        """When a job is to give back what it holds; infinite: at no certain time."""
+        self._status[job]["lease_end"] = end
+
+    def note_reasons(self, index: Ints, decision: Decision, now: float) -> PendingArray:
+        """Note why jobs wait from now on; the pending intervals that end."""
+        ended: PendingArray = zero_records(len(index), PENDING_INTERVAL)
+        reasons = decision.reasons, decision.reason_a, decision.reason_b
+        count = keep.note_reasons(self.status, index, *reasons, now, ended)
+        return ended[:count]
+
+    def release(self, job: int) -> None:
+        """A held job competes again."""
+        self._status[job]["state"] = WAITING
+
     def leave(self, job: int, state: State, now: float) -> None:
-        """A job that is held or has ended: nothing of it is on the books any more."""
+        """A job that is held or has ended gives back all that it holds in the ledger."""
         books = self.ledger.books
         if books.heads[job] >= 0:
             keep.settle(self.status, job, now, self.laws)

@@ -77,7 +77,7 @@ class Controller:
         return self._is_done(self._turn)
 
     def _is_done(self, part: Callable[[], None]) -> bool:
-        """Whether a part of the work could be done; if not, everybody may know why."""
+        """Whether a part of the work could be done; if not, the condition says why."""
         try:
             part()
         except StoreUnavailable as error:

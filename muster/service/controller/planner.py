@@ -1,4 +1,4 @@
-"""What should be: when the scheduler is asked, and its plan on the books."""
+"""Decides when to ask the scheduler, and writes its decision into the ledger."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 import structlog
 
-from muster.cluster.structured import zero_records
-from muster.runtime import allocation_lifecycle as keep
-from muster.runtime.allocation_lifecycle import PENDING_INTERVAL, PendingArray
 from muster.schedulers.actions import Action, Start, actions_of
 from muster.schedulers.contract import Decision, Ints, Jobs, Snapshot, Trigger
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
@@ -82,7 +79,7 @@ class Planner:
         return now >= self._rests_until and bool(self._jobs.pending & wake_on)
 
     def decide(self, now: float) -> None:
-        """Ask for a plan, and make it true on the books."""
+        """Ask for a decision, and write it into the ledger."""
         soon = [due for due in (self._timer, self._lease_end) if due <= now + self._lead]
         moment = max(now, min(soon, default=now))
         triggers = self._jobs.pending | self._unheeded
@@ -196,11 +193,11 @@ class Planner:
 
     def _lend(self, answer: Decided, index: Ints, now: float) -> None:
         """Note the leases, new and old, of those who hold something."""
-        status = self._jobs.columns.status
         for job, end in answer.decision.lease_ends.items():
-            status[job]["lease_end"] = end
+            self._jobs.columns.set_lease_end(job, end)
             self._jobs.set(int(job), lease_end=float(end) if isfinite(end) else None)
         # One that is over and was not renewed is no reason to ask again.
+        status = self._jobs.columns.status
         lent = status["lease_end"][index[status["state"][index] == RUNNING]]
         self._lease_end = (
             float(lent[lent > now].min(initial=inf)) if self._wake_on & Trigger.LEASE_END else inf
@@ -209,11 +206,7 @@ class Planner:
     def _explain(self, plan: Decision, index: Ints, now: float) -> None:
         """Note the reasons that are new."""
         before = self._jobs.columns.status["reason"][index]
-        ended: PendingArray = zero_records(len(index), PENDING_INTERVAL)
-        count = keep.note_reasons(
-            self._jobs.columns.status, index, plan.reasons, plan.reason_a, plan.reason_b, now, ended
-        )
-        for line in ended[:count]:
+        for line in self._jobs.columns.note_reasons(index, plan, now):
             kind = reason(int(line["code"]))
             parameters = kind.parameters(float(line["a"]), float(line["b"]))
             since, until = float(line["from"]), float(line["to"])

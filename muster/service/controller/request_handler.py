@@ -12,7 +12,6 @@ from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.engines import Engine
 from muster.service.store import Store
 from muster.service.store.rows import JobRow, State, StateRequest
-from muster.workload.jobs import WAITING
 
 log = structlog.get_logger()
 
@@ -71,7 +70,7 @@ class RequestHandler:
         self._jobs.set(row.id, state=state)
         self._jobs.carried_out(row)
         self._jobs.changes.event(row.id, now, "released")
-        self._jobs.columns.status[row.id]["state"] = WAITING
+        self._jobs.columns.release(row.id)
         self._jobs.active.add(row.id)
         self._jobs.pending |= Trigger.ARRIVAL
 

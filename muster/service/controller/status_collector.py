@@ -103,7 +103,7 @@ class StatusCollector:
             return False
         columns.began(row, start.since)
         # To a scheduler that leases, the lease of one that an other scheduler has placed is over.
-        columns.status[row.id]["lease_end"] = now if row.lease_end is None else row.lease_end
+        columns.set_lease_end(row.id, now if row.lease_end is None else row.lease_end)
         return True
 
     def observe(self, now: float) -> None:
@@ -195,7 +195,7 @@ class StatusCollector:
             self._works(start, first_step, measured=True, joined=True)
 
     def _settle_end(self, row: JobRow, until: float, now: float) -> None:
-        """What an ended start means for the books."""
+        """Update the columns and the ledger after the end of a start."""
         columns = self._jobs.columns
         if row.state is State.QUEUED:
             if row.id in columns.plan:  # It has a place to start again at.
@@ -206,7 +206,7 @@ class StatusCollector:
             if row.state in ENDED:
                 del self._jobs.rows[row.id]
                 del self._losses[row.id]
-        columns.charged(row.id, row.steps_done, row.attained_gpu_seconds, row.run_seconds, until)
+        columns.charged(row, until)
 
     def read_reports(self, now: float) -> None:
         """How far jobs are, once a second; on disk less often, as their own run folders know it better."""
@@ -249,10 +249,10 @@ class StatusCollector:
         row = self._jobs.rows[start.job]
         steps, rate = report.step, report.steps_per_second or start.steps_per_second(report.step, now)
         fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}
-        self._jobs.rows[row.id] = replace(row, **fields)
+        self._jobs.rows[row.id] = row = replace(row, **fields)
         self._unsaved.add(row.id)
         if start.notice_at is None and row.id in self._jobs.columns.plan:
-            self._jobs.columns.reported(row.id, fields["steps_done"], rate, now)
+            self._jobs.columns.reported(row, now)
 
     def _heard_first(self, start: JobStart, report: Report, now: float) -> None:
         """Its first report in this start, or to this daemon."""

@@ -213,11 +213,11 @@ class Submission:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, and what he may."""
+    """Who sends a request, and with which rights."""
 
     user: str
     operator: bool
-    """May see and steer everybody's jobs, and drain nodes."""
+    """May see and control the jobs of all users, and drain nodes."""
 
 
 @dataclass(frozen=True)

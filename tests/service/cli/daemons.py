@@ -24,7 +24,7 @@ _MUSTER = ("-c", "from muster.cli import main; main()")
 _SYSTEM_PYTHON = "/usr/bin/python3"
 """Which others may run, too."""
 
-only_root_can = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+only_root_can = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,10 @@ def began(of: LiveColumns, job: int, now: float, cpus: float = 4.0) -> None:
     of.began(ROWS[job - 1], now)
 
 
+def reported(of: LiveColumns, job: int, steps: float, steps_per_second: float, now: float) -> None:
+    of.reported(replace(ROWS[job - 1], steps_done=steps, steps_per_second=steps_per_second), now)
+
+
 def served(of: LiveColumns, now: float = 0.0) -> list[int]:
     index = np.array([KNOWN, UNKNOWN])
     keys = Srtf().key(Jobs(of.table, index, now))
@@ -61,7 +65,7 @@ def test_srtf_serves_unknown_speeds_first_then_goes_by_seconds() -> None:
         jobs = columns()
         began(jobs, UNKNOWN, 0.0)
         assert served(jobs, 3.0)[0] == UNKNOWN, "it is still coming up"
-        jobs.reported(UNKNOWN, 1, steps_per_second, 5.0)
+        reported(jobs, UNKNOWN, 1, steps_per_second, 5.0)
         assert remaining(jobs, UNKNOWN, 5.0) == pytest.approx((STEPS - 1) / steps_per_second)
         assert served(jobs, 5.0)[0] == first
 
@@ -71,13 +75,13 @@ def test_the_last_report_alone_decides_the_estimated_rest(job: int) -> None:
     """The same report after many others, other grants and starts says the same as it does alone."""
     alone, much_before = columns(), columns()
     began(alone, job, 0.0)
-    alone.reported(job, 400, 2.5, 100.0)
+    reported(alone, job, 400, 2.5, 100.0)
     began(much_before, job, 0.0, cpus=1.0)
     for at, speed in enumerate((40.0, 0.1, 7.0), start=1):
-        much_before.reported(job, 100 * at, speed, 10.0 * at)
+        reported(much_before, job, 100 * at, speed, 10.0 * at)
     much_before.waiting(job, 40.0)
     began(much_before, job, 50.0)
-    much_before.reported(job, 400, 2.5, 100.0)
+    reported(much_before, job, 400, 2.5, 100.0)
     assert remaining(much_before, job, 100.0) == pytest.approx(remaining(alone, job, 100.0))
 
 

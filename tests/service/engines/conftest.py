@@ -36,7 +36,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def open_bench() -> Iterator[Bench]:
     """In a folder through which others may go, as the daemon's home is."""
     if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
+        pytest.skip("only root can become another user")
     folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
     folder.chmod(0o711)
     bench = Bench(folder)

@@ -1,7 +1,7 @@
 """What a new process does to become a rank: all between fork and exec.
 
-What touches the folders of the job's owner is done as the owner, so that nothing that he puts there (a link, a lock
-that is never freed) can hold up or mislead anybody but his own job.
+What touches the folders of the job's owner is done as the owner, so that nothing that the owner puts there (a
+link, a lock that is never freed) can hold up or mislead any other job.
 """
 
 from __future__ import annotations

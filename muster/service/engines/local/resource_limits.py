@@ -1,4 +1,4 @@
-"""How grants of CPU and memory are kept to: by control groups where this machine has them, else by the supervisors."""
+"""How grants of CPU and memory are enforced: by control groups where this machine has them, else by the supervisors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.service.machine import Machine
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """What can be enforced on one machine, and the words for it."""
+    """What can be enforced on one machine, and how to describe it."""
 
     machine: Machine
     cgroups: Cgroups | None
@@ -40,7 +40,7 @@ class ResourceLimits:
         return list(assigned.cpus)
 
     def limit_memory(self, group: Group | None, memory_gb: float) -> bool:
-        """Sets a start's limit; False while it uses more than that, as who gives memory back does so in his own time.
+        """Sets a start's limit; False while it uses more than that, as a job gives memory back in its own time.
 
         Without groups there is nothing to set, the supervisor looks itself.
         """

@@ -57,7 +57,7 @@ class _Rank(NamedTuple):
 
 
 def main(folder: str) -> None:
-    """Looks after the start in this folder, unless somebody does or did."""
+    """Looks after the start in this folder, unless another supervisor does or did."""
     os.chdir("/")
     # Close what the daemon's parent left open: another process may wait for the end of a pipe.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
