@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from .training import starting
 
 pytestmark = pytest.mark.builds_wheel
 ROOT = Path(__file__).parent.parent
+BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+SHARED = BUILD["targets"]["wheel"]["shared-data"]
 
 
 def succeed(*command: str | Path, folder: Path | None = None) -> str:
@@ -52,9 +56,29 @@ def in_environment(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_wheel_has_the_package_and_its_data_alone(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"muster"}
+    shared = {name.partition(".data/data/")[2] for name in names} - {""}
+    assert shared == set(SHARED.values())
+    folders = {name.split("/")[0] for name in names if ".data/data/" not in name}
+    assert {name for name in folders if not name.endswith(".dist-info")} == {"muster"}
     tracked = succeed("git", "ls-files", "muster", folder=ROOT).split()
     assert set(tracked) <= set(names)
+
+
+def test_the_image_is_built_from_files_that_suffice(wheel: Path, tmp_path: Path) -> None:
+    """The build stage gets them alone; without a Docker daemon this is what can be tried of it."""
+    lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
+    copied = [word for line in lines if line.startswith("COPY") for word in line.split()[1:-1]]
+    names = [name for name in copied if not name.startswith(("--from", "/"))]
+    ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert sorted(names) == sorted(line.removeprefix("!") for line in ignored if line.startswith("!"))
+    for name in names:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, tmp_path)
+    succeed(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, tmp_path)
+    built = zipfile.ZipFile(tmp_path / wheel.name).namelist()
+    assert sorted(built) == sorted(zipfile.ZipFile(wheel).namelist())
 
 
 def test_a_job_trains_with_numpy_alone(in_environment: None, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from muster.cli.app import COMMANDS, app_with
 from .conftest import MUSTER, Outcome
 
 Muster = Callable[..., Outcome]
+COMPLETION = Path(__file__).parents[2] / "deploy" / "completion"
 GENERATORS = ("synergy", "philly-like", "mixed")
 
 
@@ -163,6 +165,22 @@ def test_a_shell_completes_commands_and_flags(line: str, offered: str) -> None:
     }
     done = subprocess.run(MUSTER, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
     assert done.stdout.split() == [offered]
+
+
+@pytest.mark.parametrize(
+    ("shell", "file"), [("bash", "muster.bash"), ("zsh", "_muster"), ("fish", "muster.fish")]
+)
+def test_the_wheel_ships_the_completion_of_each_shell(shell: str, file: str) -> None:
+    asked = os.environ | {"_MUSTER_COMPLETE": f"source_{shell}"}
+    done = subprocess.run(MUSTER, env=asked, capture_output=True, text=True, check=False)
+    assert (COMPLETION / file).read_text().strip() == done.stdout.strip()
+
+
+def test_bash_completes_with_the_shipped_script() -> None:
+    script = f'''PATH="{Path(sys.executable).parent}:$PATH"; source {COMPLETION / "muster.bash"}
+        COMP_WORDS=(muster sim) COMP_CWORD=1; _muster_completion muster; echo "${{COMPREPLY[@]}}"'''
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("simulate\n", "")
 
 
 def test_the_package_runs_as_the_command() -> None:

@@ -1,0 +1,1 @@
+complete --command muster --no-files --arguments "(env _MUSTER_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) muster)" --condition "env _MUSTER_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) muster"
