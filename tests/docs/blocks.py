@@ -155,21 +155,22 @@ def _server(block: Block, folder: Path) -> Iterator[None]:
     """A server that runs within the context; it begins when the expected output is there."""
     ((command, expected),) = block.commands()
     log = folder / f"server-{block.line}.log"
-    with log.open("w") as output:
+    errors = log.with_suffix(".err")
+    with log.open("w") as output, errors.open("w") as notes:
         server = subprocess.Popen(
             ["bash", "-c", f"exec {command}"],
             cwd=folder,
             env=_environment(folder),
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.DEVNULL,
+            stderr=notes,
         )
     try:
         deadline = time.monotonic() + WAIT_SECONDS
         while not matches(expected or "...", log.read_text()):
             if server.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(
-                    f"{block.where}: $ {command}\nfound:\n{log.read_text()}\nexpected:\n{expected}"
+                    f"{block.where}: $ {command}\nfound:\n{log.read_text()}{errors.read_text()}\nexpected:\n{expected}"
                 )
             time.sleep(0.1)
         yield
