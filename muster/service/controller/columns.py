@@ -164,9 +164,10 @@ class LiveColumns:
         spec["submit"] = row.submitted
         spec["gpus"] = spec["min_gpus"] = spec["max_gpus"] = request.gpus
         spec["milli"] = round(request.gpu_share * WHOLE)
-        spec["cpu"] = NONE if request.cpus is None else round(request.cpus * MICRO)
+        spec["requested"] = NONE
+        spec["requested"][CPU] = NONE if request.cpus is None else round(request.cpus * MICRO)
         least_gb = request.least_memory_gb
-        spec["memory"] = NONE if least_gb is None else round(least_gb * MICRO)
+        spec["requested"][MEMORY] = NONE if least_gb is None else round(least_gb * MICRO)
         spec["model"] = self._model(request.model or "")
         spec["tenant"] = self._number("tenant", request.tenant or "")
         spec["user"] = self._number("user", row.user)
