@@ -124,7 +124,7 @@ class Simulated:
         """To the next arrival, event of the engine, or decision."""
         arrival = self.asks[submitted].at if submitted < len(self.asks) else inf
         due = (self.engine._due[0][0] if self.engine._due else inf) - self.store.origin
-        next_event = min(arrival, due, self.controller._decider.next_wake)
+        next_event = min(arrival, due, self.controller._planner.next_wake)
         return min(max(next_event - self.now, _LOOK_SECONDS), _LONGEST_STEP)
 
     def outcome(self) -> Outcome:

@@ -51,7 +51,7 @@ def running(world: World) -> set[int]:
 
 def pass_over(world: World, end: float) -> None:
     """To a moment until which no scheduler is to be asked."""
-    assert world.controller._decider.next_wake > end
+    assert world.controller._planner.next_wake > end
     world.seconds = end
 
 
