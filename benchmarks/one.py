@@ -14,13 +14,13 @@ from benchmarks.cases import CASES, Case
 from muster.cli.runs import write_run
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.registry import build
-from muster.simulation import EXACT, RULES, Options, simulate
+from muster.simulation import EXACT, Options, rules_named, simulate
 from muster.workload.trace import Trace
 
 
 def run(case: Case, trace: Trace, folder: Path) -> int:
     """Simulate and write everything; how many decisions changed something."""
-    rules = RULES["synergy-published"] if case.published_rules else EXACT
+    rules = rules_named("synergy-published") if case.published_rules else EXACT
     scheduler = build(case.scheduler, {**rules.settings, **case.settings})
     options = Options(rules=rules, **{"restart_cost_seconds": 0.0} | case.options)
     result = simulate(trace, parse_cluster(case.cluster), scheduler, options)

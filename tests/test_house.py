@@ -76,7 +76,7 @@ PLANTED = {
     },
     "speed": {
         "muster.speed.network.tree": ["muster.speed.rates"],
-        "muster.speed.demands": ["muster.speed.published"],
+        "muster.speed.input_pipeline": ["muster.speed.points"],
     },
     "speed-is-pure": {"muster.speed.rates": forbidden_by("speed-is-pure")},
     "service": {
@@ -178,9 +178,7 @@ def test_the_wheel_asks_for_what_the_code_imports() -> None:
     allowed = packages_of("dependencies", *EXTRAS) | set(sys.stdlib_module_names) | {"muster"}
     # Parts of a named package under a name of their own, and the standard library from 3.14 on.
     # `typing_extensions` is imported for the type checker alone, which brings it.
-    allowed |= {"pydantic_core", "compression", "typing_extensions"} | (
-        {"markupsafe"} if "jinja2" in allowed else set()
-    )
+    allowed |= {"pydantic_core", "compression", "typing_extensions"}
     pattern = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
     for path in sorted((ROOT / "muster").rglob("*.py")):
         code = re.sub(r'""".*?"""', "", path.read_text(), flags=re.DOTALL)

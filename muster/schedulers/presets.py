@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
 
+ENTRY_POINTS = "muster.presets"
+"""The group of entry points of other packages, each of which names a sequence of presets."""
 DEFAULT_SCHEDULER = "gittins+tune-plus"
 """What `serve` and `simulate` run without --scheduler: no knowledge of durations is needed, few jobs are
 interrupted, and CPU and memory go where they make jobs faster."""
@@ -24,141 +28,88 @@ class Preset:
 _DOUBLING = ",".join(str(7200 * 2**queue) for queue in range(16))
 """GPU-seconds, from two hours of a GPU to 27 years."""
 
-PRESETS = {
-    preset.name: preset
-    for preset in (
-        Preset(
-            "yarn-cs",
-            "fifo-strict+proportional+consolidate",
-            "YARN's capacity scheduler, the papers' baseline: the head of the line blocks, gangs stay together.",
-        ),
-        Preset(
-            "fjf",
-            "fifo+proportional+consolidate",
-            "First job first: as yarn-cs, but what does not fit is passed (Tiresias' simulator, fjf).",
-        ),
-        Preset(
-            "slurm-like",
-            "priority+requested+consolidate",
-            "As a common Slurm set-up: by priority and arrival, resources as requested, what does not fit is passed.",
-            {"preemptive": "false"},
-        ),
-        Preset(
-            "synergy",
-            "srtf-speed+tune",
-            "Synergy: shortest remaining time at its speed, CPU and memory by sensitivity (tune).",
-        ),
-        *(
-            Preset(
-                f"synergy-published:{policy}{'-greedy' if allocation == 'greedy' else ''}",
-                f"{order}+{allocation}",
-                f"Synergy's simulator, {policy.upper()} with {allocation.partition('-')[0]}; give it --rules "
-                "synergy-published.",
-                settings,
-            )
-            for policy, order, settings in (
-                ("fifo", "fifo", {}),
-                ("srtf", "srtf-speed", {}),
-                ("las", "las", {"listed": "true"}),
-                ("drf", "drf-static", {}),
-                ("tetris", "tetris", {"alignment": "0"}),
-            )
-            for allocation in ("tune-published", "greedy")
-        ),
-        Preset(
-            "dally",
-            "network-sensitivity+proportional+delay-timers",
-            "Dally (arXiv 2401.16492): whom the network hurt most goes first, delay timers tuned by themselves.",
-        ),
-        Preset(
-            "dally-manual",
-            "network-sensitivity+proportional+manual-timers",
-            "Dally with delay timers set by hand.",
-        ),
-        Preset(
-            "dally-nowait",
-            "network-sensitivity+proportional+no-wait",
-            "Dally without delay timers: the best place there is, at once.",
-        ),
-        Preset(
-            "dally-consolidated",
-            "network-sensitivity+proportional+fully-consolidated",
-            "Dally that always waits for one machine, or one rack where no machine is large enough.",
-        ),
-        Preset(
-            "dally-tune",
-            "network-sensitivity+tune+delay-timers",
-            "Dally's places and leases with Synergy's CPU, memory and storage beside each GPU.",
-        ),
-        Preset(
-            "dally-plus",
-            "2d-las+least-loss",
-            "Ours, no durations: doubling queues by attained service, each gang where the network costs it least.",
-            {"thresholds": _DOUBLING, "quantum_seconds": "300"},
-        ),
-        Preset(
-            "dally-plus-oracle",
-            "srsf-placed+least-loss",
-            "Ours, with durations: least work left first, each gang where the network costs it least.",
-        ),
-        Preset(
-            "tiresias",
-            "2d-las+proportional+skew",
-            "Tiresias (NSDI'19): queues by attained GPU time; only models with one large tensor are kept together.",
-            {"quantum_seconds": "300"},
-        ),
-        Preset(
-            "tiresias-gittins",
-            "2d-gittins+proportional+skew",
-            "Tiresias with 2D-Gittins, learned from the jobs completed so far.",
-            {"quantum_seconds": "300"},
-        ),
-        Preset(
-            "themis",
-            "ftf+proportional+no-wait",
-            "Themis (NSDI'20): at the end of each lease the most unfairly treated jobs bid first.",
-        ),
-        Preset(
-            "tiresias-dally",
-            "las+proportional+skew-leases",
-            "Tiresias as in the program of Dally's authors: leases, least service first, skewed models in one rack.",
-        ),
-        Preset(
-            "gandiva-dally",
-            "fifo+proportional+scatter",
-            "Gandiva as in the program of Dally's authors: no turns, no packing, large gangs scattered.",
-        ),
-        *(
-            Preset(f"tiresias-sim:{schedule}", parts, f"Tiresias' simulator, {what}.", settings)
-            for schedule, parts, what, settings in (
-                ("fifo", "fifo-strict+proportional+pack", "fifo by count", {}),
-                (
-                    "fifo-yarn",
-                    "fifo-strict+proportional+yarn",
-                    "fifo on as few machines as possible",
-                    {},
-                ),
-                ("fjf", "fifo+proportional+pack", "first job first by count", {}),
-                ("fjf-yarn", "fifo+proportional+yarn", "fjf on as few machines as possible", {}),
-                ("sjf", "smallest+proportional+pack", "smallest gang first, preemptive", {}),
-                ("shortest", "srtf+proportional+pack", "shortest remaining time first", {}),
-                ("shortest-gpu", "srsf+proportional+pack", "shortest remaining GPU time first", {}),
-                ("dlas", "2d-las+proportional+pack", "LAS in queues by seconds", {"service": "seconds"}),
-                ("dlas-gpu", "2d-las-sim+proportional+pack", "LAS in queues by GPU-seconds", {}),
-                (
-                    "dlas-gpu-2",
-                    "2d-las-sim+proportional+pack",
-                    "dlas-gpu with promotion",
-                    {"promote_knob": "2"},
-                ),
-                ("dlas-gpu-gittins", "2d-gittins-sim+proportional+pack", "Gittins index in each queue", {}),
-                (
-                    "gittins",
-                    "gittins-sim+proportional+pack",
-                    "smallest Gittins index first, without queues",
-                    {"thresholds": ""},
-                ),
-            )
-        ),
-    )
-}
+_SHIPPED = (
+    Preset(
+        "yarn-cs",
+        "fifo-strict+proportional+consolidate",
+        "YARN's capacity scheduler, the papers' baseline: the head of the line blocks, gangs stay together.",
+    ),
+    Preset(
+        "fjf",
+        "fifo+proportional+consolidate",
+        "First job first: as yarn-cs, but what does not fit is passed (Tiresias' simulator, fjf).",
+    ),
+    Preset(
+        "slurm-like",
+        "priority+requested+consolidate",
+        "As a common Slurm set-up: by priority and arrival, resources as requested, what does not fit is passed.",
+        {"preemptive": "false"},
+    ),
+    Preset(
+        "synergy",
+        "srtf-speed+tune",
+        "Synergy: shortest remaining time at its speed, CPU and memory by sensitivity (tune).",
+    ),
+    Preset(
+        "dally",
+        "network-sensitivity+proportional+delay-timers",
+        "Dally (arXiv 2401.16492): whom the network hurt most goes first, delay timers tuned by themselves.",
+    ),
+    Preset(
+        "dally-manual",
+        "network-sensitivity+proportional+manual-timers",
+        "Dally with delay timers set by hand.",
+    ),
+    Preset(
+        "dally-nowait",
+        "network-sensitivity+proportional+no-wait",
+        "Dally without delay timers: the best place there is, at once.",
+    ),
+    Preset(
+        "dally-consolidated",
+        "network-sensitivity+proportional+fully-consolidated",
+        "Dally that always waits for one machine, or one rack where no machine is large enough.",
+    ),
+    Preset(
+        "dally-tune",
+        "network-sensitivity+tune+delay-timers",
+        "Dally's places and leases with Synergy's CPU, memory and storage beside each GPU.",
+    ),
+    Preset(
+        "dally-plus",
+        "2d-las+least-loss",
+        "Ours, no durations: doubling queues by attained service, each gang where the network costs it least.",
+        {"thresholds": _DOUBLING, "quantum_seconds": "300"},
+    ),
+    Preset(
+        "dally-plus-oracle",
+        "srsf-placed+least-loss",
+        "Ours, with durations: least work left first, each gang where the network costs it least.",
+    ),
+    Preset(
+        "tiresias",
+        "2d-las+proportional+skew",
+        "Tiresias (NSDI'19): queues by attained GPU time; only models with one large tensor are kept together.",
+        {"quantum_seconds": "300"},
+    ),
+    Preset(
+        "tiresias-gittins",
+        "2d-gittins+proportional+skew",
+        "Tiresias with 2D-Gittins, learned from the jobs completed so far.",
+        {"quantum_seconds": "300"},
+    ),
+    Preset(
+        "themis",
+        "ftf+proportional+no-wait",
+        "Themis (NSDI'20): at the end of each lease the most unfairly treated jobs bid first.",
+    ),
+)
+
+
+@cache
+def known_presets() -> Mapping[str, Preset]:
+    """The presets of installed packages and of Muster, by name."""
+    installed: list[Preset] = [
+        preset for point in entry_points(group=ENTRY_POINTS) for preset in point.load()
+    ]
+    return {preset.name: preset for preset in (*installed, *_SHIPPED)}

@@ -26,7 +26,7 @@ from muster.schedulers.contract import Scheduler
 from muster.schedulers.leased import Leased
 from muster.schedulers.parts import AdmissionFilter, GangAllocator, Part
 from muster.schedulers.placement.delay_timers import Timers
-from muster.schedulers.presets import PRESETS, Preset
+from muster.schedulers.presets import Preset, known_presets
 from muster.schedulers.user_code import load_error, register
 
 SLOTS = ("admission", "queue_order", "allocation", "placement")
@@ -97,7 +97,7 @@ def parts() -> list[PartInfo]:
 
 def presets() -> list[Preset]:
     """All presets, by name."""
-    return [PRESETS[name] for name in sorted(PRESETS)]
+    return [preset for _, preset in sorted(known_presets().items())]
 
 
 def composed_settings() -> list[Setting]:
@@ -119,7 +119,7 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
 
     Settings are `key=value` as text, a key being the setting's name or `PART.SETTING`.
     """
-    preset = PRESETS.get(name.strip().partition("+")[0])
+    preset = known_presets().get(name.strip().partition("+")[0])
     called = name.strip() if preset else ""
     settings = {**(preset.settings if preset else {}), **(settings or {})}
     kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
@@ -172,8 +172,8 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
 def _expanded(name: str) -> str:
     """The name with a preset in front spelled out."""
     first, plus, rest = name.strip().partition("+")
-    if first in PRESETS:
-        return PRESETS[first].parts + plus + rest
+    if first in known_presets():
+        return known_presets()[first].parts + plus + rest
     return name.strip()
 
 
@@ -207,7 +207,7 @@ def _timers_first(chosen: dict[str, type[Part]], kind: type[Part]) -> bool:
 def _kind(piece: str, name: str) -> type[Any]:
     """The class behind one piece of a scheduler's name."""
     piece = piece.strip()
-    family = [preset for preset in PRESETS if preset.startswith(piece.partition(":")[0] + ":")]
+    family = [preset for preset in known_presets() if preset.startswith(piece.partition(":")[0] + ":")]
     if family:
         hint = did_you_mean(piece, family)
         what = f"no such preset; {hint + ' ' if hint else ''}there are: {', '.join(family)}"
@@ -216,7 +216,7 @@ def _kind(piece: str, name: str) -> type[Any]:
         return _from_code(piece)
     known = {**_shipped(), **_shipped_whole(), **_installed()}
     if piece not in known:
-        hint = did_you_mean(piece, [*known, *PRESETS]) or "`muster schedulers` lists what there is"
+        hint = did_you_mean(piece, [*known, *known_presets()]) or "`muster schedulers` lists what there is"
         found = piece if piece == name else f"{piece} in {name}"
         raise InputError(Problem(_FLAG, f"no such part or preset; {hint}", found=found))
     return known[piece]

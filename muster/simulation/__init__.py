@@ -7,12 +7,11 @@ run.write(folder)
 from muster.simulation.engine import PlanRefused, Progress
 from muster.simulation.failures import Failures
 from muster.simulation.options import Options
-from muster.simulation.rules import EXACT, RULES, Rules, rules_named
+from muster.simulation.rules import EXACT, Rules, rules_named
 from muster.simulation.simulate import Cost, Run, simulate
 
 __all__ = [
     "EXACT",
-    "RULES",
     "Cost",
     "Failures",
     "Options",

@@ -31,10 +31,10 @@ from muster.runtime.allocation_lifecycle import (
 )
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Scheduler, Snapshot, Trigger
 from muster.schedulers.reasons import NOT_CONSIDERED
-from muster.simulation.blocks import EARLY, Blocks
 from muster.simulation.failures import FailureClock
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
+from muster.simulation.rules import WorkInBlocks
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.network.forms import PlacementShapes
@@ -73,7 +73,7 @@ class World:
     cluster: Cluster
     models: ModelTable
     network: NetworkOfRun | None = None
-    blocks: Blocks | None = None
+    blocks: WorkInBlocks | None = None
 
 
 class Engine:
@@ -277,7 +277,7 @@ class Engine:
         outcome = self._room()
         keep.end_lease(self.ledger.books, self._facts, job, now, self._laws, outcome)
         self._filled(outcome, now)
-        if self._blocks is not None and self._blocks.stop(job) == EARLY:
+        if self._blocks is not None and self._blocks.stop(job):
             return 0.0
         return float(self._asked["gpus"][job])
 

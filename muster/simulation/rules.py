@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Protocol
 
+from muster.cluster import Cluster
+from muster.cluster.ledger import Ledger
 from muster.problems import InputError, Problem, did_you_mean
-from muster.schedulers.presets import PRESETS
+from muster.schedulers.presets import known_presets
 from muster.schedulers.registry import takes
+from muster.simulation.network import NetworkOfRun
+from muster.workload.jobs import JobTable
+from muster.workload.trace import Trace
+
+ENTRY_POINTS = "muster.rules"
+_WITHOUT_EXPERIMENTS = (
+    "those of published simulators are in the source repository. Hint: clone it and run make install there"
+)
+
+
+class WorkInBlocks(Protocol):
+    """Work and leases that end only where a block of work does."""
+
+    @property
+    def used_columns(self) -> Sequence[str]:
+        """The columns of the trace beside the native ones that decide the run."""
+
+    def start(self, job: int, now: float, lease_end: float, ledger: Ledger) -> None:
+        """Work out when a job that starts now on a lease stops, and write it into its status."""
+
+    def stop(self, job: int) -> bool:
+        """Write what a job has done by its stop into its status; whether it gave up its lease early."""
 
 
 @dataclass(frozen=True)
@@ -22,14 +48,16 @@ class Rules:
     """The rounds that they count in, where nobody says otherwise."""
     restart_cost_seconds: float | None = None
     """What their authors charge for an interruption, unless the user states it; None: the default."""
-    published_speeds: bool = False
-    """Nothing gained short of a job's whole best-case demand, and the authors' formula for gangs cut to a machine."""
+    speed_law: Callable[[JobTable, Cluster], JobTable] | None = None
+    """Gives the jobs of a table the models of another speed law on a cluster."""
     offers: bool = False
     """GPUs are offered only when jobs arrive and GPUs are free, and a second for each GPU after a job stopped."""
     network: str = ""
     """The flavour of the network model, whatever the options say; empty: theirs."""
-    blocks: bool = False
-    """Work and leases end only where a block of samples does (`simulation.blocks`); job groups cut work."""
+    blocks: (
+        Callable[[JobTable, Trace, NetworkOfRun | None], tuple[WorkInBlocks | None, Sequence[str]]] | None
+    ) = None
+    """Makes the blocks of a run, in which its jobs then work, or none and a note that says why not."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings that the rules impose on a composed scheduler."""
     settings_of_leases: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +67,7 @@ class Rules:
         """Those, and where the rules' authors had this scheduler (presets `RULES:...`) what it had with them."""
         own = (
             preset.settings
-            for preset in PRESETS.values()
+            for preset in known_presets().values()
             if preset.name.startswith(f"{self.name}:") and preset.parts == scheduler.strip()
         )
         leases = {key: value for key, value in self.settings_of_leases.items() if takes(scheduler, key)}
@@ -48,36 +76,21 @@ class Rules:
 
 EXACT = Rules("exact", "Continuous progress, completion at its true time.")
 
-SYNERGY_PUBLISHED = Rules(
-    "synergy-published",
-    "As the Synergy authors' simulator: whole iterations a round, completion at the round's end, everybody "
-    "competes anew each round, a job that has not run for 1000 hours goes first, speeds are all or nothing.",
-    whole_iterations=True,
-    round_seconds=300.0,
-    restart_cost_seconds=0.0,
-    published_speeds=True,
-    settings={"preemptive": "true", "promote_after_seconds": "3600000", "promote_for_good": "true"},
-)
-
-DALLY_PUBLISHED = Rules(
-    "dally-published",
-    "As the program of Dally's authors without its leak: work and leases end with a block of 1000 samples a GPU, job "
-    "groups cut work, GPUs are offered when jobs arrive and a second for each GPU of a job after it stopped (at once "
-    "if it gave up its lease early), places are tried in the order of its hash tables, links count as in its backend.",
-    restart_cost_seconds=0.0,
-    offers=True,
-    network="astra",
-    blocks=True,
-    settings_of_leases={"fit": "published", "bids": "with-offers", "forgets": "published"},
-)
-
-RULES = {rules.name: rules for rules in (EXACT, SYNERGY_PUBLISHED, DALLY_PUBLISHED)}
-
 
 def rules_named(name: str) -> Rules:
-    """The rules of that name."""
-    if name not in RULES:
-        hint = did_you_mean(name, RULES, cutoff=0.4)
-        what = f"known rules: {', '.join(RULES)}" + (f"; {hint}" if hint else "")
+    """The rules of that name, Muster's own or those of an installed package. InputError for an unknown name."""
+    points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    known = (EXACT.name, *points)
+    if name not in known:
+        hint = did_you_mean(name, known, cutoff=0.4) or ("" if points else _WITHOUT_EXPERIMENTS)
+        what = f"known rules: {', '.join(known)}" + (f"; {hint}" if hint else "")
         raise InputError(Problem("--rules", what, found=name))
-    return RULES[name]
+    if name == EXACT.name:
+        return EXACT
+    rules = points[name].load()
+    if not isinstance(rules, Rules):
+        what = (
+            f"{points[name].value} is a {type(rules).__name__}; an entry point of {ENTRY_POINTS} names Rules"
+        )
+        raise InputError(Problem("--rules", what, found=name))
+    return rules

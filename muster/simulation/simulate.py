@@ -27,7 +27,6 @@ from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
 from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
-from muster.simulation.blocks import blocks_of, used_columns
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import Engine, PlanRefused, Progress, World
 from muster.simulation.impossible import set_impossible_aside, told_left_out
@@ -36,7 +35,6 @@ from muster.simulation.options import Options
 from muster.simulation.sizes import with_sizes
 from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.network.models import NetworkModel
-from muster.speed.published import with_published_speeds
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table, untyped_cluster_note
 from muster.workload.models import Model, shipped_models
@@ -95,7 +93,8 @@ def simulate(
     if attained is not None:
         table.facts["attained"] = attained
     network = _network(table, trace, cluster, options, layers)
-    blocks, unblocked = blocks_of(table, trace, network) if options.rules.blocks else (None, ())
+    make_blocks = options.rules.blocks
+    blocks, unblocked = (None, ()) if make_blocks is None else make_blocks(table, trace, network)
     _refuse_shares(scheduler, table)
     honours = honoured(scheduler)
     _refuse_without_gpus(scheduler, honours, table)
@@ -105,7 +104,8 @@ def simulate(
     began, began_cpu = time.perf_counter(), time.process_time()
     with install_listener("numba:compile", compiling), errors_of_policies(), _refused_plans_of(scheduler):
         asked = Certified(scheduler) if options.certify else scheduler
-        engine = Engine(World(table, cluster, truth, network, blocks), asked, options, measured)
+        world = World(table, cluster, truth, network, blocks)
+        engine = Engine(world, asked, options, measured)
         engine.run(progress)
         held = engine.held()
         slowest = slowest_moments(held, table, truth, engine.ledger.books.nodes)
@@ -114,9 +114,7 @@ def simulate(
         allocations=allocations_frame(held, table, cluster),
         decisions=decisions_frame(engine.decisions),
         reasons=reasons_frame(engine.explained(), table),
-        run=_described(
-            trace, cluster, scheduler, options, network, table, refused, [*unblocked, *_told_of(engine)]
-        ),
+        run=_described(trace, scheduler, options, world, refused, [*unblocked, *_told_of(engine)]),
     )
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
@@ -180,8 +178,8 @@ def _prepared(
         flavour=options.network_flavour,
         congestion=options.congestion,
     )
-    if options.rules.published_speeds:
-        table = with_published_speeds(table, cluster)
+    if options.rules.speed_law is not None:
+        table = options.rules.speed_law(table, cluster)
     noise = options.noise
     assert noise is not None
     if np.isnan(noise):
@@ -273,15 +271,14 @@ def _told_of(engine: Engine) -> list[str]:
 
 def _described(
     trace: Trace,
-    cluster: Cluster,
     scheduler: Scheduler,
     options: Options,
-    network: NetworkOfRun | None,
-    table: JobTable,
+    world: World,
     refused: Sequence[str],
     of_decisions: Sequence[str],
 ) -> dict[str, Any]:
     """All that is needed to run it again."""
+    table, cluster, network = world.table, world.cluster, world.network
     rules = options.rules
     described = scheduler.describe()
     strict = described.get("settings", {}).get("strict", False)
@@ -289,7 +286,7 @@ def _described(
     assumed = assumptions(table, cluster, honoured(scheduler))
     left_out = told_left_out(refused, cluster)
     untyped = untyped_cluster_note(trace, cluster)
-    used = used_columns(trace) if rules.blocks else ()
+    used = () if world.blocks is None else world.blocks.used_columns
     others = ", ".join(name for name in trace.other_columns if name not in used)
     unused = [f"columns of the trace that this run does not use: {others}"] if others else []
     unheard = network.notes if network else untold_network(table, cluster, options.network_flavour)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from experiments.published.tune_published import TunePublished
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.greedy import Greedy
 from muster.schedulers.allocation.opt import CUT_SHORT, NO_SOLUTION, Opt
 from muster.schedulers.allocation.placement_draft import open_draft
 from muster.schedulers.allocation.pooled import pool_of, pooled
 from muster.schedulers.allocation.tune_plus import TunePlus
-from muster.schedulers.allocation.tune_published import TunePublished
 from muster.schedulers.certify import Certified
 from muster.schedulers.registry import build
 from muster.simulation import Run

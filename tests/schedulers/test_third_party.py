@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from muster.problems import InputError
 from muster.schedulers import registry
-from muster.schedulers.presets import PRESETS
+from muster.schedulers.presets import known_presets
 from muster.schedulers.registry import build
+from muster.simulation import Options, rules_named
 from tests.building import cluster_of, column, job, jobs_of, run
 
 DOC = Path(__file__).parents[2] / "docs" / "how-to" / "writing-a-policy.md"
@@ -49,21 +51,59 @@ def test_it_combines_with_shipped_parts(example: Path) -> None:
     assert scheduler.name == "smallest+requested+spread"
 
 
-def test_an_installed_package_is_found_by_its_entry_point(
-    example: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+ENTRY_POINTS = """\
+[muster.schedulers]
+smallest = smallest:SmallestGang
+[muster.presets]
+mine = plans:PRESETS
+[muster.rules]
+generous = plans:GENEROUS
+wrong = plans:PRESETS
+"""
+PLANS = """\
+from muster.schedulers.presets import Preset
+from muster.simulation.rules import Rules
+
+PRESETS = (Preset("mine", "smallest+requested+spread", "Small gangs first, spread."),)
+GENEROUS = Rules("generous", "Interruptions cost nothing.", restart_cost_seconds=0.0)
+"""
+
+
+@pytest.fixture
+def installed(example: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package with a part, presets and rules."""
     metadata = example.parent / "smallest_scheduler-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: smallest-scheduler\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[muster.schedulers]\nsmallest = smallest:SmallestGang\n")
+    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+    (example.parent / "plans.py").write_text(PLANS)
     monkeypatch.syspath_prepend(str(example.parent))
-    registry._installed.cache_clear()
-    try:
-        assert build("smallest").name == "smallest+proportional+pack"
-        assert "smallest" in {info.name for info in registry.parts()}
-    finally:
-        registry._installed.cache_clear()
-        sys.modules.pop("smallest", None)
+    cached = (registry._installed, known_presets)
+    for function in cached:
+        function.cache_clear()
+    yield
+    for function in cached:
+        function.cache_clear()
+    for module in ("smallest", "plans"):
+        sys.modules.pop(module, None)
+
+
+def test_an_installed_part_is_found_by_its_entry_point(installed: None) -> None:
+    assert build("smallest").name == "smallest+proportional+pack"
+    assert "smallest" in {info.name for info in registry.parts()}
+
+
+def test_presets_of_an_installed_package_are_known(installed: None) -> None:
+    assert build("mine") == build("smallest+requested+spread")
+    assert {"mine", "dally"} <= {preset.name for preset in registry.presets()}
+
+
+def test_rules_of_an_installed_package_are_known(installed: None) -> None:
+    assert Options(rules=rules_named("generous")).restart_cost_seconds == 0.0
+    with pytest.raises(InputError, match="did you mean generous"):
+        rules_named("generos")
+    with pytest.raises(InputError, match="names Rules"):
+        rules_named("wrong")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +132,7 @@ def test_what_is_refused_is_told_in_words(name: str, settings: dict[str, str], w
 
 
 def test_an_unknown_preset_of_a_family_is_refused_with_the_family() -> None:
-    known = next(name for name in PRESETS if ":" in name)
+    known = next(name for name in known_presets() if ":" in name)
     with pytest.raises(InputError, match=f"no such preset.*{re.escape(known)}"):
         build(f"{known.partition(':')[0]}:nothing")
 
@@ -106,7 +146,8 @@ def test_a_broken_file_is_refused_with_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["yarn-cs", "dally-plus", "dally"])
 def test_a_preset_goes_by_its_own_name_and_is_its_parts(name: str) -> None:
-    named, spelled = build(name), build(PRESETS[name].parts, PRESETS[name].settings)
+    preset = known_presets()[name]
+    named, spelled = build(name), build(preset.parts, preset.settings)
     assert (named.name, named.describe()["name"]) == (name, name)
     assert named == spelled
     assert named.describe()["parts"] == spelled.describe()["parts"]

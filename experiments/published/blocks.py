@@ -15,14 +15,14 @@ from math import inf
 import numpy as np
 import polars as pl
 
+from experiments.published.dally_efficiency import PublishedEfficiency
+from experiments.published.job_groups import JOB_GROUP, samples_after_groups
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.compiling import njit
 from muster.problems import InputError, Problem
-from muster.simulation.job_groups import JOB_GROUP, samples_after_groups
 from muster.simulation.network import NetworkOfRun
 from muster.speed.network.placement import Placements, shapes_of
-from muster.speed.network.published import PublishedEfficiency
 from muster.workload.jobs import JobTable
 from muster.workload.trace import Trace
 
@@ -51,6 +51,8 @@ class Stretch:
 
 class Blocks:
     """The blocks of a run's jobs; their work is rounded up to whole ones."""
+
+    used_columns = (SAMPLE_SECONDS, SAMPLES, JOB_GROUP)
 
     def __init__(self, table: JobTable, trace: Trace, network: NetworkOfRun | None) -> None:
         asked = table.asked
@@ -92,8 +94,8 @@ class Blocks:
         done = stretch.ending == DONE
         fact["finish"], fact["lease_end"] = (stretch.stops, inf) if done else (inf, stretch.stops)
 
-    def stop(self, job: int) -> int:
-        """Write what a job has done at the end of its blocks into its facts; why they end."""
+    def stop(self, job: int) -> bool:
+        """Write what a job has done at the end of its blocks into its facts; whether it gave up its lease early."""
         asked, fact = self._table.asked[job], self._table.facts[job]
         stretch = self._stretches.pop(job)
         self._left[job], self._ran[job] = stretch.left, stretch.ran
@@ -102,7 +104,7 @@ class Blocks:
         fact["sensitivity"] = (1 - stretch.left / samples) / (stretch.ran / ideal)
         left_blocks = -(-stretch.left // (SAMPLES_PER_GPU * int(asked["gpus"])))
         fact["done"] = asked["iterations"] * (1 - left_blocks / self._whole_blocks(self._samples)[job])
-        return stretch.ending
+        return stretch.ending == EARLY
 
     def _whole_blocks(self, samples: Ints) -> Ints:
         """Blocks of each job, the last one perhaps with fewer samples."""
@@ -155,11 +157,6 @@ def blocks_of(
     if SAMPLE_SECONDS in trace.jobs.columns:
         return Blocks(table, trace, network), ()
     return None, (f"no column {SAMPLE_SECONDS}: work and leases do not end in blocks of samples",)
-
-
-def used_columns(trace: Trace) -> tuple[str, ...]:
-    """The columns beside the native ones that decide a run in blocks; none without the seconds of a sample."""
-    return (SAMPLE_SECONDS, SAMPLES, JOB_GROUP) if SAMPLE_SECONDS in trace.jobs.columns else ()
 
 
 def _sample_seconds(trace: Trace, work: pl.DataFrame) -> Floats:

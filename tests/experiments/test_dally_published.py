@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 from experiments.papers.dally.same_input import SCALES, twins
+from experiments.published.dally_efficiency import published_efficiency, rows_of_layers
+from experiments.published.job_groups import samples_after_groups
 from muster.cluster import Cluster, Node
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
@@ -19,10 +21,8 @@ from muster.schedulers.placement.delay_timers import DelayTimers
 from muster.schedulers.placement.published_order import hash_order
 from muster.schedulers.registry import build
 from muster.simulation import Failures, Options, rules_named
-from muster.simulation.job_groups import samples_after_groups
 from muster.simulation.simulate import Run
 from muster.speed.network.layers import read_layers
-from muster.speed.network.published import published_efficiency, rows_of_layers
 from muster.speed.network.tree import link_tree
 from muster.workload.trace import Trace
 from tests.building import column, finishes, job, jobs_of, run

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from experiments.published.tune_published import TunePublished
 from muster.schedulers.allocation.greedy import Greedy
-from muster.schedulers.allocation.tune_published import TunePublished
 from muster.simulation import Options
 from tests.building import cluster_of, finishes, job
 from tests.simulation.cases import AskedEveryRound, Case, simulated
