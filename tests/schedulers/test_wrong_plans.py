@@ -15,7 +15,8 @@ from muster.schedulers import leased
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
 from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.contract import Proposal
-from muster.schedulers.placement.kernels import NOT_FREE, pick_from, put_share
+from muster.schedulers.placement.delay_scheduling import NOWHERE
+from muster.schedulers.placement.kernels import NOT_FREE, ReasonColumns, pick_from, put_share
 from muster.schedulers.reasons import PLACED
 from muster.schedulers.registry import build
 from muster.schedulers.time_sharing.gpu_occupancy import GpuOccupancy
@@ -85,14 +86,14 @@ def test_a_machine_reserved_without_room_names_the_job() -> None:
 def test_an_accepted_offer_that_was_not_put_names_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel answers that all jobs are placed, and placed none."""
 
-    def place_none(*arguments: object) -> tuple[int, float]:
-        ranked, codes = arguments[4], arguments[18]
+    def place_none(*arguments: object) -> tuple[int, int, float]:
+        ranked, reasons = arguments[2], arguments[7]
         assert isinstance(ranked, np.ndarray)
-        assert isinstance(codes, np.ndarray)
-        codes[ranked] = PLACED
-        return len(ranked), np.inf
+        assert isinstance(reasons, ReasonColumns)
+        reasons.codes[ranked] = PLACED
+        return len(ranked), NOWHERE, np.inf
 
-    monkeypatch.setattr(leased, "bid", place_none)
+    monkeypatch.setattr(leased, "allocate_by_locality", place_none)
     with pytest.raises(DoesNotFit, match=r"job 0 does not fit"):
         run(jobs_of(job(0, 10)), cluster_of(1), build("dally"))
 
