@@ -14,7 +14,14 @@ import pytest
 from tests.resources.power_runs import WATTS
 
 ROOT = Path(__file__).parent.parent.parent
-SCHEDULERS = ("gittins+tune-plus", "fifo+proportional+pack", "fifo+requested+pack", "drf+tune", "fifo+greedy")
+SCHEDULERS = (
+    "gittins+tune-plus",
+    "fifo+proportional+pack",
+    "fifo+requested+pack",
+    "drf+tune",
+    "fifo+greedy",
+    "fifo+opt",
+)
 
 
 def with_package(folder: Path, source: str, points: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from muster.cluster.ledger_arrays import MICRO, Ints
+from muster.cluster.ledger_arrays import GPU, MICRO, Ints
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.admission.knapsack.relaxation import quiet_solver
 from muster.schedulers.allocation.gangs import Gangs
@@ -86,18 +86,20 @@ def _program(
         amount = unit * (np.ones(count) if resource == 0 else demand[:, resource])
         rows = np.broadcast_to(base + resource * width + np.arange(width), (count, width))
         entries.append((rows.ravel(), x.ravel(), np.repeat(amount, width)))
-    free = opened.free[machines].astype(np.float64) / np.array([1, MICRO, MICRO, MICRO])
+    units = np.full(RESOURCE_COUNT, MICRO)
+    units[GPU] = 1
+    free = opened.free[machines] / units
     of_kind = gangs.kind_of_node[machines] == _kind(gangs, points)[:, None]
     allowed = gangs.node_allowed[gangs.constraint[served]][jobs][:, machines] & of_kind
     program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = count * (1 + width), base + 4 * width
+    program.num_col_, program.num_row_ = count * (1 + width), base + RESOURCE_COUNT * width
     program.col_cost_ = np.concatenate([-gpus * gangs.demands.choice_speed[points], np.zeros(count * width)])
     program.col_lower_ = np.zeros(program.num_col_)
     program.col_upper_ = np.concatenate(
         [np.ones(count), (allowed * gpus[:, None]).ravel().astype(np.float64)]
     )
     program.row_lower_ = np.concatenate(
-        [np.ones(len(served)), np.zeros(count), np.full(4 * width, -highspy.kHighsInf)]
+        [np.ones(len(served)), np.zeros(count), np.full(RESOURCE_COUNT * width, -highspy.kHighsInf)]
     )
     program.row_upper_ = np.concatenate([np.ones(len(served)), np.zeros(count), free.T.ravel()])
     rows, columns, values = (np.concatenate(part) for part in zip(*entries, strict=True))
