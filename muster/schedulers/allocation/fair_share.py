@@ -12,7 +12,7 @@ from muster.compiling import njit
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
 from muster.schedulers.allocation.gangs import Gangs, has_room, place_gang, request_above_share, set_level
 from muster.schedulers.allocation.node_search import best_fits, fewest_nodes
-from muster.schedulers.allocation.placement_draft import PlacementDraft, add_part, fits, remove_last
+from muster.schedulers.allocation.placement_draft import PlacementDraft, add_rows, fits, place_on, remove_last
 from muster.schedulers.contract import Snapshot
 
 
@@ -57,15 +57,11 @@ def place_by_best_fit(draft: PlacementDraft, gangs: Gangs, at: int, take: Ints) 
     """Place a job with its demand, else its fair share, else what neighbours hold above theirs; whether it fits."""
     best, fair = gangs.demands.best[gangs.classes[at]], gangs.demands.fair[gangs.classes[at]]
     with_best, with_fair, with_gpus = best_fits(draft, gangs, at, best, fair)
+    for node, need in ((with_best, best), (with_fair, fair)):
+        if node >= 0:
+            place_on(draft, at, node, gangs.gpus[at], need[gangs.kind_of_node[node]])
+            return True
     take[:] = 0
-    if with_best >= 0:
-        take[with_best] = gangs.gpus[at]
-        place_gang(draft, gangs, at, best, take)
-        return True
-    if with_fair >= 0:
-        take[with_fair] = gangs.gpus[at]
-        place_gang(draft, gangs, at, fair, take)
-        return True
     if with_gpus >= 0:
         take[with_gpus] = gangs.gpus[at]
     else:
@@ -113,10 +109,8 @@ def _keep_stopped(books: Books, index: Ints, draft: PlacementDraft, gangs: Gangs
             row = books.rows[row]["next"]
         if not free:
             continue
-        before, row = draft.used[0], head
-        while row >= 0:
-            add_part(draft, at, books.rows[row]["node"], count_bits(books.rows[row]["mask"]))
-            row = books.rows[row]["next"]
+        before = draft.used[0]
+        add_rows(draft, at, books, head)
         if not take_fair_share(draft, gangs, at):
             while draft.used[0] > before:
                 remove_last(draft)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Ints
+from muster.cluster.ledger_arrays import NONE, Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.fair_share import place_by_best_fit
 from muster.schedulers.allocation.gangs import Gangs, set_level
-from muster.schedulers.allocation.node_search import best_fits, tighter
+from muster.schedulers.allocation.node_search import best_fits
 from muster.schedulers.allocation.placement_draft import PlacementDraft, place_on, remove_last
 from muster.schedulers.allocation.resource_fill import fill_all, fill_node, gang_speed
+from muster.schedulers.placement.kernels import tighter
 
 _EPSILON = 1e-9
 
@@ -72,7 +73,7 @@ def _most_gain(draft: PlacementDraft, gangs: Gangs, at: int) -> int:
         if _add(draft, gangs, at, node):
             gain = _speed_on(draft, gangs, node) - before
             alike = abs(gain - most) <= _EPSILON
-            if (alike and tighter(draft, node, best, -1)) or (not alike and gain > most):
+            if (alike and tighter(draft.free[:, :3], node, best, NONE)) or (not alike and gain > most):
                 best, most = node, gain
         remove_last(draft)
         draft.node_parts["amount"][: draft.used[0]] = amounts

@@ -158,7 +158,7 @@ def assign_nodes(
     Each goes to a node of its kind, by place in `served`, or to another if none of that kind has room.
     """
     _share_out(plan, gangs)
-    apart = deviations(gangs, of_kind, served, wanted)
+    apart = _deviations(gangs, of_kind, served, wanted)
     above = request_above_share(gangs, served)
     order = np.lexsort((-np.abs(apart).sum(axis=1), -gangs.gpus[served], ~above))
     _assign(plan, gangs, served[order], of_kind[order], apart[order])
@@ -185,22 +185,14 @@ def _share_out(draft: PlacementDraft, gangs: Gangs) -> None:
         set_amounts(draft, number, need)
 
 
-@njit(cache=True)
-def deviations(gangs: Gangs, of_kind: Ints, served: Ints, wanted: Ints) -> Floats:
+def _deviations(gangs: Gangs, of_kind: Ints, served: Ints, wanted: Ints) -> Floats:
     """Return how much more or less than an average GPU of its kind each job's GPU wants: by place, in shares."""
     apart = np.zeros((len(served), RESOURCE_COUNT))
-    average = np.zeros((len(gangs.kinds), RESOURCE_COUNT))
-    gpus = np.zeros(len(gangs.kinds))
-    for i in range(len(served)):
-        gpus[of_kind[i]] += gangs.gpus[served[i]]
-    for i in range(len(served)):
-        for resource in range(1, RESOURCE_COUNT):
-            part = gangs.gpus[served[i]] / gpus[of_kind[i]]
-            average[of_kind[i], resource] += wanted[i, resource] * part
-    for i in range(len(served)):
-        share = amount_per_gpu(gangs.kinds, of_kind[i])
-        for resource in range(1, RESOURCE_COUNT):
-            apart[i, resource] = (wanted[i, resource] - average[of_kind[i], resource]) / share[resource]
+    part = gangs.gpus[served] / np.bincount(of_kind, gangs.gpus[served])[of_kind]
+    unit = np.array([amount_per_gpu(gangs.kinds, kind) for kind in range(len(gangs.kinds))])
+    for resource in range(1, RESOURCE_COUNT):
+        average = np.bincount(of_kind, wanted[:, resource] * part)[of_kind]
+        apart[:, resource] = (wanted[:, resource] - average) / unit[of_kind, resource]
     return apart
 
 

@@ -10,6 +10,7 @@ from muster.cluster.ledger_arrays import Bools, Ints
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, gpus_that_fit
+from muster.schedulers.placement.kernels import take_fewest_nodes, tighter
 
 GpuChoice = Literal["first-fit", "consolidating"]
 
@@ -74,19 +75,19 @@ def best_fits(draft: PlacementDraft, gangs: Gangs, at: int, best: Ints, fair: In
     """Return the best-fitting node for the whole job with its demand, with its fair share, with its GPUs alone."""
     gpus = gangs.gpus[at]
     allowed = gangs.node_allowed[gangs.constraint[at]]
-    home = draft.home[at]
+    free, home = draft.free[:, :3], draft.home[at]
     with_best, with_fair, with_gpus = -1, -1, -1
     for node in range(len(gangs.kind_of_node)):
-        if draft.free[node, 0] < gpus or not allowed[node]:
+        if free[node, 0] < gpus or not allowed[node]:
             continue
         kind = gangs.kind_of_node[node]
-        if with_best < 0 or tighter(draft, node, with_best, home):
+        if with_best < 0 or tighter(free, node, with_best, home):
             if fits(draft, node, gpus, best[kind]):
                 with_best = node
-            if with_best < 0 and (with_fair < 0 or tighter(draft, node, with_fair, home)):
+            if with_best < 0 and (with_fair < 0 or tighter(free, node, with_fair, home)):
                 if fits(draft, node, gpus, fair[kind]):
                     with_fair = node
-                if with_gpus < 0 or tighter(draft, node, with_gpus, home):
+                if with_gpus < 0 or tighter(free, node, with_gpus, home):
                     with_gpus = node
     return with_best, with_fair, with_gpus
 
@@ -107,29 +108,7 @@ def fewest_nodes(draft: PlacementDraft, gangs: Gangs, at: int, need: Ints, take:
         if allowed[node] and draft.free[node, 0] > 0:
             fit[node] = gpus_that_fit(draft, node, need[gangs.kind_of_node[node]])
             total += fit[node]
-    left = gangs.gpus[at]
-    if total < left:
+    if total < gangs.gpus[at]:
         return 0
-    used = 0
-    while left > 0:
-        most, tightest = -1, -1
-        for node in range(nodes):
-            if fit[node] > 0 and take[node] == 0:
-                if most < 0 or fit[node] > fit[most]:
-                    most = node
-                if fit[node] >= left and (tightest < 0 or tighter(draft, node, tightest, draft.home[at])):
-                    tightest = node
-        chosen = tightest if tightest >= 0 else most
-        take[chosen] = min(fit[chosen], left)
-        left -= take[chosen]
-        used += 1
-    return used
-
-
-@njit(cache=True)
-def tighter(draft: PlacementDraft, node: int, other: int, home: int) -> bool:
-    """Return whether a node has less free than another, GPUs before CPUs before memory; of equals home."""
-    for resource in range(3):
-        if draft.free[node, resource] != draft.free[other, resource]:
-            return bool(draft.free[node, resource] < draft.free[other, resource])
-    return node == home
+    take_fewest_nodes(draft.free[:, :3], draft.home[at], gangs.gpus[at], nodes, fit, take)
+    return int(np.count_nonzero(take))

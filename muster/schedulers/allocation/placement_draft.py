@@ -17,10 +17,8 @@ import numpy as np
 
 from muster.cluster.ledger import Transaction
 from muster.cluster.ledger_arrays import (
-    CPU,
     DELAYED,
-    MEMORY,
-    MICRO,
+    GPU,
     NONE,
     SERVER,
     WHOLE,
@@ -39,14 +37,18 @@ from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.placement.kernels import (
     PACK,
     PROPORTIONAL,
+    JobColumns,
     ReasonColumns,
     amounts_on,
+    job_columns,
+    note_no_place,
     pick_gpus,
     place_job,
     reason_columns,
     scratch_for,
+    thousandths_of,
 )
-from muster.schedulers.reasons import NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+from muster.schedulers.reasons import NO_GPUS, OUTRANKED, PLACED
 
 NODE_PART = np.dtype(
     [
@@ -234,6 +236,14 @@ def add_part(draft: PlacementDraft, at: int, node: int, gpus: int) -> int:
 
 
 @njit(cache=True)
+def add_rows(draft: PlacementDraft, at: int, books: Books, row: int) -> None:
+    """Give a job the GPUs that a chain of rows holds, with nothing beside them yet."""
+    while row >= 0:
+        add_part(draft, at, books.rows[row]["node"], count_bits(books.rows[row]["mask"]))
+        row = books.rows[row]["next"]
+
+
+@njit(cache=True)
 def remove_last(draft: PlacementDraft) -> None:
     """Undo the latest `add_part`, of a job that has nothing else."""
     number = draft.used[0] - 1
@@ -297,10 +307,7 @@ def keep_in_place(books: Books, index: Ints, draft: PlacementDraft, chosen: Bool
     """Place the chosen jobs that run where they run."""
     for at in range(len(index)):
         if chosen[at] and draft.movable[at]:
-            row = books.heads[index[at]]
-            while row >= 0:
-                add_part(draft, at, books.rows[row]["node"], count_bits(books.rows[row]["mask"]))
-                row = books.rows[row]["next"]
+            add_rows(draft, at, books, books.heads[index[at]])
 
 
 @njit(cache=True)
@@ -341,19 +348,10 @@ def write_draft(
     for at in np.flatnonzero(draft.reserved >= 0).tolist():
         put_chain(books, jobs.index[at], amounts_on(books, draft.reserved[at], requested[at]))
     snapshot.check_placed(np.flatnonzero((draft.first >= 0) | (draft.reserved >= 0)))
+    columns = job_columns(snapshot)
     if len(shared):
-        _serve_shares(
-            books,
-            jobs.index,
-            jobs.gpu_milli,
-            jobs.constraint,
-            snapshot.table.node_allowed,
-            PROPORTIONAL - requested,
-            shared,
-            chosen,
-        )
-    milli, reasons = jobs.gpus * jobs.gpu_milli, reason_columns(proposal)
-    _explain(books, jobs.index, milli, requested, ranked, jobs.running, reasons)
+        _serve_shares(books, columns, PROPORTIONAL - requested, shared, chosen)
+    _explain(books, columns, ranked, jobs.running, reason_columns(proposal))
 
 
 @njit(cache=True)
@@ -428,47 +426,25 @@ def _chain(books: Books, old: int, draft: PlacementDraft, number: int) -> int:
 
 
 @njit(cache=True)
-def _serve_shares(
-    books: Books,
-    index: Ints,
-    milli: Ints,
-    constraint: Ints,
-    node_allowed: Bools,
-    needs: Ints,
-    shared: Ints,
-    chosen: Bools,
-) -> None:
+def _serve_shares(books: Books, jobs: JobColumns, needs: Ints, shared: Ints, chosen: Bools) -> None:
+    """Place the shares of a GPU that hold nothing by best fit, the chosen first."""
     scratch = scratch_for(books)
     for the_chosen in (True, False):
         for at in shared:
-            if chosen[at] == the_chosen and books.heads[index[at]] < 0:
-                allowed = node_allowed[constraint[at]]
-                place_job(books, index[at], 1, milli[at], allowed, needs[at], PACK, scratch)
+            number = jobs.numbers[at]
+            if chosen[at] == the_chosen and books.heads[number] < 0:
+                spec = jobs.spec[number]
+                allowed = jobs.node_allowed[spec["constraint"]]
+                place_job(books, number, 1, spec["milli"], allowed, needs[at], PACK, scratch)
 
 
 @njit(cache=True)
-def _explain(
-    books: Books,
-    index: Ints,
-    milli: Ints,
-    requested: Ints,
-    ranked: Ints,
-    running: Bools,
-    reasons: ReasonColumns,
-) -> None:
+def _explain(books: Books, jobs: JobColumns, ranked: Ints, running: Bools, reasons: ReasonColumns) -> None:
     """Write the reason of every ranked job, with its two numbers."""
-    codes, a, b = reasons
-    free = books.totals[0] // 1000
     for at in ranked:
-        if books.heads[index[at]] >= 0:
-            codes[at] = PLACED
-        elif milli[at] == 0:
-            codes[at] = NO_CPUS
-            a[at] = requested[at, CPU] / MICRO
-            b[at] = requested[at, MEMORY] / MICRO
+        if books.heads[jobs.numbers[at]] >= 0:
+            reasons.codes[at] = PLACED
         else:
-            codes[at] = NO_PLACE
-            if milli[at] > free:
-                codes[at] = OUTRANKED if running[at] else NO_GPUS
-            a[at] = milli[at] / 1000
-            b[at] = free / 1000
+            note_no_place(books, jobs, at, reasons)
+            if thousandths_of(jobs, at) * 1000 > books.totals[GPU]:
+                reasons.codes[at] = OUTRANKED if running[at] else NO_GPUS

@@ -16,6 +16,7 @@ from muster.cluster.ledger_arrays import (
     GPU,
     MEMORY,
     MICRO,
+    NONE,
     STORAGE,
     WHOLE,
     Books,
@@ -297,20 +298,31 @@ def _take_spread(gpus: int, fit: Ints, take: Ints) -> None:
 
 
 @njit(cache=True)
-def _take_fewest_nodes(books: Books, gpus: int, at_most: int, fit: Ints, take: Ints) -> bool:
-    """The emptiest nodes and the fullest that takes the rest; whether so many nodes are enough."""
+def tighter(free: Ints, node: int, other: int, home: int) -> bool:
+    """Best fit: whether a node has less free than another, column before column; of equals home."""
+    for column in range(free.shape[1]):
+        if free[node, column] != free[other, column]:
+            return bool(free[node, column] < free[other, column])
+    return node == home
+
+
+@njit(cache=True)
+def take_fewest_nodes(free: Ints, home: int, gpus: int, at_most: int, fit: Ints, take: Ints) -> bool:
+    """The emptiest nodes and the tightest that takes the rest; whether so many nodes are enough.
+
+    `fit` is how many GPUs each node could give, at least `gpus` in all; `free` and `home` are those of `tighter`.
+    """
     for _ in range(at_most):
         if gpus == 0:
             break
-        most = -1
-        best = -1
+        most, tightest = -1, -1
         for node in range(len(fit)):
             if take[node] == 0 and fit[node] > 0:
                 if most < 0 or fit[node] > fit[most]:
                     most = node
-                if fit[node] >= gpus and _fuller(books, node, best):
-                    best = node
-        chosen = best if best >= 0 else most
+                if fit[node] >= gpus and (tightest < 0 or tighter(free, node, tightest, home)):
+                    tightest = node
+        chosen = tightest if tightest >= 0 else most
         take[chosen] = min(fit[chosen], gpus)
         gpus -= take[chosen]
     return gpus == 0
@@ -343,7 +355,9 @@ def find_nodes(books: Books, allowed: Bools, gpus: int, need: Ints, rule: int, s
         _take_spread(gpus, fit, take)
         return True
     at_most = fewest_nodes(books, allowed, gpus, need) if rule == CONSOLIDATE else len(books.nodes)
-    return _take_fewest_nodes(books, gpus, at_most, fit, take)
+    free = np.empty((len(books.nodes), 2), np.int64)
+    free[:, 0], free[:, 1] = books.nodes["free_gpus"], books.nodes["free"][:, CPU]
+    return take_fewest_nodes(free, NONE, gpus, at_most, fit, take)
 
 
 @njit(cache=True)
@@ -540,7 +554,7 @@ def serve(
             elif _place_with_first_option(books, jobs, at, resource_options, rules, hopeless, scratch):
                 reasons.codes[at] = PLACED
             else:
-                _note_no_place(books, jobs, at, reasons)
+                note_no_place(books, jobs, at, reasons)
                 blocked = strict
 
 
@@ -602,7 +616,7 @@ def note_lack(books: Books, jobs: JobColumns, at: int, code: int, reasons: Reaso
 
 
 @njit(cache=True)
-def _note_no_place(books: Books, jobs: JobColumns, at: int, reasons: ReasonColumns) -> None:
+def note_no_place(books: Books, jobs: JobColumns, at: int, reasons: ReasonColumns) -> None:
     """Note that there is no place for a job, or no CPUs and memory for one without GPUs."""
     note_lack(books, jobs, at, NO_PLACE, reasons)
     spec = jobs.spec[jobs.numbers[at]]
