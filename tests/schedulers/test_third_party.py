@@ -22,7 +22,7 @@ DOC = Path(__file__).parents[2] / "docs" / "how-to" / "writing-a-policy.md"
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
     """The first Python block of the documentation, as a file."""
-    code = re.search(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
+    code = re.search(r"```python[^\n]*\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
     path = tmp_path / "smallest.py"
     path.write_text(code.group(1), encoding="utf-8")
@@ -39,7 +39,7 @@ def test_the_documented_example_runs_as_it_says(example: Path) -> None:
 
 
 def test_the_documented_whole_scheduler_runs(tmp_path: Path) -> None:
-    code = re.findall(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)[-1]
+    code = re.findall(r"```python[^\n]*\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)[-1]
     (tmp_path / "first.py").write_text(code, encoding="utf-8")
     trace = jobs_of(job(0, 100, gpus=2), job(10, 100, gpus=2), job(10, 100, gpus=1))
     result = run(trace, cluster_of(2, 2), f"{tmp_path / 'first.py'}:FirstNode")
