@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -240,8 +241,10 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _log_as_json() -> None:
-    """One JSON object a line on standard error."""
+    """One JSON object a line on standard error; steps of each decision only where `--log-level debug` asks for them."""
+    level = logging.DEBUG if logging.getLogger("muster").isEnabledFor(logging.DEBUG) else logging.INFO
     structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -68,6 +68,14 @@ def hang_up(home: Path) -> None:
     os.kill(endpoint.pid, signal.SIGHUP)
 
 
+def test_the_log_has_no_steps_of_decisions_by_default(home: Path) -> None:
+    with ME.serves(home, *FAKE) as reply:
+        submitted = ME.types(home, "submit", "--", "true")
+        assert submitted.returncode == 0, submitted.stderr
+    assert any('"level": "info"' in line for line in reply)
+    assert not any('"level": "debug"' in line for line in reply)
+
+
 def test_a_hangup_reloads_the_limits(home: Path, tmp_path: Path, no_nohup: None) -> None:
     """A file with an error changes nothing and is reported; the next good one counts."""
     limits = tmp_path / "limits.toml"
