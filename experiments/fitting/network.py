@@ -21,14 +21,14 @@ from experiments.fitting.measured import fit_measured, read_placements, read_sca
 from muster.files import write_folder_aside
 from muster.problems import InputError, Problem
 from muster.speed.network.layers import read_layers
-from muster.speed.network.model_file import ModelFile, write_model_file
+from muster.speed.network.model_file import NetworkModelFile, write_model_file
 
 POLLUX_NIC_GB_PER_S = 6.25
 """The 50 Gbit/s of the machines of Pollux' testbed (Pollux §5.1)."""
 OWN_LICENCE = "own fit; the licence of the data holds for what it was fitted to"
 
 
-def fit_folder(data: Path, nic_gb_per_s: float) -> tuple[Table, list[ModelFile]]:
+def fit_folder(data: Path, nic_gb_per_s: float) -> tuple[Table, list[NetworkModelFile]]:
     """Errors by application, and the models, each at the smallest batch size that the data validates."""
     folders = sorted({path.parent for path in data.glob("*/placements.csv*")})
     if not folders:
@@ -52,11 +52,11 @@ def fit_folder(data: Path, nic_gb_per_s: float) -> tuple[Table, list[ModelFile]]
         error = f"step seconds on {off.size} rows of several GPUs: median {shown[0]}, worst {shown[3]}"
         error += f", on 2 machines {on_pairs:+.0f} % in the median"
         source = f"fit of {folder.name}/placements.csv at batch size {batch} a GPU"
-        files.append(ModelFile(fit.model(folder.name, batch, nic_gb_per_s), (), source, OWN_LICENCE, error))
+        files.append(NetworkModelFile(fit.model(folder.name, batch, nic_gb_per_s), (), source, OWN_LICENCE, error))
     return table, files
 
 
-def fit_layers(path: Path, compute_scales: Mapping[str, float]) -> tuple[Table, list[ModelFile]]:
+def fit_layers(path: Path, compute_scales: Mapping[str, float]) -> tuple[Table, list[NetworkModelFile]]:
     """Errors by model of a layer file, whose compute is first multiplied by the model's scale (default 1)."""
     layered = read_layers(path)
     unknown = [
@@ -75,7 +75,7 @@ def fit_layers(path: Path, compute_scales: Mapping[str, float]) -> tuple[Table, 
         table.add_row(name, str(fit.model.messages_per_iteration), f"{mean:.2f}", f"{worst:.2f}")
         error = f"efficiency over the placements of compact.py: mean {mean:.2f} points, worst {worst:.2f}"
         source = f"fit of {path.name} with compute x {scale:g}"
-        files.append(ModelFile(fit.model, (), source, OWN_LICENCE, error))
+        files.append(NetworkModelFile(fit.model, (), source, OWN_LICENCE, error))
     return table, files
 
 

@@ -77,7 +77,7 @@ class NodeType(_Table):
     """Amounts of the resources that do not come with Muster; left out: none."""
 
 
-class Group(_Table):
+class NodeGroup(_Table):
     """Machines of one type, next to each other in the walk of placement."""
 
     type: Name
@@ -112,7 +112,7 @@ class ClusterFile(_Table):
     machines_per_rack: int | None = Field(default=None, ge=1, strict=True)
     """For machines without a rack of their own; left out: all those stand in one rack."""
     types: dict[Name, NodeType] = Field(min_length=1)
-    nodes: list[Group] = Field(min_length=1)
+    nodes: list[NodeGroup] = Field(min_length=1)
     links: LinksTable = LinksTable()
 
 
@@ -216,7 +216,7 @@ def _in_names(file: ClusterFile) -> Iterator[Contradiction]:
                 yield ("nodes", at, "names"), "two machines have this name; each needs its own", name
 
 
-def _names(group: Group, before: int) -> tuple[str, ...]:
+def _names(group: NodeGroup, before: int) -> tuple[str, ...]:
     """What the machines of a group are called; `before`: how many machines the groups above it have."""
     return group.names or tuple(f"node-{before + at}" for at in range(group.count or 1))
 

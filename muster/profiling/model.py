@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from muster.profiling.miss_cost import rate_beside
-from muster.profiling.optimistic import Profile, Reading
+from muster.profiling.optimistic import InputProfile, Profile
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.workload.models import Dataset, Model
 
@@ -58,7 +58,7 @@ def model_of(profile: Profile, *, name: str, family: str, batch: int | None, sou
     )
 
 
-def memory_points(reading: Reading | None) -> tuple[float, ...]:
+def memory_points(reading: InputProfile | None) -> tuple[float, ...]:
     """GB at which the matrix is computed."""
     if reading is None:
         return (_NO_CACHE_GB,)
@@ -84,7 +84,7 @@ def model_toml(model: Model, remarks: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _dataset(reading: Reading, batch: int) -> Dataset:
+def _dataset(reading: InputProfile, batch: int) -> Dataset:
     """Samples are counted in whole batches, so that a batch reads what a mean batch of the epoch did."""
     return Dataset(
         size_gb=reading.full_gb,

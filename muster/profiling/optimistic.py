@@ -22,7 +22,7 @@ _STORE_WAITS = 0.95
 
 
 @dataclass(frozen=True)
-class Reading:
+class InputProfile:
     """What a job reads, and how fast it can."""
 
     samples: int
@@ -50,7 +50,7 @@ class Profile:
     """The CPU amounts that could have been run, in cores."""
     rates: Mapping[float, Rate]
     """By cores, ascending, with every sample from memory."""
-    reading: Reading | None
+    reading: InputProfile | None
     """None: the job has no cached data, so memory makes no difference that could be computed."""
     by_quota: bool
     """CPU given as a share of time; else whole CPUs by affinity."""
@@ -140,7 +140,7 @@ class _CpuPoints:
 
 def _reading(
     run: RunningJob, cores: float, rates: Mapping[float, Rate], report: ProgressReport, precision: Precision
-) -> Reading:
+) -> InputProfile:
     """Storage by the job's own loader, with nothing cached; memory by the CPU seconds its hits took."""
     if not report.cache_hits:
         what = f"not one of its samples fits into the {CACHE_GB:g} GB of cache that a profile gives it"
@@ -158,7 +158,7 @@ def _reading(
     # Not waiting for storage, both are the same rate, and the noise between them is no news of storage.
     fastest = uncached.steps_per_s if is_limit else max(uncached.steps_per_s, by_cpu)
     hit_gb = report.cache_hits * report.cache_full_gb / report.cache_samples
-    return Reading(
+    return InputProfile(
         samples=report.cache_samples,
         batches_per_epoch=report.batches_per_epoch,
         full_gb=report.cache_all_gb,

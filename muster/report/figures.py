@@ -37,7 +37,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Cell:
+class FigureCell:
     """A figure of a run as a table shows it."""
 
     text: str
@@ -96,7 +96,7 @@ def known(figures: Sequence[Figure], summaries: Sequence[Mapping[str, Any]]) -> 
     )
 
 
-def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[Cell]:
+def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[FigureCell]:
     """A figure of all runs: best marked where there are several and they differ as shown."""
     values = [figure.of(summary) for summary in summaries]
     texts = [figure.show(value) for value in values]
@@ -105,7 +105,9 @@ def column(figure: Figure, summaries: Sequence[Mapping[str, Any]]) -> list[Cell]
     if figure.better and len(set(texts)) > 1 and known:
         best_text = figure.show(max(known, key=lambda value: figure.better * value))
     return [
-        Cell(text, formatting.ratio(value, values[0]) if figure.compared and index else "", text == best_text)
+        FigureCell(
+            text, formatting.ratio(value, values[0]) if figure.compared and index else "", text == best_text
+        )
         for index, (value, text) in enumerate(zip(values, texts, strict=True))
     ]
 

@@ -37,7 +37,7 @@ ROWS_OPEN = 24
 
 
 @dataclass(frozen=True)
-class Shown:
+class RunOnPage:
     """What the page needs of one run."""
 
     name: str
@@ -55,7 +55,7 @@ def write_report(folder: Path) -> Path:
     return write_page(folder, TEMPLATE, [*overview, *charts], shown)
 
 
-def _overview(runs: Sequence[Shown]) -> list[Chart]:
+def _overview(runs: Sequence[RunOnPage]) -> list[Chart]:
     """Mean waiting and completion time of each run of a comparison; nothing where a run completed no job."""
     if len(runs) < 2 or not all(run.summary["completed"] for run in runs):
         return []
@@ -70,9 +70,9 @@ def _overview(runs: Sequence[Shown]) -> list[Chart]:
     return charts
 
 
-def _read(folder: Path) -> tuple[list[Shown], str]:
+def _read(folder: Path) -> tuple[list[RunOnPage], str]:
     """All runs under distinct names, and the parts of the names that all share."""
-    runs: list[Shown] = []
+    runs: list[RunOnPage] = []
     problems: list[Problem] = []
     for run_folder in record_folders(folder):
         try:
@@ -82,7 +82,7 @@ def _read(folder: Path) -> tuple[list[Shown], str]:
             continue
         # One record at a time is held whole; of the others only what the page shows.
         series = chart_series(record, run_folder.name)
-        runs.append(Shown(run_folder.name, summarise(record), series, record.run))
+        runs.append(RunOnPage(run_folder.name, summarise(record), series, record.run))
     if problems:
         raise InputError(*problems)
     names, common = run_names([run.summary for run in runs])
@@ -95,7 +95,7 @@ def _read(folder: Path) -> tuple[list[Shown], str]:
     return renamed, common
 
 
-def _shown(runs: Sequence[Shown], common: str, charts: Sequence[Chart]) -> dict[str, Any]:
+def _shown(runs: Sequence[RunOnPage], common: str, charts: Sequence[Chart]) -> dict[str, Any]:
     """What the template shows."""
     names = [run.name for run in runs]
     summaries = [run.summary for run in runs]
@@ -131,7 +131,7 @@ def _clusters(summaries: Sequence[Mapping[str, Any]]) -> str:
     return next(iter(names)) if len(names) == 1 else formatting.counted(len(names), "cluster")
 
 
-def _headline(runs: Sequence[Shown]) -> list[str]:
+def _headline(runs: Sequence[RunOnPage]) -> list[str]:
     counts: list[tuple[float, str]] = [
         (runs[0].summary["jobs_in_record"], "job"),
         (len({run.summary["scheduler"] for run in runs}), "scheduler"),
@@ -142,7 +142,7 @@ def _headline(runs: Sequence[Shown]) -> list[str]:
     return [formatting.counted(count, name) for count, name in counts]
 
 
-def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
+def _distributions(runs: Sequence[RunOnPage]) -> list[dict[str, Any]]:
     """Every quantile of completion time, wait and slowdown; the first row of each states how many follow."""
     kinds = (
         ("Completion time", "jct_seconds", formatting.duration),
@@ -161,7 +161,7 @@ def _distributions(runs: Sequence[Shown]) -> list[dict[str, Any]]:
     ]
 
 
-def _tenants(runs: Sequence[Shown]) -> list[dict[str, Any]]:
+def _tenants(runs: Sequence[RunOnPage]) -> list[dict[str, Any]]:
     """A row a tenant and run, of the tenants with the most jobs, by name; the first states how many follow."""
     by_jobs = sorted(runs[0].summary["tenants"], key=lambda tenant: (-tenant["jobs"], tenant["tenant"]))
     rows = []
@@ -196,7 +196,7 @@ def _tenant_cells(tenant: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _reasons(runs: Sequence[Shown]) -> list[dict[str, Any]]:
+def _reasons(runs: Sequence[RunOnPage]) -> list[dict[str, Any]]:
     """Why jobs waited: a row a reason, its time and jobs in each run."""
     codes = dict.fromkeys(code for run in runs for code in run.summary["reasons"])
     none = {"seconds": 0.0, "jobs": 0}

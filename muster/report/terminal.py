@@ -17,8 +17,8 @@ from muster.report.figures import (
     FIGURES,
     TERMINAL_PATHS,
     UTILITY_FIGURES,
-    Cell,
     Figure,
+    FigureCell,
     column,
     known,
     run_names,
@@ -56,7 +56,7 @@ def comparison_table(summaries: Sequence[Mapping[str, Any]], width: int = 80) ->
     return table
 
 
-def _width(figure: Figure, cells: Sequence[Cell]) -> int:
+def _width(figure: Figure, cells: Sequence[FigureCell]) -> int:
     """Of a figure's column, the space before the next one included."""
     texts = [*figure.short.splitlines(), *(text for cell in cells for text in (cell.text, cell.ratio))]
     return BESIDE_A_FIGURE + max(map(len, texts))

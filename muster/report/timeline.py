@@ -150,15 +150,15 @@ def jobs_waiting(record: Record) -> Steps:
 
 
 @dataclass(frozen=True)
-class Certified:
+class CertifiedSteps:
     """What plans reached and the most that was possible, each decision's until the next."""
 
     value: Steps
     bound: Steps
 
-    def condensed(self, points: int) -> Certified:
+    def condensed(self, points: int) -> CertifiedSteps:
         """At most so many steps."""
-        return Certified(self.value.condensed(points), self.bound.condensed(points))
+        return CertifiedSteps(self.value.condensed(points), self.bound.condensed(points))
 
     def below(self) -> Steps:
         """How far plans stayed below the best possible, as a share of it; NaN while there was nothing to reach."""
@@ -168,7 +168,7 @@ class Certified:
         return Steps(self.bound.times, np.where(np.abs(below) < _ROUNDING, 0.0, below))
 
 
-def certified(record: Record) -> Certified | None:
+def certified(record: Record) -> CertifiedSteps | None:
     """The record's plans beside their bounds; None where no decision has one."""
     start, end = window(record)
     rows = record.decisions.drop_nulls(["value", "bound"]).filter(pl.col("time_seconds") < end)
@@ -176,7 +176,7 @@ def certified(record: Record) -> Certified | None:
     if rows.is_empty():
         return None
     times = np.append(rows["time_seconds"].to_numpy().clip(start), end)
-    return Certified(Steps(times, rows["value"].to_numpy()), Steps(times, rows["bound"].to_numpy()))
+    return CertifiedSteps(Steps(times, rows["value"].to_numpy()), Steps(times, rows["bound"].to_numpy()))
 
 
 def _changes(rows: pl.DataFrame, amounts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -20,7 +20,7 @@ from muster.speed.points import choices, knee, speed_at
 _UNKNOWN = -1
 
 
-class Demands(NamedTuple):
+class ProfiledDemands(NamedTuple):
     """Amounts a GPU, by class, kind of machine and resource; and the speeds there, by class and kind.
 
     No amount is below what the class requests.
@@ -75,7 +75,7 @@ class ResourceProfiles:
         self._choice, self._choice_speed = _Growing((RESOURCE_COUNT,), np.int64), _Growing((), np.float64)
         self._demands = self._of_all()
 
-    def of(self, model: Ints, gpus: Ints, requested: Ints) -> tuple[Ints, Demands]:
+    def of(self, model: Ints, gpus: Ints, requested: Ints) -> tuple[Ints, ProfiledDemands]:
         """The class of each job, and the demands by class; `requested` is by job and resource, for each GPU.
 
         Of a model, all gangs larger than any machine that request the same are of one class.
@@ -120,11 +120,11 @@ class ResourceProfiles:
         self._classes += 1
         return self._classes - 1
 
-    def _of_all(self) -> Demands:
+    def _of_all(self) -> ProfiledDemands:
         """The demands of all classes so far."""
         best, fair, published, limit, share = (table.rows for table in self._amounts)
         best_speed, fair_speed, published_speed = (column.rows for column in self._speeds)
-        return Demands(
+        return ProfiledDemands(
             best,
             fair,
             published,
@@ -168,7 +168,7 @@ class _Growing:
 
 
 class _Entry(NamedTuple):
-    """Of one class on one kind of machine, in the order of `Demands`."""
+    """Of one class on one kind of machine, in the order of `ProfiledDemands`."""
 
     amounts: tuple[Ints, ...]
     speeds: tuple[float, ...]

@@ -96,14 +96,16 @@ def run_pieces(
     on_done(len(names) - sum(name in missing for name in names))
     waiting = list(missing.items())
     size = min(LARGEST_BATCH, math.ceil(len(waiting) / (BATCHES_A_WORKER * workers)) or 1)
-    batches = {str(at): Batch(tuple(waiting[at : at + size]), folder) for at in range(0, len(waiting), size)}
+    batches = {
+        str(at): PieceBatch(tuple(waiting[at : at + size]), folder) for at in range(0, len(waiting), size)
+    }
     run_all(batches, workers, lambda _, name: on_done(names.count(name)))
     done = find_done(pieces, folder)
     return [done[name] for name in names]
 
 
 @dataclass(frozen=True)
-class Batch:
+class PieceBatch:
     """Some pieces for one process, each with its name."""
 
     pieces: Sequence[tuple[str, Piece]]

@@ -17,7 +17,7 @@ from muster.sweep.statistics import Estimate
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownFigure:
     """A figure that has a chart and a table of its own."""
 
     column: str
@@ -27,12 +27,12 @@ class Shown:
 
 
 SHOWN = (
-    Shown("jct_mean_seconds", "mean-jct", "Mean completion time"),
-    Shown("jct_p99_seconds", "p99-jct", "99th percentile of completion time"),
-    Shown("makespan_seconds", "makespan", "Makespan"),
-    Shown("wait_mean_seconds", "mean-wait", "Mean waiting time"),
+    ShownFigure("jct_mean_seconds", "mean-jct", "Mean completion time"),
+    ShownFigure("jct_p99_seconds", "p99-jct", "99th percentile of completion time"),
+    ShownFigure("makespan_seconds", "makespan", "Makespan"),
+    ShownFigure("wait_mean_seconds", "mean-wait", "Mean waiting time"),
 )
-DIFFERENCE = Shown(
+DIFFERENCE = ShownFigure(
     "jct_mean_seconds", "mean-jct-vs-first", "Mean completion time against the first scheduler"
 )
 
@@ -102,7 +102,7 @@ def sections_of(means: Sequence[Mean]) -> list[Section]:
     ]
 
 
-def _time_charts(means: Sequence[Mean], shown: Shown) -> list[Chart]:
+def _time_charts(means: Sequence[Mean], shown: ShownFigure) -> list[Chart]:
     known = [(mean, mean.figures[shown.column]) for mean in means]
     seconds, unit = time_unit(max((entry.mean for _, entry in known if entry), default=0.0))
     spots = [

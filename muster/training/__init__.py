@@ -13,6 +13,6 @@ jobs that cannot be changed. Needs NumPy; PyTorch is used where the job has impo
 """
 
 from muster.training.cache import CachedDataset
-from muster.training.run import Run, join
+from muster.training.run import TrainingRun, join
 
-__all__ = ["CachedDataset", "Run", "join"]
+__all__ = ["CachedDataset", "TrainingRun", "join"]

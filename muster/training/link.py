@@ -57,7 +57,7 @@ class Saved:
     """The job has said that it is done, whatever batches there may be."""
 
 
-class Link:
+class SchedulerLink:
     """One process's side of the protocol; the first rank writes for all."""
 
     def __init__(self, folder: RunFolder, checkpoint_seconds: float) -> None:

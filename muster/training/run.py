@@ -9,14 +9,14 @@ from muster.problems import InputError, Problem
 from muster.training.batches import Batches, Epoch, batches_of
 from muster.training.cache import caches_in
 from muster.training.environment import read_environment
-from muster.training.link import Link, Place, Saved
+from muster.training.link import Place, Saved, SchedulerLink
 from muster.training.randomness import set_random_state, undisturbed
 from muster.training.ranks import Ranks
 from muster.training.run_folder import RunFolder
 from muster.training.states import check_states, restore_states
 
 
-def join(*, seed: int = 0) -> Run:
+def join(*, seed: int = 0) -> TrainingRun:
     """Joins the scheduler that started this process, if one did; `seed` fixes the order and the samples.
 
     From here to the last step SIGTERM means: stop at the next agreed step.
@@ -26,15 +26,15 @@ def join(*, seed: int = 0) -> Run:
         raise InputError(problem)
     environment = read_environment()
     if environment.run_dir is None:
-        return Run(seed, None)
+        return TrainingRun(seed, None)
     folder = RunFolder(environment.run_dir, environment.epoch)
-    return Run(seed, Link(folder, environment.checkpoint_seconds))
+    return TrainingRun(seed, SchedulerLink(folder, environment.checkpoint_seconds))
 
 
-class Run:
+class TrainingRun:
     """One start of a job. Made by `join`."""
 
-    def __init__(self, seed: int, link: Link | None) -> None:
+    def __init__(self, seed: int, link: SchedulerLink | None) -> None:
         self.step = 0
         """Steps done since the job's first start."""
         self.epoch = 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from experiments.fitting.input_analytic import AnalyticInput
 from muster.profiling import Profile, Rate, model_of, model_toml, predicted_steps_per_s
 from muster.profiling.model import memory_points
-from muster.profiling.optimistic import Reading
+from muster.profiling.optimistic import InputProfile
 from muster.speed.input_pipeline import model_table, relative_speed
 from muster.workload.models import Dataset, read_model
 
@@ -31,7 +31,7 @@ def profile_of(form: AnalyticInput, cpus: tuple[float, ...]) -> Profile:
     full_gb = samples * data.sample_gb
     seconds = form.iteration_seconds(cpus, full_gb, data.storage_gb_per_s)
     uncached = rate(1 / float(form.iteration_seconds(cpus[-1], 0.0, data.storage_gb_per_s)))
-    reading = Reading(
+    reading = InputProfile(
         samples=samples,
         batches_per_epoch=50,
         full_gb=full_gb,

@@ -10,7 +10,7 @@ from muster.cluster.ledger_arrays import Bools, Ints, Rows
 from muster.compiling import njit
 from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, place_on, set_amounts
 from muster.schedulers.contract import Snapshot
-from muster.speed.demands import Demands
+from muster.speed.demands import ProfiledDemands
 from muster.speed.input_pipeline import ModelTable
 
 
@@ -23,7 +23,7 @@ class Gangs(NamedTuple):
     constraint: Ints
     node_allowed: Bools
     """By constraint and node."""
-    demands: Demands
+    demands: ProfiledDemands
     kinds: Rows
     """One node of each kind."""
     kind_of_node: Ints

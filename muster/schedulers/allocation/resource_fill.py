@@ -15,7 +15,7 @@ from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, amount_per_gpu, model_on
 from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, set_amounts
-from muster.speed.demands import Demands
+from muster.speed.demands import ProfiledDemands
 from muster.speed.points import micro, speed_at
 
 _EPSILON = 1e-9
@@ -152,7 +152,7 @@ def _are_fair(gangs: Gangs, kind: int, draft: PlacementDraft, here: Ints, amount
 
 
 @njit(cache=True)
-def _climb(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> None:
+def _climb(draft: PlacementDraft, demands: ProfiledDemands, node: int, here: Here) -> None:
     """While there is room: the step that gains most for what it takes, in GPUs' shares."""
     chosen, free = here.chosen, draft.free[node]
     while True:
@@ -176,7 +176,7 @@ def _climb(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> No
 
 
 @njit(cache=True)
-def _exchange(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> bool:
+def _exchange(draft: PlacementDraft, demands: ProfiledDemands, node: int, here: Here) -> bool:
     """Step one job up and another down, the pair that gains most; whether there was such a pair."""
     chosen, room = here.chosen, draft.free[node]
     best_gain, up, up_to, down, down_to = _EPSILON, -1, -1, -1, -1
@@ -196,7 +196,7 @@ def _exchange(draft: PlacementDraft, demands: Demands, node: int, here: Here) ->
 
 @njit(cache=True, forceinline=True)
 def _best_pair(
-    room: Ints, demands: Demands, here: Here, i: int, j: int, best_gain: float
+    room: Ints, demands: ProfiledDemands, here: Here, i: int, j: int, best_gain: float
 ) -> tuple[float, int, int]:
     """Return what i gains and j loses at most in all, and the new choice of each; -1 if not more than `best_gain`."""
     chosen, up_to, down_to = here.chosen, -1, -1
@@ -219,7 +219,7 @@ def _best_pair(
 
 
 @njit(cache=True)
-def _make_room(draft: PlacementDraft, demands: Demands, node: int, here: Here) -> bool:
+def _make_room(draft: PlacementDraft, demands: ProfiledDemands, node: int, here: Here) -> bool:
     """Step one job up and as many others down as it takes, the best way; whether that gains anything."""
     chosen, room = here.chosen, draft.free[node]
     trial, best = chosen.copy(), chosen.copy()
@@ -247,7 +247,7 @@ def _make_room(draft: PlacementDraft, demands: Demands, node: int, here: Here) -
 
 @njit(cache=True, forceinline=True)
 def _step_down_others(
-    demands: Demands, here: Here, trial: Ints, spared: int, free: Ints, net: float, most: float
+    demands: ProfiledDemands, here: Here, trial: Ints, spared: int, free: Ints, net: float, most: float
 ) -> float:
     """Step the other jobs down while something is short and the net gain exceeds `most`; the net gain left.
 
@@ -267,7 +267,7 @@ def _step_down_others(
 
 @njit(cache=True, forceinline=True)
 def _cheapest_step_down(
-    demands: Demands, here: Here, trial: Ints, spared: int, free: Ints
+    demands: ProfiledDemands, here: Here, trial: Ints, spared: int, free: Ints
 ) -> tuple[int, int]:
     """Return the job that loses least for each share of what is short, and its lower choice; (-1, -1): none."""
     found, lower, least = -1, -1, np.inf

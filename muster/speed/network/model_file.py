@@ -77,7 +77,7 @@ class _MeasuredFile(_File):
 
 
 @dataclass(frozen=True)
-class ModelFile:
+class NetworkModelFile:
     """A network model and where it comes from."""
 
     model: CompactModel | MeasuredModel
@@ -89,13 +89,13 @@ class ModelFile:
 
 
 @functools.cache
-def shipped() -> Mapping[str, ModelFile]:
+def shipped() -> Mapping[str, NetworkModelFile]:
     """The network models that come with Muster, by name."""
     files = [read_model_file(path) for path in sorted(_SHIPPED_FOLDER.glob("*.toml"))]
     return MappingProxyType({file.model.name: file for file in files})
 
 
-def find(name: str) -> ModelFile | None:
+def find(name: str) -> NetworkModelFile | None:
     """The shipped network model of that name or alias, whatever its case; None if there is none."""
     wanted = name.strip().lower()
     return next((file for key, file in shipped().items() if wanted in (key, *file.aliases)), None)
@@ -118,7 +118,7 @@ def network_models(
     return [None if file is None else file.model for file in found], tuple(notes)
 
 
-def read_model_file(path: Path) -> ModelFile:
+def read_model_file(path: Path) -> NetworkModelFile:
     """A network model from its TOML file."""
     text = read_text(path)
     file: _CompactFile | _MeasuredFile
@@ -129,7 +129,7 @@ def read_model_file(path: Path) -> ModelFile:
         file = parse_toml(text, str(path), _CompactFile)
         model = CompactModel(file.name, **file.compact.model_dump())
     aliases = tuple(alias.lower() for alias in file.aliases)
-    return ModelFile(model, aliases, file.source, file.licence, file.error)
+    return NetworkModelFile(model, aliases, file.source, file.licence, file.error)
 
 
 def _has_measured_table(text: str) -> bool:
@@ -139,7 +139,7 @@ def _has_measured_table(text: str) -> bool:
         return False
 
 
-def write_model_file(file: ModelFile, path: Path) -> None:
+def write_model_file(file: NetworkModelFile, path: Path) -> None:
     """The TOML file that `read_model_file` reads back, numbers to six digits."""
     numbers = asdict(file.model)
     lines = [f"name = {json.dumps(numbers.pop('name'))}"]

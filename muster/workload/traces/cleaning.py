@@ -9,7 +9,7 @@ import polars as pl
 
 from muster.formatting import counted
 from muster.workload.traces.columns import LINE, Checks, Number
-from muster.workload.traces.content import Table
+from muster.workload.traces.content import TraceTable
 from muster.workload.traces.times import epoch_seconds
 
 LEAST_SECONDS = 1.0
@@ -63,7 +63,7 @@ class Cells:
     Columns are asked for by their native name where they have one, else by the name in the file.
     """
 
-    def __init__(self, table: Table, names: Mapping[str, str]) -> None:
+    def __init__(self, table: TraceTable, names: Mapping[str, str]) -> None:
         self.table = table
         self.checks = Checks(table.where, table.lines, names)
 

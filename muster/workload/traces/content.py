@@ -19,7 +19,7 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True)
-class Table:
+class TraceTable:
     """Cells under a header: text from CSV (stripped, empty = null), typed columns from Parquet."""
 
     where: str
@@ -41,7 +41,7 @@ class Document:
     value: object
 
 
-Content = Table | Document
+Content = TraceTable | Document
 
 
 def open_content(path: Path) -> Content:
@@ -67,7 +67,7 @@ def _parse_json(text: str, where: str) -> object:
         raise InputError(Problem(where, f"this JSON cannot be used: {error}")) from None
 
 
-def _parquet_table(data: bytes, where: str) -> Table:
+def _parquet_table(data: bytes, where: str) -> TraceTable:
     try:
         cells = pl.read_parquet(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -82,10 +82,10 @@ def _parquet_table(data: bytes, where: str) -> Table:
         for name, dtype in cells.schema.items()
     )
     # As if it had been written as CSV: the header would be line 1.
-    return Table(where, named, pl.int_range(2, cells.height + 2, eager=True))
+    return TraceTable(where, named, pl.int_range(2, cells.height + 2, eager=True))
 
 
-def _text_table(text: str, where: str) -> Table:
+def _text_table(text: str, where: str) -> TraceTable:
     lines = pl.Series("line", text.split("\n"), dtype=pl.String)
     numbered = pl.DataFrame({"line": lines, "number": pl.int_range(1, len(lines) + 1, eager=True)})
     # A line of separators alone is what a spreadsheet leaves below the data; it has no cell either.
@@ -100,7 +100,7 @@ def _text_table(text: str, where: str) -> Table:
     else:
         names = header_line.split(separator)
         cells = _split_cells(filled.slice(1), separator, len(names), where)
-        table = Table(where, cells, filled["number"].slice(1))
+        table = TraceTable(where, cells, filled["number"].slice(1))
         table = _with_names(table, names, header_number)
     if table.cells.height == 0:
         raise InputError(Problem(where, "there is no job in it: a header and no rows"))
@@ -134,7 +134,7 @@ def _split_cells(rows: pl.DataFrame, separator: str, width: int, where: str) -> 
     return fields.select(_clean(pl.all()))
 
 
-def _quoted_table(text: str, separator: str, where: str) -> Table:
+def _quoted_table(text: str, separator: str, where: str) -> TraceTable:
     """Splits lines with quoted cells, which may hold separators and line ends."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     rows: list[list[str]] = []
@@ -160,7 +160,9 @@ def _quoted_table(text: str, separator: str, where: str) -> Table:
     fields = pl.DataFrame(
         [pl.Series(f"field_{index}", column, dtype=pl.String) for index, column in enumerate(columns)]
     )
-    table = Table(where, fields.select(_clean(pl.all())), pl.Series("number", numbers[1:], dtype=pl.Int64))
+    table = TraceTable(
+        where, fields.select(_clean(pl.all())), pl.Series("number", numbers[1:], dtype=pl.Int64)
+    )
     return _with_names(table, rows[0], numbers[0])
 
 
@@ -171,7 +173,7 @@ def _width_problem(cells: list[str], line: str, separator: str, width: int) -> s
     return f"has {len(cells)} cells; the header has {width}"
 
 
-def _with_names(table: Table, names: list[str], header_number: int) -> Table:
+def _with_names(table: TraceTable, names: list[str], header_number: int) -> TraceTable:
     """Names the columns as the header does; a nameless last column without cells (`sacct -p`) goes."""
     cells = table.cells
     stripped = [name.strip() for name in names]
@@ -186,7 +188,7 @@ def _with_names(table: Table, names: list[str], header_number: int) -> Table:
                 for name in twice
             )
         )
-    return Table(table.where, cells.rename(dict(zip(cells.columns, stripped, strict=True))), table.lines)
+    return TraceTable(table.where, cells.rename(dict(zip(cells.columns, stripped, strict=True))), table.lines)
 
 
 def _clean(cells: pl.Expr) -> pl.Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from muster.workload.traces.cleaning import Cells, Reading, has_all
-from muster.workload.traces.content import Content, Table
+from muster.workload.traces.content import Content, TraceTable
 
 _NAMES = {
     "submit_seconds": "submit_time",
@@ -28,12 +28,12 @@ EXPECTED = "columns job_id, user, vc, gpu_num, cpu_num, state, submit_time, star
 
 def recognise(content: Content) -> bool:
     """The columns without which a Helios log says nothing."""
-    return isinstance(content, Table) and has_all(content.header, _NEEDED)
+    return isinstance(content, TraceTable) and has_all(content.header, _NEEDED)
 
 
 def read(content: Content) -> Reading:
     """Virtual clusters become tenants; jobs without GPUs (more than half of them) are left out."""
-    assert isinstance(content, Table)
+    assert isinstance(content, TraceTable)
     cells = Cells(content, _NAMES)
     columns = {
         "job_id": cells.text("job_id"),

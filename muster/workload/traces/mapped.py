@@ -10,7 +10,7 @@ from muster.formatting import counted
 from muster.problems import InputError, Problem, did_you_mean
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import LINE, NAMES, WORK
-from muster.workload.traces.content import Table
+from muster.workload.traces.content import TraceTable
 from muster.workload.traces.times import epoch_seconds
 
 _SHORT = {
@@ -50,7 +50,7 @@ def parse_mapping(text: str) -> dict[str, str]:
     return mapping
 
 
-def read(table: Table, mapping: Mapping[str, str]) -> Reading:
+def read(table: TraceTable, mapping: Mapping[str, str]) -> Reading:
     """Renames the columns; native names that are not mapped stand for themselves."""
     mapping = {_SHORT.get(name, name): column for name, column in mapping.items()}
     problems = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import LINE
-from muster.workload.traces.content import Content, Table
+from muster.workload.traces.content import Content, TraceTable
 
 EXPECTED = "columns job_id, submit_seconds, gpus and one of iterations, duration_seconds, gpu_work_seconds"
 
@@ -12,10 +12,10 @@ EXPECTED = "columns job_id, submit_seconds, gpus and one of iterations, duration
 def recognise(content: Content) -> bool:
     """Whether two of the three columns that every native trace has are there: a slip is reported, not guessed."""
     needed = ("job_id", "submit_seconds", "gpus")
-    return isinstance(content, Table) and sum(name in content.header for name in needed) >= 2
+    return isinstance(content, TraceTable) and sum(name in content.header for name in needed) >= 2
 
 
 def read(content: Content) -> Reading:
     """The cells as they are; nothing is cleaned, everything is checked."""
-    assert isinstance(content, Table)
+    assert isinstance(content, TraceTable)
     return Reading(content.cells.with_columns(content.lines.alias(LINE)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from muster.workload.traces.cleaning import Cells, Reading, has_all
-from muster.workload.traces.content import Content, Table
+from muster.workload.traces.content import Content, TraceTable
 
 GB_PER_MIB = 2**20 / 1e9
 _NAMES = {"job_id": "name", "gpus": "num_gpu", "submit_seconds": "creation_time", "status": "pod_phase"}
@@ -28,17 +28,17 @@ EXPECTED = f"columns {', '.join(_NEEDED)}"
 
 def recognise(content: Content) -> bool:
     """The columns that a pod's size and times are in."""
-    return isinstance(content, Table) and has_all(content.header, _NEEDED)
+    return isinstance(content, TraceTable) and has_all(content.header, _NEEDED)
 
 
 def recognise_nodes(content: Content) -> bool:
     """Whether this is the list of nodes: a cluster, not a trace."""
-    return isinstance(content, Table) and has_all(content.header, NODE_COLUMNS)
+    return isinstance(content, TraceTable) and has_all(content.header, NODE_COLUMNS)
 
 
 def read(content: Content) -> Reading:
     """A pod runs from `scheduled_time` to `deletion_time`; `gpu_spec` becomes the constraint."""
-    assert isinstance(content, Table)
+    assert isinstance(content, TraceTable)
     cells = Cells(content, _NAMES)
     milli = cells.numbers("gpu_milli")
     columns = {

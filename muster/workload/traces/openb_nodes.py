@@ -11,7 +11,7 @@ from muster.cluster.cluster_file import NodeType, machine
 from muster.problems import InputError, Problem
 from muster.workload.traces.cleaning import Cells
 from muster.workload.traces.columns import Number
-from muster.workload.traces.content import Table, open_content
+from muster.workload.traces.content import TraceTable, open_content
 from muster.workload.traces.openb import GB_PER_MIB, NODE_COLUMNS, recognise_nodes
 
 _COUNTS = (
@@ -24,7 +24,7 @@ _COUNTS = (
 def read_nodes(path: Path | str) -> Cluster:
     """The machines as a cluster of one rack: the list names none."""
     content = open_content(Path(path))
-    if not isinstance(content, Table) or not recognise_nodes(content):
+    if not isinstance(content, TraceTable) or not recognise_nodes(content):
         what = f"this is no list of nodes; columns {', '.join(NODE_COLUMNS)} are needed"
         raise InputError(Problem(content.where, what))
     cells = Cells(content, {})

@@ -6,7 +6,7 @@ import polars as pl
 
 from muster.workload.traces import philly_log
 from muster.workload.traces.cleaning import Cells, Reading, has_all
-from muster.workload.traces.content import Content, Document, Table
+from muster.workload.traces.content import Content, Document, TraceTable
 
 _SIZES = ("#job id", "arrival time (sec)", "size", "duration (sec)")
 _TENANTS = ("timestamp", "duration", "num_gpus", "cluster")
@@ -28,7 +28,7 @@ def read(content: Content) -> Reading:
     return _read_sizes(content) if has_all(content.header, _SIZES) else _read_tenants(content)
 
 
-def _read_sizes(table: Table) -> Reading:
+def _read_sizes(table: TraceTable) -> Reading:
     names = dict(zip(("job_id", "submit_seconds", "gpus", "duration_seconds"), _SIZES, strict=True))
     cells = Cells(table, names)
     reading = cells.reading(
@@ -44,7 +44,7 @@ def _read_sizes(table: Table) -> Reading:
     return reading
 
 
-def _read_tenants(table: Table) -> Reading:
+def _read_tenants(table: TraceTable) -> Reading:
     names = dict(zip(("submit_seconds", "duration_seconds", "gpus", "tenant"), _TENANTS, strict=True))
     cells = Cells(table, names)
     columns = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from muster.workload.traces.cleaning import Cells, Reading
-from muster.workload.traces.content import Content, Table
+from muster.workload.traces.content import Content, TraceTable
 from muster.workload.traces.times import clock_seconds
 
 _NAMES = {
@@ -32,7 +32,7 @@ _MEMORY = r"^([\d.]+)([KMGTP]?)([cn]?)$"
 
 def recognise(content: Content) -> bool:
     """Ids, submission, length and generic resources, whatever else is there and in whatever case."""
-    if not isinstance(content, Table):
+    if not isinstance(content, TraceTable):
         return False
     header = {name.lower() for name in content.header}
     has_size = bool(header & {*_TRES, *_GRES})
@@ -41,8 +41,8 @@ def recognise(content: Content) -> bool:
 
 def read(content: Content) -> Reading:
     """One row a job: steps go; GPUs, CPUs and memory come from what was requested, else allocated."""
-    assert isinstance(content, Table)
-    table = Table(content.where, content.cells.rename(str.lower), content.lines)
+    assert isinstance(content, TraceTable)
+    table = TraceTable(content.where, content.cells.rename(str.lower), content.lines)
     cells = Cells(table, {**_NAMES, "gpus": "reqtres"})
     have = set(table.header)
     none = pl.repeat(None, table.cells.height, dtype=pl.Float64, eager=True)

@@ -14,7 +14,7 @@ from experiments.fitting.compact import fit_compact
 from muster.problems import InputError
 from muster.speed.network.layers import read_layers
 from muster.speed.network.model_file import (
-    ModelFile,
+    NetworkModelFile,
     find,
     network_models,
     read_model_file,
@@ -137,7 +137,7 @@ MEASURED = MeasuredModel("mine", 0.5, 0.1, 0.01, 0.4, 0.02, 2.5, 12.5)
 
 @pytest.mark.parametrize("model", [COMPACT, MEASURED])
 def test_a_model_file_reads_back(tmp_path: Path, model: CompactModel | MeasuredModel) -> None:
-    file = ModelFile(model, ("other",), 'a "quoted" source', "own", "none")
+    file = NetworkModelFile(model, ("other",), 'a "quoted" source', "own", "none")
     write_model_file(file, tmp_path / "m.toml")
     assert read_model_file(tmp_path / "m.toml") == file
 
