@@ -52,7 +52,9 @@ def fit_folder(data: Path, nic_gb_per_s: float) -> tuple[Table, list[NetworkMode
         error = f"step seconds on {off.size} rows of several GPUs: median {shown[0]}, worst {shown[3]}"
         error += f", on 2 machines {on_pairs:+.0f} % in the median"
         source = f"fit of {folder.name}/placements.csv at batch size {batch} a GPU"
-        files.append(NetworkModelFile(fit.model(folder.name, batch, nic_gb_per_s), (), source, OWN_LICENCE, error))
+        files.append(
+            NetworkModelFile(fit.model(folder.name, batch, nic_gb_per_s), (), source, OWN_LICENCE, error)
+        )
     return table, files
 
 

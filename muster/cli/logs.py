@@ -15,7 +15,7 @@ from muster.cli.service_view import JobId
 
 if TYPE_CHECKING:
     from muster.problems import Unable
-    from muster.service.client import Client, PatientClient, Piece
+    from muster.service.client import Client, OutputPart, PatientClient
 
 _BETWEEN_SECONDS = 0.5
 _ENDED = ("completed", "failed", "cancelled", "timed_out")
@@ -66,7 +66,7 @@ def _pieces(client: PatientClient, job: int, rank: int, follow: bool) -> Iterato
         away = True
         time.sleep(_BETWEEN_SECONDS)
 
-    def next_piece(daemon: Client) -> Piece:
+    def next_piece(daemon: Client) -> OutputPart:
         return daemon.output(job, rank, offset)
 
     offset = 0

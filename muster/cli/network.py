@@ -25,7 +25,7 @@ CHART_SUFFIXES = (".svg", ".png")
 
 
 @dataclass(frozen=True)
-class Answer:
+class OutputFlags:
     """The forms in which the command shows what it found, besides its table."""
 
     chart: Annotated[
@@ -72,7 +72,7 @@ def network(
         ),
     ] = "physical",
     *,
-    answer: Answer,
+    answer: OutputFlags,
 ) -> None:
     """Show how fast a model runs on each kind of placement.
 

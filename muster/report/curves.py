@@ -12,7 +12,7 @@ from muster.report.drawing import (
     FULL,
     HALF,
     Chart,
-    Room,
+    ChartSpace,
     Rows,
     colour_of_run,
     dash_of_run,
@@ -74,7 +74,7 @@ def distribution_chart(
     if min(every) < low:
         ticks[low] = f"≤ {ticks[low]}"
 
-    def draw(room: Room) -> alt.TopLevelMixin:
+    def draw(room: ChartSpace) -> alt.TopLevelMixin:
         axis = alt.Axis(
             title=f"{quantity} (log scale)",
             values=list(ticks),
@@ -106,7 +106,7 @@ def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
     rows = [row for run in runs for row in stepped(labels[run.name], run.gpu_use, divisor)]
     height = 200 if len(runs) == 1 else 80 if len(runs) <= FEW_RUNS else 48
 
-    def draw(room: Room) -> alt.TopLevelMixin:
+    def draw(room: ChartSpace) -> alt.TopLevelMixin:
         domain = list(labels.values())
         percent = alt.Axis(title=None, values=[0, 0.5, 1], labelExpr=PERCENT, minExtent=42, maxExtent=42)
         panel = (
@@ -159,7 +159,7 @@ def _lines_over_time(
     # A line of zeros alone would be drawn in the middle.
     scale = alt.Scale() if any(row["value"] for row in rows) else alt.Scale(domain=[0, 1])
 
-    def draw(room: Room) -> alt.TopLevelMixin:
+    def draw(room: ChartSpace) -> alt.TopLevelMixin:
         lines = (
             alt.Chart(data(rows))
             .mark_line(interpolate="step-after", strokeWidth=1.5)

@@ -21,14 +21,14 @@ LEGEND_SYMBOL = 40
 
 
 @dataclass(frozen=True)
-class Room:
+class ChartSpace:
     """What a chart may fill: its width in pixels, and whether that is a phone's."""
 
     width: int
     narrow: bool
 
 
-HALF, FULL, PHONE = Room(520, False), Room(1060, False), Room(340, True)
+HALF, FULL, PHONE = ChartSpace(520, False), ChartSpace(1060, False), ChartSpace(340, True)
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Chart:
     title: str
     note: str
     """How to read it, in a sentence."""
-    wide: Room
-    draw: Callable[[Room], alt.TopLevelMixin]
+    wide: ChartSpace
+    draw: Callable[[ChartSpace], alt.TopLevelMixin]
     detail: bool = False
     """Of one run, for who wants to look closer."""
 
-    def spec(self, room: Room, *, titled: bool = False) -> dict[str, Any]:
+    def spec(self, room: ChartSpace, *, titled: bool = False) -> dict[str, Any]:
         """The Vega-Lite specification; with its title where the chart stands alone."""
         spec: dict[str, Any] = self.draw(room).to_dict()
         return {**spec, "config": config(), **({"title": self.title} if titled else {})}
@@ -56,7 +56,7 @@ def data(rows: Rows) -> alt.InlineData:
     return alt.InlineData(values=rows)
 
 
-def fitted(chart: alt.Chart | alt.LayerChart, room: Room, height: float) -> alt.TopLevelMixin:
+def fitted(chart: alt.Chart | alt.LayerChart, room: ChartSpace, height: float) -> alt.TopLevelMixin:
     """A single plot that fills the room with its axes and legend."""
     autosize = alt.AutoSizeParams(type="fit-x", contains="padding")
     fit: alt.TopLevelMixin = chart.properties(width=room.width, height=height, autosize=autosize)
@@ -75,12 +75,12 @@ def dash_of_run(names: Sequence[str], legend: alt.Legend | None = None) -> alt.S
     return alt.StrokeDash("run:N", legend=legend, scale=scale)
 
 
-def legend_of_runs(names: Sequence[str], room: Room) -> alt.Legend | None:
+def legend_of_runs(names: Sequence[str], room: ChartSpace) -> alt.Legend | None:
     """None where there is only one run."""
     return alt.Legend(columns=legend_columns(names, room)) if len(names) > 1 else None
 
 
-def legend_columns(names: Sequence[str], room: Room) -> int:
+def legend_columns(names: Sequence[str], room: ChartSpace) -> int:
     """How many entries of a legend fit beside each other."""
     return max(1, int(room.width / (CHARACTER * max(map(len, names)) + LEGEND_SYMBOL)))
 

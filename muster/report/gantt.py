@@ -15,7 +15,7 @@ import polars as pl
 from muster.report.drawing import (
     FULL,
     Chart,
-    Room,
+    ChartSpace,
     Rows,
     data,
     fitted,
@@ -113,7 +113,7 @@ def gantt_chart(name: str, run: RunSeries, gantt: pl.DataFrame, end: float) -> C
     node_names = run.nodes["node"].to_list()
     sizes = [size for size in SIZE_NAMES if any(row["size"] == size for row in rows)]
 
-    def draw(room: Room) -> alt.TopLevelMixin:
+    def draw(room: ChartSpace) -> alt.TopLevelMixin:
         height = min(GREATEST_HEIGHT, max(14 * len(node_names), 9 * lanes))
         shades = [SIZES[int((i + 0.5) * len(SIZES) / len(sizes))] for i in range(len(sizes))]
         axis = alt.Axis(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from muster import formatting
-from muster.report.drawing import CHARACTER, FULL, HALF, Chart, Room, Rows, colour_of_run, data, panels
+from muster.report.drawing import CHARACTER, FULL, HALF, Chart, ChartSpace, Rows, colour_of_run, data, panels
 from muster.report.series import GroupMean
 from muster.report.theme import LIGHT
 
@@ -36,7 +36,7 @@ def means_chart(
     names = [run for run, _ in runs]
     bar_names = names if several else list(labels.values())
 
-    def draw(room: Room) -> alt.TopLevelMixin:
+    def draw(room: ChartSpace) -> alt.TopLevelMixin:
         columns = 1 if room.narrow or not several else min(3 if len(labels) > 4 else 2, len(labels))
         label_room = min(CHARACTER * max(map(len, bar_names)), 0.4 * room.width) + 12
         width = (room.width - label_room - 12 - 18 * (columns - 1)) / columns

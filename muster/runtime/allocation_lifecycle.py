@@ -86,7 +86,7 @@ _UNCHANGED = -2
 """In the place of a chain of rows: the journal says nothing of the job."""
 
 
-class Outcome(NamedTuple):
+class LifecycleReport(NamedTuple):
     """What the kernels that start and stop jobs report; each has room for all that is held when they begin."""
 
     held: HeldArray
@@ -161,7 +161,7 @@ def set_rate(
 
 
 @njit(cache=True)
-def _close_rows(books: Books, chain: int, now: float, outcome: Outcome) -> None:
+def _close_rows(books: Books, chain: int, now: float, outcome: LifecycleReport) -> None:
     """Write what a chain held until now into the record."""
     held, counts = outcome.held, outcome.counts
     while chain >= 0:
@@ -237,7 +237,7 @@ def settle_journal(
     now: float,
     laws: RestartModel,
     before: Ints,
-    outcome: Outcome,
+    outcome: LifecycleReport,
 ) -> None:
     """Make what `carry_out` left in the ledger's journal true: stop, start, move, resize.
 
@@ -280,7 +280,7 @@ def _note_chains_before(books: Books, before: Ints) -> None:
 
 
 @njit(cache=True)
-def _open_rows(books: Books, chain: int, now: float, outcome: Outcome) -> None:
+def _open_rows(books: Books, chain: int, now: float, outcome: LifecycleReport) -> None:
     """The intervals of a chain begin now."""
     while chain >= 0:
         books.rows[chain]["since"] = now
@@ -290,7 +290,7 @@ def _open_rows(books: Books, chain: int, now: float, outcome: Outcome) -> None:
 
 
 @njit(cache=True)
-def _release_rows(books: Books, chain: int, outcome: Outcome) -> None:
+def _release_rows(books: Books, chain: int, outcome: LifecycleReport) -> None:
     """Drop the rows of a chain that is not held any more, or report it where its release takes time."""
     if books.totals[DELAYED]:
         outcome.releases[outcome.counts[RELEASES]] = chain
@@ -300,7 +300,7 @@ def _release_rows(books: Books, chain: int, outcome: Outcome) -> None:
 
 
 @njit(cache=True)
-def _start(facts: FactArray, job: int, now: float, outcome: Outcome) -> None:
+def _start(facts: FactArray, job: int, now: float, outcome: LifecycleReport) -> None:
     """A job that held nothing starts; from its second start on it pays for a restart."""
     fact = facts[job]
     outcome.counts[STARTED] += 1
@@ -315,7 +315,7 @@ def _start(facts: FactArray, job: int, now: float, outcome: Outcome) -> None:
 
 @njit(cache=True)
 def _change(
-    facts: FactArray, job: int, now: float, moved: bool, laws: RestartModel, outcome: Outcome
+    facts: FactArray, job: int, now: float, moved: bool, laws: RestartModel, outcome: LifecycleReport
 ) -> None:
     """A running job holds something else from now on; it pays for a restart if it moves or the laws say so."""
     outcome.counts[CHANGED] += 1
@@ -385,7 +385,7 @@ def _stop(facts: FactArray, job: int, now: float, state: int) -> None:
 
 
 @njit(cache=True)
-def close_job(books: Books, job: int, now: float, outcome: Outcome) -> None:
+def close_job(books: Books, job: int, now: float, outcome: LifecycleReport) -> None:
     """Close what a job holds and give it back, outside any decision."""
     chain = books.heads[job]
     _close_rows(books, chain, now, outcome)
@@ -396,7 +396,7 @@ def close_job(books: Books, job: int, now: float, outcome: Outcome) -> None:
 
 @njit(cache=True)
 def end_lease(
-    books: Books, facts: FactArray, job: int, now: float, laws: RestartModel, outcome: Outcome
+    books: Books, facts: FactArray, job: int, now: float, laws: RestartModel, outcome: LifecycleReport
 ) -> None:
     """Take what a job holds back at the end of its lease; it waits for the next offer."""
     settle(facts, job, now, laws)
@@ -415,7 +415,7 @@ def complete_due(
     active: Ints,
     now: float,
     laws: RestartModel,
-    outcome: Outcome,
+    outcome: LifecycleReport,
 ) -> int:
     """End the running jobs whose work is done or whose time limit is over by now, each at its own time.
 
@@ -442,7 +442,13 @@ def complete_due(
 
 @njit(cache=True)
 def lose_node(
-    books: Books, facts: FactArray, active: Ints, node: int, now: float, laws: RestartModel, outcome: Outcome
+    books: Books,
+    facts: FactArray,
+    active: Ints,
+    node: int,
+    now: float,
+    laws: RestartModel,
+    outcome: LifecycleReport,
 ) -> None:
     """Stop every job that holds something on a failed node; each falls back to its last checkpoint."""
     for job in active:

@@ -20,7 +20,7 @@ from muster.service.store.rows import Caller
 from muster.service.tokens import KnownTokens, hash_of
 
 
-class Unknown(Exception):
+class UnknownCaller(Exception):
     """Nobody knows who calls, or he is not let in; says what is needed."""
 
 
@@ -40,11 +40,11 @@ class Call:
 
 
 def caller(call: Call, tokens: KnownTokens) -> Caller:
-    """Who sends a request; Unknown if nobody knows or he may not."""
+    """Who sends a request; UnknownCaller if nobody knows or he may not."""
     if tokens.needed:
         return _by_token(call, tokens)
     if call.client is None or call.server is None or not is_loopback(call.client[0]):
-        raise Unknown(
+        raise UnknownCaller(
             "from another machine a token is needed; its operator makes one with muster token create"
         )
     _refuse_errands(call)
@@ -82,16 +82,16 @@ def _is_address(host: str) -> bool:
 
 def _by_token(call: Call, tokens: KnownTokens) -> Caller:
     if not tokens.by_hash:
-        raise Unknown(
+        raise UnknownCaller(
             "a token is needed, and there is none; whoever can write the store makes one: "
             "muster token create NAME --role operator --store URL"
         )
     scheme, _, token = (call.authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise Unknown("a token is needed: set MUSTER_TOKEN, or send Authorization: Bearer TOKEN")
+        raise UnknownCaller("a token is needed: set MUSTER_TOKEN, or send Authorization: Bearer TOKEN")
     row = tokens.by_hash.get(hash_of(token.strip()))
     if row is None:
-        raise Unknown("this token is unknown or was revoked")
+        raise UnknownCaller("this token is unknown or was revoked")
     return Caller(row.user, row.operator)
 
 
@@ -102,14 +102,14 @@ def _refuse_errands(call: Call) -> None:
     was made to point at this machine is not ours.
     """
     if call.forwarded:
-        raise Unknown(
+        raise UnknownCaller(
             "this comes through a proxy, so its sender is not known; make tokens (muster token create)"
         )
     name = _host_name(call.host)
     if name != "localhost" and not is_loopback(name):
-        raise Unknown(f"this daemon is called 127.0.0.1 or localhost here, and not {name!r}")
+        raise UnknownCaller(f"this daemon is called 127.0.0.1 or localhost here, and not {name!r}")
     if call.origin is not None and call.origin.partition("://")[2] != call.host:
-        raise Unknown("pages from elsewhere may not use this daemon without a token")
+        raise UnknownCaller("pages from elsewhere may not use this daemon without a token")
 
 
 def _host_name(host: str | None) -> str:
@@ -123,9 +123,9 @@ def _host_name(host: str | None) -> str:
 def _by_socket(client: Address, server: Address) -> Caller:
     uid, own = owner(client, server), os.geteuid()
     if uid is None:
-        raise Unknown("the kernel does not say whose connection this is; use a token")
+        raise UnknownCaller("the kernel does not say whose connection this is; use a token")
     if own not in (0, uid) and uid != 0:
-        raise Unknown(
+        raise UnknownCaller(
             f"this daemon belongs to {_account(own)}; you need a token (muster token create, as {_account(own)})"
         )
     return Caller(_account(uid), operator=uid in (0, own))

@@ -48,7 +48,7 @@ class Unknown(Unanswered):
 
 
 @dataclass(frozen=True)
-class Piece:
+class OutputPart:
     """A part of a job's output."""
 
     data: bytes
@@ -100,14 +100,14 @@ class Client:
         with self._asking("POST", path, body) as answer:
             return self._value(answer)
 
-    def output(self, job: int, rank: int, offset: int) -> Piece:
+    def output(self, job: int, rank: int, offset: int) -> OutputPart:
         """What a job has written from an offset on, a part of it."""
         query = _query({"rank": rank, "offset": offset, "limit": _PIECE})
         with self._asking("GET", f"/v1/jobs/{job}/logs{query}") as answer:
             following, state = (answer.headers.get(f"Muster-{name}") for name in ("Next-Offset", "Job-State"))
             if following is None or state is None or not following.isdecimal():
                 raise self._no_daemon()
-            return Piece(answer.read(), int(following), state)
+            return OutputPart(answer.read(), int(following), state)
 
     def download(self, path: str) -> Iterator[bytes]:
         """A large answer in pieces."""

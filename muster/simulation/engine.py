@@ -76,7 +76,7 @@ class World:
     blocks: WorkInBlocks | None = None
 
 
-class Engine:
+class SimulationEngine:
     """One run over one job table."""
 
     def __init__(
@@ -116,7 +116,9 @@ class Engine:
         self._active = np.zeros(len(table), np.int64)
         self._active_count = 0
         self._before = np.full(len(table), -2)
-        self._outcome = keep.Outcome(zero_records(1024, HELD), np.zeros(0, np.int64), np.zeros(6, np.int64))
+        self._outcome = keep.LifecycleReport(
+            zero_records(1024, HELD), np.zeros(0, np.int64), np.zeros(6, np.int64)
+        )
         self._held_count = 0
         self._explained: PendingArray = zero_records(1024, PENDING_INTERVAL)
         self._explained_count = 0
@@ -438,7 +440,7 @@ class Engine:
 
     # Writing down
 
-    def _room(self) -> keep.Outcome:
+    def _room(self) -> keep.LifecycleReport:
         """Counts at 0, and room for all that is held now to end."""
         at_most = int(self.ledger.books.totals[b.ROWS_USED])
         held, releases, counts = self._outcome
@@ -450,7 +452,7 @@ class Engine:
         counts[keep.HELD_ROWS] = self._held_count
         return self._outcome
 
-    def _filled(self, outcome: keep.Outcome, now: float) -> None:
+    def _filled(self, outcome: keep.LifecycleReport, now: float) -> None:
         _, releases, counts = outcome
         self._held_count = int(counts[keep.HELD_ROWS])
         if not counts[keep.RELEASES]:

@@ -28,7 +28,7 @@ from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
 from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
 from muster.simulation.compile_clock import CompileClock
-from muster.simulation.engine import Engine, PlanRefused, Progress, World
+from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
 from muster.simulation.impossible import set_impossible_aside, told_left_out
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import Options
@@ -105,7 +105,7 @@ def simulate(
     with install_listener("numba:compile", compiling), errors_of_policies(), _refused_plans_of(scheduler):
         asked = Certified(scheduler) if options.certify else scheduler
         world = World(table, cluster, truth, network, blocks)
-        engine = Engine(world, asked, options, measured)
+        engine = SimulationEngine(world, asked, options, measured)
         engine.run(progress)
         held = engine.held()
         slowest = slowest_moments(held, table, truth, engine.ledger.books.nodes)
@@ -263,7 +263,7 @@ def _measured(table: JobTable, options: Options) -> Bools:
     return measured
 
 
-def _told_of(engine: Engine) -> list[str]:
+def _told_of(engine: SimulationEngine) -> list[str]:
     """What schedulers noted in deciding, and how often."""
     asked = len(engine.decision_seconds)
     return [f"{note} (in {times:,} of {asked:,} decisions)" for note, times in engine.noted.items()]

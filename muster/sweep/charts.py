@@ -12,7 +12,7 @@ from muster.report.drawing import (
     FULL,
     HALF,
     Chart,
-    Room,
+    ChartSpace,
     Rows,
     colour_of_run,
     dash_of_run,
@@ -45,7 +45,7 @@ def load_chart(name: str, title: str, note: str, spots: Sequence[Spot], x_title:
     order = list(dict.fromkeys(spot.panel for spot in spots))
     rows = _rows(spots)
 
-    def draw(room: Room) -> alt.TopLevelMixin:
+    def draw(room: ChartSpace) -> alt.TopLevelMixin:
         columns = 1 if room.narrow else min(2, len(order))
         legend = legend_of_runs(runs, room)
         base = alt.Chart().encode(
@@ -74,7 +74,7 @@ def point_chart(name: str, title: str, note: str, spots: Sequence[Spot], x_title
     order = list(dict.fromkeys(spot.panel for spot in spots))
     rows = _rows(spots)
 
-    def draw(room: Room) -> alt.TopLevelMixin:
+    def draw(room: ChartSpace) -> alt.TopLevelMixin:
         columns = 1 if room.narrow else min(2, len(order))
         label_room = min(CHARACTER * max(map(len, runs)), 0.45 * room.width)
         base = alt.Chart().encode(
@@ -117,7 +117,7 @@ def _in_panels(
     rows: Rows,
     order: Sequence[str],
     columns: int,
-    room: Room,
+    room: ChartSpace,
     height: float,
     labels: float = 0.0,
 ) -> alt.TopLevelMixin:

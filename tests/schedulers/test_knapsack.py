@@ -13,17 +13,17 @@ from scipy.optimize import linprog
 from muster.schedulers.admission.knapsack import (
     FAST,
     NOTHING,
-    AdmissionFilter,
     Columns,
-    Effort,
     InfeasibleError,
+    KnapsackChoice,
+    SolverEffort,
     choose,
 )
 from muster.schedulers.admission.knapsack.columns import tabulate
 from muster.schedulers.admission.knapsack.relaxation import relax
 from tests.schedulers.knapsack_cases import smd_columns, smd_jobs, synergy_shape
 
-EXACT = Effort(gap=0.0, nodes=100_000)
+EXACT = SolverEffort(gap=0.0, nodes=100_000)
 some = settings(max_examples=100, deadline=None)
 
 
@@ -56,7 +56,7 @@ def enumerated(columns: Columns, capacity: np.ndarray) -> float:
     return best
 
 
-def assert_sound(selection: AdmissionFilter, columns: Columns, capacity: np.ndarray) -> None:
+def assert_sound(selection: KnapsackChoice, columns: Columns, capacity: np.ndarray) -> None:
     taken = selection.chosen[selection.chosen != NOTHING]
     groups = np.flatnonzero(selection.chosen != NOTHING)
     np.testing.assert_array_equal(columns.group[taken], groups)
@@ -160,8 +160,8 @@ def test_more_capacity_never_lowers_the_optimum(seed: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([FAST, Effort(nodes=1)]))
-def test_an_incumbent_is_never_made_worse(seed: int, effort: Effort) -> None:
+@given(st.integers(0, 10**6), st.sampled_from([FAST, SolverEffort(nodes=1)]))
+def test_an_incumbent_is_never_made_worse(seed: int, effort: SolverEffort) -> None:
     rng = np.random.default_rng(seed)
     columns = random_columns(rng, 12, 6, 2, 0.3, whole=False)
     capacity = np.array([5.0, 5.0])
@@ -187,7 +187,7 @@ def test_a_thousand_jobs_are_within_the_gap(case: str) -> None:
 
 def test_out_of_time_leaves_a_choice_with_its_gap() -> None:
     columns, capacity = synergy_shape(60, must_choose=False)
-    selection = choose(columns, capacity, Effort(gap=0.0, seconds=0.0))
+    selection = choose(columns, capacity, SolverEffort(gap=0.0, seconds=0.0))
     assert_sound(selection, columns, capacity)
     assert selection.value >= choose(columns, capacity, FAST).value
     assert selection.gap == pytest.approx(selection.bound / selection.value - 1)
@@ -231,8 +231,10 @@ def test_groups_that_cannot_be_served_are_refused() -> None:
 def test_a_limit_of_work_ends_the_search_the_same_each_time(work: float) -> None:
     columns, capacity = smd_columns(*smd_jobs(100, most=12))
     fast = choose(columns, capacity, FAST)
-    limited, again = (choose(columns, capacity, Effort(gap=0.0, nodes=10**6, work=work)) for _ in range(2))
-    best = choose(columns, capacity, Effort(gap=0.0, nodes=10**6))
+    limited, again = (
+        choose(columns, capacity, SolverEffort(gap=0.0, nodes=10**6, work=work)) for _ in range(2)
+    )
+    best = choose(columns, capacity, SolverEffort(gap=0.0, nodes=10**6))
     assert best.gap <= 1e-9 < limited.gap
     assert_sound(limited, columns, capacity)
     assert fast.value <= limited.value <= best.value * (1 + 1e-9) <= limited.bound * (1 + 1e-8)

@@ -16,7 +16,13 @@ from muster.problems import InputError
 from muster.schedulers.contract import State
 from muster.schedulers.registry import build
 from muster.schedulers.workers_and_servers.interval import ROUNDS, PeriodicScheduler, SizingSolution
-from muster.schedulers.workers_and_servers.one_to_one import Drf, Equal, FirstFit, Tetris, largest_pairs
+from muster.schedulers.workers_and_servers.one_to_one import (
+    DrfPairs,
+    Equal,
+    FirstFitPairs,
+    TetrisPairs,
+    largest_pairs,
+)
 from muster.schedulers.workers_and_servers.optimus import Optimus
 from muster.schedulers.workers_and_servers.sizing_problem import PROGRESS, SizingProblem
 from muster.schedulers.workers_and_servers.smd import Smd, SmdReservation, rounded_up
@@ -132,7 +138,7 @@ def test_the_fast_choice_stands_between_every_baseline_and_the_bound(
     answer = PUBLISHED.answer(question, None)
     own = profit(question, sizes_of(answer))
     assert own <= answer.bound * (1 + 1e-9)
-    for baseline in (Optimus(), Equal(), FirstFit(), Drf(), Tetris()):
+    for baseline in (Optimus(), Equal(), FirstFitPairs(), DrfPairs(), TetrisPairs()):
         theirs = baseline.answer(question, None)
         assert (charged(question, sizes_of(theirs)) <= question.capacity * (1 + 1e-6)).all(), baseline.name
         for job, size in enumerate(sizes_of(theirs)):
@@ -179,7 +185,7 @@ def test_optimus_is_its_rule_step_by_step(seed: int, jobs: int) -> None:
 def test_drf_is_max_min_fair(seed: int, jobs: int) -> None:
     """Nobody could have one pair more without a job that has no more than it having one less, or over the limit."""
     question = random_question(seed, jobs, most=4)
-    workers = Drf().answer(question, None).workers
+    workers = DrfPairs().answer(question, None).workers
     most, _ = largest_pairs(question)
     each = question.usage(np.arange(jobs), np.ones(jobs, int), np.ones(jobs, int))
     share = question.shares(each)
@@ -199,7 +205,7 @@ def test_drf_is_max_min_fair(seed: int, jobs: int) -> None:
                 workers[other] -= 1
                 room += each[other]
         assert (each[job] > room + 1e-9).any()
-        workers = Drf().answer(question, None).workers
+        workers = DrfPairs().answer(question, None).workers
 
 
 def test_as_many_servers_as_workers_is_the_largest_square_in_the_limit() -> None:
@@ -317,7 +323,7 @@ def test_a_resource_that_is_not_there_and_not_needed_changes_nothing(seed: int) 
     sizes = []
     for bandwidth in (0.0, 1.0):
         capacity = np.append(question.capacity[:3], bandwidth)
-        sizes.append(Tetris().answer(replace(question, capacity=capacity), {}))
+        sizes.append(TetrisPairs().answer(replace(question, capacity=capacity), {}))
     assert sizes[0].workers.sum() > 0
     assert (sizes[0].workers == sizes[1].workers).all()
     assert (sizes[0].servers == sizes[1].servers).all()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from experiments.papers.synergy.random_mixes import all_at_once
 from muster.problems import InputError
-from muster.schedulers.admission.knapsack import FAST, Effort, choose
+from muster.schedulers.admission.knapsack import FAST, SolverEffort, choose
 from muster.schedulers.reasons import GPU_NOT_PARTED, PLACED
 from muster.schedulers.registry import build
 from tests.building import cluster_of, column, finishes, jobs_of, run
@@ -105,13 +105,13 @@ def test_a_share_of_a_gpu_among_living_jobs_waits_and_says_why(name: str) -> Non
 def test_a_search_that_runs_out_of_time_says_so_and_keeps_the_best() -> None:
     columns, capacity = smd_columns(*smd_jobs(40, most=12))
     fast = choose(columns, capacity, FAST)
-    cut = choose(columns, capacity, Effort(gap=0.0, nodes=1_000_000, seconds=1e-9))
+    cut = choose(columns, capacity, SolverEffort(gap=0.0, nodes=1_000_000, seconds=1e-9))
     assert cut.out_of_time
     assert fast.value <= cut.value <= cut.bound <= fast.bound * (1 + 1e-12)
     usage = columns.usage[cut.chosen[cut.chosen >= 0]].sum(axis=0)
     assert (usage <= capacity * (1 + 1e-6)).all()
     assert not fast.out_of_time
-    assert not choose(columns, capacity, Effort(nodes=1)).out_of_time
+    assert not choose(columns, capacity, SolverEffort(nodes=1)).out_of_time
 
 
 def test_the_plan_tells_that_time_ran_out_with_its_gap() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from muster.cluster import Cluster
 from muster.report import summarise
-from muster.schedulers.workers_and_servers.one_to_one import DensityFirstFit, Tetris
+from muster.schedulers.workers_and_servers.one_to_one import DensityFirstFit, TetrisPairs
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, demands_of
 from muster.schedulers.workers_and_servers.smd import Smd
 from muster.schedulers.workers_and_servers.waiting import _capacity
@@ -151,7 +151,7 @@ def test_tetris_adds_a_pair_at_a_time() -> None:
 @settings(max_examples=25, deadline=None)
 def test_tetris_stops_only_where_no_pair_fits(seed: int, jobs: int) -> None:
     question = random_question(seed, jobs, most=4)
-    answer = Tetris().answer(question, None)
+    answer = TetrisPairs().answer(question, None)
     left = question.capacity - charged(question, sizes_of(answer))
     for at, (workers, servers) in enumerate(sizes_of(answer)):
         assert workers == servers

@@ -85,11 +85,11 @@ def test_skipped_rounds_change_nothing(order: str, allocator: str, monkeypatch: 
     trace = generate(40, load_per_hour=3.0, split=(33, 33, 33), multi_gpu=True, seed=8)
     settings_ = {"preemptive": "true"}
     skipping = finishes(run(trace, servers(2), f"{order}+{allocator}", settings_, round_seconds=300.0))
-    plain = engine.Engine.__init__
+    plain = engine.SimulationEngine.__init__
 
-    def every_round(self: engine.Engine, *given: object, **named: object) -> None:
+    def every_round(self: engine.SimulationEngine, *given: object, **named: object) -> None:
         plain(self, *given, **{**named, "ask_every_round": True})  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engine.Engine, "__init__", every_round)
+    monkeypatch.setattr(engine.SimulationEngine, "__init__", every_round)
     asked = finishes(run(trace, servers(2), f"{order}+{allocator}", settings_, round_seconds=300.0))
     assert skipping == pytest.approx(asked, rel=1e-9)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from muster.problems import InputError
-from muster.schedulers.admission.knapsack import Columns, Effort, choose
+from muster.schedulers.admission.knapsack import Columns, SolverEffort, choose
 from muster.schedulers.workers_and_servers.frontier import frontier
 from muster.schedulers.workers_and_servers.sizes import (
     Demands,
@@ -26,7 +26,7 @@ from muster.schedulers.workers_and_servers.sizes import (
 )
 from muster.speed.parameter_server import Layers, StepTime, asynchronous, layered, stack
 
-EXACT = Effort(gap=0.0, nodes=100_000)
+EXACT = SolverEffort(gap=0.0, nodes=100_000)
 some = settings(max_examples=60, deadline=None)
 RESOURCES = ["GPU", "CPU", "GB"]
 

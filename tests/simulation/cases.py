@@ -15,7 +15,7 @@ from muster.cluster import Cluster, Node
 from muster.schedulers import registry
 from muster.schedulers.composed import Composed
 from muster.simulation import Failures, Options, Run, simulate
-from muster.simulation.engine import Engine
+from muster.simulation.engine import SimulationEngine
 from muster.workload.trace import Trace, trace_of
 
 MODELS = ("", "resnet18", "gnmt", "m5")
@@ -45,7 +45,7 @@ class Case:
         return replace(self, options=replace(self.options, **options))
 
 
-class WatchedEngine(Engine):
+class WatchedEngine(SimulationEngine):
     """Looks at the books after everything that happens, and gives up a run that does not end."""
 
     DECISIONS_AT_MOST = 20_000
@@ -85,10 +85,10 @@ class AskedEveryRound(WatchedEngine):
         super().__init__(*arguments, **more, ask_every_round=True)
 
 
-def simulated(case: Case, engine: type[Engine] = WatchedEngine) -> Run:
+def simulated(case: Case, engine: type[SimulationEngine] = WatchedEngine) -> Run:
     """The case's run under a watched engine."""
     scheduler = registry.build(case.scheduler, case.settings)
-    with mock.patch.object(sys.modules["muster.simulation.simulate"], "Engine", engine):
+    with mock.patch.object(sys.modules["muster.simulation.simulate"], "SimulationEngine", engine):
         return simulate(case.trace, case.cluster, scheduler, case.options)
 
 

@@ -15,7 +15,7 @@ from muster.problems import InputError
 from muster.schedulers import registry
 from muster.schedulers.parts import Part
 from muster.simulation import Failures, Options, Progress, rules_named, simulate
-from muster.simulation.engine import Engine
+from muster.simulation.engine import SimulationEngine
 from muster.workload.models import shipped_models
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.test_example_policies import TakesCpusBack, linear_model
@@ -29,14 +29,14 @@ CROWD = [job(at * 7 % 40, 20 + at * 13 % 50, gpus=1 + at % 4, tenant="ab"[at % 2
 @pytest.mark.parametrize("round_seconds", [None, 10.0])
 def test_no_gpu_leaks(monkeypatch: pytest.MonkeyPatch, order: str, round_seconds: float | None) -> None:
     """Blox lost 5 GPUs of 128, Dally 127: after all completions and preemptions everything is free again."""
-    engines: list[Engine] = []
+    engines: list[SimulationEngine] = []
 
-    class Kept(Engine):
+    class Kept(SimulationEngine):
         def __init__(self, *arguments: Any, **more: Any) -> None:
             super().__init__(*arguments, **more)
             engines.append(self)
 
-    monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "Engine", Kept)
+    monkeypatch.setattr(sys.modules["muster.simulation.simulate"], "SimulationEngine", Kept)
     result = run(jobs_of(*CROWD), cluster_of(4, 3, 1), order, round_seconds=round_seconds)
     books = engines[0].ledger.books
     assert result.unfinished == 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 
 from experiments.papers.experiment import Result
-from muster.report.drawing import FULL, Chart, Room, Rows, colour_of_run, legend_of_runs, panels
+from muster.report.drawing import FULL, Chart, ChartSpace, Rows, colour_of_run, legend_of_runs, panels
 from muster.sweep.statistics import estimate
 
 DAY = 86400.0
@@ -31,7 +31,7 @@ def pareto_chart(found: Mapping[str, Mapping[str, Sequence[Result]]]) -> Chart:
     runs_drawn = list(dict.fromkeys(row["run"] for row in rows))
     order = list(found)
 
-    def draw(room: Room) -> alt.TopLevelMixin:
+    def draw(room: ChartSpace) -> alt.TopLevelMixin:
         columns = 1 if room.narrow else 2
         legend = legend_of_runs(runs_drawn, room)
         days = alt.Scale(type="log", nice=False, padding=12)

@@ -40,7 +40,7 @@ class Decision:
         """What each policy's choice is worth, the best found, and a bound."""
         import numpy as np
 
-        from muster.schedulers.admission.knapsack import FAST, Columns, Effort, choose
+        from muster.schedulers.admission.knapsack import FAST, Columns, SolverEffort, choose
         from muster.workload.generators.smd import generate
 
         trace = generate(self.jobs, seed=self.seed)
@@ -53,7 +53,7 @@ class Decision:
             asked.usage(pairs.job, pairs.workers, pairs.servers),
             np.zeros(len(asked), bool),
         )
-        effort = Effort(gap=PROVEN, nodes=NODES) if self.jobs in SMALL else FAST
+        effort = SolverEffort(gap=PROVEN, nodes=NODES) if self.jobs in SMALL else FAST
         best = choose(columns, asked.capacity, effort)
         values = {}
         for name in POLICIES:

@@ -18,7 +18,7 @@ _CUT_SHORT = (highspy.HighsModelStatus.kSolutionLimit, highspy.HighsModelStatus.
 
 
 @dataclass(frozen=True)
-class Effort:
+class PlacementEffort:
     """How much work an exact placement may be."""
 
     variables: int
@@ -38,7 +38,7 @@ class Exact(NamedTuple):
     """Whether it ran out of nodes or seconds, so that there may be better plans."""
 
 
-def exact_plan(gangs: Gangs, opened: PlacementDraft, served: Ints, effort: Effort) -> Exact:
+def exact_plan(gangs: Gangs, opened: PlacementDraft, served: Ints, effort: PlacementEffort) -> Exact:
     """The plan of most speed over the points worth choosing, each gang on one kind of machine.
 
     Whole numbers x[job, machine, point] count units of GPUs, y[job, point] says which point. A unit is the gang

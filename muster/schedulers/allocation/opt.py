@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.exact import Effort, exact_plan
+from muster.schedulers.allocation.exact import PlacementEffort, exact_plan
 from muster.schedulers.allocation.fair_share import FairShareAllocator, by_demand_descending
 from muster.schedulers.allocation.node_assignment import assign_nodes
 from muster.schedulers.allocation.placement_draft import PlacementDraft
@@ -68,7 +68,7 @@ class Opt(FairShareAllocator):
             drafts.append(assigned)
             worths.append(worth_of(assigned))
             if not max(worths) >= stage1.bound * (1 - _REACHED):
-                effort = Effort(self.exact_variables, self.nodes, self.solver_seconds)
+                effort = PlacementEffort(self.exact_variables, self.nodes, self.solver_seconds)
                 exact = exact_plan(gangs, opened, served, effort)
                 if exact.cut_short:
                     given.notes.append(CUT_SHORT)

@@ -13,7 +13,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCE_COUNT
-from muster.schedulers.admission.knapsack.columns import InfeasibleError, Table
+from muster.schedulers.admission.knapsack.columns import InfeasibleError, SolverTable
 from muster.schedulers.admission.knapsack.relaxation import relax
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
@@ -194,7 +194,7 @@ def _all_points(gangs: Gangs, model: int) -> tuple[Ints, Floats]:
 
 def _table(
     group: Ints, points: Ints, speeds: Floats, kind: Ints, weight: Floats, pool: Ints, kinds: Ints
-) -> Table:
+) -> SolverTable:
     """The columns as the shared solver wants them: a class takes one unit of its points in all."""
     one_kind = len(kinds) == 1
     usages, capacities = [], []
@@ -207,7 +207,7 @@ def _table(
             capacities.append(1.0 if capacity > 0 else 0.0)
     profit = speeds * weight[group]
     unit = float(profit.max()) or 1.0
-    return Table(
+    return SolverTable(
         group=group,
         starts=np.searchsorted(group, np.arange(len(weight))),
         profit=profit / unit,

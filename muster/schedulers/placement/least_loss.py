@@ -13,7 +13,7 @@ from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.parts import GangAllocator, check_seconds, setting
 from muster.schedulers.placement.kernels import job_columns, proportional_needs, reason_columns
-from muster.schedulers.placement.network_aware import Limits, Queue, Shapes, arrange
+from muster.schedulers.placement.network_aware import PlacementLimits, RankedGangs, Shapes, arrange
 from muster.speed.network.forms import PlacementShapes
 
 _INSENSITIVE = 0.98
@@ -55,9 +55,9 @@ class LeastLoss(GangAllocator):
         arrange(
             books,
             job_columns(snapshot),
-            Queue(ranked, order, chosen, jobs.pinned, jobs.interruption_cost),
+            RankedGangs(ranked, order, chosen, jobs.pinned, jobs.interruption_cost),
             Shapes(line, forms.kinds, forms.speeds, needs),
-            Limits(self.enough, self.least, self.horizon_seconds),
+            PlacementLimits(self.enough, self.least, self.horizon_seconds),
             reason_columns(proposal),
         )
 

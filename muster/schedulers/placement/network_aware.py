@@ -60,7 +60,7 @@ _ALIKE = 1e-9
 _NO_ROOM = SPLIT * SPLIT
 
 
-class Queue(NamedTuple):
+class RankedGangs(NamedTuple):
     """The positions that are placed, and which of them may be stopped or moved."""
 
     ranked: Ints
@@ -84,7 +84,7 @@ class Shapes(NamedTuple):
     """`needs[position or 0]` is what each job has beside each of its GPUs."""
 
 
-class Limits(NamedTuple):
+class PlacementLimits(NamedTuple):
     """Which places are worth taking."""
 
     enough: float
@@ -116,7 +116,12 @@ class Search(NamedTuple):
 
 @njit(cache=True)
 def arrange(
-    books: Books, jobs: JobColumns, queue: Queue, shapes: Shapes, limits: Limits, reasons: ReasonColumns
+    books: Books,
+    jobs: JobColumns,
+    queue: RankedGangs,
+    shapes: Shapes,
+    limits: PlacementLimits,
+    reasons: ReasonColumns,
 ) -> None:
     """Write the changes, and the reasons of all ranked positions.
 
@@ -149,7 +154,7 @@ def arrange(
 def _note_reasons(
     books: Books,
     jobs: JobColumns,
-    queue: Queue,
+    queue: RankedGangs,
     before: Before,
     releasing: bool,
     reasons: ReasonColumns,
@@ -165,7 +170,7 @@ def _note_reasons(
 
 
 @njit(cache=True)
-def _stop_others(books: Books, index: Ints, queue: Queue, shapes: Shapes) -> Before:
+def _stop_others(books: Books, index: Ints, queue: RankedGangs, shapes: Shapes) -> Before:
     """Stop the running jobs that are not chosen; what each ranked one held."""
     before = Before(np.full(len(index), -1), np.zeros(len(index)))
     for at in queue.ranked:
@@ -182,10 +187,10 @@ def _stop_others(books: Books, index: Ints, queue: Queue, shapes: Shapes) -> Bef
 def _move_all(
     books: Books,
     jobs: JobColumns,
-    queue: Queue,
+    queue: RankedGangs,
     before: Before,
     shapes: Shapes,
-    limits: Limits,
+    limits: PlacementLimits,
     kept: float,
 ) -> bool:
     """Place all chosen jobs again, wherever they run; whether that repays the interruptions, `kept` being without."""

@@ -34,7 +34,7 @@ class Equal(PeriodicScheduler):
 
 
 @dataclass(frozen=True)
-class FirstFit(PeriodicScheduler):
+class FirstFitPairs(PeriodicScheduler):
     """Each job its own best workers and servers; first come, first served, whoever fits."""
 
     name: ClassVar[str] = "first-fit-sized"
@@ -64,7 +64,7 @@ class DensityFirstFit(PeriodicScheduler):
 
 
 @dataclass(frozen=True)
-class Tetris(PeriodicScheduler):
+class TetrisPairs(PeriodicScheduler):
     """Tetris over pairs of a worker and a server: alignment with what is free, and little work left, first."""
 
     name: ClassVar[str] = "tetris-1to1"
@@ -100,7 +100,7 @@ class Tetris(PeriodicScheduler):
 
 
 @dataclass(frozen=True)
-class Drf(PeriodicScheduler):
+class DrfPairs(PeriodicScheduler):
     """DRF over pairs of a worker and a server: the job with the least dominant share gets the next pair."""
 
     name: ClassVar[str] = "drf-1to1"

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from muster.schedulers.admission.knapsack import NOTHING, AdmissionFilter, Columns, Effort, choose
+from muster.schedulers.admission.knapsack import NOTHING, Columns, KnapsackChoice, SolverEffort, choose
 from muster.schedulers.contract import Floats, Ints, State
 from muster.schedulers.parts import check_seconds, setting
 from muster.schedulers.workers_and_servers.interval import Accounting, PeriodicScheduler, SizingSolution
@@ -17,7 +17,7 @@ from muster.schedulers.workers_and_servers.waiting import Waiting, waiting
 
 Objective = Literal["waiting", "published"]
 AUTOMATIC = -1
-EXACT = Effort(nodes=200, work=10_000.0)
+EXACT = SolverEffort(nodes=200, work=10_000.0)
 """Of branch and bound by default, at every size: it adds at most about 50 ms (`python -m benchmarks.smd`)."""
 
 
@@ -71,7 +71,7 @@ class Smd(PeriodicScheduler):
         usage = question.usage(job, workers, servers)
         columns = Columns(job, profit, usage, np.zeros(len(question), bool))
         effort = replace(
-            EXACT if self.nodes == AUTOMATIC else Effort(nodes=self.nodes), seconds=self.solver_seconds
+            EXACT if self.nodes == AUTOMATIC else SolverEffort(nodes=self.nodes), seconds=self.solver_seconds
         )
         selection = choose(columns, question.capacity, effort)
         taken = selection.chosen
@@ -106,7 +106,7 @@ class Smd(PeriodicScheduler):
             return ahead.profit(job, workers, servers, seconds)
         return question.profit(job, workers, servers, seconds, self.hysteresis)
 
-    def _notes(self, selection: AdmissionFilter, effort: Effort) -> tuple[str, ...]:
+    def _notes(self, selection: KnapsackChoice, effort: SolverEffort) -> tuple[str, ...]:
         """What is said about a search that ended at a limit; a gap is rounded up, so that few notes differ."""
         if selection.out_of_time:
             why, gap = f"out of time after {self.solver_seconds:g} s", f"{selection.gap:.2%}"

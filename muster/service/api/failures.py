@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from muster.checked_toml import describe_error
 from muster.problems import InputError, Problem
-from muster.service.callers import Unknown
+from muster.service.callers import UnknownCaller
 from muster.service.store import StoreUnavailable
 
 _SHOWN_CHARACTERS = 200
@@ -69,7 +69,7 @@ def may_answer(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def handle_failures(app: FastAPI) -> None:
     """Registers a handler for every kind of failure of an app."""
     app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(Unknown, _unknown)
+    app.add_exception_handler(UnknownCaller, _unknown)
     app.add_exception_handler(InputError, _bad_input)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(StoreUnavailable, _unavailable)

@@ -14,7 +14,7 @@ from fastapi.security import HTTPBearer
 
 from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
-from muster.service.callers import Call, Unknown, caller
+from muster.service.callers import Call, UnknownCaller, caller
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
 from muster.service.queue_estimate import QueueEstimates
@@ -62,7 +62,7 @@ async def _caller(request: Request, service: ServiceHere) -> Caller:
     )
     tokens = service.tokens.known()
     if tokens is not None:
-        with suppress(Unknown):  # Perhaps another process has made this token just now.
+        with suppress(UnknownCaller):  # Perhaps another process has made this token just now.
             return caller(call, tokens)
     return caller(call, await run_in_threadpool(service.tokens.read))
 

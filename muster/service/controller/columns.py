@@ -301,10 +301,10 @@ class LiveColumns:
         books, outcome = self.ledger.books, self._outcome()
         keep.settle_journal(books, self.spec, self.status, self.models, now, self.laws, self._before, outcome)
 
-    def _outcome(self) -> keep.Outcome:
+    def _outcome(self) -> keep.LifecycleReport:
         """Room for what the kernels report, which nothing here reads."""
         held: HeldArray = zero_records(int(self.ledger.books.totals[ROWS_USED]) + 1, keep.HELD)
-        return keep.Outcome(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
+        return keep.LifecycleReport(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
 
     def not_begun(self, job: int, now: float) -> None:
         """A job has a new place where nothing of it runs yet: it is charged nothing so far."""

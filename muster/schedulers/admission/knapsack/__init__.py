@@ -18,7 +18,7 @@ from muster.schedulers.admission.knapsack.columns import (
     IntArray,
     tabulate,
 )
-from muster.schedulers.admission.knapsack.integer import Effort, improve
+from muster.schedulers.admission.knapsack.integer import SolverEffort, improve
 from muster.schedulers.admission.knapsack.relaxation import relax
 from muster.schedulers.admission.knapsack.rounding import floor, refilled
 
@@ -26,22 +26,22 @@ __all__ = [
     "FAST",
     "NOTHING",
     "THOROUGH",
-    "AdmissionFilter",
     "Columns",
-    "Effort",
     "InfeasibleError",
+    "KnapsackChoice",
+    "SolverEffort",
     "choose",
     "prices_of",
 ]
 
 
-THOROUGH = Effort()
-FAST = Effort(nodes=0)
+THOROUGH = SolverEffort()
+FAST = SolverEffort(nodes=0)
 """The relaxation, floored and refilled: typically within a few hundredths of a per cent at 1,000 groups."""
 
 
 @dataclass(frozen=True, eq=False)
-class AdmissionFilter:
+class KnapsackChoice:
     """A choice that fits, and its certificate."""
 
     chosen: IntArray
@@ -62,14 +62,14 @@ class AdmissionFilter:
 
 
 def choose(
-    columns: Columns, capacity: FloatArray, effort: Effort = THOROUGH, incumbent: IntArray | None = None
-) -> AdmissionFilter:
+    columns: Columns, capacity: FloatArray, effort: SolverEffort = THOROUGH, incumbent: IntArray | None = None
+) -> KnapsackChoice:
     """The most profitable choice found; never worse than `incumbent` (a column or NOTHING for each group).
 
     Raises InfeasibleError where groups that must choose cannot all be served.
     """
     if not columns.must_choose.size:
-        return AdmissionFilter(np.zeros(0, np.int64), 0.0, 0.0, np.zeros_like(capacity))
+        return KnapsackChoice(np.zeros(0, np.int64), 0.0, 0.0, np.zeros_like(capacity))
     table = tabulate(columns, capacity)
     known = None if incumbent is None else _in_table(table.original, table.group, incumbent)
     relaxation = relax(table, np.zeros(0, np.int64) if known is None else known)
@@ -91,7 +91,7 @@ def choose(
             "no choice that serves every group that must be served was found within the capacity"
         )
     unit = np.where(capacity > 0, capacity, 1.0)
-    return AdmissionFilter(
+    return KnapsackChoice(
         chosen=table.original[best],
         value=table.value(best),
         bound=max(bound, table.value(best)),

@@ -32,7 +32,7 @@ class InfeasibleError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class SolverTable:
     """The columns as the solver wants them: one way "nothing" for each optional group, numbers of order one.
 
     Every group then takes exactly one column, and `starts` cuts the columns into groups.
@@ -72,7 +72,7 @@ ROUNDING = 1e-9
 """Of a capacity that counts as 1."""
 
 
-def tabulate(columns: Columns, capacity: FloatArray) -> Table:
+def tabulate(columns: Columns, capacity: FloatArray) -> SolverTable:
     """Scale, add the empty ways, drop the columns that fit not even alone."""
     unit = np.where(capacity > 0, capacity, 1.0)
     usage, limit = columns.usage / unit, np.where(capacity > 0, 1.0, 0.0)
@@ -88,7 +88,7 @@ def tabulate(columns: Columns, capacity: FloatArray) -> Table:
     # NOTHING is the last entry: it has no profit and no usage, also where there is no column at all.
     profit = np.append(columns.profit, 0.0)[original]
     profit_unit = float(np.abs(profit).max()) or 1.0
-    return Table(
+    return SolverTable(
         group=group[order].astype(np.int64),
         starts=starts.astype(np.int64),
         profit=profit / profit_unit,

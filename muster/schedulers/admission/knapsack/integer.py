@@ -8,12 +8,12 @@ from typing import Any
 import highspy
 import numpy as np
 
-from muster.schedulers.admission.knapsack.columns import ROUNDING, FloatArray, IntArray, Table
+from muster.schedulers.admission.knapsack.columns import ROUNDING, FloatArray, IntArray, SolverTable
 from muster.schedulers.admission.knapsack.relaxation import Relaxation, quiet_solver
 
 
 @dataclass(frozen=True)
-class Effort:
+class SolverEffort:
     """When to stop. All but `seconds` are deterministic; `seconds` is for live use only."""
 
     gap: float = 1e-4
@@ -67,7 +67,7 @@ CORES = (100, 400)
 
 
 def improve(
-    table: Table, relaxation: Relaxation, incumbent: IntArray | None, effort: Effort
+    table: SolverTable, relaxation: Relaxation, incumbent: IntArray | None, effort: SolverEffort
 ) -> tuple[IntArray | None, float, bool]:
     """A choice at least as good as the incumbent, a bound on all choices (scaled), and whether time ran out.
 
@@ -93,7 +93,7 @@ def improve(
 
 
 def _solve(
-    table: Table, columns: IntArray, incumbent: IntArray | None, effort: Effort, budget: Budget
+    table: SolverTable, columns: IntArray, incumbent: IntArray | None, effort: SolverEffort, budget: Budget
 ) -> tuple[IntArray | None, float]:
     """The best choice among the columns and the incumbent's, and a bound on all choices among them."""
     if incumbent is not None:
@@ -124,7 +124,7 @@ def _solve(
     return taken, bound
 
 
-def _run(solver: highspy.Highs, effort: Effort, budget: Budget) -> highspy.HighsModelStatus:
+def _run(solver: highspy.Highs, effort: SolverEffort, budget: Budget) -> highspy.HighsModelStatus:
     """Solve within the limits; the work and the seconds are taken from the budget."""
     solver.setOptionValue("mip_rel_gap", effort.gap)
     solver.setOptionValue("mip_abs_gap", 0.0)
@@ -146,7 +146,7 @@ def _run(solver: highspy.Highs, effort: Effort, budget: Budget) -> highspy.Highs
     return status
 
 
-def _program(table: Table, columns: IntArray, capacity: FloatArray) -> highspy.Highs:
+def _program(table: SolverTable, columns: IntArray, capacity: FloatArray) -> highspy.Highs:
     """Binary columns; a row a group (exactly one), a row a resource."""
     groups, row = np.unique(table.group[columns], return_inverse=True)
     resources, count = capacity.size, columns.size

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from muster.schedulers.admission.knapsack.columns import FloatArray, InfeasibleError, IntArray, Table
+from muster.schedulers.admission.knapsack.columns import FloatArray, InfeasibleError, IntArray, SolverTable
 
 ROUNDS_AT_MOST = 60
 TOLERANCE = 1e-7
@@ -28,7 +28,7 @@ class Relaxation:
     """How much of each active column is taken."""
 
 
-def relax(table: Table, also: IntArray) -> Relaxation:
+def relax(table: SolverTable, also: IntArray) -> Relaxation:
     """Solve the relaxation; `also` are columns to start with (an incumbent's)."""
     cheapest = table.best_of_each_group(-table.usage.sum(axis=1))
     program = _Program(table, np.concatenate([cheapest, table.best_of_each_group(table.profit), also]))
@@ -43,7 +43,7 @@ def relax(table: Table, also: IntArray) -> Relaxation:
 class _Program:
     """The restricted linear program: rows are the groups, then the resources; overruns come first."""
 
-    def __init__(self, table: Table, columns: IntArray) -> None:
+    def __init__(self, table: SolverTable, columns: IntArray) -> None:
         self.table = table
         self.solver = quiet_solver()
         resources = table.capacity.size

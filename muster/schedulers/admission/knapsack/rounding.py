@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.schedulers.admission.knapsack.columns import ROUNDING, FloatArray, IntArray, Table
+from muster.schedulers.admission.knapsack.columns import ROUNDING, FloatArray, IntArray, SolverTable
 from muster.schedulers.admission.knapsack.relaxation import Relaxation
 
 WHOLE = 1 - 1e-6
 
 
-def floor(table: Table, relaxation: Relaxation) -> IntArray | None:
+def floor(table: SolverTable, relaxation: Relaxation) -> IntArray | None:
     """The groups that the relaxation serves whole keep their way, the few others take their cheapest one.
 
     A vertex has at most as many split groups as resources. None if groups that must choose do not fit so.
@@ -21,7 +21,7 @@ def floor(table: Table, relaxation: Relaxation) -> IntArray | None:
     return choice if table.fits(choice) else _repaired(table, choice)
 
 
-def _repaired(table: Table, choice: IntArray) -> IntArray | None:
+def _repaired(table: SolverTable, choice: IntArray) -> IntArray | None:
     """Move groups to other ways, the least profit lost for the overrun relieved first, until all fits."""
     choice = choice.copy()
     for _ in range(table.groups):
@@ -40,7 +40,7 @@ def _repaired(table: Table, choice: IntArray) -> IntArray | None:
     return None
 
 
-def refilled(table: Table, choice: IntArray, prices: FloatArray) -> IntArray:
+def refilled(table: SolverTable, choice: IntArray, prices: FloatArray) -> IntArray:
     """Give what is left to the groups that gain from it, until nobody does; the better of two orders."""
     by_gain = _refilled_in_order(table, choice, np.zeros_like(prices))
     by_reduced_profit = _refilled_in_order(table, choice, prices)
@@ -48,7 +48,7 @@ def refilled(table: Table, choice: IntArray, prices: FloatArray) -> IntArray:
     return by_reduced_profit if better else by_gain
 
 
-def _refilled_in_order(table: Table, choice: IntArray, prices: FloatArray) -> IntArray:
+def _refilled_in_order(table: SolverTable, choice: IntArray, prices: FloatArray) -> IntArray:
     choice = choice.copy()
     score = table.profit - table.usage @ prices
     everything = np.arange(table.group.size)
@@ -64,7 +64,7 @@ def _refilled_in_order(table: Table, choice: IntArray, prices: FloatArray) -> In
     return choice
 
 
-def _gainful(table: Table, choice: IntArray, columns: IntArray) -> IntArray:
+def _gainful(table: SolverTable, choice: IntArray, columns: IntArray) -> IntArray:
     """Those of the columns that have more profit than their group's present one and fit in what is left."""
     left = table.capacity - table.usage[choice].sum(axis=0)
     current = choice[table.group[columns]]
