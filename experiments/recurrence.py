@@ -22,7 +22,7 @@ def iteration_ends(
     but those of the last `staleness` iterations have arrived.
     """
     if nic_gb_per_s <= 0:
-        raise InputError(Problem("nic_gb_per_s", "a number above 0 is needed", found=nic_gb_per_s))
+        raise InputError(Problem("nic_gb_per_s", "allowed: a number above 0", found=nic_gb_per_s))
     forward = batch * float(layers.forward_seconds_per_sample.sum()) / workers
     transfers = 2 * layers.gradient_gb / nic_gb_per_s * (workers / servers)
     worker_free = channel_free = 0.0

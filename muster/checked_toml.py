@@ -15,7 +15,7 @@ from typing import TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from muster.problems import InputError, Problem
+from muster.problems import InputError, Problem, with_hint
 
 Model = TypeVar("Model", bound=BaseModel)
 Way = tuple[str | int, ...]
@@ -26,32 +26,32 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?")
 _KEY = re.compile(r"""\s*([A-Za-z0-9_."'-]+)\s*=""")
 
 _KINDS = {
-    "int": "a whole number is needed",
-    "float": "a number is needed",
-    "string": "a text in quotes is needed",
-    "bool": "true or false is needed",
-    "tuple": "a list in [ ] is needed",
-    "list": "a list in [ ] is needed",
-    "dict": "a table is needed",
-    "model": "a table is needed",
+    "int": "allowed: a whole number",
+    "float": "allowed: a number",
+    "string": "allowed: a text in quotes",
+    "bool": "allowed: true or false",
+    "tuple": "allowed: a list in [ ]",
+    "list": "allowed: a list in [ ]",
+    "dict": "allowed: a table",
+    "model": "allowed: a table",
 }
 """The sentence for an error type of Pydantic that starts with this word and that `_WHAT` does not have."""
 
 _WHAT = {
-    "missing": "this field is needed and is missing",
+    "missing": "this field is missing",
     "value_error": "{error}",
-    "greater_than_equal": "{ge:g} or more is needed",
-    "greater_than": "more than {gt:g} is needed",
-    "less_than_equal": "{le:g} or less is needed",
-    "finite_number": "a finite number is needed",
+    "greater_than_equal": "allowed: {ge:g} or more",
+    "greater_than": "allowed: more than {gt:g}",
+    "less_than_equal": "allowed: {le:g} or less",
+    "finite_number": "allowed: a finite number",
     "string_too_short": "it must not be empty",
-    "string_too_long": "at most {max_length:,} characters are allowed",
-    "string_pattern_mismatch": "text that matches {pattern} is needed",
-    "string_unicode": "text without lone surrogates is needed",
-    "too_short": "at least one entry is needed",
-    "too_long": "at most {max_length:,} entries are allowed",
-    "enum": "{expected} is needed",
-    "literal_error": "{expected} is needed",
+    "string_too_long": "allowed: at most {max_length:,} characters",
+    "string_pattern_mismatch": "allowed: text that matches {pattern}",
+    "string_unicode": "allowed: text without lone surrogates",
+    "too_short": "allowed: at least one entry",
+    "too_long": "allowed: at most {max_length:,} entries",
+    "enum": "allowed: {expected}",
+    "literal_error": "allowed: {expected}",
 }
 """The sentence for each of Pydantic's error types, to be filled from the error's context."""
 
@@ -93,8 +93,8 @@ def _unknown_field(model: type[BaseModel] | None, way: Way) -> str:
     """The sentence about a field that the table at `way` does not have."""
     allowed = sorted(_fields_at(model, way[:-1])) if model else []
     close = get_close_matches(str(way[-1]), allowed, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"there is no such field{hint}; allowed: {', '.join(allowed)}"
+    hint = f"did you mean {close[0]}?" if close else ""
+    return with_hint(f"there is no such field; allowed: {', '.join(allowed)}", hint)
 
 
 def _syntax_problem(text: str, where: str, message: str) -> Problem:

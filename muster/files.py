@@ -55,7 +55,7 @@ def read_bytes(path: Path) -> bytes:
     except FileNotFoundError:
         raise InputError(Problem(where, "there is no such file")) from None
     except IsADirectoryError:
-        raise InputError(Problem(where, "this is a directory; a file is needed")) from None
+        raise InputError(Problem(where, "this is a directory; allowed: a file")) from None
     except (OSError, ValueError) as error:
         raise InputError(Problem(where, f"cannot be read: {_reason(error)}")) from None
     for magic, name, decompress in _COMPRESSED:
@@ -74,13 +74,13 @@ def decode_text(data: bytes, where: str) -> str:
         text = data.decode("utf-16" if utf16 else "utf-8-sig")
     except UnicodeDecodeError as error:
         if utf16 or b"\x00" in data:
-            raise InputError(Problem(where, f"this is not text; {_ALLOWED} is needed")) from None
+            raise InputError(Problem(where, f"this is not text; allowed: {_ALLOWED}")) from None
         line = data.count(b"\n", 0, error.start) + 1
         found = data[error.start : error.start + 1].hex()
-        what = f"byte 0x{found} is not UTF-8; {_ALLOWED} is needed"
+        what = f"byte 0x{found} is not UTF-8; allowed: {_ALLOWED}"
         raise InputError(Problem(where, what, row=line)) from None
     if "\x00" in text:
-        raise InputError(Problem(where, f"this is a binary file; {_ALLOWED} is needed"))
+        raise InputError(Problem(where, f"this is a binary file; allowed: {_ALLOWED}"))
     return text
 
 
@@ -95,7 +95,7 @@ def write_aside(path: Path) -> Iterator[Path]:
     try:
         if path.exists() and not path.is_file():
             kind = "a directory" if path.is_dir() else "not an ordinary file"
-            raise InputError(Problem(str(path), f"this is {kind}; a file to write is needed"))
+            raise InputError(Problem(str(path), f"this is {kind}; allowed: a file to write"))
         final = path.resolve()
         aside = _name_beside(final)
         # Made here, so that a folder without write permission is reported before the work is done.
@@ -167,7 +167,7 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
     if not os.path.lexists(path):
         return
     if not path.is_dir():
-        raise InputError(Problem(str(path), "this is a file; a folder to write is needed"))
+        raise InputError(Problem(str(path), "this is a file; allowed: a folder to write"))
     final = path.resolve()
     for keep, name in ((Path.cwd(), "the folder you are in"), (Path.home(), "your home")):
         if keep.resolve().is_relative_to(final):

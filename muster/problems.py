@@ -20,19 +20,19 @@ class Problem:
     where: str
     """File, flag or request field: `trace.csv`, `--cluster`."""
     what: str
-    """What is wrong, what is allowed, what to do; a sentence without its full stop."""
+    """What is wrong, `allowed: ...`, `Hint: ...`, each where it helps; without the last full stop."""
     row: int | None = None
     """Line of the file, the header being line 1."""
     column: str | None = None
     found: object = None
 
     def __str__(self) -> str:
-        """`trace.csv, line 7, column gpus: found '-1'; a whole number from 1 on is needed`."""
+        """`trace.csv:7: gpus: found '-1'; allowed: a whole number from 1 on`."""
         place = self.where
         if self.row is not None:
-            place += f", line {self.row}"
+            place += f":{self.row}"
         if self.column is not None:
-            place += f", column {self.column}"
+            place += f": {self.column}"
         found = "" if self.found is None else f"found {self.found!r}; "
         return f"{place}: {found}{self.what}"
 
@@ -57,6 +57,11 @@ class Unable(Exception):
 
     Asking again later may help. The command line says it and exits with status 1.
     """
+
+
+def with_hint(what: str, hint: str) -> str:
+    """`what`, and `hint` behind it if there is one."""
+    return f"{what}. Hint: {hint}" if hint else what
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:

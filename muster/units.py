@@ -46,20 +46,20 @@ _TIMES = {
 
 def parse_gb(value: str | float) -> float:
     """A size in GB: `500GB`, `64GiB`, `0.5TB`, or a number of GB. ValueError says what is allowed."""
-    return _parse(value, _SIZES, "a size such as 500GB, 64GiB or 0.5TB, or a number of GB, is needed")
+    return _parse(value, _SIZES, "allowed: a size such as 500GB, 64GiB or 0.5TB, or a number of GB")
 
 
 def parse_gb_per_s(value: str | float) -> float:
     """A rate in GB/s: `10Gbit/s`, `500MB/s`, or a number of GB/s. ValueError says what is allowed."""
     if isinstance(value, str) and _AMBIGUOUS_RATE.search(value):
         raise ValueError("is it bits or bytes? write Gbit/s for bits, GB/s for bytes")
-    return _parse(value, _RATES, "a rate such as 10Gbit/s, 500MB/s or 2GiB/s, or a number of GB/s, is needed")
+    return _parse(value, _RATES, "allowed: a rate such as 10Gbit/s, 500MB/s or 2GiB/s, or a number of GB/s")
 
 
 def parse_seconds(value: str | float) -> float:
     """A time in seconds: `5us`, `300s`, `5min`, or a number of seconds. ValueError says what is allowed."""
     return _parse(
-        value, _TIMES, "a time from 0 on is needed, such as 5us, 300s, 5min or 2h, or a number of seconds"
+        value, _TIMES, "allowed: a time from 0 on, such as 5us, 300s, 5min or 2h, or a number of seconds"
     )
 
 

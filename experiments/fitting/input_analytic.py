@@ -219,7 +219,7 @@ def _seen(form: AnalyticInput, points: FloatArray, storage_gb_per_s: float) -> t
 def _refuse_unusable(points: FloatArray) -> None:
     """Raises InputError for points that no fit can use."""
     if points.ndim != 2 or points.shape[1] != 3 or len(points) == 0:
-        what = "rows of CPUs, GB and seconds an iteration are needed, at least one"
+        what = "allowed: rows of CPUs, GB and seconds an iteration, at least one"
         raise InputError(Problem("measured points", what, found=f"shape {points.shape}"))
     unusable = np.flatnonzero(~(np.isfinite(points) & (points > 0)).all(axis=1))
     if len(unusable):

@@ -148,7 +148,7 @@ def _read(path: Path, columns: Sequence[str]) -> list[list[str]]:
     for line, row in enumerate(reader, start=2):
         for column in columns:
             if not _is_positive(row[column], whole=column != "step_time"):
-                allowed = "seconds above 0 are needed" if column == "step_time" else "digits are needed"
+                allowed = "allowed: seconds above 0" if column == "step_time" else "allowed: digits"
                 problems.append(Problem(str(path), allowed, line, column, row[column]))
         rows.append([row[column] for column in columns])
     if problems:

@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if not 0.0 < options.nic < float("inf"):
-            raise InputError(Problem("--nic", "more than 0 GB/s is needed", found=options.nic))
+            raise InputError(Problem("--nic", "allowed: more than 0 GB/s", found=options.nic))
         if options.layers:
             table, files = fit_layers(options.layers, dict(options.compute_scale))
         else:

@@ -60,6 +60,6 @@ def _fit(terms: FloatArray, seconds: ArrayLike) -> FloatArray:
     if bad.size or not measured.size:
         found = measured[bad].tolist()
         raise InputError(
-            Problem("measured speeds", "at least one, each finite and above 0, is needed", found=found)
+            Problem("measured speeds", "allowed: at least one, each finite and above 0", found=found)
         )
     return np.asarray(nnls(terms / measured[:, None], np.ones_like(measured))[0], dtype=np.float64)

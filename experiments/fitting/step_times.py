@@ -59,7 +59,7 @@ def read_placements(path: Path) -> Measured:
             placement = [int(digit) for digit in row["placement"]]
             numbers = float(row["local_bsz"]), float(row["step_time"])
         except (KeyError, TypeError, ValueError):
-            what = "placement (digits), local_bsz and step_time (numbers) are needed"
+            what = "allowed: placement (digits), local_bsz and step_time (numbers)"
             problems.append(Problem(str(path), what, row=reader.line_num))
             continue
         rows.append((sum(placement), len(placement), *numbers))

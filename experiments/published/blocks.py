@@ -161,7 +161,7 @@ def blocks_of(
 
 def _sample_seconds(trace: Trace, work: pl.DataFrame) -> Floats:
     """Seconds of a sample by job, in order of arrival."""
-    _refuse_unless_positive(trace, SAMPLE_SECONDS, "a number of seconds above 0 is needed")
+    _refuse_unless_positive(trace, SAMPLE_SECONDS, "allowed: a number of seconds above 0")
     return work[SAMPLE_SECONDS].cast(pl.Float64).to_numpy()
 
 
@@ -169,7 +169,7 @@ def _samples(trace: Trace, work: pl.DataFrame, from_work: Floats) -> Ints:
     """Samples by job, in order of arrival; without the column, those that the work amounts to."""
     if SAMPLES not in work.columns:
         return np.ceil(from_work - _ALIKE).astype(np.int64)
-    _refuse_unless_positive(trace, SAMPLES, "a whole number of samples above 0 is needed", whole=True)
+    _refuse_unless_positive(trace, SAMPLES, "allowed: a whole number of samples above 0", whole=True)
     return work[SAMPLES].cast(pl.Float64).cast(pl.Int64).to_numpy()
 
 

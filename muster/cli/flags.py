@@ -82,7 +82,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not key or not equals:
-            problems.append(Problem("--set", "KEY=VALUE is needed, for example --set quantum=60", found=pair))
+            problems.append(Problem("--set", "allowed: KEY=VALUE, for example --set quantum=60", found=pair))
         elif key in settings:
             problems.append(Problem("--set", f"{key} is set twice", found=pair))
         settings[key] = value
@@ -111,7 +111,7 @@ def positive_seconds_of(flag: str, text: str) -> float:
     """A flag's time in seconds; 0 and infinity are refused."""
     seconds = seconds_of(flag, text)
     if not 0 < seconds < float("inf"):
-        raise InputError(Problem(flag, "a time above 0 is needed", found=text))
+        raise InputError(Problem(flag, "allowed: a time above 0", found=text))
     return seconds
 
 

@@ -134,7 +134,7 @@ def _split(text: str) -> list[int]:
 
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
-        raise InputError(Problem("--split", "three whole numbers are needed, as 20,70,10", found=text))
+        raise InputError(Problem("--split", "allowed: three whole numbers, as 20,70,10", found=text))
     return [int(part) for part in parts]
 
 

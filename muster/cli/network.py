@@ -12,7 +12,7 @@ import typer
 
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.flags import ClusterName, Json
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster
@@ -85,10 +85,10 @@ def network(
 
     problems = []
     if flavour not in FLAVOURS:
-        problems.append(Problem("--flavour", f"{' or '.join(FLAVOURS)} is needed", found=flavour))
+        problems.append(Problem("--flavour", f"allowed: {' or '.join(FLAVOURS)}", found=flavour))
     chart = answer.chart
     if chart is not None and chart.suffix.lower() not in CHART_SUFFIXES:
-        allowed = f"a file that ends in {' or '.join(CHART_SUFFIXES)} is needed"
+        allowed = f"allowed: a file that ends in {' or '.join(CHART_SUFFIXES)}"
         problems.append(Problem("--chart", allowed, found=str(chart)))
     if placement is not None and gpus is not None:
         problems.append(Problem("--gpus", "goes without --placement, which says them already", found=gpus))
@@ -123,7 +123,7 @@ def _most_gpus(wanted: int | None, cluster: Cluster) -> int:
     if wanted is None:
         return min(MOST_GPUS, cluster.total_gpus)
     if not 1 <= wanted <= cluster.total_gpus:
-        allowed = f"a whole number from 1 to the {cluster.total_gpus} GPUs of {cluster.name} is needed"
+        allowed = f"allowed: a whole number from 1 to the {cluster.total_gpus} GPUs of {cluster.name}"
         raise InputError(Problem("--gpus", allowed, found=wanted))
     return wanted
 
@@ -146,8 +146,8 @@ def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
         _, notes = network_models([name])
         return None, notes[0]
     hint = did_you_mean(name, all_names())
-    allowed = f"no such network model; {hint or 'known are ' + ', '.join(shipped())}, or a file NAME.toml"
-    raise InputError(Problem("MODEL", allowed, found=name))
+    what = f"no such network model; allowed: {', '.join(shipped())}, or a file NAME.toml"
+    raise InputError(Problem("MODEL", with_hint(what, hint), found=name))
 
 
 def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
@@ -156,7 +156,7 @@ def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:
 
     groups = [rack.split(",") for rack in text.split("/")]
     if not all(part.strip().isdecimal() and int(part) > 0 for group in groups for part in group):
-        allowed = "GPUs of each machine are needed, racks parted by a slash, such as 4,4 or 4,4/8"
+        allowed = "allowed: GPUs of each machine, racks parted by a slash, such as 4,4 or 4,4/8"
         raise InputError(Problem("--placement", allowed, found=text))
     gpus_by_rack = [[int(part) for part in group] for group in groups]
     placements = place(gpus_by_rack, cluster)

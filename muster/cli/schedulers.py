@@ -57,7 +57,7 @@ def schedulers(
 
 def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list[PartInfo], list[Preset]]:
     """The presets and parts that a name is made of."""
-    from muster.problems import InputError, Problem, did_you_mean
+    from muster.problems import InputError, Problem, did_you_mean, with_hint
 
     named = [preset for preset in presets if preset.name == name.partition("+")[0]]
     searched = [word for preset in named for word in preset.parts.split("+")]
@@ -68,7 +68,7 @@ def _only(name: str, parts: list[PartInfo], presets: list[Preset]) -> tuple[list
         if word not in known:
             names = [*known, *(preset.name for preset in presets)]
             hint = did_you_mean(word, names) or "muster schedulers lists what there is"
-            problems.append(Problem("NAME", f"no such part or preset; {hint}", found=word))
+            problems.append(Problem("NAME", with_hint("no such part or preset", hint), found=word))
     if problems:
         raise InputError(*problems)
     return [known[word] for word in dict.fromkeys(searched)], named

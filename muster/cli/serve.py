@@ -161,7 +161,7 @@ def serve(
 def _restart_cost(text: str) -> float:
     seconds = flags.seconds_of("--restart-cost", text)
     if not 0 <= seconds < float("inf"):
-        raise InputError(Problem("--restart-cost", "a time from 0 on is needed", found=text))
+        raise InputError(Problem("--restart-cost", "allowed: a time from 0 on", found=text))
     return seconds
 
 
@@ -170,6 +170,6 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65_536):
-        what = "HOST:PORT is needed, as 127.0.0.1:7461 or [::1]:7461; port 0 takes any that is free"
+        what = "allowed: HOST:PORT, as 127.0.0.1:7461 or [::1]:7461; port 0 takes any that is free"
         raise InputError(Problem("--listen", what, found=text))
     return host, int(port)

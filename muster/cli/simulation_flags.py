@@ -243,7 +243,7 @@ def _origin(text: str) -> float | str:
     try:
         return flags.seconds_of("--round-origin", text)
     except InputError:
-        what = f"{FIRST_ARRIVAL} or a number of seconds from 0 on is needed"
+        what = f"allowed: {FIRST_ARRIVAL} or a number of seconds from 0 on"
         raise InputError(Problem("--round-origin", what, found=text)) from None
 
 
@@ -251,7 +251,7 @@ def _range(text: str) -> tuple[int, int]:
     first, colon, last = text.partition(":")
     if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
         raise InputError(
-            Problem("--measure", "FIRST:LAST with two job ids is needed, as 4000:4999", found=text)
+            Problem("--measure", "allowed: FIRST:LAST with two job ids, as 4000:4999", found=text)
         )
     return int(first), int(last)
 
@@ -261,6 +261,6 @@ def _failures(text: str) -> Failures:
 
     between, colon, repair = text.partition(":")
     if not colon:
-        what = "BETWEEN:REPAIR with two times is needed, as 30d:2h"
+        what = "allowed: BETWEEN:REPAIR with two times, as 30d:2h"
         raise InputError(Problem("--failures", what, found=text))
     return Failures(flags.seconds_of("--failures", between), flags.seconds_of("--failures", repair))

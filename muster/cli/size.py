@@ -56,7 +56,7 @@ class ShapeFlags:
         problems = []
         ring = self.sync == RING
         if self.sync not in (PS, RING):
-            what = f"{PS} (parameter servers) or {RING} (all-reduce)"
+            what = f"allowed: {PS} (parameter servers) or {RING} (all-reduce)"
             problems.append(Problem("--sync", what, found=self.sync))
         if ring and self.server is not None:
             problems.append(Problem("--server", "a ring has no servers", found=self.server))
@@ -91,7 +91,7 @@ class WorkFlags:
     def check(self) -> None:
         """Refuses a job without any work."""
         if self.iterations < 1:
-            what = "a whole number from 1 on is needed"
+            what = "allowed: a whole number from 1 on"
             raise InputError(Problem("--iterations", what, found=self.iterations))
 
     def iterations_left(self) -> int:
@@ -101,9 +101,9 @@ class WorkFlags:
         if self.losses is None and self.target_loss is None:
             return self.iterations
         if self.target_loss is None:
-            raise InputError(Problem("--target-loss", "the loss to reach is needed beside --losses"))
+            raise InputError(Problem("--target-loss", "this flag is missing; --losses requires it"))
         if self.losses is None:
-            raise InputError(Problem("--losses", "the losses so far are needed beside --target-loss"))
+            raise InputError(Problem("--losses", "this flag is missing; --target-loss requires it"))
         steps, measured = read_losses(self.losses)
         return max(fit_loss_curve(steps, measured).remaining_steps(self.target_loss, int(steps[-1])), 1)
 
@@ -163,7 +163,7 @@ class AnswerFlags:
     def check(self) -> None:
         """Refuses a chart of a kind that cannot be drawn."""
         if self.chart is not None and self.chart.suffix.lower() not in CHART_SUFFIXES:
-            what = "a file that ends in .svg or .png is needed"
+            what = "allowed: a file that ends in .svg or .png"
             raise InputError(Problem("--chart", what, found=str(self.chart)))
 
 
@@ -250,7 +250,7 @@ def _quantities(flag: str, text: str, allowed: Sequence[str], needed: Sequence[s
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if name not in allowed:
-            what = f"NAME=QUANTITY is needed, NAME being {', '.join(allowed)}"
+            what = f"allowed: NAME=QUANTITY, NAME being {', '.join(allowed)}"
             problems.append(Problem(flag, what, found=part.strip()))
             continue
         if name in quantities:
@@ -258,13 +258,13 @@ def _quantities(flag: str, text: str, allowed: Sequence[str], needed: Sequence[s
         try:
             quantities[name] = parsers[name](value)
         except ValueError as error:
-            what = "a number is needed" if parsers[name] is float else str(error)
+            what = "allowed: a number" if parsers[name] is float else str(error)
             problems.append(Problem(flag, what, column=name, found=value))
             quantities[name] = math.nan
         if quantities[name] == 0 and name == "nic":
             problems.append(Problem(flag, "with no bandwidth no gradient arrives", column=name, found=value))
     problems += [
-        Problem(flag, f"{name} is needed: {flag} gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s", found=text)
+        Problem(flag, f"{name} is missing. Hint: {flag} gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s", found=text)
         for name in needed
         if name not in quantities
     ]

@@ -126,7 +126,7 @@ class SpeedFlags:
         if self.profile is not None and (self.profile != _AUTO or self.model is not None):
             what = "--profile auto goes by the job's name; --model NAME names another"
             raise InputError(
-                Problem("--profile", what if self.model else "auto is needed", found=self.profile)
+                Problem("--profile", what if self.model else "allowed: auto", found=self.profile)
             )
 
 
@@ -380,7 +380,7 @@ def _deadline(text: str) -> float:
         return flags.positive_seconds_of("--deadline", text)
     seconds = moment.astimezone().timestamp() - time.time()
     if seconds <= 0:
-        raise InputError(Problem("--deadline", "it lies in the past; a time to come is needed", found=text))
+        raise InputError(Problem("--deadline", "it lies in the past; allowed: a time to come", found=text))
     return seconds
 
 
@@ -392,4 +392,4 @@ def _number(text: str) -> float | None:
     try:
         return None if text == _AUTO else float(text)
     except ValueError:
-        raise InputError(Problem("--cpus", "a number of CPU cores, or auto, is needed", found=text)) from None
+        raise InputError(Problem("--cpus", "allowed: a number of CPU cores, or auto", found=text)) from None

@@ -43,7 +43,7 @@ def create(
     from muster.service.client import Client
 
     if role not in ("user", "operator"):
-        raise InputError(Problem("--role", "user or operator is needed", found=role))
+        raise InputError(Problem("--role", "allowed: user or operator", found=role))
     if store is None:
         with Client.of_environment() as client:
             made = client.post("/v1/tokens", {"user": user, "role": role})

@@ -43,7 +43,7 @@ def _live(job: str) -> tuple[dict[str, object], list[str]]:
     from muster.service.client import Client
 
     if not job.isascii() or not job.isdecimal() or int(job) < 1:
-        hint = "a whole number from 1 on is needed; jobs of a recorded run need --record DIR"
+        hint = "allowed: a whole number from 1 on; jobs of a recorded run need --record DIR"
         raise InputError(Problem("JOB", hint, found=job))
     with Client.of_environment() as client:
         answer = client.get(f"/v1/jobs/{int(job)}/why")

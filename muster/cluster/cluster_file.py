@@ -203,7 +203,7 @@ def _in_groups(file: ClusterFile) -> Iterator[Contradiction]:
             what = "the names already give the number of machines; leave the count out"
             yield ("nodes", at, "count"), what, group.count
     if not any(file.types[group.type].gpus for group in file.nodes if group.type in file.types):
-        yield ("nodes",), "no machine has a GPU; at least one is needed", None
+        yield ("nodes",), "no machine has a GPU; allowed: at least one", None
 
 
 def _in_names(file: ClusterFile) -> Iterator[Contradiction]:

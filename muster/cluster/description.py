@@ -162,7 +162,7 @@ def _problems(cluster: Cluster) -> list[Problem]:
     where = f"cluster {cluster.name}"
     problems = []
     if not any(node.gpus for node in cluster.nodes):
-        problems.append(Problem(where, "has no node with a GPU; at least one is needed"))
+        problems.append(Problem(where, "has no node with a GPU; allowed: at least one"))
     for name, count in Counter(node.name for node in cluster.nodes).items():
         if count > 1:
             problems.append(
@@ -171,10 +171,10 @@ def _problems(cluster: Cluster) -> list[Problem]:
     for node in cluster.nodes:
         at = f"{where}, node {node.name}"
         if not 0 <= node.gpus <= MAX_GPUS_PER_NODE:
-            allowed = f"a whole number from 0 to {MAX_GPUS_PER_NODE} is needed"
+            allowed = f"allowed: a whole number from 0 to {MAX_GPUS_PER_NODE}"
             problems.append(Problem(at, allowed, None, "gpus", node.gpus))
         elif not 1 <= node.gpus_per_island <= max(node.gpus, 1):
-            allowed = f"a whole number from 1 to its {node.gpus} GPUs is needed"
+            allowed = f"allowed: a whole number from 1 to its {node.gpus} GPUs"
             problems.append(Problem(at, allowed, None, "gpus_per_island", node.gpus_per_island))
         if not 0 <= node.rack < len(cluster.racks):
             allowed = f"the cluster has {len(cluster.racks)} racks, counted from 0"

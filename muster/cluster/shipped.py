@@ -23,7 +23,7 @@ from muster.cluster.cluster_file import (
     read_cluster_file,
 )
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Links, Node
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.units import parse_gb, parse_gb_per_s
 
 FLAG = "--cluster"
@@ -56,8 +56,8 @@ def parse_cluster(text: str) -> Cluster:
         return read_cluster_file(Path(text))
     hint = did_you_mean(text, shipped_names(), cutoff=0.4)
     names = ", ".join(shipped_names())
-    what = f"{hint and hint + ' '}a file, a line such as 16x8gpu,24cpu,500gb, or a shipped name is needed: {names}"
-    raise InputError(Problem(FLAG, what, found=text))
+    what = f"allowed: a file, a line such as 16x8gpu,24cpu,500gb, or a shipped name: {names}"
+    raise InputError(Problem(FLAG, with_hint(what, hint), found=text))
 
 
 def _from_one_line(text: str) -> Cluster:
@@ -88,17 +88,18 @@ def _wrong_head(head: str) -> list[Problem]:
     """What is wrong with `MACHINESxGPUS`, the count of machines, GPUs and their type."""
     match = _MACHINES.fullmatch(head)
     if match is None:
-        return [Problem(FLAG, "machines x GPUs, such as 16x8gpu or 16x8v100, is needed", found=head)]
+        return [Problem(FLAG, "allowed: machines x GPUs, such as 16x8gpu or 16x8v100", found=head)]
     problems = []
     if not 1 <= int(match[1]) <= MAX_MACHINES:
-        problems.append(Problem(FLAG, f"1 to {MAX_MACHINES} machines are allowed", found=head))
+        problems.append(Problem(FLAG, f"allowed: 1 to {MAX_MACHINES} machines", found=head))
     if not 1 <= int(match[2]) <= MAX_GPUS_PER_NODE:
-        problems.append(Problem(FLAG, f"1 to {MAX_GPUS_PER_NODE} GPUs a machine are allowed", found=head))
+        problems.append(Problem(FLAG, f"allowed: 1 to {MAX_GPUS_PER_NODE} GPUs a machine", found=head))
     word = match[3].lower()
     resembles = sorted(word) == sorted("gpu") or did_you_mean(word, ["gpu"])
     if word not in _TYPE_WORDS and word.isalpha() and resembles:
-        what = f"{match[3]} is no known type of GPU; did you mean {match[1]}x{match[2]}gpu?"
-        problems.append(Problem(FLAG, f"{what} A cluster file takes any type", found=head))
+        what = f"{match[3]} is no known type of GPU; a cluster file takes any type"
+        meant = f"did you mean {match[1]}x{match[2]}gpu?"
+        problems.append(Problem(FLAG, with_hint(what, meant), found=head))
     return problems
 
 
@@ -125,7 +126,7 @@ def _amounts(parts: list[str]) -> tuple[dict[str, float], list[Problem]]:
     for part in parts:
         field, amount = _amount(part)
         if amount <= 0:
-            what = "more than 0 and written such as 24cpu, 500gb or 0.5gb/s is needed"
+            what = "allowed: more than 0 and written such as 24cpu, 500gb or 0.5gb/s"
             problems.append(Problem(FLAG, what, found=part))
         elif field in amounts:
             problems.append(Problem(FLAG, f"{field} is given twice for the same machines", found=part))

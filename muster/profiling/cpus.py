@@ -74,7 +74,7 @@ def cpu_points(most: float | None, *, fractions: bool) -> tuple[float, ...]:
     real = min(float(len(os.sched_getaffinity(0))), quota)
     wanted = real if most is None else most
     if not (math.isfinite(wanted) and 0 < wanted <= real):
-        what = f"more than 0 and at most {real:g} cores are needed; this process may use no more"
+        what = f"allowed: more than 0 and at most {real:g} cores; this process may use no more"
         raise InputError(Problem("--cpus", what, found=most))
     step = 0.25 if fractions and wanted <= _FINE_UP_TO else 1.0
     points = tuple(step * number for number in range(1, math.floor(wanted / step + 1e-9) + 1))

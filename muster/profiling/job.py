@@ -56,7 +56,7 @@ class JobToProfile:
     def check(self) -> None:
         """Refuses a command that there is not."""
         if not self.command:
-            raise InputError(Problem("COMMAND", "a command is needed, as: muster profile -- python train.py"))
+            raise InputError(Problem("COMMAND", "allowed: a command, as: muster profile -- python train.py"))
         if shutil.which(self.command[0]) is None:
             raise InputError(Problem("COMMAND", "there is no such command", found=self.command[0]))
 

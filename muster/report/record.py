@@ -37,7 +37,7 @@ def record_folders(folder: Path) -> tuple[Path, ...]:
     content = _read_json(comparison)
     runs = content.get("runs") if isinstance(content, dict) else None
     if not isinstance(runs, list) or not runs or not all(isinstance(name, str) for name in runs):
-        what = 'a list of folder names is needed under "runs", one a scheduler'
+        what = 'allowed: a list of folder names under "runs", one a scheduler'
         raise InputError(Problem(str(comparison), what, found=runs))
     return tuple(folder / name for name in runs)
 
@@ -82,7 +82,7 @@ def _read_table(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
             problems.append(Problem(str(path), f"this column of {kind} values is missing", column=column))
         elif table.schema[column] not in (kind, pl.Null()):
             found = str(table.schema[column])
-            problems.append(Problem(str(path), f"{kind} values are needed", column=column, found=found))
+            problems.append(Problem(str(path), f"allowed: {kind} values", column=column, found=found))
     if problems:
         raise InputError(*problems)
     return table.with_columns(pl.col(column).cast(kind) for column, kind in schema.items())
@@ -97,17 +97,17 @@ def _read_json(path: Path) -> Any:
 
 def _problems_of_run(run: Any, path: Path) -> Iterator[Problem]:
     if not isinstance(run, dict):
-        yield Problem(str(path), "an object with trace, cluster, scheduler, rules and knowledge is needed")
+        yield Problem(str(path), "allowed: an object with trace, cluster, scheduler, rules and knowledge")
         return
     for field, kind in RUN_FIELDS:
         value: Any = run
         for part in field.split("."):
             value = value.get(part) if isinstance(value, dict) else None
         if not isinstance(value, kind):
-            yield Problem(str(path), f"{KIND_WORDS[kind]} is needed", column=field, found=value)
+            yield Problem(str(path), f"allowed: {KIND_WORDS[kind]}", column=field, found=value)
     for field in OBJECTS_IF_ANY:
         if not isinstance(run.get(field) or {}, dict):
-            yield Problem(str(path), "an object, or nothing, is needed", column=field, found=run[field])
+            yield Problem(str(path), "allowed: an object, or nothing", column=field, found=run[field])
     cluster = run.get("cluster")
     nodes = cluster.get("nodes") if isinstance(cluster, dict) else None
     for index, node in enumerate(nodes if isinstance(nodes, list) else []):
@@ -116,10 +116,10 @@ def _problems_of_run(run: Any, path: Path) -> Iterator[Problem]:
 
 def _problems_of_node(node: Any, place: str, path: Path) -> Iterator[Problem]:
     if not isinstance(node, dict) or not isinstance(node.get("name"), str):
-        yield Problem(str(path), "a node with a name is needed", column=place, found=node)
+        yield Problem(str(path), "allowed: a node with a name", column=place, found=node)
         return
     for quantity in NODE_QUANTITIES:
         amount = node.get(quantity) or 0
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < 1e18:
             column = f"{place}.{quantity}"
-            yield Problem(str(path), "a number from 0 on is needed", column=column, found=amount)
+            yield Problem(str(path), "allowed: a number from 0 on", column=column, found=amount)

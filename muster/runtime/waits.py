@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from muster.formatting import counted, duration, gpus
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.runtime.records import Record
 from muster.schedulers.reasons import REASONS, reason
 
@@ -80,7 +80,7 @@ def waits_of(record: Record, job_id: str) -> WaitsOfJob:
         raise InputError(
             Problem(
                 "JOB",
-                f"this run has no such job; {hint}" if hint else "this run has no such job",
+                with_hint("this run has no such job", hint),
                 found=job_id,
             )
         )

@@ -83,7 +83,7 @@ class Order(Part):
 
 def checked_keys(order: Order, keys: Any, jobs: Jobs) -> Floats | Ints:
     """The keys of an order if they are a number for each of these jobs; anything else is refused."""
-    allowed = "a number for each job is needed"
+    allowed = "allowed: a number for each job"
     if not isinstance(keys, np.ndarray):
         raise method_problem(order, "key", allowed, type(keys).__name__)
     if keys.dtype.kind not in "iuf" or keys.ndim != 1:
@@ -164,7 +164,7 @@ def check_seconds(part: object, *names: str, finite: bool = False) -> None:
     for name in names:
         value = getattr(part, name)
         if not value > 0 or (finite and value == inf):
-            raise ValueError(f"{name}: a number of seconds above 0 is needed")
+            raise ValueError(f"{name}: allowed: a number of seconds above 0")
 
 
 def settings_of(part: Part) -> dict[str, Any]:

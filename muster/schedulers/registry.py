@@ -20,7 +20,7 @@ from math import inf
 from typing import Any
 
 import muster.schedulers
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.schedulers.composed import Composed, IndependentAllocator
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.leased import Leased
@@ -144,7 +144,7 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     common = _LEASED_SETTINGS if leased else tuple(_OWN_SETTINGS)
     own = {key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key) for key in common if key in settings}
     if own.get("promote_after_seconds", 0.0) < 0:
-        what = "promote_after_seconds: a number of seconds from 0 on is needed"
+        what = "promote_after_seconds: allowed: a number of seconds from 0 on"
         raise InputError(
             Problem("--set promote_after_seconds", what, found=f"{own['promote_after_seconds']:g}")
         )
@@ -210,7 +210,7 @@ def _kind(piece: str, name: str) -> type[Any]:
     family = [preset for preset in known_presets() if preset.startswith(piece.partition(":")[0] + ":")]
     if family:
         hint = did_you_mean(piece, family)
-        what = f"no such preset; {hint + ' ' if hint else ''}there are: {', '.join(family)}"
+        what = with_hint(f"no such preset; allowed: {', '.join(family)}", hint)
         raise InputError(Problem(_FLAG, what, found=piece))
     if ":" in piece:
         return _from_code(piece)
@@ -218,7 +218,7 @@ def _kind(piece: str, name: str) -> type[Any]:
     if piece not in known:
         hint = did_you_mean(piece, [*known, *known_presets()]) or "`muster schedulers` lists what there is"
         found = piece if piece == name else f"{piece} in {name}"
-        raise InputError(Problem(_FLAG, f"no such part or preset; {hint}", found=found))
+        raise InputError(Problem(_FLAG, with_hint("no such part or preset", hint), found=found))
     return known[piece]
 
 
@@ -302,7 +302,7 @@ def _from_code(piece: str) -> type[Any]:
 def _checked(kind: Any, where: str) -> type[Any]:
     if inspect.isclass(kind) and (issubclass(kind, Part) or hasattr(kind, "decide")):
         return kind
-    what = "a class is needed that is a part (muster.schedulers.parts) or has decide(view, state)"
+    what = "allowed: a class that is a part (muster.schedulers.parts) or has decide(view, state)"
     raise InputError(Problem(_FLAG, what, found=where))
 
 
@@ -400,6 +400,6 @@ def _refuse_unknown(
     problems = []
     for key, value in settings.items():
         hint = did_you_mean(key.rpartition(".")[2], known)
-        what = f"{name} has no such setting; {hint + ' ' if hint else ''}it has: {', '.join(known)}"
+        what = with_hint(f"{name} has no such setting; allowed: {', '.join(known)}", hint)
         problems.append(Problem(f"--set {key}", what, found=value))
     raise InputError(*problems)

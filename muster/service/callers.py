@@ -56,7 +56,7 @@ def check_bind(host: str, *, needs_tokens: bool) -> None:
     if host == "localhost" or is_loopback(host):
         return
     if not _is_address(host):
-        what = "the number of an address of this machine is needed, as 127.0.0.1, or localhost"
+        what = "allowed: the number of an address of this machine, as 127.0.0.1, or localhost"
         raise InputError(Problem("--listen", what, found=host))
     if not needs_tokens:
         what = (

@@ -81,7 +81,7 @@ class Client:
                 print("The daemon is starting; waiting for it (its first start compiles).", file=sys.stderr)
         token = os.environ.get("MUSTER_TOKEN")
         if token and not (token.isascii() and token.isprintable()):
-            raise InputError(Problem("MUSTER_TOKEN", "one line of plain letters, as it was shown, is needed"))
+            raise InputError(Problem("MUSTER_TOKEN", "allowed: one line of plain letters, as it was shown"))
         return cls(url, token or None)
 
     def __enter__(self) -> Client:
@@ -227,7 +227,7 @@ def _connection(url: str) -> http.client.HTTPConnection:
     except ValueError:
         host, port = None, None
     if not host or parts.scheme not in ("http", "https") or parts.path not in ("", "/"):
-        raise InputError(Problem("MUSTER_URL", "http://HOST:PORT or https://HOST is needed", found=url))
+        raise InputError(Problem("MUSTER_URL", "allowed: http://HOST:PORT or https://HOST", found=url))
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     return kind(host, port, timeout=_SECONDS)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.service.home import models_folder
 from muster.service.request import JobRequest
 from muster.workload.models import Model, read_model, shipped_models
@@ -50,7 +50,7 @@ def unknown_model(
         return
     hint = did_you_mean(request.model, models)
     names = ", ".join(sorted({entry.name for entry in models.values()}))
-    what = f"{hint and hint + ' '}known models: {names}; muster profile measures another"
+    what = with_hint(f"allowed: {names}, or one that muster profile has measured", hint)
     yield Problem(where, what, column="model", found=request.model)
 
 

@@ -56,12 +56,12 @@ def find_machine(
     a figure cannot be used, or if no GPU is found and none stated.
     """
     problems = [
-        Problem(flag, "a number above 0 is needed", found=value)
+        Problem(flag, "allowed: a number above 0", found=value)
         for flag, value in (("--cpus", cpus), ("--memory", memory_gb))
         if value is not None and not 0 < value < float("inf")
     ]
     if gpus is not None and not 1 <= gpus <= MAX_GPUS_PER_NODE:
-        what = f"a whole number from 1 to {MAX_GPUS_PER_NODE} is needed"
+        what = f"allowed: a whole number from 1 to {MAX_GPUS_PER_NODE}"
         problems.append(Problem("--gpus", what, found=gpus))
     try:
         found = find_gpus()

@@ -111,7 +111,7 @@ def _problems_of(user: str) -> list[Problem]:
     try:
         _USER_NAME.validate_python(user)
     except ValidationError:
-        what = "a name of 1 to 200 characters is needed, none of them a control character"
+        what = "allowed: a name of 1 to 200 characters, none of them a control character"
         return [Problem("user", what, found=user)]
     return []
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.simulation.failures import Failures
 from muster.simulation.network import AUTO, NONE
 from muster.simulation.rules import EXACT, Rules
@@ -79,8 +79,8 @@ class Options:
 
     def _checks(self) -> Iterator[tuple[str, object, bool, str]]:
         """For each setting its flag, its value, whether that is allowed, and what is."""
-        positive = "a number of seconds above 0 is needed"
-        not_negative = "a number of seconds from 0 on is needed"
+        positive = "allowed: a number of seconds above 0"
+        not_negative = "allowed: a number of seconds from 0 on"
         rounds, cost = self.round_seconds, self.restart_cost_seconds
         yield "--round", rounds, rounds is None or 0 < rounds < inf, positive
         yield "--restart-cost", cost, cost is None or 0 <= cost < inf, not_negative
@@ -92,17 +92,17 @@ class Options:
                 yield "--failures", seconds, 0 < seconds < inf, positive
         origin = self.round_origin
         if isinstance(origin, str):
-            what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
+            what = f"allowed: '{FIRST_ARRIVAL}' or a number of seconds"
             yield "--round-origin", origin, origin == FIRST_ARRIVAL, what
         else:
             yield "--round-origin", origin, isfinite(origin), not_negative
         networks = (AUTO, NONE, *FLAVOURS)
-        what = f"{AUTO}, {NONE}, {' or '.join(FLAVOURS)} is needed{_hint(self.network, networks)}"
+        what = with_hint(f"allowed: {AUTO}, {NONE}, {' or '.join(FLAVOURS)}", _hint(self.network, networks))
         yield "--network", self.network, self.network in networks, what
-        what = "a fraction from 0 to below 1 is needed"
+        what = "allowed: a fraction from 0 to below 1"
         yield "--congestion", self.congestion, 0 <= self.congestion < 1, what
-        what = "oracle, none or noisy:SIGMA with a SIGMA from 0 on is needed, for example noisy:0.5"
-        what += _hint(self.knowledge.partition(":")[0], ("oracle", "none", "noisy"))
+        what = "allowed: oracle, none or noisy:SIGMA with a SIGMA from 0 on, for example noisy:0.5"
+        what = with_hint(what, _hint(self.knowledge.partition(":")[0], ("oracle", "none", "noisy")))
         yield "--knowledge", self.knowledge, self.noise is not None, what
 
     def _against_the_rules(self) -> list[Problem]:
@@ -142,6 +142,5 @@ class Options:
 
 
 def _hint(word: str, known: Sequence[str]) -> str:
-    """The end of a sentence that names the known word that an unknown one is close to."""
-    hint = did_you_mean(word, known) if word not in known else ""
-    return f"; {hint}" if hint else ""
+    """A question that names the known word that an unknown one is close to."""
+    return did_you_mean(word, known) if word not in known else ""

@@ -83,7 +83,7 @@ def rules_named(name: str) -> Rules:
     known = (EXACT.name, *points)
     if name not in known:
         hint = did_you_mean(name, known, cutoff=0.4) or ("" if points else _WITHOUT_EXPERIMENTS)
-        what = f"known rules: {', '.join(known)}" + (f"; {hint}" if hint else "")
+        what = with_hint(f"allowed: {', '.join(known)}", hint)
         raise InputError(Problem("--rules", what, found=name))
     if name == EXACT.name:
         return EXACT

@@ -50,7 +50,7 @@ def _seeds(value: object) -> object:
     """A number says how many seeds, from 0 on."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= 10_000:
-            raise ValueError("how many seeds, from 1 to 10,000, or a list of seeds is needed")
+            raise ValueError("allowed: a number of seeds from 1 to 10,000, or a list of seeds")
         return list(range(value))
     return _listed(value)
 
@@ -58,16 +58,14 @@ def _seeds(value: object) -> object:
 def _split(text: str) -> str:
     parts = text.split(",")
     if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts) or not any(map(int, parts)):
-        raise ValueError(
-            "three whole numbers (image, language, speech), not all 0, are needed, as '20,70,10'"
-        )
+        raise ValueError("allowed: three whole numbers (image, language, speech), not all 0, as '20,70,10'")
     return ",".join(str(int(part)) for part in parts)
 
 
 def _range(text: str) -> str:
     first, colon, last = text.partition(":")
     if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
-        raise ValueError("two job ids, as '4000:4999', are needed")
+        raise ValueError("allowed: two job ids, as '4000:4999'")
     return text
 
 
@@ -82,7 +80,7 @@ def _setting(value: object) -> str:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise ValueError("a text, a number, true or false is needed")
+    raise ValueError("allowed: a text, a number, true or false")
 
 
 Axis = Annotated[list[T], BeforeValidator(_listed), Field(min_length=1)]
@@ -280,7 +278,7 @@ def _at_its_field(problem: Problem, way: Way, text: str, where: str) -> Problem:
 def _check_options(table: OptionsTable) -> None:
     origin = table.round_origin
     if isinstance(origin, str) and origin != FIRST_ARRIVAL:
-        what = f"'{FIRST_ARRIVAL}' or a number of seconds is needed"
+        what = f"allowed: '{FIRST_ARRIVAL}' or a number of seconds"
         raise InputError(Problem("--round-origin", what, found=origin))
     table.options(seed=0)
 

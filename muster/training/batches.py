@@ -46,7 +46,7 @@ def batches_of(loader: Any, seed: int) -> Batches:
         return _LoaderBatches(loader, seed)
     if isinstance(loader, Sequence) or (hasattr(loader, "__getitem__") and hasattr(loader, "__len__")):
         return _SequenceBatches(loader, seed)
-    what = "a map-style DataLoader or a sequence of batches is needed, one that can start anywhere"
+    what = "allowed: a map-style DataLoader or a sequence of batches, one that can start anywhere"
     raise InputError(Problem("run.steps", what, column="loader", found=type(loader).__name__))
 
 
@@ -160,7 +160,7 @@ def _refuse_unusable(loader: Any, data: Any) -> None:
     problems = []
     if isinstance(loader.dataset, data.IterableDataset):
         what = (
-            "an IterableDataset cannot start in the middle; a data set with __len__ and __getitem__ is needed"
+            "an IterableDataset cannot start in the middle; allowed: a data set with __len__ and __getitem__"
         )
         problems.append(Problem("run.steps", what, column="loader", found=type(loader.dataset).__name__))
     if type(loader).__iter__ is not data.DataLoader.__iter__:

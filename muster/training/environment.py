@@ -36,15 +36,15 @@ def read_environment() -> Environment:
     epoch = 0
     if folder is not None:
         if not Path(folder).is_dir():
-            problems.append(Problem("MUSTER_RUN_DIR", "an existing folder is needed", found=folder))
+            problems.append(Problem("MUSTER_RUN_DIR", "allowed: an existing folder", found=folder))
         text = os.environ.get("MUSTER_EPOCH", "")
         if text.isascii() and text.isdigit() and int(text) > 0:
             epoch = int(text)
         else:
-            problems.append(Problem("MUSTER_EPOCH", "a whole number from 1 on is needed", found=text))
+            problems.append(Problem("MUSTER_EPOCH", "allowed: a whole number from 1 on", found=text))
     cached_only = os.environ.get("MUSTER_CACHED_ONLY", "0")
     if cached_only not in ("0", "1"):
-        problems.append(Problem("MUSTER_CACHED_ONLY", "0 or 1 is needed", found=cached_only))
+        problems.append(Problem("MUSTER_CACHED_ONLY", "allowed: 0 or 1", found=cached_only))
     if problems:
         raise InputError(*problems)
     run_dir = None if folder is None else Path(folder)
@@ -60,5 +60,5 @@ def _number(name: str, default: float, problems: list[Problem]) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        problems.append(Problem(name, "a number from 0 on is needed", found=text))
+        problems.append(Problem(name, "allowed: a number from 0 on", found=text))
     return value

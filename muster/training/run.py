@@ -234,4 +234,4 @@ class TrainingRun:
 def _not_whole(where: str, name: str, value: object, *, least: int = 0) -> Problem | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return None
-    return Problem(where, f"a whole number from {least} on is needed", column=name, found=value)
+    return Problem(where, f"allowed: a whole number from {least} on", column=name, found=value)

@@ -101,7 +101,7 @@ def begin_start(run_dir: Path, epoch: int) -> None:
     with _locked(run_dir):
         newest = _newest_epoch(run_dir)
         if newest is not None and epoch <= newest:
-            what = f"starts count up, and start {newest} has begun; a larger number is needed"
+            what = f"starts count up, and start {newest} has begun; allowed: a larger number"
             raise InputError(Problem(str(run_dir / _START), what, found=epoch))
         _write(run_dir, _START, {"epoch": epoch})
 
@@ -174,7 +174,7 @@ def _newest_epoch(folder: Path) -> int | None:
         return None
     epoch = _read_json(path).get("epoch")
     if not isinstance(epoch, int):
-        raise InputError(Problem(str(path), "a whole number is needed", column="epoch", found=epoch))
+        raise InputError(Problem(str(path), "allowed: a whole number", column="epoch", found=epoch))
     return epoch
 
 
@@ -197,7 +197,7 @@ def ordinary_file(path: Path) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InputError(Problem(str(path), "an ordinary file is needed"))
+                raise InputError(Problem(str(path), "allowed: an ordinary file"))
             yield descriptor
         finally:
             os.close(descriptor)
@@ -215,7 +215,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(Problem(str(path), f"cannot be read as JSON: {error}")) from None
     if not isinstance(content, dict):
-        raise InputError(Problem(str(path), "a JSON object is needed", found=type(content).__name__))
+        raise InputError(Problem(str(path), "allowed: a JSON object", found=type(content).__name__))
     return content
 
 
@@ -224,5 +224,5 @@ def _gigabytes(path: Path, notice: dict[str, Any]) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
-        raise InputError(Problem(str(path), "a number from 0 on is needed", column="cache_gb", found=value))
+        raise InputError(Problem(str(path), "allowed: a number from 0 on", column="cache_gb", found=value))
     return float(value)

@@ -14,7 +14,7 @@ Path = tuple[Any, ...]
 
 def check_states(state: Mapping[str, Any]) -> None:
     """Refuses what could not be saved and restored in place."""
-    what = "a dict or an object with state_dict and load_state_dict is needed"
+    what = "allowed: a dict or an object with state_dict and load_state_dict"
     problems = [
         Problem("run.steps", what, column=f"state[{name!r}]", found=type(thing).__name__)
         for name, thing in state.items()
@@ -45,7 +45,7 @@ def restore_states(
 ) -> None:
     """Puts each back as it was saved, its tensors where they were: by now perhaps on another process's GPU."""
     problems = [
-        Problem("resume", f"the checkpoint has {sorted(saved)}; the same names are needed", found=name)
+        Problem("resume", f"the checkpoint has {sorted(saved)}; allowed: the same names", found=name)
         for name in sorted(state.keys() ^ saved.keys())
     ]
     if problems:

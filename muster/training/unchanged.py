@@ -37,10 +37,10 @@ class UnchangedJob:
     def __post_init__(self) -> None:
         problems = []
         if self.stop_signal not in STOP_SIGNALS:
-            what = f"one of {', '.join(STOP_SIGNALS)} is needed"
+            what = f"allowed: one of {', '.join(STOP_SIGNALS)}"
             problems.append(Problem("job", what, column="stop_signal", found=self.stop_signal))
         if self.progress is not None:
-            what = r"a regular expression with a group named step, such as 'step (?P<step>\d+)', is needed"
+            what = r"allowed: a regular expression with a group named step, such as 'step (?P<step>\d+)'"
             try:
                 wrong = "step" not in re.compile(self.progress).groupindex
             except re.error as error:

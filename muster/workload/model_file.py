@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from muster.problems import InputError, Problem
+from muster.problems import InputError, Problem, with_hint
 
 MOST_CPU_POINTS = 16
 MOST_MEMORY_POINTS = 8
@@ -84,21 +84,21 @@ class ModelFile(BaseModel):
     dataset: DatasetFile | None = None
 
 
-_NUMBER_ABOVE_0 = "a number above 0 is needed"
+_NUMBER_ABOVE_0 = "allowed: a number above 0"
 _ALLOWED: Mapping[str, str] = {
-    "name": "a name in quotes is needed",
-    "aliases": 'a list of names is needed, such as ["res18"]',
-    "family": "a word in quotes is needed: image, language, speech or your own",
-    "batch": "a whole number from 1 on is needed (samples a GPU an iteration)",
-    "source": "a sentence in quotes is needed that says where the numbers come from",
-    "licence": 'the licence of the numbers is needed, in quotes ("own measurement" will do)',
-    "cpus_per_gpu": f"a list of 1 to {MOST_CPU_POINTS} numbers above 0 is needed (CPU cores a GPU)",
-    "memory_gb_per_gpu": f"a list of 1 to {MOST_MEMORY_POINTS} numbers above 0 is needed (GB a GPU)",
-    "restart_seconds": "a number from 0 on is needed (seconds of one stop and start-up)",
-    "speed": "a list of rows of numbers above 0 is needed, one row a CPU point",
-    "gpu_type": "the type of GPU that was measured is needed, in quotes, as clusters name it",
-    "gpu_types": "a table [gpu_types.NAME] with speed or compute_scale is needed",
-    "dataset": "a table [dataset] with size_gb, sample_gb, storage_gb_per_s, memory_gb_per_s is needed",
+    "name": "allowed: a name in quotes",
+    "aliases": 'allowed: a list of names, such as ["res18"]',
+    "family": "allowed: a word in quotes: image, language, speech or your own",
+    "batch": "allowed: a whole number from 1 on (samples a GPU an iteration)",
+    "source": "allowed: a sentence in quotes that says where the numbers come from",
+    "licence": 'allowed: the licence of the numbers, in quotes ("own measurement" will do)',
+    "cpus_per_gpu": f"allowed: a list of 1 to {MOST_CPU_POINTS} numbers above 0 (CPU cores a GPU)",
+    "memory_gb_per_gpu": f"allowed: a list of 1 to {MOST_MEMORY_POINTS} numbers above 0 (GB a GPU)",
+    "restart_seconds": "allowed: a number from 0 on (seconds of one stop and start-up)",
+    "speed": "allowed: a list of rows of numbers above 0, one row a CPU point",
+    "gpu_type": "allowed: the type of GPU that was measured, in quotes, as clusters name it",
+    "gpu_types": "allowed: a table [gpu_types.NAME] with speed or compute_scale",
+    "dataset": "allowed: a table [dataset] with size_gb, sample_gb, storage_gb_per_s, memory_gb_per_s",
 }
 
 
@@ -129,9 +129,9 @@ def _text_of(path: Path) -> str:
     except FileNotFoundError:
         what = "no such file"
     except IsADirectoryError:
-        what = "this is a folder; a model file (*.toml) is needed"
+        what = "this is a folder; allowed: a model file (*.toml)"
     except UnicodeDecodeError:
-        what = "this is not text in UTF-8; a model file (*.toml) is needed"
+        what = "this is not text in UTF-8; allowed: a model file (*.toml)"
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
     raise InputError(Problem(str(path), what))
@@ -188,8 +188,8 @@ def _unknown_field(names: Sequence[str]) -> str:
     tables: Mapping[str, type[BaseModel]] = {"dataset": DatasetFile, "gpu_types": GpuTypeFile}
     allowed = (ModelFile if len(names) == 1 else tables[names[0]]).model_fields
     close = difflib.get_close_matches(names[-1], allowed, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    return f"no such field; {hint}allowed: {', '.join(allowed)}"
+    hint = f"did you mean {close[0]}?" if close else ""
+    return with_hint(f"no such field; allowed: {', '.join(allowed)}", hint)
 
 
 def _short(value: Any) -> object:
@@ -255,7 +255,7 @@ def _unclear_gpu_types(fields: ModelFile) -> Iterator[Contradiction]:
     """GPU types that state their speed twice or not at all, or that are named twice."""
     for name, kind in fields.gpu_types.items():
         if (kind.speed is None) == (kind.compute_scale is None):
-            yield f"gpu_types.{name}", None, "either speed or compute_scale is needed, one of them"
+            yield f"gpu_types.{name}", None, "allowed: exactly one of speed and compute_scale"
     named = Counter(name.casefold() for name in (*fields.gpu_types, fields.gpu_type or ""))
     for name in fields.gpu_types:
         if named[name.casefold()] > 1:

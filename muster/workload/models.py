@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.workload.model_file import ModelFile, checked_model_file
 
 OTHER_GPUS = "other"
@@ -96,16 +96,14 @@ def model(name: str, models: Mapping[str, Model] | None = None) -> Model:
         if candidate.lower() == wanted:
             return entry
     hint = did_you_mean(wanted, by_any_name)
-    raise InputError(
-        Problem("model", f"{hint and hint + ' '}known models: {', '.join(sorted(known))}", found=name)
-    )
+    raise InputError(Problem("model", with_hint(f"allowed: {', '.join(sorted(known))}", hint), found=name))
 
 
 def read_models(folder: Path | str) -> dict[str, Model]:
     """Every `*.toml` of a folder as a model, by name, in the order of the names."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(Problem(str(folder), "a folder of model files (*.toml) is needed"))
+        raise InputError(Problem(str(folder), "allowed: a folder of model files (*.toml)"))
     paths = sorted(folder.glob("*.toml"))
     if not paths:
         raise InputError(Problem(str(folder), "no model file (*.toml) in this folder"))

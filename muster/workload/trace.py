@@ -84,7 +84,7 @@ def write_trace(trace: Trace, path: Path | str) -> None:
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _PARQUET + _CSV:
-        what = f"the ending decides the form; one of {', '.join(_CSV + _PARQUET)} is needed"
+        what = f"the ending decides the form; allowed: one of {', '.join(_CSV + _PARQUET)}"
         raise InputError(Problem(str(path), what, found=path.suffix))
     jobs = _telling(trace.jobs)
     _check_writable(jobs, path, as_text=suffix in _CSV)

@@ -37,23 +37,23 @@ def with_policy(folder: Path, trace: Path, command: str, text: str) -> Outcome:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("return 1 / 0", "mine.py, line 8: in key: ZeroDivisionError: division by zero"),
-        ("return jobs.gpu", "mine.py, line 8: in key: AttributeError: 'Jobs' object has no attribute 'gpu'"),
+        ("return 1 / 0", "mine.py:8: in key: ZeroDivisionError: division by zero"),
+        ("return jobs.gpu", "mine.py:8: in key: AttributeError: 'Jobs' object has no attribute 'gpu'"),
         (
             "return np.where(jobs.gpus == 4, np.nan, 1.0)",
-            "mine.py, line 7: key of order mine: found nan for job 2; a number for each job is needed",
+            "mine.py:7: key of order mine: found nan for job 2; allowed: a number for each job",
         ),
         (
             "return None",
-            "mine.py, line 7: key of order mine: found NoneType; a number for each job is needed",
+            "mine.py:7: key of order mine: found NoneType; allowed: a number for each job",
         ),
         (
             "return jobs.gpus[:0]",
-            "mine.py, line 7: key of order mine: found 0 numbers for 1 job; a number for each job is needed",
+            "mine.py:7: key of order mine: found 0 numbers for 1 job; allowed: a number for each job",
         ),
         (
             "return np.array(['a'] * len(jobs))",
-            "mine.py, line 7: key of order mine: found values of type <U1; a number for each job is needed",
+            "mine.py:7: key of order mine: found values of type <U1; allowed: a number for each job",
         ),
     ],
 )
@@ -70,9 +70,9 @@ def test_an_error_while_deciding_names_file_and_line(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import nowhere_to_be_found\n", "mine.py, line 1: it cannot be loaded: ModuleNotFoundError"),
-        ("\nx = 1\ny = x / 0\n", "mine.py, line 3: it cannot be loaded: ZeroDivisionError: division by zero"),
-        ("class Mine(:\n", "mine.py, line 1: it cannot be loaded: SyntaxError: invalid syntax"),
+        ("import nowhere_to_be_found\n", "mine.py:1: it cannot be loaded: ModuleNotFoundError"),
+        ("\nx = 1\ny = x / 0\n", "mine.py:3: it cannot be loaded: ZeroDivisionError: division by zero"),
+        ("class Mine(:\n", "mine.py:1: it cannot be loaded: SyntaxError: invalid syntax"),
     ],
 )
 def test_an_error_while_loading_names_file_and_line(
@@ -89,7 +89,7 @@ def test_a_whole_scheduler_is_named_as_well(tmp_path: Path, trace: Path) -> None
     text += "    def decide(self, view, state):\n        pass\n"
     failed = with_policy(tmp_path, trace, "simulate", text)
     assert failed.status == 2
-    assert "mine.py, line 4: in initial: KeyError" in failed.err
+    assert "mine.py:4: in initial: KeyError" in failed.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -114,7 +114,7 @@ def test_a_failing_sweep_names_file_and_line(tmp_path: Path, trace: Path) -> Non
     (tmp_path / "sweep.toml").write_text(sweep)
     failed = muster_process("sweep", "sweep.toml", "--out", "out", folder=tmp_path)
     assert failed.status == 2
-    assert "mine.py, line 8: in key: ZeroDivisionError" in failed.err
+    assert "mine.py:8: in key: ZeroDivisionError" in failed.err
 
 
 ALWAYS_NOW = """\
@@ -158,7 +158,7 @@ class Mine(Order):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (ALWAYS_NOW, "mine.py, line 15: mine: 1001 decisions in a row at 0 s change nothing"),
+        (ALWAYS_NOW, "mine.py:15: mine: 1001 decisions in a row at 0 s change nothing"),
         (A_PART_THAT_ASKS_AT_ONCE, "mine.py: mine+proportional+pack: 1001 decisions in a row at "),
     ],
 )

@@ -49,4 +49,4 @@ def test_a_preset_is_shown_with_its_parts(muster: Muster) -> None:
 def test_an_unknown_name_gets_the_nearest_as_a_hint(muster: Muster) -> None:
     refused = muster("schedulers", "lass")
     assert refused.status == 2
-    assert "found 'lass'; no such part or preset; did you mean las" in refused.err
+    assert "found 'lass'; no such part or preset. Hint: did you mean las" in refused.err

@@ -140,8 +140,8 @@ def test_all_problems_are_reported_and_nothing_is_written(muster: Muster, tmp_pa
     )
     assert (refused.status, refused.out) == (2, "")
     for said in (
-        *("line 2, column gpus: found '-1'", "line 3, column submit_seconds: found 'x'"),
-        *("found 'philli'; did you mean philly?", "found 'laz'; no such part or preset; did you mean las"),
+        *(":2: gpus: found '-1'", ":3: submit_seconds: found 'x'"),
+        *("Hint: did you mean philly?", "found 'laz'; no such part or preset. Hint: did you mean las"),
         *(
             "--round: found '-3'",
             "--measure: found '5'",
@@ -185,8 +185,8 @@ def test_a_job_that_can_never_run_is_named_or_left_out(muster: Muster, trace: Pa
     flags = ("simulate", trace, "--cluster", "1x4gpu", "--out", tmp_path / "out")
     refused = muster(*flags)
     assert refused.status == 2
-    assert "trace.csv, line 2, column gpus: found 8; job 1 can never run" in refused.err
-    assert "trace.csv, line 6, column gpus: found 8; job 5 can never run" in refused.err
+    assert "trace.csv:2: gpus: found 8; job 1 can never run" in refused.err
+    assert "trace.csv:6: gpus: found 8; job 5 can never run" in refused.err
     assert not (tmp_path / "out").exists()
     done = muster(*flags, "--skip-impossible", "--json")
     assert json.loads(done.out)["summary"]["completed"] == 3
@@ -202,8 +202,8 @@ def test_a_job_that_can_never_run_is_found_in_any_order_and_form(muster: Muster,
     )
     flags = ("simulate", tmp_path / "helios.csv", "--cluster", "1x8gpu", "--out", tmp_path / "out")
     refused = muster(*flags)
-    assert "helios.csv, line 2, column gpu_num: found 16; job late can never run" in refused.err
-    assert "helios.csv, line 4, column gpu_num: found 9; job early can never run" in refused.err
+    assert "helios.csv:2: gpu_num: found 16; job late can never run" in refused.err
+    assert "helios.csv:4: gpu_num: found 9; job early can never run" in refused.err
     assert "none" not in refused.err
 
 
@@ -224,7 +224,7 @@ def test_an_error_of_a_policy_ends_with_2_and_leaves_nothing(
     flags = ("simulate", trace, "--cluster", "1x8gpu", "--scheduler", scheduler, "--out", tmp_path / "out")
     failed = muster(*flags)
     assert failed.status == 2
-    where = f"{tmp_path / 'mine.py'}, line 7: in key"
+    where = f"{tmp_path / 'mine.py'}:7: in key"
     assert failed.err == f"{where}: ZeroDivisionError: on purpose; MUSTER_DEBUG=1 shows the traceback\n"
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["mine.py", "trace.csv"]
     assert not (tmp_path / "out").exists()

@@ -88,28 +88,34 @@ def test_large_limits_keep_the_table_small(capsys: pytest.CaptureFixture[str]) -
             [
                 "--chart: found 'a.pdf'",
                 "--iterations: found 0",
-                "model: found 'vgg17'; did you mean vgg19 or vgg16 or vgg11? known are alexnet",
-                "column cpu: found 'x'; a number is needed",
-                "column nic: found '0'; with no bandwidth no gradient arrives",
-                "found 'foo=1'; NAME=QUANTITY is needed",
+                "model: found 'vgg17'; allowed: alexnet",
+                "cpu: found 'x'; allowed: a number",
+                "nic: found '0'; with no bandwidth no gradient arrives",
+                "found 'foo=1'; allowed: NAME=QUANTITY",
                 "gpu is given twice",
             ],
         ),
-        ("vgg16 --limit cpu=8", ["--limit: found 'cpu=8'; gpu is needed", "nic is needed"]),
+        ("vgg16 --limit cpu=8", ["--limit: found 'cpu=8'; gpu is missing", "nic is missing"]),
         (
             "vgg16 --limit gpu=1,cpu=6,nic=1Gbit/s",
             ["one worker and one server need 8 cpu, more than the limit"],
         ),
         ("vgg16 --limit gpu=1,nic=1Gbit/s", ["must each need some of a limited resource"]),
         ("vgg16 --limit gpu=1000000,cpu=8000000,nic=1Gbit/s", ["more than 10,000,000 pairs"]),
-        ("vgg16 --limit gpu=1,cpu=8,nic=-1", ["column nic: found '-1'"]),
+        ("vgg16 --limit gpu=1,cpu=8,nic=-1", ["nic: found '-1'"]),
         ("vgg16 --limit gpu=nan,cpu=8,nic=1", ["the gpu of a limit must be a finite number"]),
         (f"vgg16 --limit {LIMIT} --batch 0 --gpu-tflops 0", ["gpu_tflops: found 0"]),
         (f"vgg16 --limit {LIMIT} --batch 0", ["batch: found 0"]),
         (f"vgg16 --limit {LIMIT} --staleness -1", ["staleness: found -1"]),
         (f"vgg16 --limit {LIMIT} --layers nowhere.csv", ["nowhere.csv: there is no such file"]),
-        (f"vgg16 --limit {LIMIT} --losses nowhere.csv", ["--target-loss: the loss to reach is needed"]),
-        (f"vgg16 --limit {LIMIT} --target-loss 1", ["--losses: the losses so far are needed"]),
+        (
+            f"vgg16 --limit {LIMIT} --losses nowhere.csv",
+            ["--target-loss: this flag is missing; --losses requires it"],
+        ),
+        (
+            f"vgg16 --limit {LIMIT} --target-loss 1",
+            ["--losses: this flag is missing; --target-loss requires it"],
+        ),
         (
             f"vgg16 --limit {LIMIT} --losses nowhere.csv --target-loss 1",
             ["nowhere.csv: there is no such file"],
@@ -164,7 +170,7 @@ def test_a_losses_file_is_read_strictly(capsys: pytest.CaptureFixture[str], tmp_
     assert "line 3" in shown
     path.write_text("iteration,value\n0,1\n")
     shown = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
-    assert "the columns step and loss are needed" in shown
+    assert "allowed: the columns step and loss" in shown
 
 
 def test_a_layer_file_may_say_its_batch(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -236,14 +242,14 @@ def test_a_ring_is_described_and_drawn(capsys: pytest.CaptureFixture[str], tmp_p
             [
                 "--server: found 'cpu=2'; a ring has no servers",
                 "--staleness: found 1; the workers of a ring wait for each other",
-                "found 'nic=1Gbit/s'; NAME=QUANTITY is needed, NAME being gpu, cpu, memory_gb",
-                "model: found 'vgg17'; did you mean vgg19 or vgg16 or vgg11? known are alexnet",
+                "found 'nic=1Gbit/s'; allowed: NAME=QUANTITY, NAME being gpu, cpu, memory_gb",
+                "model: found 'vgg17'; allowed: alexnet",
                 "--cluster: a ring goes by the links between its workers",
             ],
         ),
         (
             "vgg16 --sync tree --limit gpu=8,nic=1Gbit/s",
-            ["--sync: found 'tree'; ps (parameter servers) or ring"],
+            ["--sync: found 'tree'; allowed: ps (parameter servers) or ring"],
         ),
         (
             f"vgg16 --cluster smd --limit {LIMIT}",

@@ -103,9 +103,7 @@ latency_seconds = -3
         (14, "links.rack.latency_seconds"),
         (15, "links.foo"),
     ]
-    assert reply[3, "types.a.gpus"] == (
-        "lab.toml, line 3, column types.a.gpus: found 8.5; a whole number is needed"
-    )
+    assert reply[3, "types.a.gpus"] == ("lab.toml:3: types.a.gpus: found 8.5; allowed: a whole number")
     assert "did you mean gpu_type?" in reply[4, "types.a.gpu_tpye"]
     assert "500GB, 64GiB" in reply[6, "types.a.memory_gb"]
     jargon = ("pydantic", "Input should", "validation", "type=", "loc")
@@ -122,10 +120,10 @@ latency_seconds = -3
         ('[types.a]\ngpus = 2\n[[nodes]]\ntype = "a"\nnames = ["x", "x"]', 5, "two machines have this name"),
         ('[types.a]\ngpus = 2\n[[nodes]]\ntype = "a"\nnames = ["x"]\ncount = 1', 6, "leave the count out"),
         ('[types.a]\ngpus = 61\n[[nodes]]\ntype = "a"', 2, "60 or less"),
-        ("[types.a]\ngpus = 61\n", None, "this field is needed"),
+        ("[types.a]\ngpus = 61\n", None, "this field is missing"),
         ("[types.a]\ngpus = \n", 2, "this is not TOML"),
         ("[types.a", 1, "this is not TOML"),
-        ("", None, "this field is needed"),
+        ("", None, "this field is missing"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_line(text: str, row: int | None, said: str) -> None:

@@ -111,9 +111,7 @@ def test_columns_without_an_effect_are_named(
 
 @pytest.mark.parametrize("reply", ["fast", "0", "-1", None, "inf", "nan"])
 def test_sample_seconds_that_are_none_are_refused(reply: str | None) -> None:
-    with pytest.raises(
-        InputError, match=r"column time_per_iteration_s: .*a number of seconds above 0 is needed"
-    ):
+    with pytest.raises(InputError, match=r"time_per_iteration_s: .*allowed: a number of seconds above 0"):
         published(in_blocks(gang(1, 10), sample_seconds=reply), racked((2,)), "dally")
 
 

@@ -201,7 +201,7 @@ def test_a_job_dies_with_its_profiler(tmp_path: Path) -> None:
     ("job", "said"),
     [
         (JobToProfile(["there is no such command"]), "there is no such command"),
-        (JobToProfile([]), "a command is needed"),
+        (JobToProfile([]), "allowed: a command"),
         (
             JobToProfile(python("print('hello')")),
             r"ended before it had reported a step; it said last:\n  hello",

@@ -50,10 +50,10 @@ def test_wrong_tables_and_wrong_run_are_reported_together(tmp_path: Path) -> Non
     del run["cluster"]["nodes"][2]["name"], run["scheduler"]["name"]
     (folder / "run.json").write_text(json.dumps(run))
     reply = problems_of(folder)
-    assert reply[0] == "DIR/jobs.parquet, column tenant: this column of String values is missing"
-    assert reply[1] == "DIR/jobs.parquet, column gpus: found 'String'; Float64 values are needed"
+    assert reply[0] == "DIR/jobs.parquet: tenant: this column of String values is missing"
+    assert reply[1] == "DIR/jobs.parquet: gpus: found 'String'; allowed: Float64 values"
     assert reply[2].startswith("DIR/reasons.parquet: not a readable Parquet file")
-    assert reply[3] == "DIR/run.json, column scheduler.name: a text is needed"
+    assert reply[3] == "DIR/run.json: scheduler.name: allowed: a text"
     assert any("cluster.nodes[1].gpus: found -1" in line for line in reply)
     assert any("cluster.nodes[2]" in line for line in reply)
 
@@ -96,4 +96,4 @@ def test_what_a_run_may_leave_out_is_an_object_where_it_is_there(tmp_path: Path,
     (folder / "run.json").write_text(json.dumps(run | {field: ["3"]}))
     (reply,) = problems_of(folder)
     assert field in reply
-    assert "an object, or nothing, is needed" in reply
+    assert "allowed: an object, or nothing" in reply

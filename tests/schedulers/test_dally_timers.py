@@ -311,15 +311,15 @@ def test_the_ends_of_the_scale_are_the_named_kinds(rows: list[dict[str, Any]], c
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("dally", {"history_leases": "-1"}, "history_leases: a number of leases from 0 on is needed"),
+        ("dally", {"history_leases": "-1"}, "history_leases: allowed: a number of leases from 0 on"),
         ("dally", {"history_leases": "nan"}, "history_leases takes a number"),
         ("dally", {"history_leases": "long"}, "history_leases takes a number"),
         (
             "dally-manual",
             {"machine_leases": "-0.5"},
-            "machine_leases: a number of leases from 0 on is needed",
+            "machine_leases: allowed: a number of leases from 0 on",
         ),
-        ("dally", {"lease_seconds": "0"}, "lease_seconds: a number of seconds above 0 is needed"),
+        ("dally", {"lease_seconds": "0"}, "lease_seconds: allowed: a number of seconds above 0"),
         ("dally", {"preemptive": "true"}, "no such setting"),
     ],
 )

@@ -56,7 +56,7 @@ def test_a_profile_without_its_batch_and_an_unknown_model_are_refused(profile: P
     trace = jobs_of(sized_job(model="mine"), sized_job(model="yours"))
     with pytest.raises(InputError) as refused:
         run(trace, machines(1), "smd", layers=read_layers(tmp_path / "bare.csv"))
-    assert "column batch: found 'mine'" in str(refused.value)
+    assert "batch: found 'mine'" in str(refused.value)
     assert "found 'yours'; its layers are not known" in str(refused.value)
     profile.write_text(MINE.replace("1e8,64", "1e8,32"))
     with pytest.raises(InputError, match="the same in all its rows"):

@@ -97,7 +97,7 @@ def test_a_run_without_knowledge_of_durations_still_ends_on_the_target() -> None
         ({"loss_slope": 0.0}, "a number above 0"),
         ({"loss_slope": 1e-300}, "more than 1e12 iterations"),
         ({"iterations": 5.0}, "keep exactly one"),
-        ({"target_loss": None}, "a loss above 0 is needed"),
+        ({"target_loss": None}, "allowed: a loss above 0"),
     ],
 )
 def test_a_curve_that_leads_nowhere_is_refused(change: dict[str, Any], reply: str) -> None:

@@ -122,7 +122,7 @@ def test_rules_of_an_installed_package_are_known(installed: None) -> None:
         ("quota+fifo", {"limits": "a=3"}, "names with numbers, as a:1,b:2"),
         ("fifo", {"strict": "maybe"}, "strict takes true or false"),
         ("nowhere.py:X", {}, "nowhere.py: there is no such file"),
-        ("json:JSONDecoder", {}, "a class is needed that is a part"),
+        ("json:JSONDecoder", {}, "allowed: a class that is a part"),
         ("json:Nothing", {}, "json has no Nothing"),
     ],
 )

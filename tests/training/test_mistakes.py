@@ -31,8 +31,8 @@ def test_all_wrong_variables_are_raised_together(monkeypatch: pytest.MonkeyPatch
     ("arguments", "words"),
     [
         ({"loader": iter([1])}, "a map-style DataLoader or a sequence of batches"),
-        ({"epochs": -1}, "column epochs: found -1"),
-        ({"epochs": 1.5}, "column epochs: found 1.5"),
+        ({"epochs": -1}, "epochs: found -1"),
+        ({"epochs": 1.5}, "epochs: found 1.5"),
         ({"state": {"model": 3, "weights": {}, "other": []}}, r"state\['model'\].*\n.*state\['other'\]"),
     ],
 )
@@ -74,7 +74,7 @@ def test_starts_count_up(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("{", "cannot be read as JSON"),
-        ("[]", "a JSON object is needed"),
+        ("[]", "allowed: a JSON object"),
         ('{"epoch": 1, "cache_gb": "x"}', "column cache_gb"),
     ],
 )

@@ -63,8 +63,8 @@ def test_different_numbers_of_batches_are_refused_by_all(tmp_path: Path) -> None
 def test_one_process_that_differs_ends_all_with_a_reason(tmp_path: Path) -> None:
     walked(begin(tmp_path, 1), "seeds", 1, status=EXIT_STOPPED)
     _, errors = walked(begin(tmp_path, 2), "random", status=2)
-    assert "column seed: found 7; the checkpoint was made with 0" in errors
-    assert "column seed: found 7; the checkpoint was made with 1" in errors
+    assert "seed: found 7; the checkpoint was made with 0" in errors
+    assert "seed: found 7; the checkpoint was made with 1" in errors
 
 
 EXAMPLE = str(HERE.parent.parent / "examples" / "train_distributed.py")

@@ -141,7 +141,7 @@ def test_gradients_are_accumulated_before_a_stop(as_start: Become, tmp_path: Pat
         assert progress["step"] in (3, 6, 7, 10, 13, 14)
     assert seen == whole
     as_start(epoch + 1)
-    with pytest.raises(InputError, match="column accumulate: found 2; the checkpoint was made with 3"):
+    with pytest.raises(InputError, match="accumulate: found 2; the checkpoint was made with 3"):
         next(training.join().steps(batches, state={}, epochs=3, accumulate=2))
-    with pytest.raises(InputError, match="column accumulate: found 0"):
+    with pytest.raises(InputError, match="accumulate: found 0"):
         training.join().steps(batches, state={}, accumulate=0)

@@ -66,16 +66,16 @@ def test_unstated_gpu_types_give_one_note(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ("[gpu_types.a100]\n", "line 17, column gpu_types.a100: either speed or compute_scale is needed"),
+        ("[gpu_types.a100]\n", ":17: gpu_types.a100: allowed: exactly one of speed and compute_scale"),
         (
             "[gpu_types.a100]\ncompute_scale = 0\n",
-            "column gpu_types.a100.compute_scale: found 0; a number above 0",
+            "gpu_types.a100.compute_scale: found 0; allowed: a number above 0",
         ),
         (
             "[gpu_types.a100]\ncompute_scale = 2\nspeed = [[1]]\n",
-            "either speed or compute_scale is needed, one of",
+            "allowed: exactly one of speed and compute_scale",
         ),
-        ("[gpu_types.a100]\nspeed = [[1, 1]]\n", "line 18, column gpu_types.a100.speed: found '1 rows'"),
+        ("[gpu_types.a100]\nspeed = [[1, 1]]\n", ":18: gpu_types.a100.speed: found '1 rows'"),
         (
             "[gpu_types.a100]\nspeed = [[1], [1, 1], [1, 1]]\n",
             "found '1 values in row 1'; memory_gb_per_gpu has 2",
@@ -90,7 +90,7 @@ def test_unstated_gpu_types_give_one_note(tmp_path: Path) -> None:
         ),
         (
             "[gpu_types]\na100 = 2\n",
-            "column gpu_types.a100: found 2; a table [gpu_types.NAME] with speed or compute_scale",
+            "gpu_types.a100: found 2; allowed: a table [gpu_types.NAME] with speed or compute_scale",
         ),
         (
             "[gpu_types.a]\ncompute_scale = 1\n[gpu_types.A]\ncompute_scale = 2\n",

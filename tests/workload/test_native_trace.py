@@ -28,7 +28,7 @@ def problems_of(path: Path, **how: Any) -> list[str]:
     with pytest.raises(InputError) as refused:
         read_trace(path, **how)
     return [
-        str(problem).replace(f"{path}, ", "").replace(f"{path}: ", "") for problem in refused.value.problems
+        str(problem).replace(f"{path}: ", "").replace(f"{path}:", ":") for problem in refused.value.problems
     ]
 
 
@@ -121,7 +121,7 @@ BAD = [
 @pytest.mark.parametrize(("column", "cell"), BAD)
 def test_a_wrong_cell_is_reported_with_its_place(tmp_path: Path, column: str, cell: str) -> None:
     [reply] = problems_of(written(tmp_path, with_cell(column, cell)))
-    assert reply.startswith(f"line 2, column {column}: ")
+    assert reply.startswith(f":2: {column}: ")
     if cell:
         assert f"found {cell!r}" in reply or "found 500" in reply or f"found {cell}" in reply
     else:
@@ -131,11 +131,11 @@ def test_a_wrong_cell_is_reported_with_its_place(tmp_path: Path, column: str, ce
 def test_all_problems_are_reported_in_the_order_of_lines(tmp_path: Path) -> None:
     text = "job_id,submit_seconds,gpus,duration_seconds\n\na,0,1,NaN\na,-1,1,5\nc,0,-1,0\n"
     assert [reply.partition(":")[0] for reply in problems_of(written(tmp_path, text))] == [
-        "line 3, column duration_seconds",
-        "line 4, column submit_seconds",
-        "line 4, column job_id",
-        "line 5, column gpus",
-        "line 5, column duration_seconds",
+        ":3: duration_seconds",
+        ":4: submit_seconds",
+        ":4: job_id",
+        ":5: gpus",
+        ":5: duration_seconds",
     ]
 
 
@@ -170,11 +170,11 @@ def test_twenty_problems_are_shown_and_the_others_counted(tmp_path: Path) -> Non
         ('job_id,submit_seconds,gpus,iterations\n"a,0,1,2,3\n', "line 2: this line cannot be split"),
         (
             "job_id,submit_seconds,gpus,gpus,iterations\na,0,1,1,2\n",
-            "column gpus: the header has this column twice",
+            "gpus: the header has this column twice",
         ),
         (
             "job_id,submit_seconds,num_gpus,duration_seconds\na,0,1,1\n",
-            "column gpus: is missing; rename a column or map one (is it num_gpus?)",
+            "gpus: is missing; rename a column or map one (is it num_gpus?)",
         ),
         (
             "job_id,submit_seconds,gpus\na,0,1\n",
@@ -186,7 +186,7 @@ def test_twenty_problems_are_shown_and_the_others_counted(tmp_path: Path) -> Non
         ),
         (
             "job_id,submit_seconds,gpus,model,iterations\na,0,1,vgg,5\n",
-            "line 2, column model: found 'vgg'; iterations need a model",
+            ":2: model: found 'vgg'; iterations need a model",
         ),
         ("job_id,submit_seconds,gpus,iterations\na,0,1,5\n", "iterations need a model"),
     ],
@@ -200,7 +200,7 @@ def test_quoted_cells_may_hold_separators_and_line_ends(tmp_path: Path) -> None:
     text = (
         'job_id,submit_seconds,gpus,duration_seconds,"a, note"\n"a,1",0,1,5,"two\nlines"\n"b ""x""",0,1,-5,\n'
     )
-    assert problems_of(written(tmp_path, text))[0].startswith("line 4, column duration_seconds: found '-5'")
+    assert problems_of(written(tmp_path, text))[0].startswith(":4: duration_seconds: found '-5'")
     trace = read_trace(written(tmp_path, text.replace("-5", "5")))
     assert trace.jobs["job_id"].to_list() == ["a,1", 'b "x"']
     assert trace.jobs["a, note"].to_list() == ["two\nlines", None]
@@ -253,7 +253,7 @@ def test_a_parquet_trace_takes_numbers_as_ids_not_lists(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in reply] == ["column gpus", "column tenant", "column cpus"]
     assert "true and false" in reply[2]
     pl.DataFrame(columns | {"duration_seconds": [1.0, float("nan")]}).write_parquet(path)
-    assert problems_of(path)[0].startswith("line 3, column duration_seconds: found nan")
+    assert problems_of(path)[0].startswith(":3: duration_seconds: found nan")
     path.write_bytes(path.read_bytes()[:-30])
     assert "Parquet file cannot be read" in problems_of(path)[0]
 
@@ -277,7 +277,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_left(tmp_path: Path) -
 
 
 def test_a_made_trace_is_checked_like_a_file() -> None:
-    with pytest.raises(InputError, match="generator, line 2, column gpus: found -1"):
+    with pytest.raises(InputError, match="generator:2: gpus: found -1"):
         trace_of(
             {"job_id": [1, 2], "submit_seconds": [0, 0], "gpus": [1, -1], "duration_seconds": [1, 1]},
             "generator",

@@ -42,7 +42,7 @@ class Timers(Placement):
         check_seconds(self, "lease_seconds", finite=True)
         for name, value in vars(self).items():
             if name.endswith("_leases") and not value >= 0:
-                raise ValueError(f"{name}: a number of leases from 0 on is needed")
+                raise ValueError(f"{name}: allowed: a number of leases from 0 on")
 
     def limits(self, gpus: int, memory: State) -> tuple[float, float]:
         """Leases that a gang of so many GPUs waits for a machine, and for a rack; inf: as long as it takes."""

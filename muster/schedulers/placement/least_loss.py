@@ -36,7 +36,7 @@ class LeastLoss(GangAllocator):
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.enough <= 1:
-            raise ValueError("least and enough: 0 <= least <= enough <= 1 is needed")
+            raise ValueError("least and enough: allowed: 0 <= least <= enough <= 1")
         check_seconds(self, "horizon_seconds", finite=True)
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:

@@ -37,7 +37,7 @@ class Gittins(Order):
 
     def __post_init__(self) -> None:
         if self.learn_from < 1:
-            raise ValueError("learn_from: a whole number above 0 is needed")
+            raise ValueError("learn_from: allowed: a whole number above 0")
         check_seconds(self, "quantum_seconds")
 
     def initial(self, cluster: Cluster) -> State:

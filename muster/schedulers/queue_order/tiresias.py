@@ -32,9 +32,9 @@ class TwoDLas(Order):
 
     def __post_init__(self) -> None:
         if list(self.thresholds) != sorted(set(self.thresholds)) or not all(t > 0 for t in self.thresholds):
-            raise ValueError("thresholds: ascending numbers above 0 are needed")
+            raise ValueError("thresholds: allowed: ascending numbers above 0")
         if not (self.quantum_seconds > 0 and self.promote_knob > 0):
-            raise ValueError("quantum_seconds and promote_knob: numbers above 0 are needed")
+            raise ValueError("quantum_seconds and promote_knob: allowed: numbers above 0")
 
     def initial(self, cluster: Cluster) -> State:
         """Nobody promoted yet; by job, the service it had when it was."""

@@ -46,14 +46,14 @@ class Gandiva:
 
     def __post_init__(self) -> None:
         if not self.promote_after_seconds >= 0:
-            raise ValueError("promote_after_seconds: a number of seconds from 0 on is needed")
+            raise ValueError("promote_after_seconds: allowed: a number of seconds from 0 on")
         if not self.most_turns >= 1:
-            raise ValueError("most_turns: a number from 1 on is needed")
+            raise ValueError("most_turns: allowed: a number from 1 on")
         check_seconds(self, "trial_seconds", finite=True)
         if not -inf < self.least_gain < inf:
-            raise ValueError("least_gain: a number is needed, 0.05 for a twentieth")
+            raise ValueError("least_gain: allowed: a number, 0.05 for a twentieth")
         if not self.defragment_from > 0:
-            raise ValueError("defragment_from: a number above 0 is needed; above 1 no node is emptied")
+            raise ValueError("defragment_from: allowed: a number above 0; above 1 no node is emptied")
 
     def describe(self) -> dict[str, Any]:
         """Name and settings, for the record."""

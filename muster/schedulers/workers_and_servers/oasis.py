@@ -53,7 +53,7 @@ class Oasis(PeriodicScheduler):
         super().__post_init__()
         check_seconds(self, "slot_seconds", finite=True)
         if self.horizon_slots < 1:
-            raise ValueError("horizon_slots: a whole number from 1 on is needed")
+            raise ValueError("horizon_slots: allowed: a whole number from 1 on")
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Admit or refuse the new jobs, by arrival; then whoever is booked for this slot, or late, holds its size."""

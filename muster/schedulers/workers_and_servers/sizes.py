@@ -141,7 +141,7 @@ def continuous(steps: StepTime, demands: Demands, epsilon: float) -> Sizes:
     steps, whose ratios are divided by w once more, the factor is (1 + epsilon) squared.
     """
     if not epsilon > 0:
-        raise InputError(Problem("epsilon", "a number above 0 is needed", found=epsilon))
+        raise InputError(Problem("epsilon", "allowed: a number above 0", found=epsilon))
     workers, servers, seconds = (np.zeros(len(demands)) for _ in range(3))
     most_workers = demands.most(demands.worker, demands.server)
     most_servers = demands.most(demands.server, demands.worker)

@@ -129,7 +129,7 @@ def _problem(details: Any, model: type[BaseModel] | None) -> Problem:
     if details["type"] == "value_error":
         return Problem("request", str(details["ctx"]["error"]), column=_column(way) or None)
     if where == "body" and not way:
-        return Problem("request", "a JSON object, sent as Content-Type: application/json, is needed")
+        return Problem("request", "allowed: a JSON object, sent as Content-Type: application/json")
     what, found = describe_error(details, model if where == "body" else None, tuple(way))
     return Problem("request" if where == "body" else where, what, column=_column(way), found=found)
 

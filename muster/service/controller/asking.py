@@ -46,7 +46,7 @@ def _check_answer(plan: Decision, snapshot: Snapshot) -> None:
         if column.shape != (count,) or not np.issubdtype(column.dtype, kind):
             said = f"{column.dtype} of shape {column.shape}"
             raise ValueError(
-                f"{name}: {kind.__name__} numbers are needed, one for each of {count} jobs, not {said}"
+                f"{name}: allowed: {kind.__name__} numbers, one for each of {count} jobs, not {said}"
             )
     for code in np.unique(plan.reasons).tolist():
         if code < 0:

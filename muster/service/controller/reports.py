@@ -66,7 +66,7 @@ def _number(progress: dict[str, Any], name: str, most: float) -> float:
     """NaN is in no range; a whole number is compared before it is made a float, for which it may be too large."""
     value = progress.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        what = f"a number from 0 to {most:g} is needed"
+        what = f"allowed: a number from 0 to {most:g}"
         found = value if isinstance(value, float) else type(value).__name__
         raise InputError(Problem("progress.json", what, column=name, found=found))
     return float(value)

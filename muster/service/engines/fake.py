@@ -293,7 +293,7 @@ def _report(run: _Run, state: str) -> None:
 
 def _configure(options: EngineOptions) -> ConfiguredEngine:
     if options.fake_nodes is None:
-        raise InputError(Problem(_OPTION, "a cluster is needed, for example 16x8gpu,24cpu,500gb"))
+        raise InputError(Problem(_OPTION, "allowed: a cluster, for example 16x8gpu,24cpu,500gb"))
     try:
         cluster = parse_cluster(options.fake_nodes)
     except InputError as bad:

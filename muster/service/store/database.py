@@ -19,7 +19,7 @@ from muster.service.store.claims import claim_on
 from muster.service.store.tables import STORE
 
 SQLITE, POSTGRESQL = "sqlite:///", "postgresql"
-_ALLOWED = "sqlite:///PATH or postgresql://USER@HOST/DATABASE is needed"
+_ALLOWED = "allowed: sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 _WAITS_SECONDS = 30.0
 """For another process that is writing, for instance `muster token --store`."""
 _CONNECTIONS, _MORE_CONNECTIONS = 10, 90

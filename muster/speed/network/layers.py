@@ -30,9 +30,9 @@ _OF_A_MODEL: Sequence[tuple[str, Callable[[float], bool], str]] = (
     (
         BATCH,
         lambda samples: samples >= 1,
-        "the samples of the iteration that was profiled are needed, from 1 on and the same in all its rows",
+        "allowed: the samples of the iteration that was profiled, from 1 on and the same in all its rows",
     ),
-    (SCALE, lambda factor: factor > 0, "a factor above 0 is needed, the same in all rows of a model"),
+    (SCALE, lambda factor: factor > 0, "allowed: a factor above 0, the same in all rows of a model"),
 )
 """Columns that have one value a model: which values are allowed, and what is said of others."""
 
@@ -69,20 +69,20 @@ def _layers_by_model(
         if not row:
             continue
         if len(row) != len(header):
-            problems.append(Problem(where, f"{len(header)} fields are needed", line, None, len(row)))
+            problems.append(Problem(where, f"allowed: {len(header)} fields", line, None, len(row)))
             continue
         fields = dict(zip(header, row, strict=True))
         if not fields["model"]:
-            problems.append(Problem(where, "a name is needed", line, "model", fields["model"]))
+            problems.append(Problem(where, "allowed: a name", line, "model", fields["model"]))
         values = {column: _number(fields[column]) for column in numeric}
         problems += [
-            Problem(where, "a number of 0 or more is needed", line, column, fields[column])
+            Problem(where, "allowed: a number of 0 or more", line, column, fields[column])
             for column, value in values.items()
             if value is None
         ]
         layers.setdefault(fields["model"], []).append([v for v in values.values() if v is not None])
     if not problems and not layers:
-        problems.append(Problem(where, "has no layer; a row each is needed"))
+        problems.append(Problem(where, "has no layer; allowed: a row each"))
     _refuse(problems)
     return layers
 
@@ -99,7 +99,7 @@ def _rows(path: Path) -> list[list[str]]:
     except csv.Error as error:
         raise InputError(Problem(str(path), f"is no CSV: {error}")) from None
     if not rows:
-        raise InputError(Problem(str(path), "is empty; a header and a row a layer are needed"))
+        raise InputError(Problem(str(path), "is empty; allowed: a header and a row a layer"))
     return rows
 
 

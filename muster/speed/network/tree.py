@@ -72,7 +72,7 @@ def _levels(cluster: Cluster) -> list[tuple[str, Link]]:
 def _problems(cluster: Cluster, congestion: float) -> Iterator[Problem]:
     where = f"cluster {cluster.name}"
     if not 0.0 <= congestion < 1.0:
-        yield Problem("--congestion", "a fraction from 0 to below 1 is needed", None, None, congestion)
+        yield Problem("--congestion", "allowed: a fraction from 0 to below 1", None, None, congestion)
     for name, link in _levels(cluster):
         for field, value, least in (
             ("gb_per_s", link.gb_per_s, "more than 0"),
@@ -81,10 +81,10 @@ def _problems(cluster: Cluster, congestion: float) -> Iterator[Problem]:
         ):
             allowed = value >= 0.0 if least == "0 or more" else value > 0.0
             if not (allowed and math.isfinite(value)):
-                yield Problem(where, f"{least} is needed", None, f"links.{name}.{field}", value)
+                yield Problem(where, f"allowed: {least}", None, f"links.{name}.{field}", value)
     for node in cluster.nodes:
         if node.gpus and not (node.nic_gb_per_s > 0.0 and math.isfinite(node.nic_gb_per_s)):
-            allowed_words = "a network card of more than 0 GB/s is needed"
+            allowed_words = "allowed: a network card of more than 0 GB/s"
             yield Problem(
                 f"{where}, node {node.name}", allowed_words, None, "nic_gb_per_s", node.nic_gb_per_s
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.speed.parameter_server.layers import Layers
 
 BYTES_A_PARAMETER = 4
@@ -38,16 +38,15 @@ def architecture(name: str) -> list[Layer]:
     """The layers of a model by name, from the input on."""
     if name not in _ARCHITECTURES:
         hint = did_you_mean(name, names())
-        known = f"{hint and hint + ' '}known are {', '.join(names())}"
-        allowed = f"{known}; any other model needs its layers in a file (--layers)"
-        raise InputError(Problem("model", allowed, found=name))
+        what = f"allowed: {', '.join(names())}, or a model of a layer file (--layers)"
+        raise InputError(Problem("model", with_hint(what, hint), found=name))
     return list(_ARCHITECTURES[name]())
 
 
 def estimated_layers(name: str, gpu_tflops: float) -> Layers:
     """Layers of a known model on a GPU that sustains `gpu_tflops` x 10^12 operations a second on it."""
     if not (np.isfinite(gpu_tflops) and gpu_tflops > 0):
-        raise InputError(Problem("gpu_tflops", "a finite number above 0 is needed", found=gpu_tflops))
+        raise InputError(Problem("gpu_tflops", "allowed: a finite number above 0", found=gpu_tflops))
     layers = architecture(name)
     forward = np.array([2 * layer.multiply_adds for layer in layers]) / (gpu_tflops * 1e12)
     # Backward computes two gradients, of the input and of the weights: twice the work of forward.

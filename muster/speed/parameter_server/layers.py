@@ -44,7 +44,7 @@ class Layers:
             )
         problems = [
             Problem(
-                where, f"layer {layer}: a finite number from 0 on is needed", None, name, float(column[layer])
+                where, f"layer {layer}: allowed: a finite number from 0 on", None, name, float(column[layer])
             )
             for name, column in columns.items()
             for layer in np.flatnonzero(~(np.isfinite(column) & (column >= 0)))

@@ -57,12 +57,12 @@ def read_losses(path: Path) -> tuple[FloatArray, FloatArray]:
     rows, problems = [], []
     reader = csv.DictReader(io.StringIO(read_text(path)))
     if not {"step", "loss"} <= set(reader.fieldnames or ()):
-        raise InputError(Problem(str(path), "the columns step and loss are needed", 1))
+        raise InputError(Problem(str(path), "allowed: the columns step and loss", 1))
     for row in reader:
         try:
             rows.append((float(row["step"]), float(row["loss"])))
         except (TypeError, ValueError):
-            what = "two numbers are needed: a step and its loss"
+            what = "allowed: two numbers: a step and its loss"
             problems.append(Problem(str(path), what, reader.line_num, found=f"{row['step']},{row['loss']}"))
     if problems:
         raise InputError(*problems)
@@ -103,13 +103,13 @@ def _check(k: FloatArray, losses: FloatArray) -> None:
     problems = []
     if k.size != losses.size or k.size < 3:
         problems.append(
-            Problem("loss curve", "at least three steps, each with its loss, are needed", found=k.size)
+            Problem("loss curve", "allowed: at least three steps, each with its loss", found=k.size)
         )
     for name, values in (("steps", k), ("losses", losses)):
         bad = np.flatnonzero(~(np.isfinite(values) & (values >= (0 if name == "steps" else 1e-300))))
         problems += [
             Problem(
-                "loss curve", "a finite number, for losses above 0, is needed", None, name, float(values[i])
+                "loss curve", "allowed: a finite number, for losses above 0", None, name, float(values[i])
             )
             for i in bad
         ]

@@ -25,13 +25,13 @@ def profiled_model(path: Path, model: str, profiled_batch: int | None = None) ->
     if model not in profiles:
         problems.append(Problem(str(path), f"has no such model; it has {', '.join(profiles)}", found=model))
     if profiled_batch is not None and profiled_batch < 1:
-        problems.append(Problem("profiled batch", "a whole number from 1 on is needed", found=profiled_batch))
+        problems.append(Problem("profiled batch", "allowed: a whole number from 1 on", found=profiled_batch))
     if problems:
         raise InputError(*problems)
     profile = profiles[model]
     batch = profile.batch if profiled_batch is None else float(profiled_batch)
     if math.isnan(batch):
-        what = "the samples a batch of the profile are needed: a column batch, or --profile-batch"
+        what = "allowed: the samples a batch of the profile: a column batch, or --profile-batch"
         raise InputError(Problem(str(path), what, found=model))
     return replace(profile, batch=batch)
 

@@ -80,7 +80,7 @@ def ranks(places: Sequence[RingPlace], worker_gpus: int) -> Placements:
 def step(model: LayeredModel, batch: float, ring_seconds: Floats) -> StepTime:
     """The step of a ring to which the network adds so much; `batch` is the job's, over all its workers."""
     if not (np.isfinite(batch) and batch > 0):
-        raise InputError(Problem("batch", "a finite number above 0 is needed", found=batch))
+        raise InputError(Problem("batch", "allowed: a finite number above 0", found=batch))
     compute = np.array(compute_seconds(model, batch))
     nothing = np.zeros(())
     alone = np.append(compute, 0.0)[None]

@@ -143,7 +143,7 @@ def bounded_staleness(
     of the event recurrence). What staleness costs in convergence is not charged here.
     """
     if staleness < 0:
-        raise InputError(Problem("staleness", "a whole number from 0 on is needed", found=staleness))
+        raise InputError(Problem("staleness", "allowed: a whole number from 0 on", found=staleness))
     alpha, beta, gamma = _totals(layers, batch, nic_gb_per_s)
     in_flight = _layer_terms(layers, alpha, nic_gb_per_s) / (staleness + 1)
     alone = [[alpha, beta, 0.0], [0.0, 0.0, gamma]]
@@ -204,7 +204,7 @@ def with_fewer_terms(terms: FloatArray, most: int) -> FloatArray:
 def _totals(layers: Layers, batch: float, nic_gb_per_s: float) -> tuple[float, float, float]:
     """alpha, beta and the traffic part of gamma (SMD's names): seconds x workers, seconds, seconds."""
     problems = [
-        Problem(name, "a finite number above 0 is needed", found=value)
+        Problem(name, "allowed: a finite number above 0", found=value)
         for name, value in (("batch", batch), ("nic_gb_per_s", nic_gb_per_s))
         if not (np.isfinite(value) and value > 0)
     ]

@@ -66,16 +66,16 @@ def drawn(
 def check_settings(seed: int, counts: Mapping[str, int], rates: Mapping[str, float]) -> None:
     """Refuses settings, named as on the command line, that no trace can be made from."""
     problems = [
-        Problem(f"--{name}", f"a whole number from 1 to {LARGEST_COUNT:,} is needed", found=value)
+        Problem(f"--{name}", f"allowed: a whole number from 1 to {LARGEST_COUNT:,}", found=value)
         for name, value in counts.items()
         if not 1 <= value <= LARGEST_COUNT
     ]
     problems += [
-        Problem(f"--{name}", "a number above 0, at most 1e9, is needed", found=value)
+        Problem(f"--{name}", "allowed: a number above 0, at most 1e9", found=value)
         for name, value in rates.items()
         if not 0 < value <= 1e9
     ]
     if seed < 0:
-        problems.append(Problem("--seed", "a whole number from 0 on is needed", found=seed))
+        problems.append(Problem("--seed", "allowed: a whole number from 0 on", found=seed))
     if problems:
         raise InputError(*problems)

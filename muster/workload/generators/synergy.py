@@ -57,7 +57,7 @@ def generate(
     """
     check_settings(seed, {"jobs": jobs}, {"load": load_per_hour})
     if len(split) != len(CLASSES) or min(split) < 0 or sum(split) == 0:
-        what = "three whole numbers from 0 on are needed, not all 0: image, language, speech"
+        what = "allowed: three whole numbers from 0 on, not all 0: image, language, speech"
         raise InputError(Problem("--split", what, found=",".join(map(str, split))))
     arrivals, durations, sizes = streams(seed, 3)
     law = STATIC if static else DYNAMIC

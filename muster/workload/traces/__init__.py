@@ -41,12 +41,12 @@ def read_content(content: Content, kind: str, mapping: Mapping[str, str] | None)
     """Reads a file as the kind asked for, or as what it is recognised to be; a mapping makes it csv."""
     where = content.where
     if kind not in KINDS:
-        raise InputError(Problem("--from", f"one of {', '.join(KINDS)} is needed", found=kind))
+        raise InputError(Problem("--from", f"allowed: one of {', '.join(KINDS)}", found=kind))
     if mapping is not None and kind not in ("auto", "csv"):
         raise InputError(Problem("--map", f"columns are mapped for csv only, not for {kind}"))
     if kind == "csv" or mapping is not None:
         if isinstance(content, Document):
-            raise InputError(Problem(where, "this is JSON; a table is needed to map its columns"))
+            raise InputError(Problem(where, "this is JSON; allowed: a table to map its columns"))
         return mapped.read(content, mapping or {})
     if kind == "auto":
         return _recognised(content).read(content)

@@ -78,7 +78,7 @@ class Cells:
         """The cells as text, empty where nothing is said."""
         cells = self.raw(column)
         if cells.dtype.is_nested() or cells.dtype == pl.Binary:
-            self.checks.refuse_file(f"holds {cells.dtype} values; text is needed", column)
+            self.checks.refuse_file(f"holds {cells.dtype} values; allowed: text", column)
             return pl.repeat("", len(cells), dtype=pl.String, eager=True)
         return cells.cast(pl.String, strict=False).fill_null("")
 
@@ -91,7 +91,7 @@ class Cells:
         cells = self.raw(column)
         seconds = epoch_seconds(cells)
         bad = seconds.is_null() & cells.is_not_null()
-        self.checks.refuse(bad, column, cells, "a date-time such as 2017-10-03 14:05:02 is needed")
+        self.checks.refuse(bad, column, cells, "allowed: a date-time such as 2017-10-03 14:05:02")
         return seconds
 
     def reading(self, columns: Mapping[str, pl.Series]) -> Reading:

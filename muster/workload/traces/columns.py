@@ -183,7 +183,7 @@ class Checks:
         if cells.dtype.is_numeric() or cells.dtype in types:
             return True
         name = {pl.Boolean: "true and false", pl.Datetime: "date-times"}.get(cells.dtype.base_type())
-        self.refuse_file(f"holds {name or f'{cells.dtype} values'}; {allowed} is needed", column)
+        self.refuse_file(f"holds {name or f'{cells.dtype} values'}; allowed: {allowed}", column)
         return False
 
     def number(self, cells: pl.Series, rule: Number) -> pl.Series:
@@ -196,7 +196,7 @@ class Checks:
             fits &= values == values.floor()
         # An empty cell is null in both; a cell that is no number is null in `values` alone.
         fits = fits.fill_null(value=False)
-        self.refuse(~fits & cells.is_not_null(), rule.name, cells, f"{rule.allowed} is needed")
+        self.refuse(~fits & cells.is_not_null(), rule.name, cells, f"allowed: {rule.allowed}")
         return values.zip_with(fits, pl.repeat(None, len(values), dtype=pl.Float64, eager=True))
 
     def raise_if_any(self) -> None:
@@ -234,7 +234,7 @@ def _check_names(frame: pl.DataFrame, checks: Checks) -> None:
     work = [name for name in WORK if name in present]
     if not work and TARGET_LOSS not in present:
         checks.refuse_file(
-            f"no column says how much work a job is; exactly one of {', '.join((*WORK, TARGET_LOSS))} is needed"
+            f"no column says how much work a job is; allowed: exactly one of {', '.join((*WORK, TARGET_LOSS))}"
         )
     elif len(work) > 1:
         checks.refuse_file(f"both {' and '.join(work)} say how much work a job is; keep exactly one")
@@ -249,7 +249,7 @@ def _native(column: Column, frame: pl.DataFrame, checks: Checks) -> pl.Series:
     if cells.dtype == pl.String:
         cells = cells.replace("", None)
     if not isinstance(column, Truth) and (column.name in WORK or column.required):
-        checks.refuse(cells.is_null(), column.name, None, f"is empty; {column.allowed} is needed")
+        checks.refuse(cells.is_null(), column.name, None, f"is empty; allowed: {column.allowed}")
     if isinstance(column, Number):
         values = checks.number(cells, column).cast(dtype_of(column))
         return values if default is None else values.fill_null(default)
@@ -265,7 +265,7 @@ def _with_iterations_to_loss(native: pl.DataFrame, checks: Checks, *, alone: boo
     """
     target = native[TARGET_LOSS]
     if alone:
-        checks.refuse(target.is_null(), TARGET_LOSS, None, "is empty; a loss above 0 is needed")
+        checks.refuse(target.is_null(), TARGET_LOSS, None, "is empty; allowed: a loss above 0")
     else:
         what = f"{', '.join(WORK)} or {TARGET_LOSS} say how much work a job is; keep exactly one"
         checks.refuse(target.is_not_null(), TARGET_LOSS, target, what)
@@ -297,7 +297,7 @@ def _truth(column: Truth, cells: pl.Series, checks: Checks) -> pl.Series:
     words = cells.cast(pl.String).str.to_lowercase()
     values = words.is_in(_TRUE)
     bad = ~(values | words.is_in(_FALSE))
-    checks.refuse(bad, column.name, cells, f"{allowed} is needed")
+    checks.refuse(bad, column.name, cells, f"allowed: {allowed}")
     return values.fill_null(column.default)
 
 
@@ -308,7 +308,7 @@ def _text(column: Text, cells: pl.Series, checks: Checks) -> pl.Series:
     bad = values.str.contains(r"\p{Cc}")
     if column.pattern:
         bad |= ~values.str.contains(column.pattern)
-    checks.refuse(bad, column.name, cells, f"{column.allowed} is needed")
+    checks.refuse(bad, column.name, cells, f"allowed: {column.allowed}")
     return values.fill_null("")
 
 
@@ -327,8 +327,8 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
         shared, "gpu_milli", native["gpu_milli"], "only a job with gpus = 1 may ask a share of a GPU"
     )
     least, most = native["min_gpus"], native["max_gpus"]
-    checks.refuse(least > gpus, "min_gpus", least, "is above gpus; at most as many are needed")
-    checks.refuse(most < gpus, "max_gpus", most, "is below gpus; at least as many are needed")
+    checks.refuse(least > gpus, "min_gpus", least, "is above gpus; allowed: at most as many")
+    checks.refuse(most < gpus, "max_gpus", most, "is below gpus; allowed: at least as many")
     without = gpus == 0
     checks.refuse(without & native["cpus"].is_null(), "cpus", None, "is empty; a job with gpus = 0 needs it")
     for name in ("min_gpus", "max_gpus", "gpu_work_seconds"):
@@ -369,7 +369,7 @@ def _check_sized(native: pl.DataFrame, checks: Checks) -> None:
     for name in ("min_gpus", "max_gpus"):
         what = "a job with sync says min_workers and max_workers instead"
         checks.refuse(sized & native[name].is_not_null(), name, native[name], what)
-    checks.refuse(sized & (gpus % each != 0), "gpus", gpus, "whole workers of worker_gpus each are needed")
+    checks.refuse(sized & (gpus % each != 0), "gpus", gpus, "allowed: whole workers of worker_gpus each")
     workers = gpus // each
     least, most = native["min_workers"], native["max_workers"]
     checks.refuse(sized & (least > workers), "min_workers", least, "is above the workers that gpus are")

@@ -91,7 +91,7 @@ def _text_table(text: str, where: str) -> TraceTable:
     # A line of separators alone is what a spreadsheet leaves below the data; it has no cell either.
     filled = numbered.filter(pl.col("line").str.contains(r"[^\s,;|]"))
     if filled.height == 0:
-        raise InputError(Problem(where, "the file is empty; a header line and one line a job are needed"))
+        raise InputError(Problem(where, "the file is empty; allowed: a header line and one line a job"))
     header_line, header_number = str(filled["line"][0]), int(filled["number"][0])
     separator = _sniff_separator(header_line, header_number, where)
     # Accounting logs separated by bars never quote: there a quotation mark is a letter.
@@ -115,7 +115,7 @@ def _sniff_separator(header: str, number: int, where: str) -> str:
         raise InputError(Problem(where, what, row=number, found=_short(header)))
     if len(present) > 1:
         mixed = " and ".join(_SEPARATORS[letter] for letter in _SEPARATORS if letter in present)
-        raise InputError(Problem(where, f"the header mixes {mixed}; one separator is needed", row=number))
+        raise InputError(Problem(where, f"the header mixes {mixed}; allowed: one separator", row=number))
     return next(iter(present))
 
 
@@ -169,7 +169,7 @@ def _quoted_table(text: str, separator: str, where: str) -> TraceTable:
 def _width_problem(cells: list[str], line: str, separator: str, width: int) -> str:
     for other, name in _SEPARATORS.items():
         if other != separator and line.count(other) == width - 1:
-            return f"separated by {name}, the header by {_SEPARATORS[separator]}; one separator is needed"
+            return f"separated by {name}, the header by {_SEPARATORS[separator]}; allowed: one separator"
     return f"has {len(cells)} cells; the header has {width}"
 
 

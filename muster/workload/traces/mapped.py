@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from muster.formatting import counted
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import LINE, NAMES, WORK
 from muster.workload.traces.content import TraceTable
@@ -36,11 +36,11 @@ def parse_mapping(text: str) -> dict[str, str]:
         name, equals, column = (part.strip() for part in pair.partition("="))
         native = _SHORT.get(name, name)
         if not equals or not column:
-            problems.append(Problem("--map", "pairs such as submit=arrival_s are needed", found=pair.strip()))
+            problems.append(Problem("--map", "allowed: pairs such as submit=arrival_s", found=pair.strip()))
         elif native not in NAMES:
             known = (*_SHORT, *NAMES)
-            hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
-            problems.append(Problem("--map", f"is no column of a trace; {hint}", found=name))
+            what = f"is no column of a trace; allowed: {', '.join(known)}"
+            problems.append(Problem("--map", with_hint(what, did_you_mean(name, known)), found=name))
         elif native in mapping:
             problems.append(Problem("--map", "is mapped twice", found=name))
         else:

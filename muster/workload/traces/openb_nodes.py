@@ -25,15 +25,15 @@ def read_nodes(path: Path | str) -> Cluster:
     """The machines as a cluster of one rack: the list names none."""
     content = open_content(Path(path))
     if not isinstance(content, TraceTable) or not recognise_nodes(content):
-        what = f"this is no list of nodes; columns {', '.join(NODE_COLUMNS)} are needed"
+        what = f"this is no list of nodes; allowed: columns {', '.join(NODE_COLUMNS)}"
         raise InputError(Problem(content.where, what))
     cells = Cells(content, {})
     columns = {"sn": cells.text("sn"), "model": cells.text("model")}
     for rule in _COUNTS:
         raw = cells.raw(rule.name)
-        cells.checks.refuse(raw.is_null(), rule.name, None, f"is empty; {rule.allowed} is needed")
+        cells.checks.refuse(raw.is_null(), rule.name, None, f"is empty; allowed: {rule.allowed}")
         columns[rule.name] = cells.checks.number(raw, rule)
-    cells.checks.refuse(columns["sn"] == "", "sn", None, "is empty; the name of the machine is needed")
+    cells.checks.refuse(columns["sn"] == "", "sn", None, "is empty; allowed: the name of the machine")
     cells.checks.raise_if_any()
     return _cluster(pl.DataFrame(columns), Path(path).name.split(".")[0] or "openb")
 

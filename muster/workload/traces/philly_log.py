@@ -81,12 +81,12 @@ def _tables(entries: Sequence[object], where: str) -> tuple[pl.DataFrame, pl.Dat
     for number, entry in enumerate(entries):
         if not isinstance(entry, Mapping):
             problems.append(
-                Problem(where, "a job is needed: an object with jobid and attempts", column=f"[{number}]")
+                Problem(where, "allowed: a job: an object with jobid and attempts", column=f"[{number}]")
             )
             continue
         tries = entry.get("attempts")
         if not isinstance(tries, list) or not all(isinstance(attempt, Mapping) for attempt in tries):
-            problems.append(Problem(where, "a list of attempts is needed", column=f"[{number}].attempts"))
+            problems.append(Problem(where, "allowed: a list of attempts", column=f"[{number}].attempts"))
             continue
         jobs.append(
             {
@@ -127,5 +127,5 @@ def _text(value: object) -> str | None:
 def _times(texts: pl.Series, name: str, checks: Checks) -> pl.Series:
     seconds = epoch_seconds(texts)
     bad = seconds.is_null() & texts.is_not_null()
-    checks.refuse(bad, name, texts, "a date-time such as 2017-10-03 14:05:02 is needed")
+    checks.refuse(bad, name, texts, "allowed: a date-time such as 2017-10-03 14:05:02")
     return seconds

@@ -49,7 +49,7 @@ def read(content: Content) -> Reading:
     for number, job in enumerate(jobs):
         row = _row(job) if isinstance(job, Mapping) else None
         if row is None:
-            what = "a job with job_id and time.submission is needed"
+            what = "allowed: a job with job_id and time.submission"
             problems.append(Problem(content.where, what, column=f"jobs[{number}]"))
         else:
             rows.append({**row, LINE: number + 1})

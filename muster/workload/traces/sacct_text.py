@@ -77,7 +77,7 @@ def _elapsed(cells: Cells, have: set[str]) -> pl.Series:
             raw = cells.raw(name)
             seconds = clock_seconds(raw)
             bad = seconds.is_null() & raw.is_not_null()
-            cells.checks.refuse(bad, name, raw, "a time such as 1-02:03:04 is needed")
+            cells.checks.refuse(bad, name, raw, "allowed: a time such as 1-02:03:04")
             return seconds
     return pl.repeat(None, cells.table.cells.height, dtype=pl.Float64, eager=True)
 

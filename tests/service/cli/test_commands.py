@@ -72,7 +72,7 @@ def test_limits_and_deadlines_are_times(
     assert (first.time_limit_seconds, first.deadline_seconds) == (43_200.0, 172_800.0)
     assert second.deadline_seconds == pytest.approx(3600.0, abs=60)
     for flag, value, said in (
-        ("--time-limit", "0", "a time above 0 is needed"),
+        ("--time-limit", "0", "allowed: a time above 0"),
         ("--time-limit", "soon", "--time-limit: found 'soon'"),
         ("--deadline", "2001-01-01T00:00", "it lies in the past"),
     ):
@@ -180,7 +180,7 @@ def test_flags_override_the_file(
     assert refused.status == 2
     at_flag, at_line = refused.err.splitlines()
     assert at_flag.startswith("--cpus: found 99")
-    assert at_line.startswith("job.toml, line 5, column model: ")
+    assert at_line.startswith("job.toml:5: model: ")
     done = muster("submit", *more.split(), "--model", "resnet18", "job.toml")
     assert done.out.startswith("Job 1 (mine) is held.\n")
     row = api.store.job(1)
@@ -195,10 +195,10 @@ def test_flags_override_the_file(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('gpu = 1\ngpus = "x"', ["job.toml, line 3, column gpu: ", "job.toml, line 4, column gpus: "]),
-        ("gpus = 9", ["job.toml, line 3, column gpus: found 9; cluster 2x4gpu,8cpu,32gb has 8 GPUs"]),
-        ('model = "resnet19"', ["job.toml, line 3, column model: ", "did you mean resnet18"]),
-        ("gpus = ", ["job.toml, line 3: this is not TOML"]),
+        ('gpu = 1\ngpus = "x"', ["job.toml:3: gpu: ", "job.toml:4: gpus: "]),
+        ("gpus = 9", ["job.toml:3: gpus: found 9; cluster 2x4gpu,8cpu,32gb has 8 GPUs"]),
+        ('model = "resnet19"', ["job.toml:3: model: ", "did you mean resnet18"]),
+        ("gpus = ", ["job.toml:3: this is not TOML"]),
         ("gpus = 2\ngpu_share = 0.5", ["job.toml: ", "gpu_share is of one GPU"]),
     ],
 )
@@ -220,16 +220,16 @@ def test_a_wrong_file_is_reported_with_its_lines(
         ("--gpu-share 0.5 --gpus 2", "gpu_share is of one GPU"),
         (
             "--cpus few --memory much",
-            "--cpus: found 'few'; a number of CPU cores, or auto, is needed\n--memory: ",
+            "--cpus: found 'few'; allowed: a number of CPU cores, or auto\n--memory: ",
         ),
         ("--memory 33GB", "--memory: found 33.0; "),
-        ("--threads 0", "--threads: found 0; 1 or more is needed"),
+        ("--threads 0", "--threads: found 0; allowed: 1 or more"),
         ("--env NOWHERE", "--env: found 'NOWHERE'; there is no such variable here"),
         ("--env MUSTER_X=1", "Muster sets this itself"),
-        ("--ranks two", "--ranks: found 'two'; 'one' or 'per-gpu' is needed"),
-        ("--profile yes", "--profile: found 'yes'; auto is needed"),
+        ("--ranks two", "--ranks: found 'two'; allowed: 'one' or 'per-gpu'"),
+        ("--profile yes", "--profile: found 'yes'; allowed: auto"),
         ("--profile auto --model resnet18", "--model NAME names another"),
-        ("--model resnet19", "--model: found 'resnet19'; did you mean resnet18"),
+        ("--model resnet19", "--model: found 'resnet19'; allowed: "),
     ],
 )
 def test_a_wrong_flag_is_reported_by_its_name(api: Serving, muster: Muster, flags: str, said: str) -> None:
@@ -436,7 +436,7 @@ def test_without_a_daemon_one_sentence_says_how_to_start_one(
     (no_daemon / "endpoint.json").write_text("{")
     assert "cannot be read as a daemon's address" in muster("queue").err
     monkeypatch.setenv("MUSTER_URL", "ftp://x")
-    assert muster("queue").err == "MUSTER_URL: found 'ftp://x'; http://HOST:PORT or https://HOST is needed\n"
+    assert muster("queue").err == "MUSTER_URL: found 'ftp://x'; allowed: http://HOST:PORT or https://HOST\n"
 
 
 def test_the_daemon_is_found_by_its_home(

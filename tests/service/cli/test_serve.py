@@ -102,7 +102,7 @@ def test_a_hangup_reloads_the_limits(home: Path, tmp_path: Path, no_nohup: None)
         assert "bob may ask for 5 at most" in refusal(6)
     events = [json.loads(line) for line in reply if line.startswith("{")]
     (error,) = (event["error"] for event in events if event["level"] == "error")
-    assert error.startswith(f"{limits}, line 3, column default.max_job: there is no such field")
+    assert error.startswith(f"{limits}:3: default.max_job: there is no such field")
     assert reply[-1] == "0"
 
 
@@ -203,7 +203,7 @@ def test_wrong_flags_are_reported_together(no_daemon: Path, muster: Muster) -> N
         "--gpus",
     ]
     assert done.status == 2
-    assert "--round: found '0'; a time above 0 is needed" in done.err
+    assert "--round: found '0'; allowed: a time above 0" in done.err
     assert "--gpus: found 8; engine fake does not take this option; allowed: --fake-nodes\n" in done.err
     assert not no_daemon.exists()
 
@@ -215,7 +215,7 @@ def test_wrong_flags_are_reported_together(no_daemon: Path, muster: Muster) -> N
             "--engine locl",
             "--engine: found 'locl'; no such engine; allowed: fake, local. Hint: did you mean local?",
         ),
-        ("--engine fake", "--fake-nodes: a cluster is needed, for example 16x8gpu,24cpu,500gb"),
+        ("--engine fake", "--fake-nodes: allowed: a cluster, for example 16x8gpu,24cpu,500gb"),
         ("--fake-nodes typo", "--fake-nodes: found 'typo'; a file, a line such as 16x8gpu,24cpu,500gb"),
         (
             "--engine local --fake-nodes 1x2gpu",

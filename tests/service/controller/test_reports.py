@@ -153,7 +153,7 @@ def test_an_event_keeps_500_characters_of_a_problem(tmp_path: Path) -> None:
 
 def test_output_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(output_of(tmp_path))
-    with pytest.raises(InputError, match="an ordinary file is needed"):
+    with pytest.raises(InputError, match="allowed: an ordinary file"):
         read_report(row(r"step (?P<step>\d+)"), a_start(), tmp_path)
 
 

@@ -115,8 +115,8 @@ def test_a_known_measured_model_is_found_again() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("placement,local_bsz\n11,4\n", "column step_time: this column is missing"),
-        ("placement,local_bsz,step_time\n1x,4,0.5\n11,4,-1\n", "line 3, column step_time: found '-1'"),
+        ("placement,local_bsz\n11,4\n", "step_time: this column is missing"),
+        ("placement,local_bsz,step_time\n1x,4,0.5\n11,4,-1\n", ":3: step_time: found '-1'"),
     ],
 )
 def test_the_fit_command_explains_mistakes(

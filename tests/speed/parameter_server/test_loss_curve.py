@@ -84,7 +84,7 @@ def test_a_target_already_reached_needs_no_step() -> None:
         ([0, 1, 2, 3], [1.0, 2.0, 3.0, 4.0], "do not fall"),
         ([0, 1], [1.0, 0.5], "at least three"),
         ([0, 0, 1], [3.0, 2.0, 1.0], "must increase"),
-        ([0, 1, 2], [3.0, float("nan"), -1.0], "column losses: found nan.*\n.*found -1.0"),
+        ([0, 1, 2], [3.0, float("nan"), -1.0], "losses: found nan.*\n.*found -1.0"),
     ],
 )
 def test_curves_that_say_nothing_are_refused(steps: list[int], losses: list[float], message: str) -> None:

@@ -157,7 +157,7 @@ def test_only_terms_that_matter_are_kept() -> None:
     [
         (lambda: Layers.checked([], [], []), "there is no layer"),
         (lambda: Layers.checked([1.0], [1.0, 2.0], [1.0]), "as many numbers as there are layers"),
-        (lambda: Layers.checked([-1.0], [float("nan")], [1.0]), "from 0 on is needed\n"),
+        (lambda: Layers.checked([-1.0], [float("nan")], [1.0]), "from 0 on\n"),
         (lambda: layered(TWO_LAYERS, 0, 0.0), "batch: found 0; .*\nnic_gb_per_s: found 0.0"),
         (lambda: lumped(TWO_LAYERS, 8, float("nan")), "nic_gb_per_s: found nan"),
         (lambda: bounded_staleness(TWO_LAYERS, 8, 1.0, -1), "staleness: found -1"),
