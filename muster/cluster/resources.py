@@ -50,7 +50,7 @@ def installed_resources() -> tuple[Resource, ...]:
             raise InputError(Problem(where, what, found=point.value)) from error
         if not isinstance(resource, Resource):
             raise InputError(
-                Problem(where, "a muster.cluster.resources.Resource is needed", found=point.value)
+                Problem(where, "allowed: a muster.cluster.resources.Resource", found=point.value)
             )
         if not _NAME.fullmatch(resource.name):
             what = "a name of lower-case letters, digits and _ is needed, such as power_watts"

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
-from muster.problems import InputError, Problem, did_you_mean
+from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.schedulers.presets import known_presets
 from muster.schedulers.registry import takes
 from muster.simulation.network import NetworkOfRun

@@ -230,7 +230,9 @@ def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:
     if not isinstance(scheduler, PeriodicScheduler):
         return
     shares = np.flatnonzero(table.asked["milli"] < WHOLE)
-    what = "allowed: whole GPUs; schedulers that size workers and servers divide none (docs/explanation/smd.md)"
+    what = (
+        "allowed: whole GPUs; schedulers that size workers and servers divide none (docs/explanation/smd.md)"
+    )
     if len(shares):
         told = [
             Problem("--scheduler", what, column="job", found=table.ids[job]) for job in shares[:20].tolist()

@@ -76,7 +76,7 @@ def test_a_slow_place_makes_longer_blocks() -> None:
     ]
 
 
-def test_a_trace_without_sample_seconds_has_no_blocks_and_says_so() -> None:
+def test_a_trace_without_sample_seconds_has_no_blocks() -> None:
     result = published(jobs_of(gang(2, 2 * 255)), racked((2,)), "dally-nowait")
     assert finishes(result) == pytest.approx([255 + 2 * 2])
     assert any("no column time_per_iteration_s" in note for note in result.record.run["trace"]["notes"])

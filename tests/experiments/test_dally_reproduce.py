@@ -72,7 +72,7 @@ def test_verdicts_on_known_results() -> None:
     assert len(found.tables) == 8
 
 
-def test_who_is_beaten_by_nobody() -> None:
+def test_a_point_is_unbeaten_if_none_is_better_in_both() -> None:
     points = {"a": (1.0, 3.0), "b": (2.0, 2.0), "c": (2.0, 3.0), "d": (3.0, 1.0), "e": (2.0, 2.0)}
     assert [name for name, at in points.items() if unbeaten(at, points)] == ["a", "b", "d", "e"]
 

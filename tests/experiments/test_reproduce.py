@@ -71,7 +71,7 @@ def read_squares(effort: Effort, results: Sequence[Mapping[str, Any]]) -> Findin
 SMALL = Paper(
     "small",
     "A small paper",
-    "nobody, nowhere",
+    "no journal, no year",
     [Experiment("squares", "Squares", "They grow.", squares, read_squares)],
     ["One note."],
 )
@@ -125,7 +125,7 @@ def test_a_second_time_only_what_is_new_is_run(reproduce: Reproduce, small: Path
     assert before.items() <= after.items()
 
 
-def test_an_unknown_paper_is_told_in_words(reproduce: Reproduce, tmp_path: Path) -> None:
+def test_an_unknown_paper_is_refused_with_the_known_ones(reproduce: Reproduce, tmp_path: Path) -> None:
     refused = reproduce("tiresias", "--out", tmp_path / "out")
     assert refused.status == 2
     assert "found 'tiresias'; there are experiments of: " in refused.err
@@ -259,7 +259,7 @@ def test_the_bound_is_above_every_choice(names: tuple[str, ...]) -> None:
 
 
 def test_one_round_is_ordered() -> None:
-    """Bound >= opt >= tune-plus >= tune >= proportional, nobody left out."""
+    """Bound >= opt >= tune-plus >= tune >= proportional, with no job left out."""
     found = {
         name: OneRound(2, (33, 33, 33), name).run() for name in ("proportional", "tune", "tune-plus", "opt")
     }
