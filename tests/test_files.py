@@ -78,7 +78,7 @@ def test_text_is_read_by_content_whatever_its_name(tmp_path: Path, name: str, da
         (gzip.compress(TEXT.encode(), mtime=0)[:2] + b"nonsense", "gzip data is damaged"),
         (lzma.compress(TEXT.encode() * 100)[:-20], "xz data is damaged"),
         (b"\x28\xb5\x2f\xfd nonsense", "zst data is damaged"),
-        (b"a,b\n1,2\n\xff,3\n", "line 3: byte 0xff is not UTF-8"),
+        (b"a,b\n1,2\n\xff,3\n", ":3: byte 0xff is not UTF-8"),
         (b"\x7fELF\x00\x01", "binary file"),
         (b"\x89PNG\r\n\x1a\n\x00", "not text"),
         (TEXT.encode("utf-16-le"), "not text"),

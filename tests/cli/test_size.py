@@ -166,8 +166,8 @@ def test_a_losses_file_is_read_strictly(capsys: pytest.CaptureFixture[str], tmp_
     path = tmp_path / "losses.csv"
     path.write_text("step,loss\n0,x\n1\n")
     shown = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
-    assert "line 2" in shown
-    assert "line 3" in shown
+    assert ":2: " in shown
+    assert ":3: " in shown
     path.write_text("iteration,value\n0,1\n")
     shown = answered(f"vgg16 --limit {LIMIT} --losses {path} --target-loss 1", capsys, BAD_INPUT)
     assert "allowed: the columns step and loss" in shown

@@ -39,7 +39,7 @@ TYPES = [
 PLANTED = """
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import Books, count_bits
-from muster.runtime.allocation_lifecycle import Outcome
+from muster.runtime.allocation_lifecycle import LifecycleReport
 from muster.schedulers.contract import Snapshot
 from muster.speed.input_pipeline import ModelTable
 from muster.workload.jobs import JobTable
@@ -53,7 +53,7 @@ def of_table(table: JobTable) -> None:
         fact["{state}"] = 1
     table.sized["{batch}"][0] = 3.0
 
-def in_kernel(books: Books, job: int, models: ModelTable, outcome: Outcome) -> int:
+def in_kernel(books: Books, job: int, models: ModelTable, outcome: LifecycleReport) -> int:
     row = books.heads[job]
     node = books.rows[row]["{node}"]
     for gpu in range(books.nodes[node]["{gpus}"]):

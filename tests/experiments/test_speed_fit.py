@@ -94,7 +94,7 @@ def test_the_table_is_the_same_every_time(tmp_path: Path, capsys: pytest.Capture
 def test_bad_tables_are_named(tmp_path: Path) -> None:
     path = tmp_path / "placements.csv"
     path.write_text("placement,local_bsz,step_time\n11,8,0.5\n1x,8,0.5\n12,8,\n")
-    with pytest.raises(InputError, match=r"line 3: .*\n.*line 4: "):
+    with pytest.raises(InputError, match=r":3: .*\n.*:4: "):
         read_placements(path)
     path.write_text("placement,local_bsz,step_time\n")
     with pytest.raises(InputError, match="no measurement"):

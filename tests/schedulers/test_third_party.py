@@ -140,7 +140,7 @@ def test_an_unknown_preset_of_a_family_is_refused_with_the_family() -> None:
 def test_a_broken_file_is_refused_with_its_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("class Oops(:\n")
-    with pytest.raises(InputError, match="line 1"):
+    with pytest.raises(InputError, match=":1: "):
         build(f"{broken}:Oops")
 
 

@@ -79,7 +79,7 @@ def test_submissions_above_a_limit_are_refused_whole(tmp_path: Path) -> None:
             return answer.message
 
         assert "priority: found 1.0; bob may ask for 0 at most" in refusal(submit(bob, {"priority": 1}))
-        assert "job 2, column priority" in refusal(submit(bob, {}, {"priority": 1}))
+        assert "job 2: priority" in refusal(submit(bob, {}, {"priority": 1}))
         assert submit(bob, {}, {}).status == 201
         assert "bob may have 2 jobs that have not ended, has 2, and this submits 1" in refusal(
             submit(bob, {})

@@ -50,7 +50,7 @@ def test_steps_once_a_run() -> None:
 
 @pytest.mark.parametrize("seed", [-1, True, "3"])
 def test_wrong_seed(seed: Any) -> None:
-    with pytest.raises(InputError, match="column seed"):
+    with pytest.raises(InputError, match="training.join: seed"):
         training.join(seed=seed)
 
 
@@ -75,7 +75,7 @@ def test_starts_count_up(tmp_path: Path) -> None:
     [
         ("{", "cannot be read as JSON"),
         ("[]", "allowed: a JSON object"),
-        ('{"epoch": 1, "cache_gb": "x"}', "column cache_gb"),
+        ('{"epoch": 1, "cache_gb": "x"}', ": cache_gb"),
     ],
 )
 def test_a_notice_that_cannot_be_read(tmp_path: Path, content: str, words: str) -> None:

@@ -67,7 +67,7 @@ def test_a_checkpoint_of_the_first_format_is_checked(as_start: Become, tmp_path:
     stop_at(tmp_path, 1, 2, list(range(5)), {})
     as_before(tmp_path)
     as_start(2)
-    with pytest.raises(InputError, match="column batches an epoch: found 6; the checkpoint was made with 5"):
+    with pytest.raises(InputError, match="batches an epoch: found 6; the checkpoint was made with 5"):
         stop_at(tmp_path, 2, -1, list(range(6)), {})
 
 

@@ -274,7 +274,7 @@ def test_a_mapping_that_says_nothing_is_refused(text: str, reply: str) -> None:
         (samples.SACCT_JSON_OLD, {"kind": "csv"}, "this is JSON"),
         ("a,b\n1,2\n", {}, "no trace that is known here; found columns a, b"),
         ("[]", {}, "no trace that is known here"),
-        ('{"jobs": [', {}, "line 1: this is not JSON"),
+        ('{"jobs": [', {}, ":1: this is not JSON"),
         ("[" * 100_000, {}, "cannot be used|not JSON"),
         ('{"jobs": []}', {}, "there is no job in it"),
         ('{"jobs": [{"job_id": 1}, 5]}', {}, r"jobs\[0\]: allowed: a job with job_id and time.submission"),

@@ -91,7 +91,7 @@ def test_draws_the_same_chart_twice(tmp_path: Path, suffix: str) -> None:
         ("vgg11", {"placement": ""}, "--placement: found ''"),
         ("vgg11", {"placement": "4,4", "gpus": 8}, "--gpus: found 8; goes without --placement"),
         ("vgg11", {"gpus": 0}, "--gpus: found 0"),
-        ("vgg11", {"gpus": 129}, "--gpus: found 129; a whole number from 1 to the 128 GPUs"),
+        ("vgg11", {"gpus": 129}, "--gpus: found 129; allowed: a whole number from 1 to the 128 GPUs"),
         ("vgg11", {"chart": Path("a.pdf")}, "--chart: found 'a.pdf'"),
         ("none.toml", {}, "none.toml"),
         ("vgg11", {"layers": Path("none.csv")}, "none.csv"),
