@@ -56,6 +56,17 @@ def turn_ends(facts: FactArray, jobs: Ints) -> Floats:
     return ends
 
 
+def promoted_now(facts: FactArray, index: Ints, now: float, before: tuple[int, ...], seconds: float) -> Ints:
+    """The jobs that go first now: those that were promoted before and have not had their turn, and the overdue ones.
+
+    `index` are the jobs in the system; the answer ascends.
+    """
+    kept = np.array(before, np.int64)
+    kept = kept[among(kept, np.sort(index))]
+    kept = kept[turn_ends(facts, kept) > now]
+    return np.union1d(kept, overdue(facts, index, now, seconds))
+
+
 def among(jobs: Ints, ascending: Ints) -> Bools:
     """Which of the jobs are in a list of jobs that ascends."""
     if not len(ascending):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, inf, isfinite
 from typing import Any, ClassVar
 
@@ -28,6 +28,7 @@ from muster.schedulers.parts import (
 )
 from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.kernels import count_walk, fit_walk, job_columns, reason_columns, serve
+from muster.schedulers.placement.migration import migrate
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
 _INSTANT = 1e-6
@@ -85,6 +86,10 @@ class Composed:
     promote_for_good: bool = False
     """Whether a promoted job goes first until it is done, in the order's order and only where it has a place: as
     Synergy's authors do."""
+    lease_seconds: float = inf
+    """A running job competes for its GPUs only when its lease has ended; inf: at every decision."""
+    migrate: bool = False
+    """Whether running jobs move to better places; only where placement is apart from allocation."""
     preset: str = field(default="", compare=False)
     """The name under which its parts were asked for, if that is a preset's."""
 
@@ -107,6 +112,8 @@ class Composed:
             "strict": self.strict,
             "promote_after_seconds": promote if isfinite(promote) else None,
             "promote_for_good": self.promote_for_good,
+            "lease_seconds": self.lease_seconds if isfinite(self.lease_seconds) else None,
+            "migrate": self.migrate,
         }
         return described(self.name, self.parts, common)
 
@@ -115,13 +122,34 @@ class Composed:
         return {"order": self.order.initial(cluster), "promoted": ()}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
-        """Rank, select, choose, place; with no job waiting everything stays, unless the allotment never rests."""
+        """Rank, select, choose, place; with no job waiting everything stays where that is best."""
+        if isfinite(self.lease_seconds):
+            snapshot = replace(snapshot, jobs=snapshot.jobs.under_lease())
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(snapshot.jobs))
             plan.stable_until, plan.wake_on = inf, Trigger.ALL & ~Trigger.COMPLETION
-            if snapshot.jobs.waiting.any() or not self.allocator.stable_when_queue_empty:
+            if snapshot.jobs.waiting.any() or not self._stable_when_queue_empty:
                 state = self._propose(snapshot, state, plan)
+            if snapshot.jobs.leased:
+                self._lend(snapshot, plan)
             return plan.decision(), state
+
+    @property
+    def _stable_when_queue_empty(self) -> bool:
+        """Whether nothing is to be gained while no job waits."""
+        return self.allocator.stable_when_queue_empty and not self.migrate
+
+    def _lend(self, snapshot: Snapshot, plan: Proposal) -> None:
+        """Begin a lease for each job that holds something and has none, or whose own has ended."""
+        jobs, ends = snapshot.jobs, self._lease_ends(snapshot)
+        begins = (plan.reasons == PLACED) & (ends != jobs.lease_end)
+        plan.lease_ends = dict(zip(jobs.index[begins].tolist(), ends[begins].tolist(), strict=True))
+
+    def _lease_ends(self, snapshot: Snapshot) -> Floats:
+        """When the lease of each job ends that holds something from now on."""
+        jobs, now = snapshot.jobs, snapshot.now
+        lent = jobs.running & (jobs.lease_end > now) & (jobs.lease_end < inf)
+        return np.where(lent, jobs.lease_end, now + self.lease_seconds)
 
     def _propose(self, snapshot: Snapshot, state: State, plan: Proposal) -> State:
         """Write the proposal; the state after it."""
@@ -142,8 +170,9 @@ class Composed:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
         until = self._protected_until(snapshot)
         self._serve(snapshot, plan, ranked, until, urgent)
+        moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)
         (still_waiting,) = codes.nonzero()
-        if len(still_waiting) or not self.allocator.stable_when_queue_empty:
+        if len(still_waiting) or not self._stable_when_queue_empty:
             plan.wake_on = Trigger.ALL
             self._promise(snapshot, plan, np.asarray(keys, np.float64), still_waiting, until)
         if promoted and not self.promote_for_good:
@@ -151,11 +180,23 @@ class Composed:
             turn_over = float(ends[ends > snapshot.now].min(initial=inf))
             plan.next_wake = min(plan.next_wake, turn_over)
             plan.stable_until = min(plan.stable_until, turn_over)
+        plan.next_wake, plan.stable_until = (
+            min(plan.next_wake, next_movable),
+            min(plan.stable_until, next_movable),
+        )
         begins = bool(promoted) and (codes[urgent & snapshot.jobs.waiting] == PLACED).any()
-        if newly or begins:
-            # They go first, and others are served beside those that begin, from the next decision on.
+        if newly or begins or (moved and len(still_waiting)):
+            # They go first, and others are served beside those that begin or move, from the next decision on.
             plan.stable_until, plan.next_wake = -inf, snapshot.now
         return {"order": memory, "promoted": promoted}
+
+    def _migrate(self, snapshot: Snapshot, plan: Proposal) -> tuple[bool, float]:
+        """Move running jobs where that repays their interruptions; whether any moves, and when the next one may."""
+        assert isinstance(self.allocator, IndependentAllocator)
+        jobs = snapshot.jobs
+        runs_on = np.flatnonzero(jobs.running & (plan.reasons == PLACED))
+        needs = self.allocator.allocation.resource_options(snapshot, jobs)
+        return migrate(snapshot, runs_on, needs)
 
     def _keys(
         self, snapshot: Snapshot, memory: State, candidates: Ints | None
@@ -234,7 +275,7 @@ class Composed:
         unplaced = urgent.any() and (urgent[ranked] & (codes[ranked] != PLACED)).any()
         if unplaced and not snapshot.ledger.books.totals[DELAYED]:
             self._make_room(snapshot, plan, mark, ranked, chosen, pinned, urgent)
-        elif self.preemptive and snapshot.table.some_pinned:
+        elif self.preemptive and jobs.some_protected:
             self._name_protection(snapshot, plan, ranked, until)
 
     def _make_room(
@@ -340,7 +381,11 @@ class Composed:
             stopped_in_vain = ((plan.reasons == NO_PLACE) | (plan.reasons == NO_CPUS)).any()
             if stopped_in_vain or (self.allocator.by_order and not self.order.static_priority):
                 overtaken = -inf
-            if snapshot.table.some_pinned:
+            if jobs.leased:
+                # No job that runs on can be overtaken before the first lease ends.
+                until = np.maximum(until, self._lease_ends(snapshot))
+                overtaken = max(overtaken, float(until[running].min(initial=inf)))
+            if jobs.some_protected:
                 may_stop = until[running]
                 free_to_stop = float(may_stop[may_stop > now].min(initial=inf))
                 # Jobs in turns keep theirs: one that may be stopped in the middle of its turn is asked at its end.

@@ -44,15 +44,17 @@ __all__ = [
 class Jobs:
     """The jobs in the system, as columns, in arrival order.
 
-    `index` are their numbers; every other column goes along with it. Quantities are those of the view's moment:
-    the world settles a job only when its rate changes, so they do not depend on how often anybody looked.
+    `index` are their numbers; every other column goes along with it. Quantities are those of the snapshot's moment:
+    the runtime settles a job only when its rate changes, so they do not depend on how often a scheduler asks.
     """
 
-    __slots__ = ("_now", "_table", "index")
+    __slots__ = ("_now", "_table", "index", "leased")
 
-    def __init__(self, table: JobTable, index: Ints, now: float) -> None:
+    def __init__(self, table: JobTable, index: Ints, now: float, leased: bool = False) -> None:
         self._table = table
         self.index = index
+        self.leased = leased
+        """Whether a lease that has not ended protects a running job."""
         self._now = now
 
     def __len__(self) -> int:
@@ -61,7 +63,11 @@ class Jobs:
 
     def at(self, mask: Bools | Ints) -> Jobs:
         """Only the jobs of a mask, or at these positions."""
-        return Jobs(self._table, self.index[mask], self._now)
+        return Jobs(self._table, self.index[mask], self._now, self.leased)
+
+    def under_lease(self) -> Jobs:
+        """The same jobs, protected until their leases end."""
+        return Jobs(self._table, self.index, self._now, leased=True)
 
     @property
     def ids(self) -> list[str]:
@@ -212,16 +218,24 @@ class Jobs:
         return cost
 
     @property
+    def some_protected(self) -> bool:
+        """Whether there may be running jobs that may not be interrupted."""
+        return self.leased or self._table.some_pinned
+
+    @property
     def protected_until(self) -> Floats:
         """When each running job may be interrupted; inf where its owner forbids it, -inf where it may be any time."""
-        if not self._table.some_pinned:
-            return np.full(len(self.index), -inf)
-        return protected_until(self._table.asked, self._table.facts, self.index, WORK_PER_INTERRUPTION)
+        until = np.full(len(self.index), -inf)
+        if self._table.some_pinned:
+            until = protected_until(self._table.asked, self._table.facts, self.index, WORK_PER_INTERRUPTION)
+        if self.leased:
+            until = np.maximum(until, np.where(self.running & (self.lease_end < inf), self.lease_end, -inf))
+        return until
 
     @property
     def pinned(self) -> Bools:
         """Running jobs that may not be interrupted now: not stopped, not moved, not resized by a restart."""
-        if not self._table.some_pinned:
+        if not self.some_protected:
             return np.zeros(len(self.index), np.bool_)
         pinned: Bools = self.protected_until > self._now
         return pinned

@@ -52,6 +52,7 @@ from muster.schedulers.placement.delay_scheduling import (
 )
 from muster.schedulers.placement.delay_timers import Timers
 from muster.schedulers.placement.kernels import job_columns, need_on, put_back, reason_columns
+from muster.schedulers.placement.migration import migrate
 from muster.schedulers.placement.network_aware import share_of_best
 from muster.schedulers.reasons import NO_GPUS, PLACED
 from muster.speed.network.forms import PlacementShapes
@@ -73,6 +74,8 @@ class Leased:
     find the allocation's share, because everybody holds just that meanwhile."""
     promote_after_seconds: float = inf
     """Against starvation: a job that has waited so long takes any place, and nobody is served before it."""
+    migrate: bool = False
+    """Whether running jobs move to better places within their leases."""
     preset: str = field(default="", compare=False)
     """The name under which its parts were asked for, if that is a preset's."""
 
@@ -89,7 +92,7 @@ class Leased:
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""
         promote = self.promote_after_seconds
-        common = {"promote_after_seconds": promote if isfinite(promote) else None}
+        common = {"promote_after_seconds": promote if isfinite(promote) else None, "migrate": self.migrate}
         return described(self.name, self.parts, common)
 
     def initial(self, cluster: Cluster) -> State:
@@ -114,7 +117,7 @@ class Leased:
             plan.lease_ends = dict.fromkeys(jobs.index[pinned].tolist(), now + lease)
             ended &= ~pinned
             bidders = bidders[~pinned[bidders]]
-        if not len(bidders) and self.resizing is None:
+        if not len(bidders) and self.resizing is None and not self.migrate:
             return state
         if len(bidders) and not self._offered(snapshot, bidders, ended):
             plan.reasons[bidders] = NO_GPUS
@@ -149,6 +152,8 @@ class Leased:
         held = ranked[plan.reasons[ranked] == PLACED]
         log_phase(snapshot, "placed", lambda: held)
         plan.lease_ends |= dict.fromkeys(jobs.index[held].tolist(), now + lease)
+        if self.migrate:
+            self._migrate(snapshot, plan, ended)
         if isfinite(self.promote_after_seconds):
             later = overdue_from[overdue_from > now].min(initial=inf)
             plan.next_wake = min(plan.next_wake, float(later))
@@ -157,6 +162,15 @@ class Leased:
             self.resizing.allocate(snapshot, plan, no_job, plan.reasons == PLACED)
         plan.stable_until = plan.next_wake
         return {"order": memory, "timers": known}
+
+    def _migrate(self, snapshot: Snapshot, plan: Proposal, ended: Bools) -> None:
+        """Move jobs within their leases where that repays; if any moves, jobs that wait may find a place at once."""
+        runs_on = np.flatnonzero(snapshot.jobs.running & ~ended)
+        needs = self.allocation.resource_options(snapshot, snapshot.jobs)
+        moved, next_movable = migrate(snapshot, runs_on, needs)
+        if moved and (plan.reasons != PLACED).any():
+            next_movable = snapshot.now
+        plan.next_wake = min(plan.next_wake, next_movable)
 
     def _offered(self, snapshot: Snapshot, bidders: Ints, ended: Bools) -> bool:
         """Whether there is something to bid for now."""

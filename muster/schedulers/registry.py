@@ -51,10 +51,21 @@ _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
         False,
         "whether a promoted job goes first until it is done, as Synergy's authors do",
     ),
+    "lease_seconds": (
+        float,
+        inf,
+        "seconds for which a job holds its GPUs before it competes for them again; inf: it always competes",
+    ),
+    "migrate": (
+        bool,
+        False,
+        "whether running jobs move to places with a faster network where that repays the interruption",
+    ),
 }
 
-_LEASED_SETTINGS = ("promote_after_seconds",)
-"""Those of them that a scheduler has which leases: a lease is never broken, and whoever waits lets others pass."""
+_LEASED_SETTINGS = ("promote_after_seconds", "migrate")
+"""Those of them that a scheduler with delay timers has: its timers know the lease, which is never broken, and a job
+that waits lets others pass."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +153,7 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     allocation, placement = made[chosen["allocation"]], made[chosen["placement"]]
     leased = isinstance(placement, Timers)
     common = _LEASED_SETTINGS if leased else tuple(_OWN_SETTINGS)
-    own = {key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key) for key in common if key in settings}
-    if own.get("promote_after_seconds", 0.0) < 0:
-        what = "promote_after_seconds: allowed: a number of seconds from 0 on"
-        raise InputError(
-            Problem("--set promote_after_seconds", what, found=f"{own['promote_after_seconds']:g}")
-        )
+    own = _own_settings(common, settings)
     _refuse_unknown(settings, name, kinds, common)
     selections = tuple(part for part in made.values() if isinstance(part, AdmissionFilter))
     if leased:
@@ -157,6 +163,7 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
         named = (*(part for part in made.values() if part is not placement), placement)
         return Leased(order, allocation, placement, named, selections, resizing, preset=called, **own)
     habits = {"preemptive": order.preemptive, "strict": order.strict} | own
+    _refuse_without_effect(own, habits["preemptive"], allocation)
     return Composed(
         order=order,
         parts=tuple(made.values()),
@@ -167,6 +174,32 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
         preset=called,
         **habits,
     )
+
+
+def _own_settings(common: Iterable[str], settings: dict[str, str]) -> dict[str, Any]:
+    """The settings of the scheduler as a whole, which are taken out of the given ones."""
+    own = {key: _parsed(_OWN_SETTINGS[key][0], settings.pop(key), key) for key in common if key in settings}
+    for key, allowed, right in (
+        (
+            "promote_after_seconds",
+            "a number of seconds from 0 on",
+            own.get("promote_after_seconds", 0.0) >= 0,
+        ),
+        ("lease_seconds", "a number of seconds above 0", own.get("lease_seconds", 1.0) > 0),
+    ):
+        if not right:
+            raise InputError(Problem(f"--set {key}", f"{key}: {allowed} is needed", found=f"{own[key]:g}"))
+    return own
+
+
+def _refuse_without_effect(own: Mapping[str, Any], preemptive: bool, allocation: object) -> None:
+    """Refuse a lease where no running job competes, and migration where the allocation places jobs itself."""
+    if own.get("lease_seconds", inf) < inf and not preemptive:
+        what = "lease_seconds: this order never interrupts a running job; add --set preemptive=true"
+        raise InputError(Problem("--set lease_seconds", what, found=f"{own['lease_seconds']:g}"))
+    if own.get("migrate") and isinstance(allocation, GangAllocator):
+        what = f"migrate: {allocation.name} places running jobs by its own rule; allowed: false"
+        raise InputError(Problem("--set migrate", what, found="true"))
 
 
 def _expanded(name: str) -> str:

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster import Cluster, Node
+from muster.problems import InputError
 from muster.schedulers.ageing import LEAST_TURN_SECONDS
+from muster.schedulers.registry import build, presets
 from muster.simulation.simulate import Run
 from tests.building import cluster_of, column, job, jobs_of, run
 from tests.schedulers.test_dally_network import gang
@@ -18,7 +20,19 @@ from tests.schedulers.test_dally_timers import NOISY, racked
 BOUND = 2000.0
 LEASE = 500.0
 PREEMPTING = ("srtf", "las", "srtf+consolidate", "dally-plus", "dally-plus-oracle", "tiresias")
-LEASING = ("dally", "dally-consolidated", "themis")
+LEASING = ("dally", "dally-consolidated", "themis", "las+least-loss")
+SIZING = (
+    "smd",
+    "smd-reservation",
+    "optimus",
+    "oasis",
+    "drf-1to1",
+    "tetris-1to1",
+    "equal-1to1",
+    "first-fit-sized",
+)
+BOUNDED = (*(one.name for one in presets()), *SIZING, "density-first-fit", "gandiva")
+"""Every preset and every whole scheduler but the replica of a program."""
 
 
 def longest_wait(result: Run) -> float:
@@ -45,9 +59,11 @@ JOBS = st.lists(
 )
 
 
-@given(JOBS, st.sampled_from([*PREEMPTING, *LEASING]), st.sampled_from([0.0, 30.0]))
+@given(JOBS, st.sampled_from([*PREEMPTING, *LEASING, *SIZING]), st.sampled_from([0.0, 30.0]))
 @settings(max_examples=60, deadline=None)
-def test_no_job_waits_longer_than_its_turn_comes(rows: list[dict[str, Any]], name: str, cost: float) -> None:
+def test_no_job_waits_longer_than_the_bound_and_turns(
+    rows: list[dict[str, Any]], name: str, cost: float
+) -> None:
     given = {"promote_after_seconds": str(BOUND)}
     turn = max(LEAST_TURN_SECONDS, 13 * cost)
     if name in LEASING:
@@ -58,6 +74,42 @@ def test_no_job_waits_longer_than_its_turn_comes(rows: list[dict[str, Any]], nam
     assert result.unfinished == 0
     # Each job that waits longer has one turn before it, and those that run may be protected for one.
     assert longest_wait(result) <= BOUND + (len(rows) + 1) * (turn + 300.0) + 1.0
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_every_preset_serves_a_large_job_within_the_bound(name: str) -> None:
+    # Single jobs of 90 s keep all four GPUs of the node in use; a gang that needs all of them is overdue at 630.
+    small = [job(20 * n, 90) for n in range(75)]
+    trace = jobs_of(*small, job(30, 100, gpus=4))
+    result = run(trace, cluster_of(4), name, {"promote_after_seconds": "600"})
+    (start,) = result.record.jobs.filter(gpus=4)["start_seconds"].to_list()
+    # The jobs that run then are interrupted, or end within 90 s; some presets decide once in 10 s.
+    assert start <= 30 + 600 + 90 + 10
+    assert result.unfinished == 0
+
+
+@pytest.mark.parametrize("name", ["fjf", "slurm-like", "synergy", "dally-nowait", "optimus", "equal-1to1"])
+def test_without_the_bound_the_large_job_starves(name: str) -> None:
+    small = [job(20 * n, 90) for n in range(75)]
+    result = run(jobs_of(*small, job(30, 100, gpus=4)), cluster_of(4), name)
+    (start,) = result.record.jobs.filter(gpus=4)["start_seconds"].to_list()
+    assert start > 1500
+
+
+@pytest.mark.parametrize("name", ["optimus", "drf-1to1", "smd"])
+def test_a_sized_job_gets_its_least_size_when_promoted(name: str) -> None:
+    # The first job fills the cluster for 9000 s and may be interrupted; the second is overdue at 510.
+    trace = jobs_of(job(0, 9000, gpus=4), job(10, 2000, gpus=2))
+    result = run(trace, cluster_of(4), name, {"promote_after_seconds": "500"})
+    starts = column(result, "start_seconds")
+    assert starts[1] <= 510 + 1e-3
+    assert result.unfinished == 0
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan"])
+def test_a_sizing_bound_takes_seconds_from_0_on(seconds: str) -> None:
+    with pytest.raises(InputError, match="promote_after_seconds"):
+        build("smd", {"promote_after_seconds": seconds})
 
 
 def test_a_promoted_job_has_one_turn_and_no_more() -> None:

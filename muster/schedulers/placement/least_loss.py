@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar
 
 import numpy as np
 
-from muster.schedulers.contract import Bools, Floats, Ints, Proposal, Snapshot
+from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.parts import GangAllocator, check_seconds, setting
 from muster.schedulers.placement.kernels import job_columns, proportional_needs, reason_columns
-from muster.schedulers.placement.network_aware import PlacementLimits, RankedGangs, Shapes, arrange
+from muster.schedulers.placement.network_aware import (
+    PlacementLimits,
+    RankedGangs,
+    Shapes,
+    arrange,
+    most_sensitive_first,
+)
 from muster.speed.network.forms import PlacementShapes
-
-_INSENSITIVE = 0.98
-"""Share of a gang's best speed anywhere, from which on it is put last, into what the others leave."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,9 @@ class LeastLoss(GangAllocator):
         book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
         line, forms = book.of(jobs.model, jobs.gpus)
         served = ranked[chosen[ranked]]
-        anywhere = _slowest(forms.speeds)[line[served]] / forms.speeds[line[served], 0]
-        hurt = anywhere < _INSENSITIVE
-        first = np.arange(len(served)) > 0
-        order = served[np.lexsort((anywhere, -jobs.gpus[served], ~hurt, first))]
+        first, others = served[:1], served[1:]
+        by_sensitivity = most_sensitive_first(forms.speeds[line[others]], jobs.gpus[others])
+        order = np.concatenate([first, others[by_sensitivity]])
         rows = 4 * snapshot.cluster.total_gpus + len(jobs)
         books = proposal.transaction.ledger.reserve(rows, 8 * len(jobs))
         needs = proportional_needs(books.nodes, jobs.requested_per_gpu)
@@ -60,9 +61,3 @@ class LeastLoss(GangAllocator):
             PlacementLimits(self.enough, self.least, self.horizon_seconds),
             reason_columns(proposal),
         )
-
-
-def _slowest(speeds: Floats) -> Floats:
-    """Of each line, whose unused ends are 0."""
-    slowest: Floats = np.where(speeds > 0, speeds, inf).min(axis=1)
-    return slowest

@@ -60,6 +60,20 @@ _ALIKE = 1e-9
 _NO_ROOM = SPLIT * SPLIT
 
 
+_INSENSITIVE = 0.98
+"""Share of a gang's best speed anywhere, from which on it is put last, into what the others leave."""
+
+
+def most_sensitive_first(speeds: Floats, gpus: Ints) -> Ints:
+    """The order in which gangs look for places: large ones that the network can hurt, then the others.
+
+    `speeds` are those on each gang's forms, the best first; unused ends are 0.
+    """
+    anywhere = np.where(speeds > 0, speeds, np.inf).min(axis=1) / speeds[:, 0]
+    order: Ints = np.lexsort((anywhere, -gpus, anywhere >= _INSENSITIVE))
+    return order
+
+
 class RankedGangs(NamedTuple):
     """The positions that are placed, and which of them may be stopped or moved."""
 

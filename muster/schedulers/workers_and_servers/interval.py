@@ -15,6 +15,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Floats, Ints
+from muster.schedulers.ageing import LEAST_TURN_SECONDS, among, next_overdue, promoted_now
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
@@ -68,6 +69,25 @@ def not_repaid(question: SizingProblem, answer: SizingSolution) -> Bools:
     return kept
 
 
+def with_least_sizes(question: SizingProblem, urgent: Ints) -> tuple[SizingProblem, Ints]:
+    """The problem with these waiting jobs pinned at their least sizes, in this order while they fit; which of them."""
+    servers = np.where(question.is_ring, 0, 1)
+    each = question.usage(urgent, question.least_workers[urgent], servers[urgent])
+    pinned = np.flatnonzero(question.pinned)
+    left = question.capacity * (1 + 1e-9)
+    left = left - question.usage(pinned, question.workers[pinned], question.servers[pinned]).sum(axis=0)
+    granted = np.zeros(len(urgent), bool)
+    for turn, usage in enumerate(each):
+        if not (usage <= left).all():
+            break
+        left = left - usage
+        granted[turn] = True
+    first = urgent[granted]
+    workers, all_servers, keeps = question.workers.copy(), question.servers.copy(), question.pinned.copy()
+    workers[first], all_servers[first], keeps[first] = question.least_workers[first], servers[first], True
+    return replace(question, workers=workers, servers=all_servers, pinned=keeps), first
+
+
 def within_reservations(question: SizingProblem, served: Bools, added: Bools) -> Bools:
     """Those of the added jobs whose reservations fit beside the jobs served, by arrival; all without reservations."""
     if not question.reserved or not added.any():
@@ -105,9 +125,14 @@ class PeriodicScheduler:
 
     interval_seconds: float = setting(600.0, "seconds between decisions (Optimus: 10 minutes)")
     accounting: Accounting = setting("usage", "a job is charged what it holds, or its owner's limit")
+    promote_after_seconds: float = setting(
+        inf, "a job that has waited so long gets its least size before all others until it has had a turn"
+    )
 
     def __post_init__(self) -> None:
         check_seconds(self, "interval_seconds", finite=True)
+        if not self.promote_after_seconds >= 0:
+            raise ValueError("promote_after_seconds: a number of seconds from 0 on is needed")
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """The sizes from now on; `memory` is what the last answer left."""
@@ -127,8 +152,8 @@ class PeriodicScheduler:
         }
 
     def initial(self, cluster: Cluster) -> State:
-        """Ask at once; nothing to remember."""
-        return {"next": -inf, "memory": None}
+        """Ask at once; nothing to remember, and no job promoted."""
+        return {"next": -inf, "memory": None, "promoted": ()}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """At an interval's end size and seat everybody anew; in between, and without jobs, everything stays.
@@ -153,17 +178,29 @@ class PeriodicScheduler:
     def _propose(self, snapshot: Snapshot, state: State, plan: Proposal) -> State:
         """Write the proposal for jobs that hold whole GPUs; the state after it."""
         jobs = snapshot.jobs
-        if not self.is_due(snapshot, state):
+        promoted = self._promoted(snapshot, state["promoted"])
+        urgent = np.flatnonzero(among(jobs.index, promoted) & jobs.waiting)
+        urgent = urgent[np.argsort(jobs.last_stop[urgent], kind="stable")]
+        if not self.is_due(snapshot, state) and not (len(urgent) and self._some_node_up(snapshot)):
             waits = len(jobs) and snapshot.now < state["next"]
             plan.next_wake = plan.stable_until = state["next"] if waits else inf
+            self._wake_for_promotions(snapshot, plan, promoted_wait=False)
             return state
         question = self.question(snapshot, self.layers_known())
-        if not self._may_change(snapshot, state):
+        if not self._may_change(snapshot, state) and not len(urgent):
             question = replace(question, pinned=jobs.running)
-        answer, question = self.sizes(question, state["memory"])
+        question = replace(question, pinned=question.pinned | (among(jobs.index, promoted) & jobs.running))
+        question, granted = with_least_sizes(question, urgent)
+        if len(granted):  # That a promoted job gets its turn is what the changes are for.
+            answer = self.beside_pinned(question, state["memory"])
+        else:
+            answer, question = self.sizes(question, state["memory"])
+        if len(granted) < len(urgent):
+            # What is free is left to the promoted job that waits.
+            answer.workers[jobs.waiting & ~question.pinned] = 0
         log_phase(snapshot, "keep their size", lambda: question.pinned)
         log_phase(snapshot, "get workers", lambda: answer.workers > 0)
-        self._place(snapshot, plan, question, answer)
+        self._place(snapshot, plan, question, answer, granted)
         log_phase(snapshot, "placed", lambda: plan.reasons == PLACED)
         if answer.value_of is not None:
             free = ~question.pinned
@@ -172,7 +209,24 @@ class PeriodicScheduler:
         plan.notes = answer.notes
         next_time = state["next"] if snapshot.now < state["next"] else snapshot.now + self.interval_seconds
         plan.next_wake = plan.stable_until = next_time
-        return {"next": next_time, "memory": answer.memory}
+        self._wake_for_promotions(snapshot, plan, bool((plan.reasons[urgent] != PLACED).any()))
+        return {"next": next_time, "memory": answer.memory, "promoted": tuple(promoted.tolist())}
+
+    def _promoted(self, snapshot: Snapshot, before: tuple[int, ...]) -> Ints:
+        """The jobs that get their least size before all others."""
+        if self.promote_after_seconds == inf:
+            return np.zeros(0, np.int64)
+        facts, index = snapshot.table.facts, snapshot.jobs.index
+        return promoted_now(facts, index, snapshot.now, before, self.promote_after_seconds)
+
+    def _wake_for_promotions(self, snapshot: Snapshot, plan: Proposal, promoted_wait: bool) -> None:
+        """Ask again when the next job has waited too long, and soon while a promoted one waits."""
+        if self.promote_after_seconds < inf:
+            waiting = snapshot.jobs.index[plan.reasons != PLACED]
+            due = next_overdue(snapshot.table.facts, waiting, snapshot.now, self.promote_after_seconds)
+            if promoted_wait:
+                due = min(due, snapshot.now + LEAST_TURN_SECONDS)
+            plan.next_wake = plan.stable_until = min(plan.next_wake, due)
 
     def sizes(self, question: SizingProblem, memory: State) -> tuple[SizingSolution, SizingProblem]:
         """The answer for all jobs, and the question with all jobs pinned that keep their size for their own sake."""
@@ -203,8 +257,11 @@ class PeriodicScheduler:
 
     def is_due(self, snapshot: Snapshot, state: State) -> bool:
         """Whether there are jobs and nodes, and an interval is over or something happened."""
-        some = len(snapshot.jobs) > 0 and bool(snapshot.ledger.books.nodes["up"].any())
+        some = len(snapshot.jobs) > 0 and self._some_node_up(snapshot)
         return some and (snapshot.now >= state["next"] or bool(snapshot.triggers & WAKES))
+
+    def _some_node_up(self, snapshot: Snapshot) -> bool:
+        return bool(snapshot.ledger.books.nodes["up"].any())
 
     def _may_change(self, snapshot: Snapshot, state: State) -> bool:
         """Whether running jobs may change now; when a job only arrives they may not."""
@@ -216,35 +273,66 @@ class PeriodicScheduler:
         return sizing_problem(snapshot, layers_known, reserved, self.interval_seconds)
 
     def _place(
-        self, snapshot: Snapshot, plan: Proposal, question: SizingProblem, answer: SizingSolution
+        self,
+        snapshot: Snapshot,
+        plan: Proposal,
+        question: SizingProblem,
+        answer: SizingSolution,
+        urgent: Ints,
     ) -> None:
-        """Write the changes and the reasons.
+        """Write the changes and the reasons; the `urgent` jobs come first, in this order.
 
-        A job that was stopped or shrunk keeps its place if what it frees is used by no other: the others are then
-        placed again around it.
+        Where running jobs that keep their size leave no place for an urgent one, they are placed again behind it; if
+        even that does not do, what is free is left to it.
         """
         jobs = snapshot.jobs
-        kept = (answer.workers == question.workers) & (answer.servers == question.servers) & jobs.running
+        unchanged = (answer.workers == question.workers) & (answer.servers == question.servers) & jobs.running
         usage = question.usage(np.arange(len(question)), answer.workers, answer.servers)
         demand = question.shares(usage)
         last = np.zeros(len(question), bool) if answer.last is None else answer.last
+        turn = np.full(len(question), len(urgent))
+        turn[urgent] = np.arange(len(urgent))
         # Rings and gangs want to be close together: the largest come while there is room for that.
-        order = np.lexsort((demand * self.placed_first(question), ~question.is_ring, last))
+        order = np.lexsort((demand * self.placed_first(question), ~question.is_ring, last, turn))
         wanted = answer.workers > 0
-        rounds = 0
-        while (in_vain := self._in_vain(snapshot, question, answer, order, kept)).any():
-            rounds += 1
-            if rounds == ROUNDS:
-                in_vain = within_reservations(question, answer.workers > 0, jobs.running & ~kept)
+        for settled in (unchanged, unchanged & question.pinned):
             plan.transaction.undo()
-            kept |= in_vain
-            answer.workers[in_vain] = question.workers[in_vain]
-            answer.servers[in_vain] = question.servers[in_vain]
+            self._place_in_order(snapshot, plan, question, answer, order, settled)
+            if (snapshot.ledger.books.heads[jobs.index[urgent]] >= 0).all():
+                break
+        else:
+            plan.transaction.undo()
+            answer.workers[jobs.waiting & ~question.pinned] = 0
+            self._place_in_order(snapshot, plan, question, answer, order, unchanged)
         holds = snapshot.ledger.books.heads[jobs.index] >= 0
         plan.reasons[:] = np.where(holds, PLACED, np.where(wanted, NO_PLACE, NOT_SELECTED))
         lost = ~holds & wanted
         plan.reason_a[lost] = (question.least_workers * question.demands.worker[:, 0])[lost]
         plan.reason_b[lost] = snapshot.ledger.free()[0]
+
+    def _place_in_order(
+        self,
+        snapshot: Snapshot,
+        plan: Proposal,
+        question: SizingProblem,
+        answer: SizingSolution,
+        order: Ints,
+        settled: Bools,
+    ) -> None:
+        """Place all jobs but the settled ones.
+
+        A job that was stopped or shrunk keeps its place if what it frees is used by no other: the others are then
+        placed again around it.
+        """
+        running, rounds = snapshot.jobs.running, 0
+        while (in_vain := self._in_vain(snapshot, question, answer, order, settled)).any():
+            rounds += 1
+            if rounds == ROUNDS:
+                in_vain = within_reservations(question, answer.workers > 0, running & ~settled)
+            plan.transaction.undo()
+            settled = settled | in_vain
+            answer.workers[in_vain] = question.workers[in_vain]
+            answer.servers[in_vain] = question.servers[in_vain]
 
     def placed_first(self, question: SizingProblem) -> Ints:
         """1 for the jobs that are placed by rising demand, -1 by falling: rings and gangs (Optimus 4.2: rising)."""
