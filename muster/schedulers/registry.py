@@ -188,7 +188,7 @@ def _own_settings(common: Iterable[str], settings: dict[str, str]) -> dict[str, 
         ("lease_seconds", "a number of seconds above 0", own.get("lease_seconds", 1.0) > 0),
     ):
         if not right:
-            raise InputError(Problem(f"--set {key}", f"{key}: {allowed} is needed", found=f"{own[key]:g}"))
+            raise InputError(Problem(f"--set {key}", f"{key}: allowed: {allowed}", found=f"{own[key]:g}"))
     return own
 
 

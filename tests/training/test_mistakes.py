@@ -50,7 +50,7 @@ def test_steps_once_a_run() -> None:
 
 @pytest.mark.parametrize("seed", [-1, True, "3"])
 def test_wrong_seed(seed: Any) -> None:
-    with pytest.raises(InputError, match="training.join: seed"):
+    with pytest.raises(InputError, match=r"training\.join: seed"):
         training.join(seed=seed)
 
 

@@ -15,10 +15,16 @@ from muster.cluster.ledger_arrays import WHOLE
 from muster.schedulers.contract import Ints, Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.placement.kernels import ReasonColumns, job_columns
-from muster.schedulers.placement.network_aware import Limits, Queue, Shapes, arrange, most_sensitive_first
+from muster.schedulers.placement.network_aware import (
+    PlacementLimits,
+    RankedGangs,
+    Shapes,
+    arrange,
+    most_sensitive_first,
+)
 from muster.speed.network.forms import PlacementShapes
 
-_ANY_PLACE = Limits(enough=0.0, least=0.0, horizon_seconds=HORIZON_SECONDS)
+_ANY_PLACE = PlacementLimits(enough=0.0, least=0.0, horizon_seconds=HORIZON_SECONDS)
 
 
 def migrate(snapshot: Snapshot, positions: Ints, needs: Ints) -> tuple[bool, float]:
@@ -37,7 +43,7 @@ def migrate(snapshot: Snapshot, positions: Ints, needs: Ints) -> tuple[bool, flo
     arrange(
         books,
         job_columns(snapshot),
-        Queue(order, order, everyone, jobs.pinned, jobs.interruption_cost),
+        RankedGangs(order, order, everyone, jobs.pinned, jobs.interruption_cost),
         Shapes(line, forms.kinds, forms.speeds, needs),
         _ANY_PLACE,
         unread,
