@@ -73,16 +73,10 @@ class Group(ABC):
         for door in self.doors:
             write(door, str(pid), f"process {pid} cannot be put into group {self.name}")
 
-    def enter(self) -> None:
-        """Puts the calling process in. Opens and writes files only, so it can run between fork and exec."""
-        for door in self.doors:
-            write(door, "0", f"this process cannot enter group {self.name}")
-
     def entering(self, command: Sequence[str]) -> list[str]:
         """The command, started by a small launcher that enters the group and becomes it: same process id.
 
-        A process with threads should use this and not `enter`. A command that cannot be started ends with
-        status 1 and a sentence on stderr.
+        A command that cannot be started ends with status 1 and a sentence on stderr.
         """
         doors = "\n".join(map(str, self.doors))
         return [sys.executable, "-I", "-S", "-c", _ENTER_AND_EXEC, doors, *command]

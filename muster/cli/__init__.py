@@ -1,4 +1,4 @@
-"""Muster, from the command line: one file a command, which parses, calls and prints.
+"""Muster, from the command line: one file for each command or noun, which parses, calls and prints.
 
 This file is the entry point. It imports next to nothing itself, so that Ctrl-C finds it ready.
 """

@@ -64,6 +64,8 @@ RUNNING = {
 }
 COMMANDS = TRYING | RUNNING
 ENTRY_POINTS = "muster.commands"
+_FILES = {"cancel": "requests", "hold": "requests", "release": "requests", "drain": "nodes"}
+"""The file of a command whose file is not named as the command."""
 _BY_ENTRY_POINT = {
     "reproduce": "the experiments are in the source repository alone. Hint: clone it and run make install there",
 }
@@ -144,7 +146,7 @@ def app_with(asked: str | None) -> typer.Typer:
 def _command(name: str) -> Any:
     """The function or group of a command. InputError if it comes with another package that is not installed."""
     if name not in _BY_ENTRY_POINT:
-        return getattr(importlib.import_module(f"muster.cli.{name}"), name)
+        return getattr(importlib.import_module(f"muster.cli.{_FILES.get(name, name)}"), name)
     from importlib.metadata import entry_points
 
     point = next(iter(entry_points(group=ENTRY_POINTS, name=name)), None)

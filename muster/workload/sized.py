@@ -55,13 +55,6 @@ SizedArray: TypeAlias = Structured[
 ]
 
 
-def gangs_only(jobs: int) -> SizedArray:
-    """One `SIZED` record a job, none of them sized or with a utility."""
-    sized: SizedArray = zero_records(jobs, SIZED)
-    sized["priority"] = np.nan
-    return sized
-
-
 def sized_columns(jobs: pl.DataFrame) -> SizedArray:
     """One `SIZED` record a job; those of rigid jobs stay 0 but for the utility."""
     sized: SizedArray = zero_records(len(jobs), SIZED)
