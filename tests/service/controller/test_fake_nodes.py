@@ -219,7 +219,7 @@ def live_through(world: World, acts: list[tuple[str, object]]) -> None:
         if row.state is State.COMPLETED:
             assert row.steps_done == row.request.steps
             held = sum(
-                len(one.gpus) * (one.until - one.since)
+                one.allocation.gpus * (one.until - one.since)
                 for one in world.store.allocation_intervals(row.id)
                 if one.until is not None
             )

@@ -27,8 +27,8 @@ def test_whole_grants_are_alone_and_stay_where_they_are(count: int, steps: list[
             if one.alone:
                 assert len(one.cpus) == grants[key]
         alone = {key: set(one.cpus) for key, one in assigned.items() if one.alone}
-        for one, other in combinations(alone.values(), 2):
-            assert not one & other
+        for these, those in combinations(alone.values(), 2):
+            assert not these & those
         used = set().union(*alone.values())
         for key, one in assigned.items():
             if not one.alone and used != set(cpus):
