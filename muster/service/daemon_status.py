@@ -67,7 +67,7 @@ class DaemonStatus:
 
     @property
     def scheduler(self) -> str:
-        """Its full name."""
+        """The scheduler's full name."""
         return self.policy.name
 
     def configuration(self) -> dict[str, Any]:

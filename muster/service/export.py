@@ -1,4 +1,4 @@
-"""What really happened, in the simulator's formats: a record for `muster report`, a trace for `muster compare`."""
+"""Exports what happened in the simulator's formats: a record for `muster report`, a trace for `muster compare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would happen to the queue of this moment: a simulation of it by the same scheduler on the same machines."""
+"""Forecasts the queue: a simulation of its present state with the same scheduler on the same nodes."""
 
 from __future__ import annotations
 

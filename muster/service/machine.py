@@ -1,4 +1,4 @@
-"""What this machine has for jobs: found out, or declared for a try."""
+"""The resources of this machine: detected, or declared to try something."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Machine:
 
     @property
     def real_cpus_per_cpu(self) -> float:
-        """Of a real CPU, what a CPU of the node is: below 1 where more are declared than there are."""
+        """Real CPUs for each CPU of the node: below 1 if more are declared than there are."""
         return min(1.0, self.cores / self.node.cpus)
 
 

@@ -21,7 +21,7 @@ _SECONDS = 3.0
 
 @dataclass
 class Pruned:
-    """What a piece has come to."""
+    """The result of one piece of the work."""
 
     jobs: int = 0
     bytes: int = 0

@@ -54,7 +54,7 @@ class QueueEstimates:
         self._thinks: threading.Thread | None = None
 
     async def with_job(self, job: int) -> QueueEstimate:
-        """One in which a job is, if it has not ended meanwhile."""
+        """Return an estimate that includes this job, unless it has ended meanwhile."""
         if self._newest is not None and self._is_fresh() and job in self._newest.jobs:
             return self._newest
         if self._being_taken is not None:
@@ -86,7 +86,7 @@ class QueueEstimates:
         return QueueEstimate(self._store.now(), {row.id: row for row in living}, held, drained, expected=None)
 
     async def _expect(self, seen: QueueEstimate) -> QueueEstimate:
-        """The same with what a simulation says."""
+        """Add the result of a simulation."""
         if self._thinks is not None and self._thinks.is_alive():
             return replace(seen, obstacle="an earlier simulation has not ended yet")
         loop = asyncio.get_running_loop()

@@ -69,11 +69,11 @@ class LivingTokens:
         self._changes = 0
 
     def known(self) -> KnownTokens | None:
-        """As they were read lately; None: they have to be read."""
+        """Return the tokens that were read lately; None: they have to be read."""
         return self._found if time.monotonic() < self._until else None
 
     def read(self) -> KnownTokens:
-        """As the store has them."""
+        """Read the tokens from the store."""
         changes, until = self._changes, time.monotonic() + _FRESH_SECONDS
         living = {row.hash: row for row in self._store.tokens() if row.revoked is None}
         found = KnownTokens(self._store.needs_tokens(), living)

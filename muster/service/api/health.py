@@ -63,13 +63,13 @@ def _silent(status: DaemonStatus) -> float:
 
 
 class _Figures(Collector):
-    """What the store and the status say at this moment."""
+    """Metrics of the store and the daemon's status at this moment."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterable[Metric]:
-        """All figures."""
+        """Collect all metrics."""
         status = self._service.status
         info = {"version": muster.__version__, "scheduler": status.scheduler, "engine": status.engine}
         yield InfoMetricFamily(

@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1", tags=["record"], dependencies=[DESCRIBED], resp
 
 
 class PruneRequest(BaseModel):
-    """What may go."""
+    """Which jobs may be removed."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 

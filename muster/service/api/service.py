@@ -1,4 +1,4 @@
-"""What the routes work on, and who calls them."""
+"""The objects that routes use, and the caller of a request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The loop of the real world: look at what is, ask the scheduler what should be, carry out the difference.
+"""The reconcile loop: collect what runs, ask the scheduler what should run, carry out the difference.
 
-`loop` is the whole of a turn; its parts are `observing`, `owners`, `deciding` and `acting`, which share `living`.
+`loop` is one turn. Its parts share `active_jobs`: `status_collector`, `request_handler`, `planner`, `executor`.
 """
 
 from muster.service.controller.loop import Controller

@@ -1,4 +1,4 @@
-"""The living jobs, and what of them is new in this turn and has yet to be written down and acted upon."""
+"""The jobs that have not ended, and the changes of this turn that are to be committed and carried out."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from muster.service.store.rows import JobRow, StoreChanges
 
 
 class ActiveJobs:
-    """What the parts of the controller share; nothing of it is changed but by them, in their turn."""
+    """State that the parts of the controller share; only they change it."""
 
     def __init__(self, status: DaemonStatus) -> None:
         self.rows: dict[int, JobRow] = {}
-        """As the store has them, with the changes that are not written yet."""
+        """Rows of the store, with the changes that are not committed yet."""
         self.starts = RunningStarts(status.cluster)
         """What runs; some of them may have been asked to stop."""
         self.active: set[int] = set()
@@ -33,10 +33,10 @@ class ActiveJobs:
         """The largest id that is known."""
         self.changes = StoreChanges()
         self.acts: list[Callable[[], None]] = []
-        """What to do once the changes are on the disk; each may be repeated."""
+        """Commands to send once the changes are on disk; each may be repeated."""
 
     def nothing_new(self) -> None:
-        """All that was new is written down."""
+        """All changes are committed."""
         self.changes, self.acts = StoreChanges(), []
 
     def set(self, job: int, **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""Asking the scheduler: its answer is either good in every respect, or an exception."""
+"""Asks the scheduler for a decision and checks it: a wrong decision is an exception."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.workload.jobs import AskedArray
 
 @dataclass(frozen=True)
 class Decided:
-    """What a scheduler wants from now on."""
+    """A decision that was checked."""
 
     decision: Decision
     state: State
@@ -29,7 +29,7 @@ class Decided:
 
 
 def decided(scheduler: Scheduler, snapshot: Snapshot, state: State, asked: AskedArray) -> Decided:
-    """What it decides; nothing has changed yet."""
+    """Return the scheduler's decision; ValueError if it is wrong. Nothing has changed yet."""
     began = time.perf_counter()
     decision, after = scheduler.decide(snapshot, state)
     _check_answer(decision, snapshot)
@@ -38,7 +38,7 @@ def decided(scheduler: Scheduler, snapshot: Snapshot, state: State, asked: Asked
 
 
 def _check_answer(plan: Decision, snapshot: Snapshot) -> None:
-    """What a decision says beside its changes."""
+    """Check all of a decision except its changes."""
     count = len(snapshot.jobs)
     kinds = {"reasons": np.integer, "reason_a": np.floating, "reason_b": np.floating}
     for name, kind in kinds.items():
@@ -67,7 +67,7 @@ def _check_answer(plan: Decision, snapshot: Snapshot) -> None:
 
 
 def _check_changes(changes: Changes, snapshot: Snapshot, asked: AskedArray) -> None:
-    """What jobs would hold."""
+    """Check what jobs would hold after a decision."""
     strangers = np.setdiff1d(changes.jobs, snapshot.jobs.index)
     if len(strangers):
         raise ValueError(f"it changes jobs that it was not asked about: {strangers.tolist()}")

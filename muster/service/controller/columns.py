@@ -69,7 +69,7 @@ class _LiveTable(JobTable):
 
 
 class LiveColumns:
-    """What was asked of the jobs and what has happened to them, with the ledger and the speeds beside."""
+    """Spec and status of the jobs as a scheduler sees them, with the ledger and the speeds."""
 
     def __init__(
         self,
@@ -112,16 +112,16 @@ class LiveColumns:
 
     @property
     def status(self) -> FactArray:
-        """What has happened to each job, by its number."""
+        """Status of each job, by its number."""
         return self._status[: self._count]
 
     @property
     def spec(self) -> AskedArray:
-        """What each job asks for, by its number."""
+        """Spec of each job, by its number."""
         return self._spec[: self._count]
 
     def admit(self, rows: Sequence[JobRow]) -> None:
-        """Make columns of jobs that the store has; those that it had before are read again."""
+        """Write columns of these jobs of the store; columns that exist are written again."""
         if not rows:
             return
         self._make_room(max(row.id for row in rows) + 1)
@@ -216,7 +216,7 @@ class LiveColumns:
         return self._profiles != before
 
     def _estimate_again(self) -> None:
-        """Those that have not shown their own speed go by their model's as it is now."""
+        """Estimate the length of jobs that have not shown their own speed again, by the models known now."""
         asked_for = self.spec["iterations"] > 0
         unshown = asked_for & (self.status["state"] != COMPLETED) & (self.status["done"] <= 0)
         for job in np.flatnonzero(unshown).tolist():
@@ -251,13 +251,13 @@ class LiveColumns:
             self._length_is_known(row.id)
 
     def _length_is_known(self, job: int) -> None:
-        """From now on, if its owner has said its steps."""
+        """Let schedulers use the length of a job, if its owner has stated its steps."""
         spec = self._spec[job]
         if spec["iterations"] < UNKNOWN_STEPS:
             spec["believed"] = spec["iterations"]
 
     def _reference_seconds(self, job: int) -> float:
-        """Of a step with a proportional share, by the job's model."""
+        """Seconds of a step with a proportional share, by the job's model."""
         return reference_seconds(self.models, int(self._spec[job]["model"]), self._share)
 
     def _table_changed(self) -> None:
@@ -330,7 +330,7 @@ class LiveColumns:
         keep.set_rate(self.ledger.books, self.spec, self.status, row.id, self.models, since, self.laws)
 
     def price(self, row: JobRow, since: float) -> None:
-        """What schedulers know of an interruption of a start that began at `since`, as its job shows more of it.
+        """Update what an interruption costs of a start that began at `since`, as its job shows more of it.
 
         A job that has reported before works from its first step on, at the latest after `LONGEST_START_UP` times the
         expected cost; any other one, once the expected cost has passed.

@@ -27,10 +27,10 @@ class EngineCommands:
     def __init__(self, jobs: ActiveJobs, engine: Engine, home: Path) -> None:
         self._jobs, self._engine, self._home = jobs, engine, home
         self._other_sizes: dict[int, JobStart] = {}
-        """Those that the engine may still give something other than their allocations."""
+        """Starts whose allocations the engine has not applied yet."""
 
     def outstanding(self, now: float) -> list[Act]:
-        """Of all starts: stops, then other sizes, smaller ones first, then what is to begin."""
+        """Commands for all starts: stops, then resizes, smaller ones first, then launches."""
         stops: list[Act] = []
         launches: list[Act] = []
         self._other_sizes = {}
@@ -49,11 +49,11 @@ class EngineCommands:
         return [*stops, *sizes, *launches]
 
     def killing(self, one: Observed) -> Act:
-        """End a start that should not be there."""
+        """Kill a start that should not be there."""
         return lambda: self._engine.kill(one.job, one.epoch)
 
     def forgetting(self, one: Observed) -> Act:
-        """Its end is on record."""
+        """Forget a start whose end is on record."""
         return lambda: self._engine.forget(one.job, one.epoch)
 
     def _launch(self, start: JobStart) -> None:

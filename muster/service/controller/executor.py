@@ -1,4 +1,4 @@
-"""The difference between what is planned and what runs: stops, other sizes, starts."""
+"""Carries out the difference between the plan and what runs: stops, resizes, starts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from muster.service.store.rows import Phase, State
 
 
 class Executor:
-    """Finds out what has to be done; it is done once it is on the disk."""
+    """Finds the difference; the commands follow once it is on disk."""
 
     def __init__(self, jobs: ActiveJobs, commands: EngineCommands, home: Path, *, can_resize: bool) -> None:
         self._jobs, self._commands, self._home, self._can_resize = jobs, commands, home, can_resize
 
     def carry_out(self, now: float) -> None:
-        """Stops, then other sizes, smaller ones first, then starts wherever there is room by now."""
+        """Stop, then resize, smaller ones first, then start whatever has room by now."""
         resized: list[tuple[float, JobStart, tuple[NodeAllocation[str], ...]]] = []
         for start in self._jobs.starts.values():
             wanted = self._jobs.columns.plan.get(start.job, ())

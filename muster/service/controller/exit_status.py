@@ -1,4 +1,4 @@
-"""What the end of a start means for its job."""
+"""Decides what becomes of a job when one of its starts has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """What becomes of a job of which a start has ended."""
+    """The state of a job after one of its starts has ended."""
 
     state: State
     message: str = ""
@@ -27,7 +27,7 @@ class JobOutcome:
 
 
 def outcome(row: JobRow, start: JobStart, one: Observed, until: float) -> JobOutcome:
-    """By how it ended, `until` when, and by what was wanted of it."""
+    """Decide by how and when it ended, and by what was requested of it."""
     got_somewhere = row.steps_done > start.steps_before or until - start.since >= _RAN_WELL_SECONDS
     deaths_before = 0 if got_somewhere else row.deaths
     asked_to = was_asked_to(start, one, until)

@@ -1,4 +1,4 @@
-"""What an interruption of a job costs: measured at its own starts, expected from similar jobs before that."""
+"""The cost of an interruption: measured at a job's own starts, expected from similar jobs before that."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class RestartCosts:
     def __init__(self, default: float) -> None:
         self._default = default
         self._of_similar: dict[tuple[str, str], float] = {}
-        """By user and name of the job: what was measured last."""
+        """Seconds measured last, by user and name of the job."""
 
     def learn(self, measured: Iterable[tuple[str, str, float]]) -> None:
         """Remember what jobs of a user and a name have shown, for those that come after them."""
         self._of_similar |= {(user, name): seconds for user, name, seconds in measured}
 
     def learn_from(self, row: JobRow) -> None:
-        """The same from one job."""
+        """Remember what one job has shown."""
         if (seconds := row.restart_cost_seconds) is not None:
             self.learn([(row.user, row.request.name, seconds)])
 
     def expected(self, row: JobRow, models: Mapping[str, Model]) -> float:
-        """By its own starts, else by its model's file, else by the user's jobs of the same name, else the setting."""
+        """Seconds by its own starts, else its model's file, else the user's jobs of its name, else the setting."""
         if row.restart_cost_seconds is not None:
             return row.restart_cost_seconds
         model = models.get((row.request.model or "").lower())

@@ -1,4 +1,4 @@
-"""The loop of the real world: look at what is, ask the scheduler what should be, carry out the difference.
+"""The reconcile loop: collect what runs, ask the scheduler what should run, carry out the difference.
 
 The ledger holds the plan; `starts` hold what really runs. A job that should leave is asked to stop; one that
 should start waits until its GPUs are empty. So the ledger has a decision at once, and the machines follow. Every
@@ -47,7 +47,7 @@ class Controller:
         self._stopping = False
 
     def run(self) -> None:
-        """Until `stop`; the jobs that run go on without it. StoreTaken if another daemon has the store now."""
+        """Run turns until `stop`; jobs run on without it. StoreTaken if another daemon has the store now."""
         while not self._stopping:
             if self._status.ready:
                 well = self.turn()
@@ -59,17 +59,17 @@ class Controller:
             self._status.wait(max(left, 0.001) if well else _RETRY_SECONDS)
 
     def stop(self) -> None:
-        """Leave the loop after this turn."""
+        """Stop the loop after this turn."""
         self._stopping = True
         self._status.wake()
 
     def recover(self) -> None:
-        """Find what the daemon before this one left, and note what this one serves."""
+        """Find what an earlier daemon left, and note what this one serves."""
         self._store.configure(self._status.configuration())
         self._collector.recover()
 
     def turn(self) -> bool:
-        """Look, decide if it is time to, write down, act.
+        """Collect, decide if it is due, write to the store, send commands.
 
         False: the store or the machine did not let it; it is to be tried again. What it has found out is kept until
         it is written down, and before that nothing is acted upon and nothing new is found out.
@@ -114,7 +114,7 @@ class Controller:
             self._of_machine.clear()
 
     def _write_and_act(self) -> int:
-        """Bring to the disk what is new, then do what follows from it; how much of that failed."""
+        """Commit what is new, then send the commands that follow from it; how many of them failed."""
         self._store.commit(self._jobs.changes)
         acts = self._jobs.acts
         self._jobs.nothing_new()

@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class Planner:
-    """Asks the scheduler, and keeps its memory."""
+    """Asks the scheduler and keeps its state."""
 
     def __init__(self, jobs: ActiveJobs, store: Store, status: DaemonStatus) -> None:
         self._jobs, self._store, self._status = jobs, store, status
@@ -72,7 +72,7 @@ class Planner:
         return min(self._status.decision_seconds, _LONGEST_LEAD)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is to be asked now. What is new may be what makes a scheduler that fails well again."""
+        """Whether to ask now. Anything new may make a failing scheduler work again."""
         if now >= self.next_wake:
             return True
         wake_on = Trigger.ALL if self._status.failing is not None else self._wake_on
@@ -134,13 +134,13 @@ class Planner:
         self._status.decision_seconds_sum += answer.seconds
 
     def _leave_out(self, misfits: set[int], now: float) -> None:
-        """No scheduler sees what no state of this cluster could hold; it was another one when they were taken."""
+        """Note why jobs are left out that this cluster cannot hold; it was another one when they were submitted."""
         for job in misfits:
             if self._jobs.rows[job].reason != _FITS_NOWHERE:
                 self._jobs.set(job, reason=_FITS_NOWHERE, reason_parameters={}, reason_since=now)
 
     def _failed(self, error: Exception, took: float) -> None:
-        """All stays as the last plan has it; it is asked again ever more seldom."""
+        """Keep the last plan and ask again later: 1, 2, 4 .. 60 s after a failure."""
         before, failed = self._status.failing, self._store.now()
         count, since = (1, failed) if before is None else (before.count + 1, before.since)
         words = f"{type(error).__name__}: {error}"
@@ -192,7 +192,7 @@ class Planner:
                 self._jobs.columns.not_begun(job, now)
 
     def _lend(self, answer: Decided, index: Ints, now: float) -> None:
-        """Note the leases, new and old, of those who hold something."""
+        """Note the ends of leases, and the next one to come."""
         for job, end in answer.decision.lease_ends.items():
             self._jobs.columns.set_lease_end(job, end)
             self._jobs.set(int(job), lease_end=float(end) if isfinite(end) else None)

@@ -63,7 +63,7 @@ def _in_run_folder(run_dir: Path, start: JobStart) -> Report | None:
 
 
 def _number(progress: dict[str, Any], name: str, most: float) -> float:
-    """NaN is in no range; a whole number is compared before it is made a float, for which it may be too large."""
+    """Read a number; NaN is in no range, and an integer is compared before it becomes a float, which may overflow."""
     value = progress.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         what = f"allowed: a number from 0 to {most:g}"
@@ -85,7 +85,7 @@ def _in_output(unchanged: UnchangedJob, output: Path, start: JobStart) -> Report
 
 
 class _BoundedSearch:
-    """An owner's expression is not trusted to end by itself."""
+    """A search with a time limit: an owner's expression may never end."""
 
     def __init__(self) -> None:
         self.gave_up = False

@@ -25,7 +25,7 @@ class RequestHandler:
         """Nodes that the ledger has taken down."""
 
     def admit(self) -> None:
-        """Jobs that were submitted since the last turn."""
+        """Take jobs that were submitted since the last turn."""
         rows = self._store.after(self._jobs.newest)
         if not rows:
             return
@@ -55,7 +55,7 @@ class RequestHandler:
                 self._let_go(row, now)
 
     def end_overdue(self, now: float) -> None:
-        """Jobs whose time limit is over have to stop and do not start again."""
+        """Stop jobs whose time limit is over; they do not start again."""
         for start in self._jobs.starts.values():
             row = self._jobs.rows[start.job]
             if row.id in self._jobs.active and row.is_over_time(start.since, now):
@@ -75,7 +75,7 @@ class RequestHandler:
         self._jobs.pending |= Trigger.ARRIVAL
 
     def _let_go(self, row: JobRow, now: float) -> None:
-        """A job of which nothing runs is held or cancelled at once."""
+        """Hold or cancel a job of which nothing runs."""
         if row.state_request is StateRequest.HOLD:
             self._jobs.set(row.id, state=State.HELD)
             self._jobs.carried_out(row)
@@ -87,7 +87,7 @@ class RequestHandler:
         del self._jobs.rows[row.id]
 
     def close_nodes(self, now: float) -> None:
-        """Nothing new starts on a node that is drained, or that the engine has not now; what runs there goes."""
+        """Take nodes down that are drained or that the engine lacks now; their jobs are moved away."""
         there = {node.name for node in self._engine.nodes()}
         unusable = {node.name for node in self._store.nodes() if node.drained}
         unusable |= self._jobs.columns.cluster.node_index.keys() - there

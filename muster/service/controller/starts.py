@@ -1,4 +1,4 @@
-"""The starts that live now: what is really on the machines, which may lag behind what is planned."""
+"""One start of a job: what is on the machines, which may lag behind the plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_OWN = 0.5
 
 @dataclass(frozen=True)
 class Report:
-    """How far a job is, in its own words; numbers that can be reckoned with."""
+    """How far a job is, as it reports it; the numbers are checked."""
 
     step: float
     steps_per_second: float = 0.0
@@ -68,13 +68,13 @@ class JobStart:
     """When its first report was read, and the step of it."""
 
     def first_step_by(self, report: Report, now: float) -> float:
-        """When it must have made its first step, by its first report."""
+        """When it must have made its first step, according to its first report."""
         done = max(report.step - self.steps_before, 0.0)
         worked = done / report.steps_per_second if report.steps_per_second > 0 else 0.0
         return max(now - worked, self.since)
 
     def steps_per_second(self, step: float, now: float) -> float:
-        """Of a job that reports steps only: since its first report, and before its second one since it began."""
+        """Speed of a job that reports steps only: since its first report, else since it began."""
         if self.first_report is None or self.first_report[0] >= now:
             at, before = self.since, self.steps_before
         else:
@@ -87,7 +87,7 @@ class JobStart:
         return sum(here.gpus for here in self.allocations)
 
     def intervals(self, since: float) -> list[AllocationInterval]:
-        """What it holds from now on, for the record."""
+        """Its allocations as intervals that begin now."""
         return [AllocationInterval(self.job, self.epoch, here, since) for here in self.allocations]
 
 

@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 
 class StatusCollector:
-    """Looks at the machines."""
+    """Reads engine and run folders."""
 
     def __init__(
         self, jobs: ActiveJobs, store: Store, engine: Engine, commands: EngineCommands, home: Path
@@ -59,10 +59,10 @@ class StatusCollector:
         self._unsaved: set[int] = set()
         """Jobs of which the disk does not know how far they are."""
         self._losses: dict[int, int] = {}
-        """Of a job, in a row, that were its machine's doing."""
+        """Ends in a row that were the machine's doing, by job."""
 
     def recover(self) -> None:
-        """Find what the daemon before this one left: jobs, starts, allocations, the scheduler's memory."""
+        """Find what an earlier daemon left: jobs, starts, allocations, the scheduler's memory."""
         now = self._store.now()
         self._jobs.newest = self._store.newest()
         rows = self._store.living()
@@ -107,7 +107,7 @@ class StatusCollector:
         return True
 
     def observe(self, now: float) -> None:
-        """What became of the starts."""
+        """Read what the engine knows of all starts."""
         seen = {(one.job, one.epoch): one for one in self._engine.observe()}
         for start in list(self._jobs.starts.values()):
             one = seen.pop((start.job, start.epoch), None)
@@ -129,7 +129,7 @@ class StatusCollector:
             )
 
     def _not_there(self, start: JobStart, now: float) -> None:
-        """The engine does not know it: not yet; never, as it is not wanted any more; or it lost sight of it.
+        """The engine does not know a start: not yet launched, stopped before its launch, or lost.
 
         Something of the latter may still run, so it is over: the next start of its job makes it stale.
         """
@@ -142,7 +142,7 @@ class StatusCollector:
         self._ended(start, Observed(start.job, start.epoch, end, last, None, words), now)
 
     def _ended(self, start: JobStart, one: Observed, now: float) -> None:
-        """Charge what a start had, and see what is to become of its job."""
+        """Charge what a start held, and decide what becomes of its job."""
         self._engine_knows(start, one)
         report = self._read(start, now)
         if report is not None:
@@ -189,7 +189,7 @@ class StatusCollector:
         return lost_seconds(row, start, until, expected, completed=state is State.COMPLETED)
 
     def _engine_knows(self, start: JobStart, one: Observed) -> None:
-        """The first step of a job that its engine simulates."""
+        """Take the first step of a job that its engine simulates."""
         if one.first_step is not None and start.first_step is None:
             first_step = max(one.first_step - self._store.origin, start.since)
             self._works(start, first_step, measured=True, joined=True)
@@ -243,7 +243,7 @@ class StatusCollector:
         return None
 
     def _heard(self, start: JobStart, report: Report, now: float) -> None:
-        """A job has reported how far it is."""
+        """Take a report of how far a job is."""
         if start.first_report is None:
             self._heard_first(start, report, now)
         row = self._jobs.rows[start.job]
@@ -255,7 +255,7 @@ class StatusCollector:
             self._jobs.columns.reported(row, now)
 
     def _heard_first(self, start: JobStart, report: Report, now: float) -> None:
-        """Its first report in this start, or to this daemon."""
+        """Take the first report of a start, or the first one to this daemon."""
         start.first_report = now, report.step
         fields = {"joined": True} if start.joined else {}
         if start.first_step is None:

@@ -111,7 +111,7 @@ class _Run:
         return self.works_from if self.saves and self.works_from <= now else None
 
     def moved_on(self, now: float) -> _Run:
-        """The same at a later moment."""
+        """The same run at a later moment."""
         worked = max(now - max(self.at, self.works_from), 0.0)
         step = min(self.step + worked * self.steps_per_second, self.steps)
         return replace(self, at=now, step=step)
@@ -184,7 +184,7 @@ class FakeEngine:
             self._keep(replace(run.moved_on(self._clock()), steps_per_second=pace.steps_per_second))
 
     def signal(self, job: int, epoch: int, name: str) -> None:
-        """Any signal makes it save and end at once."""
+        """Stop a start at once; any signal makes it save."""
         self._stop(job, epoch, EXIT_STOPPED)
 
     def kill(self, job: int, epoch: int) -> None:
@@ -273,7 +273,7 @@ def _read(path: Path) -> list[_Run]:
 
 
 def _moments(run: _Run) -> list[tuple[float, tuple[int, int]]]:
-    """When it has come up, and when it ends."""
+    """The moments at which a run comes up and ends."""
     return [(run.works_from, run.key)] * (run.works_from < run.end) + [(run.end, run.key)]
 
 

@@ -124,7 +124,7 @@ class Engine(Protocol):
 
     @property
     def capabilities(self) -> EngineCapabilities:
-        """The same as those of its factory."""
+        """The capabilities of its factory."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What must survive: jobs, who held what when, decisions, tokens. SQLite by default, PostgreSQL where asked for."""
+"""Keeps what survives the daemon: jobs, allocations, decisions, tokens. SQLite by default, else PostgreSQL."""
 
 from muster.service.store.database import StoreTaken, StoreUnavailable
 from muster.service.store.store import Store

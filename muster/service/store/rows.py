@@ -1,4 +1,4 @@
-"""What the store keeps, as plain values. Times are seconds since the store was made (`Store.origin`)."""
+"""Values that the store keeps. Times are seconds since the store was made (`Store.origin`)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class JobRow:
 
     @property
     def deadline(self) -> float | None:
-        """By when it should have completed; None: its owner states no deadline."""
+        """The time by which it should complete; None: its owner states no deadline."""
         after = self.request.deadline_seconds
         return None if after is None else self.submitted + after
 
@@ -175,7 +175,7 @@ class StoreChanges:
     closed: dict[tuple[int, int], float] = field(default_factory=dict)
     """(job, epoch) whose open intervals end, and when; closed before `opened` are opened."""
     decisions: list[Mapping[str, float | None]] = field(default_factory=list)
-    """By the columns of `world.records.DECISIONS`."""
+    """By the columns of `runtime.records.DECISIONS`."""
     pending: list[PendingInterval] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     scheduler_state: bytes | None = None

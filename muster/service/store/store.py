@@ -83,7 +83,7 @@ class Store:
         return cls(Database(url, make=make))
 
     def claimed(self) -> AbstractContextManager[None]:
-        """As one daemon's alone while the body runs. InputError if another one has it."""
+        """Claim the store for one daemon while the body runs. InputError if another one has it."""
         return self._database.claimed()
 
     def keep_claim(self) -> None:
@@ -94,7 +94,7 @@ class Store:
         self._database.keep_claim()
 
     def together(self) -> AbstractContextManager[None]:
-        """All that this thread reads in the body is of one moment."""
+        """Let this thread read the state of one moment in the body."""
         return self._database.together()
 
     def now(self) -> float:
@@ -148,7 +148,7 @@ class Store:
     # What can be read.
 
     def job(self, job: int) -> JobRow | None:
-        """One job."""
+        """Return one job; None: there is none of this number."""
         with self._database.reading() as connection:
             found = connection.execute(select(JOBS).where(JOBS.c.id == job)).first()
         return None if found is None else encoding.job_row(found)
@@ -240,7 +240,7 @@ class Store:
             return set(connection.scalars(chosen))
 
     def decisions(self) -> list[Mapping[str, float | None]]:
-        """Every decision, by the columns of `world.records.DECISIONS`."""
+        """Every decision, by the columns of `runtime.records.DECISIONS`."""
         columns = [column for column in DECISIONS.c if column.name != "id"]
         with self._database.reading() as connection:
             found = connection.execute(select(*columns).order_by(DECISIONS.c.id))
@@ -284,12 +284,12 @@ class Store:
                 connection.execute(insert(CONFIGURATIONS).values(since=self.now(), content=text))
 
     def bind_engine(self, name: str) -> None:
-        """From now on these jobs have starts of this kind of engine."""
+        """Bind the store to an engine: its jobs run there only."""
         with self._database.writing() as connection:
             connection.execute(update(STORE).values(engine=name))
 
     def living(self) -> list[JobRow]:
-        """All jobs that have not ended."""
+        """Return all jobs that have not ended."""
         return self._job_rows(select(JOBS).where(_LIVING).order_by(JOBS.c.id))
 
     def after(self, job: int) -> list[JobRow]:
@@ -333,7 +333,7 @@ class Store:
         return self._job_rows(select(JOBS).where(ended).order_by(JOBS.c.id).limit(limit))
 
     def forget(self, jobs: Collection[int]) -> None:
-        """Those of these jobs that have ended, with all that happened to them; their numbers are not given again."""
+        """Remove those of these jobs that have ended, with their history; their numbers are not used again."""
         ended = select(JOBS.c.id).where(JOBS.c.id.in_(jobs), JOBS.c.state.in_(sorted(ENDED)))
         with self._database.writing() as connection:
             for table in (EVENTS, PENDING_INTERVALS, ALLOCATION_INTERVALS):
@@ -351,7 +351,7 @@ class Store:
     # Tokens.
 
     def require_tokens(self) -> None:
-        """From now on every request needs a token."""
+        """Require a token for every request from now on."""
         with self._database.writing() as connection:
             connection.execute(update(STORE).values(needs_tokens=True))
 
@@ -373,7 +373,7 @@ class Store:
         return None if row is None else encoding.token(row)
 
     def tokens(self) -> list[TokenRow]:
-        """All tokens, the revoked ones too."""
+        """Return all tokens, including revoked ones."""
         with self._database.reading() as connection:
             return [encoding.token(row) for row in connection.execute(select(TOKENS).order_by(TOKENS.c.id))]
 

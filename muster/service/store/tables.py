@@ -157,7 +157,7 @@ DECISIONS = Table(
     Column("value", Double),
     Column("bound", Double),
 )
-"""The columns of `world.records.DECISIONS`, and the order in which they were taken."""
+"""The columns of `runtime.records.DECISIONS`, and the order in which they were taken."""
 
 CONFIGURATIONS = Table(
     "configurations",

@@ -342,7 +342,7 @@ class LocalEngine:
         return f"{self._group_prefix}-{folder.job}.{folder.epoch}"
 
     def _find_starts(self) -> None:
-        """Those that have a folder, with their groups; groups without a start, or made by halves, go."""
+        """Find the starts that have a folder, with their groups; remove groups without a start, or made by halves."""
         groups = self._cgroups.standing() if self._cgroups is not None else {}
         for known in known_start_folders(self._folder):
             group = groups.get(self._group_name(known))

@@ -1,4 +1,4 @@
-"""What a start's processes are given by the daemon: the supervisor's command, the ranks' variables and user."""
+"""The context of a start's processes: the supervisor's command, the ranks' variables and user."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def spawn_supervisor(folder: Path) -> int:
 def environment_of(
     launch: Launch, gpu_names: Sequence[str], folder: Path, identity: Mapping[str, Any] | None
 ) -> dict[str, str]:
-    """What each rank has, with these GPUs for CUDA to use; its supervisor adds the variables of torchrun."""
+    """Variables of each rank, with these GPUs for CUDA to use; its supervisor adds those of torchrun."""
     try:
         owner = pwd.getpwuid(os.geteuid() if identity is None else identity["uid"])
         person = {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}

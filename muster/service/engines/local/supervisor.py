@@ -89,7 +89,7 @@ class _Supervisor:
         self._over_memory_bytes: int | None = None
 
     def look_after(self) -> None:
-        """From the first record to the last."""
+        """Run the start, from the first record to the last."""
         began = processes.look_at(os.getpid())
         append_record(self._status, {"supervisor": began, "time": time.time()})
         processes.adopt_orphans()
@@ -146,7 +146,7 @@ class _Supervisor:
         self._ranks[pid] = _Rank(rank, pid, complaint, output)
 
     def _wait(self, alarm: int) -> None:
-        """Until a child ends, the bell rings or it is time for something."""
+        """Wait until a child ends, the bell rings or a deadline passes."""
         timeout = LOOK_SECONDS
         if self._gang_deadline is not None:
             timeout = min(timeout, max(0.0, self._gang_deadline - time.monotonic()))
