@@ -1,4 +1,4 @@
-# The commands of the house. The first of them works on a machine with nothing but Python 3.11 or later, make and git.
+# The commands of the repository. The first of them works on a machine with nothing but Python 3.11 or later, make and git.
 
 # The first of these that is 3.11 or later and has its venv module; make install PYTHON=... says which.
 PYTHONS = $(or $(PYTHON),python3.13 python3.12 python3.11 python3.14 python3 python)
@@ -10,7 +10,7 @@ STAMP := $(VENV)/.built-from-lock
 
 help:
 	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
-	@echo 'make demo       how much less jobs wait than under Slurm-like scheduling, FIFO and LAS; with a page of charts'
+	@echo 'make demo       how much less jobs wait than with Slurm-like scheduling, FIFO and LAS; with a page of charts'
 	@echo 'make test       the tests; test-all: and those that need PyTorch or PostgreSQL, or minutes; and the wheel in a fresh venv'
 	@echo 'make mutate     do the tests notice a wrong line? 100 mutations, SEED=1; see docs/how-to/mutation-testing.md'
 	@echo 'make lint       ruff, mypy, import rules, excluded words, and make docs'
