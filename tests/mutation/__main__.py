@@ -64,7 +64,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--test-seconds", type=float, default=60.0, help="processor seconds for one test (default: 60)"
     )
     parser.add_argument(
-        "--run-seconds", type=float, default=120.0, help="processor seconds for a mutation (default: 120)"
+        "--run-seconds", type=float, default=180.0, help="processor seconds for a mutation (default: 180)"
     )
     parser.add_argument(
         "--results", type=Path, help="file of results (default: build/mutation/seed-SEED.jsonl)"

@@ -59,11 +59,13 @@ class Copy:
         source, times = file.read_text(encoding="utf-8"), file.stat()
         dependents = self._nearest.dependents(mutation.path)
         file.write_text(mutation.applied(source), encoding="utf-8")
+        _forget_bytecode(file)
         try:
             return self._run([*tests, "-x"])
         finally:
             file.write_text(source, encoding="utf-8")
             os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+            _forget_bytecode(file)
             self._restore_kernels(dependents)
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary.mkdir(exist_ok=True)
@@ -102,6 +104,7 @@ class Copy:
             bounded.TEST_SECONDS: str(self._limits.test),
             bounded.RUN_SECONDS: str(run_seconds),
         }
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # The copy keeps its bytecode between mutations.
         report = self._temporary / "report"
         with report.open("wb") as out:
             process = subprocess.Popen(
@@ -153,6 +156,12 @@ def can_isolate() -> bool:
 def _failed(output: str) -> list[str]:
     """The tests, or files, that pytest lists as failed; the parameters of a test may contain spaces."""
     return re.findall(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - .*)?$", output, re.MULTILINE)
+
+
+def _forget_bytecode(file: Path) -> None:
+    """Python takes bytecode for valid if the source has the same size and second of change."""
+    for bytecode in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
+        bytecode.unlink()
 
 
 def _source_of(cache: Path, tree: Path) -> str:

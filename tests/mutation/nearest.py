@@ -17,8 +17,12 @@ from pathlib import Path
 _DIRECT, _FUNCTION, _DEFINITION, _REGISTERED, _PATH, _ROOM = 8.0, 10.0, 2.0, 8.0, 4.0, 3.0
 _MOST_DEFINITIONS = 4
 _FUNCTION_WORDS, _MODULE_WORDS = 30.0, 20.0
-_SERVED_BY = {"world": "simulation"}
+_SERVED_BY = {"runtime": "simulation"}
 """A room whose code runs in another room's tests."""
+_WHOLE_RUNS = ("tests/simulation/test_random_runs.py", "tests/simulation/test_fixed_runs.py")
+"""Tests that compare the records of whole runs of all schedulers, whatever names they contain."""
+_IN_WHOLE_RUNS = ("schedulers", "runtime", "simulation", "cluster", "speed")
+"""The rooms whose code decides what happens in a run."""
 _COMMON = {"muster", "tests", "test", "init", "main", "service", "schedulers", "and", "of", "the"}
 
 
@@ -64,14 +68,21 @@ class Nearest:
         self._distances = {test: self._distances_from(test) for test in self._tests}
 
     def tests_for(self, path: str, function: str, most: int) -> list[str]:
-        """Returns the paths of at most so many test files, nearest first; none where nothing imports the module."""
+        """Returns the paths of the nearest test files, at most so many, and then of the tests of whole runs.
+
+        The list is empty where no test imports the module.
+        """
         module = _dotted(path)
         rated = [
             (-self._rating(test, module, function), self._sources[test].path)
             for test in self._tests
             if module in self._distances[test]
         ]
-        return [test for _, test in sorted(rated)[:most]]
+        nearest = [test for _, test in sorted(rated)[:most]]
+        if path.split("/")[1] not in _IN_WHOLE_RUNS:
+            return nearest
+        reaching = {test for _, test in rated}
+        return nearest + [test for test in _WHOLE_RUNS if test in reaching and test not in nearest]
 
     def dependents(self, path: str) -> set[str]:
         """Returns the paths of a file and of all files that import it, directly or indirectly."""

@@ -13,7 +13,7 @@ from tests.mutation.mutations import Mutation
 
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 _HEAVY = tuple(
-    f"muster/{room}/" for room in ("schedulers", "world", "simulation", "cluster", "speed", "service")
+    f"muster/{room}/" for room in ("schedulers", "runtime", "simulation", "cluster", "speed", "service")
 )
 
 

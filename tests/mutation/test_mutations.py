@@ -174,6 +174,25 @@ def test_the_nearest_tests_come_first(project: Path) -> None:
     }
 
 
+def test_whole_runs_follow_the_nearest_tests(project: Path) -> None:
+    """For the rooms whose code decides what happens in a run, and only there."""
+    for name, text in {
+        "muster/schedulers/__init__.py": "",
+        "muster/schedulers/first.py": "def key(a):\n    return a + 1\n",
+        "tests/simulation/__init__.py": "",
+        "tests/simulation/test_random_runs.py": "import muster.limits\nimport muster.schedulers.first\n",
+        "tests/test_first.py": "from muster.schedulers.first import key\n\n\ndef test_key():\n    assert key(1) == 2\n",
+    }.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    nearest = Nearest(project)
+    assert nearest.tests_for("muster/schedulers/first.py", "key", 1) == [
+        "tests/test_first.py",
+        "tests/simulation/test_random_runs.py",
+    ]
+    assert nearest.tests_for("muster/limits.py", "clamp", 1) == ["tests/test_limits.py"]
+
+
 def mutation_to(project: Path, path: str, after: str) -> Mutation:
     found = mutations_of((project / path).read_text(), path)
     (mutation,) = (one for one in found if one.after.strip() == after)
