@@ -68,6 +68,7 @@ PLANTED = {
         "muster.sizing.ring": ["muster.profiling.grid"],
     },
     "experiments": {"muster.cli.app": ["experiments.papers.command"]},
+    "training-needs-numpy-alone": {"muster.training.run": forbidden_by("training-needs-numpy-alone")},
     "schedulers-are-pure": {"muster.schedulers.parts": forbidden_by("schedulers-are-pure")},
     "report-reads-records": {"muster.report.page": forbidden_by("report-reads-records")},
     "schedulers": {
@@ -183,6 +184,21 @@ def test_the_wheel_asks_for_what_the_code_imports() -> None:
     for path in sorted((ROOT / "muster").rglob("*.py")):
         code = re.sub(r'""".*?"""', "", path.read_text(), flags=re.DOTALL)
         assert set(pattern.findall(code)) <= allowed, path
+
+
+@pytest.mark.parametrize(
+    ("imported", "packages"), [("muster", []), ("muster.cli", []), ("muster.training", ["numpy"])]
+)
+def test_an_import_brings_few_packages(imported: str, packages: list[str]) -> None:
+    code = f"""
+import sys
+before = set(sys.modules)
+import {imported}
+tops = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+print(sorted(tops - sys.stdlib_module_names - {{"muster"}}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(packages)
 
 
 def test_the_changelog_knows_the_version_or_what_is_coming() -> None:

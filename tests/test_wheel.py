@@ -55,7 +55,11 @@ def in_environment(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_wheel_has_the_package_and_its_data_alone(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
+    (entry_points,) = (archive.read(name).decode() for name in names if name.endswith("/entry_points.txt"))
+    assert "muster.engines" in entry_points
+    assert "experiments" not in entry_points
     shared = {name.partition(".data/data/")[2] for name in names} - {""}
     assert shared == set(SHARED.values())
     folders = {name.split("/")[0] for name in names if ".data/data/" not in name}
