@@ -87,7 +87,7 @@ class LocalCase(ProcessCase):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         launch = self._bench.described(
-            job, epoch, command, ranks=ranks, memory_gb=1.0, environment=environment
+            job, epoch, command, ranks=ranks, memory_gb=1.0, environment=environment or {}
         )
         self.engine.launch(launch)
 
