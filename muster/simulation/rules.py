@@ -18,7 +18,7 @@ from muster.workload.trace import Trace
 
 ENTRY_POINTS = "muster.rules"
 _WITHOUT_EXPERIMENTS = (
-    "those of published simulators are in the source repository. Hint: clone it and run make install there"
+    "clone the source repository and run make install there for the rules of published simulators"
 )
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 60
-TWICE = {"Changes", "Jobs", "Machine", "Pruned", "Start", "Why"}
-"""Names that two classes still have."""
 LONG_NAMES_LEFT = {"service": 40, "schedulers": 32, "simulation": 1}
 """By folder of `tests/`, the longer names that are still there: a folder may have fewer, never more."""
 
@@ -25,8 +23,6 @@ def public_classes() -> dict[str, list[str]]:
     """The files that define a public class, by its name."""
     found = defaultdict(list)
     for path, tree in modules("muster"):
-        if path.startswith("muster/reproduce/"):  # experiments, each a program of its own
-            continue
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(path)
@@ -42,7 +38,7 @@ def names_of_tests(tree: ast.Module) -> Iterator[str]:
 
 def test_each_public_class_has_a_name_of_its_own() -> None:
     twice = {name: files for name, files in public_classes().items() if len(files) > 1}
-    assert {name: files for name, files in twice.items() if name not in TWICE} == {}
+    assert twice == {}
 
 
 def test_names_of_tests_have_at_most_60_characters() -> None:

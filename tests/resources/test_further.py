@@ -71,7 +71,7 @@ def test_schedulers_keep_within_the_power_of_each_node(tmp_path: Path) -> None:
     [
         ("a = power:TWICE", "two resources have this name"),
         ("a = power:NONE", "cannot be loaded: AttributeError"),
-        ("a = power:__name__", "a muster.cluster.resources.Resource is needed"),
+        ("a = power:__name__", "allowed: a muster.cluster.resources.Resource"),
     ],
 )
 def test_an_unusable_resource_is_refused_by_name(tmp_path: Path, points: str, words: str) -> None:
