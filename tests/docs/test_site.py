@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import os
@@ -74,6 +75,16 @@ def test_every_metric_of_the_dashboard_is_explained(site: Path) -> None:
     used = set(re.findall(r"muster_\w+", json.dumps(dashboard["panels"])))
     assert len(used) > 5
     assert sorted(name for name in used if name not in page) == []
+
+
+def test_a_data_file_is_a_table_for_each_of_its_groups(site: Path) -> None:
+    page = (site / "results" / "reproduce-dally.html").read_text(encoding="utf-8")
+    rows = list(csv.reader((ROOT / "docs/results/data/dally-policies.csv").open(encoding="utf-8")))[1:]
+    groups = dict.fromkeys(row[0] for row in rows)
+    after = page.partition('id="every-policy"')[2]
+    assert after.count("<table>") == len(groups) == 8
+    assert re.findall(r"<strong>(.*?)</strong>", after)[: len(groups)] == list(groups)
+    assert after.count('<td style="text-align: right;">') == sum(len(row) - 2 for row in rows)
 
 
 def planted(folder: Path, text: str) -> str:
