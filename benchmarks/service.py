@@ -1,6 +1,6 @@
 """How much a daemon takes in, and how soon its queue is found: `python -m benchmarks.service [NAME ...]`.
 
-A real `muster serve` on fake nodes and SQLite on this disk, its clients in this process, over loopback.
+A real `muster serve` on fake nodes and SQLite on this disk, its clients in this process, over its Unix socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 from rich.console import Console
 from rich.table import Table
@@ -140,8 +139,8 @@ def decisions(scheduler: str) -> Figures:
         return {**job(gpus), "model": chance.choice(models), "steps": chance.randint(10**6, 10**7)}
 
     def figure(name: str) -> float:
-        with urlopen(f"{client.url}/metrics") as answer:
-            found = re.search(rf"^muster_{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+        metrics = b"".join(client.download("/metrics")).decode()
+        found = re.search(rf"^muster_{name} (\S+)$", metrics, re.MULTILINE)
         assert found is not None
         return float(found[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,12 +76,13 @@ class ServiceFlags:
     """Where the daemon listens and keeps its state, and what users may do."""
 
     listen: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Address to listen on; any other than loopback requires tokens. Port 0 takes a free one.",
+            help="Listen on TCP too, for requests with a token and for /metrics (default: only the Unix socket in "
+            "MUSTER_HOME).",
         ),
-    ] = "127.0.0.1:0"
+    ] = None
     store: Annotated[
         str | None,
         typer.Option(
@@ -88,14 +90,6 @@ class ServiceFlags:
             help="Database of the daemon, as postgresql://... (default: SQLite in MUSTER_HOME).",
         ),
     ] = None
-    tokens: Annotated[
-        bool,
-        typer.Option(
-            "--tokens",
-            help="Reject every request without a token, even while no token exists (default: "
-            "from the first token on).",
-        ),
-    ] = False
     limits: Annotated[
         Path | None,
         typer.Option(
@@ -143,17 +137,14 @@ def serve(
     home = home_folder()
     turn = errors.of(flags.positive_seconds_of, "--round", round_seconds)
     cost = errors.of(_restart_cost, restart_cost)
-    address = errors.of(_address, service.listen)
+    listen = None if service.listen is None else errors.of(_address, service.listen)
     chosen = errors.of(flags.parse_settings, settings or [])
     allowed = errors.of(LiveLimits, service.limits, home)
     served = nodes.served(errors)
     policy = errors.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
     errors.settle()
-    host, port = address
     serve_until_interrupted(
-        Serving(
-            home, *served, policy, turn, allowed, cost, host, port, service.store, needs_tokens=service.tokens
-        ),
+        Serving(home, *served, policy, turn, allowed, cost, listen, service.store),
         lambda line: print(line, flush=True),
     )
 
@@ -166,10 +157,17 @@ def _restart_cost(text: str) -> float:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """HOST:PORT; an IPv6 address in brackets."""
+    """The address of HOST:PORT, and the port; an IPv6 address stands in brackets, localhost is 127.0.0.1."""
     host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
+    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
+    try:
+        ip_address(host)
+    except ValueError:
+        host = ""
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65_536):
-        what = "allowed: HOST:PORT, as 127.0.0.1:7461 or [::1]:7461; port 0 takes any that is free"
+        what = (
+            "allowed: an address of this machine and a port, for example 127.0.0.1:7461, [::1]:7461 or localhost:7461. "
+            "Hint: port 0 takes any that is free"
+        )
         raise InputError(Problem("--listen", what, found=text))
     return host, int(port)

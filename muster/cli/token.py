@@ -1,4 +1,4 @@
-"""`muster token`: who may use a daemon that others can reach."""
+"""`muster token`: the users of a daemon over TCP."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Database to write the token into without a daemon, if the last operator token "
-        "is lost (default: ask the daemon).",
+        help="Database to write the token into where no daemon runs (default: ask the daemon).",
     ),
 ]
 
@@ -35,7 +34,7 @@ def create(
     store: StoreUrl = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Make a token; it is shown this once. From the first one on everybody needs one, for ever.
+    """Make a token for requests over TCP; it is shown this once.
 
     Example: muster token create ann --role operator
     """

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from muster.problems import InputError, Problem, Unable
-from muster.service.home import homes_to_ask, read_endpoint
+from muster.service.home import homes_to_ask, read_endpoint, socket_path
+from muster.service.unix_socket import SCHEME, connect
 
 _SECONDS = 300.0
 """Without a word from the daemon: where it has never simulated before, `why` compiles first."""
@@ -73,10 +75,11 @@ class Client:
         url = os.environ.get("MUSTER_URL")
         if not url:
             homes = homes_to_ask()
-            endpoint = next(filter(None, map(read_endpoint, homes)), None)
-            if endpoint is None:
+            found = ((home, endpoint) for home in homes if (endpoint := read_endpoint(home)))
+            home, endpoint = next(found, (None, None))
+            if home is None or endpoint is None:
                 raise _nobody_there(f"in {' or '.join(map(str, homes))}")
-            url = endpoint.url
+            url = f"{SCHEME}{socket_path(home)}"
             if endpoint.starting:
                 print("The daemon is starting; waiting for it (its first start compiles).", file=sys.stderr)
         token = os.environ.get("MUSTER_TOKEN")
@@ -157,6 +160,9 @@ class Client:
             self._connection.connect()
         except ssl.SSLError as error:
             raise Unanswered(f"{self.url}: no safe connection: {error.reason or error}") from None
+        except PermissionError:
+            what = "this account may not use the daemon. Hint: with a token, use its TCP address (MUSTER_URL)"
+            raise Unanswered(f"{self.url}: {what}") from None
         except OSError:
             raise _nobody_there(f"at {self.url}") from None
 
@@ -174,6 +180,18 @@ class Client:
             f"the server there sends us on to {where}; nothing is sent to where nobody named: name it itself"
         )
         return InputError(Problem("MUSTER_URL", what, found=self.url))
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost")
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = connect(self._path, _SECONDS)
 
 
 class PatientClient:
@@ -221,13 +239,16 @@ def _query(query: Mapping[str, Any]) -> str:
 
 
 def _connection(url: str) -> http.client.HTTPConnection:
+    if url.startswith(SCHEME):
+        return UnixConnection(Path(url.removeprefix(SCHEME)))
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if not host or parts.scheme not in ("http", "https") or parts.path not in ("", "/"):
-        raise InputError(Problem("MUSTER_URL", "allowed: http://HOST:PORT or https://HOST", found=url))
+        allowed = "allowed: http://HOST:PORT, https://HOST, unix:///PATH"
+        raise InputError(Problem("MUSTER_URL", allowed, found=url))
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     return kind(host, port, timeout=_SECONDS)
 

@@ -8,9 +8,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import structlog
@@ -21,7 +22,6 @@ from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.service.accounts import together
 from muster.service.api import create_app, server
-from muster.service.callers import check_bind
 from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.factory import ConfiguredEngine, EngineContext
@@ -35,6 +35,7 @@ from muster.service.home import (
     newest_job_folder,
     remove_endpoint,
     shut_to_others,
+    socket_path,
     store_url,
     write_endpoint,
 )
@@ -42,6 +43,7 @@ from muster.service.known_models import KnownModels
 from muster.service.live_limits import LiveLimits
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
+from muster.service.unix_socket import bind
 from muster.service.warm_up import warm_up
 
 _SWITCH_SECONDS = 0.0005
@@ -66,13 +68,10 @@ class Serving:
     round_seconds: float
     limits: LiveLimits
     restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS
-    host: str = "127.0.0.1"
-    port: int = 0
-    """0: any that is free."""
+    listen: tuple[str, int] | None = None
+    """Address and port (0: any that is free) on TCP; None: only the Unix socket of the home."""
     store: str | None = None
     """URL; None: SQLite in the home."""
-    needs_tokens: bool = False
-    """Every request needs a token, even if none was ever made."""
 
 
 def serve(serving: Serving, say: Callable[[str], None]) -> None:
@@ -84,9 +83,8 @@ def serve(serving: Serving, say: Callable[[str], None]) -> None:
     make_home(serving.home)
     with claimed(serving.home), _store_of(serving) as store, store.claimed():
         _bind(serving, store)
-        check_bind(serving.host, needs_tokens=store.needs_tokens())
-        with _listening(serving.host, serving.port) as listener:
-            _serve(serving, store, listener, say)
+        with _listening(serving) as listeners:
+            _serve(serving, store, listeners, say)
 
 
 @contextmanager
@@ -109,11 +107,11 @@ def _bind(serving: Serving, store: Store) -> None:
     hint = f"MUSTER_HOME=FOLDER{other_store} keeps the jobs of the two engines apart"
     check_bound_engine(store.engine(), serving.engine_name, hint)
     store.bind_engine(serving.engine_name)
-    if serving.needs_tokens:
-        store.require_tokens()
 
 
-def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callable[[str], None]) -> None:
+def _serve(
+    serving: Serving, store: Store, listeners: Sequence[socket.socket], say: Callable[[str], None]
+) -> None:
     known_models = KnownModels(serving.home)
     try:
         engine = serving.engine.open(
@@ -136,8 +134,7 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         round_seconds=serving.round_seconds,
         restart_cost_seconds=serving.restart_cost_seconds,
     )
-    host, port = listener.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    url = next((_url(each) for each in listeners if each.family != socket.AF_UNIX), None)
     write_endpoint(serving.home, url, starting=True)
     try:
         warm_up(status)
@@ -157,20 +154,31 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         finally:
             web.should_exit = True
 
-    warnings = list(_warnings(serving, engine.capabilities, store))
+    warnings = list(_warnings(serving, engine.capabilities, store, url))
     thread = threading.Thread(target=conduct, name="controller")
     write_endpoint(serving.home, url)
     threading.Thread(target=serving.limits.reload_on_request, name="limits", daemon=True).start()
     _handle_signals(web, serving.limits)
     thread.start()
     cluster = serving.engine.cluster
-    log.info("serving", url=url, scheduler=status.scheduler, cluster=cluster.name, enforces=status.enforces)
-    say(f"{url} serves {cluster.total_gpus} GPUs of {cluster.name} by {status.scheduler}; {status.enforces}")
+    path = str(socket_path(serving.home))
+    log.info(
+        "serving",
+        socket=path,
+        url=url,
+        scheduler=status.scheduler,
+        cluster=cluster.name,
+        enforces=status.enforces,
+    )
+    where = path if url is None else f"{path} and {url}"
+    say(
+        f"Muster serves {cluster.total_gpus} GPUs of {cluster.name} by {status.scheduler} at {where}; {status.enforces}"
+    )
     for warning in warnings:
         log.warning(warning)
         say(f"Note: {warning}.")
     try:
-        web.run(sockets=[listener])
+        web.run(sockets=list(listeners))
     finally:
         controller.stop()
         thread.join()
@@ -180,16 +188,18 @@ def _serve(serving: Serving, store: Store, listener: socket.socket, say: Callabl
         raise failure[0]
 
 
-def _warnings(serving: Serving, engine: EngineCapabilities, store: Store) -> Iterator[str]:
-    """What its operator should know, as sentences without their full stops."""
+def _warnings(serving: Serving, engine: EngineCapabilities, store: Store, url: str | None) -> Iterator[str]:
+    """What the operator may not know, as sentences without their full stops."""
     if engine.runs_as_users and (shut := shut_to_others(serving.home)):
         yield shut
-    if not store.needs_tokens():
+    if url is None or serving.listen is None:
         return
-    if alike := together(engine):
-        yield f"tokens do not keep jobs apart: {alike}"
+    if not ip_address(serving.listen[0]).is_loopback:
+        yield f"tokens travel in the clear to {url}; put a TLS server before it (docs/how-to/service.md)"
     if all(row.revoked is not None for row in store.tokens()):
-        yield "every request needs a token, and there is none: muster token create NAME --role operator --store URL"
+        yield f"{url} refuses every request until there is a token: muster token create NAME"
+    elif alike := together(engine):
+        yield f"tokens do not keep jobs apart: {alike}"
 
 
 def _handle_signals(web: uvicorn.Server, limits: LiveLimits) -> None:
@@ -223,8 +233,23 @@ def _has_terminal() -> bool:
     return True
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket that is bound already, so that a port that is taken is an error of the user."""
+@contextmanager
+def _listening(serving: Serving) -> Iterator[list[socket.socket]]:
+    """The sockets that the daemon serves: the Unix socket of its home, and one on TCP if asked for.
+
+    They listen already, so that clients which come before the server runs wait, and are not turned away.
+    """
+    path = socket_path(serving.home)
+    with ExitStack() as stack:
+        # Every account can connect to a daemon of root, which knows it by its account.
+        local = stack.enter_context(bind(path, 0o666 if os.geteuid() == 0 else 0o600))
+        stack.callback(path.unlink, missing_ok=True)
+        tcp = [] if serving.listen is None else [stack.enter_context(_on_tcp(*serving.listen))]
+        yield [local, *tcp]
+
+
+def _on_tcp(host: str, port: int) -> socket.socket:
+    """A listening socket; InputError where the address cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else an answer waits for an
     # acknowledgement of its header, which the other side delays by 40 ms.
@@ -232,12 +257,17 @@ def _listening(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen()  # Clients that read the address before the server runs wait, and are not turned away.
+        listener.listen()
     except OSError as error:
         listener.close()
-        what = f"cannot be listened on: {error.strerror}; port 0 takes any that is free"
+        what = f"cannot be listened on: {error.strerror}. Hint: port 0 takes any that is free"
         raise InputError(Problem("--listen", what, found=f"{host}:{port}")) from None
     return listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _log_as_json() -> None:

@@ -2,7 +2,8 @@
 
 muster.db                    the store, unless another one was named
 store.json                   {"made"} of the store whose jobs the folders here are of
-endpoint.json                {"url", "pid", "starting"} of the daemon that serves now, or soon
+muster.sock                  Unix socket of the daemon that serves now, or soon
+endpoint.json                {"pid", "starting", "url"} of that daemon; the URL is null unless it listens on TCP too
 lock                         held by that daemon
 engines/local/               what the engine of that name remembers of its starts
 models/NAME.toml             sensitivities that `muster profile` has measured
@@ -35,12 +36,13 @@ _ENDPOINT, _LOCK, _STORE = "endpoint.json", "lock", "store.json"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the daemon listens, and which process it is."""
+    """The daemon of a home."""
 
-    url: str
     pid: int
     starting: bool = False
     """It compiles first; requests wait until it has."""
+    url: str | None = None
+    """Where it listens on TCP; None: nowhere."""
 
 
 def home_folder() -> Path:
@@ -110,12 +112,17 @@ def claimed(home: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             there = read_endpoint(home)
-            who = f" (process {there.pid}, {there.url})" if there else ""
+            who = f" (process {there.pid})" if there else ""
             what = f"a daemon serves from this folder already{who}; MUSTER_HOME names another one"
             raise InputError(Problem(str(home), what)) from None
         yield
     finally:
         os.close(lock)
+
+
+def socket_path(home: Path) -> Path:
+    """Where the daemon of this home listens."""
+    return home / "muster.sock"
 
 
 def store_url(home: Path) -> str:
@@ -175,25 +182,25 @@ def _jobs_folder(home: Path) -> Path:
     return home / "jobs"
 
 
-def write_endpoint(home: Path, url: str, *, starting: bool = False) -> None:
-    """Publish where this process serves, or, while it is starting, where it will."""
-    content = {"url": url, "pid": os.getpid(), "starting": starting}
+def write_endpoint(home: Path, url: str | None = None, *, starting: bool = False) -> None:
+    """Publish that this process serves, or, while it is starting, that it will; and its URL on TCP."""
+    content = {"pid": os.getpid(), "starting": starting, "url": url}
     with write_aside(home / _ENDPOINT) as aside:
         aside.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
 def remove_endpoint(home: Path) -> None:
-    """Removes the address: no daemon serves."""
+    """Publish that no daemon serves."""
     (home / _ENDPOINT).unlink(missing_ok=True)
 
 
 def read_endpoint(home: Path) -> Endpoint | None:
-    """Where the daemon serves, as it said last; it may be dead."""
+    """The daemon that published itself here last; it may be dead."""
     try:
         content = json.loads((home / _ENDPOINT).read_text(encoding="utf-8"))
-        return Endpoint(str(content["url"]), int(content["pid"]), bool(content.get("starting", False)))
+        return Endpoint(int(content["pid"]), bool(content["starting"]), content["url"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        what = "cannot be read as a daemon's address; start the daemon again, or set MUSTER_URL"
+        what = "cannot be read as a daemon's file. Hint: restart the daemon, or set MUSTER_URL"
         raise InputError(Problem(str(home / _ENDPOINT), what)) from None

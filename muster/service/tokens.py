@@ -31,16 +31,6 @@ _USER_NAME: TypeAdapter[str] = TypeAdapter(UserName)
 
 
 @dataclass(frozen=True)
-class KnownTokens:
-    """Which tokens let whom in."""
-
-    needed: bool
-    """Every request needs one: one was made at some time, or the daemon requires tokens."""
-    by_hash: Mapping[str, TokenRow]
-    """Those in use."""
-
-
-@dataclass(frozen=True)
 class MadeToken:
     """One that was just made."""
 
@@ -64,19 +54,18 @@ class LivingTokens:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._found: KnownTokens | None = None
+        self._found: Mapping[str, TokenRow] | None = None
         self._until = 0.0
         self._changes = 0
 
-    def known(self) -> KnownTokens | None:
-        """Return the tokens that were read lately; None: they have to be read."""
+    def known(self) -> Mapping[str, TokenRow] | None:
+        """By hash, as they were read lately; None: they have to be read."""
         return self._found if time.monotonic() < self._until else None
 
-    def read(self) -> KnownTokens:
-        """Read the tokens from the store."""
+    def read(self) -> Mapping[str, TokenRow]:
+        """By hash, as the store has them."""
         changes, until = self._changes, time.monotonic() + _FRESH_SECONDS
-        living = {row.hash: row for row in self._store.tokens() if row.revoked is None}
-        found = KnownTokens(self._store.needs_tokens(), living)
+        found = {row.hash: row for row in self._store.tokens() if row.revoked is None}
         if changes == self._changes:  # Else this may be how they were before.
             self._found, self._until = found, until
         return found
@@ -88,14 +77,8 @@ class LivingTokens:
 
 
 def create_token(store: Store, user: str, *, operator: bool, engine: EngineCapabilities | None) -> MadeToken:
-    """A new token; from now on every request needs one. The first one of a store is an operator's.
-
-    `engine` runs the jobs; None: not known yet.
-    """
+    """A new token. `engine` runs the jobs; None: not known yet."""
     problems = _problems_of(user)
-    if not operator and not any(row.operator and row.revoked is None for row in store.tokens()):
-        what = "there is no operator's token yet, and this one could not make another; "
-        problems.append(Problem("role", what + "make one with the role operator first", found="user"))
     missing = cannot_run(user, engine)
     if missing and not operator and not problems:
         problems.append(Problem("user", missing, found=user))
@@ -114,13 +97,3 @@ def _problems_of(user: str) -> list[Problem]:
         what = "allowed: a name of 1 to 200 characters, none of them a control character"
         return [Problem("user", what, found=user)]
     return []
-
-
-def revoke_token(store: Store, token: int) -> TokenRow | None:
-    """Ends a token's use; None: no such token. The last operator's goes last."""
-    living = [row for row in store.tokens() if row.revoked is None]
-    operators = [row.id for row in living if row.operator]
-    if operators == [token] and len(living) > 1:
-        what = f"the last operator's token; none could revoke the {len(living) - 1} others after it"
-        raise InputError(Problem(f"token {token}", what))
-    return store.revoke(token)

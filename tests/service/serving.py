@@ -1,4 +1,4 @@
-"""A daemon's API on a real port of this machine, on a store of its own, without a controller behind it."""
+"""A daemon's API on a real Unix socket and a real port, on a store of its own, without a controller behind it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from structlog.testing import capture_logs
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.registry import build
 from muster.service.api import create_app, server
+from muster.service.client import UnixConnection
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines import EngineCapabilities
-from muster.service.home import make_home, store_url
+from muster.service.home import make_home, socket_path, store_url
 from muster.service.known_models import KnownModels
 from muster.service.limits import Limits
 from muster.service.live_limits import LiveLimits
 from muster.service.request import JobRequest
 from muster.service.store import Store
+from muster.service.unix_socket import SCHEME, bind
 
 CLUSTER = "2x4gpu,8cpu,32gb"
 
@@ -55,9 +57,14 @@ class Serving:
     status: DaemonStatus
     home: Path
     port: int
+    """On TCP."""
 
     @property
     def url(self) -> str:
+        return f"{SCHEME}{socket_path(self.home)}"
+
+    @property
+    def tcp_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def ask(
@@ -67,15 +74,21 @@ class Serving:
         body: Any = None,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        tcp: bool = False,
     ) -> Answer:
-        """One request; a body that is not bytes goes as JSON."""
+        """One request of this account over the Unix socket, or over TCP; a body that is not bytes goes as JSON."""
         sent = dict(headers or {})
         if token is not None:
             sent["Authorization"] = f"Bearer {token}"
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = (
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+            if tcp
+            else UnixConnection(socket_path(self.home))
+        )
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
@@ -125,14 +138,20 @@ def serving_on(
         live.current = limits
     api = server(create_app(store, status, home, live))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    path = socket_path(home)
     # What the daemon logs must not come between what a command prints.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener, capture_logs():
+    with (
+        socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener,
+        bind(path, 0o666) as local,
+        capture_logs(),
+    ):
         listener.bind((host, 0))
-        listener.listen()  # A request before the loop runs waits.
-        thread = threading.Thread(target=api.run, args=([listener],))
+        listener.listen()
+        thread = threading.Thread(target=api.run, args=([local, listener],))
         thread.start()
         try:
             yield Serving(store, status, home, listener.getsockname()[1])
         finally:
             api.should_exit = True
             thread.join()
+            path.unlink()

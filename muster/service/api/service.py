@@ -14,7 +14,7 @@ from fastapi.security import HTTPBearer
 
 from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
-from muster.service.callers import Call, UnknownCaller, caller
+from muster.service.callers import UnknownCaller, by_account, by_token
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
 from muster.service.queue_estimate import QueueEstimates
@@ -50,27 +50,22 @@ ServiceHere = Annotated[Service, Depends(_service)]
 
 
 async def _caller(request: Request, service: ServiceHere) -> Caller:
-    headers = request.headers
-    client, server = request.scope.get("client"), request.scope.get("server")
-    call = Call(
-        client=None if client is None else (client[0], client[1]),
-        server=None if server is None or server[1] is None else (server[0], server[1]),
-        authorization=headers.get("authorization"),
-        host=headers.get("host"),
-        origin=headers.get("origin"),
-        forwarded=any(name in headers for name in _FORWARDED),
-    )
+    """By the token that was sent; without one by the account, unless a proxy at the socket sends it for others."""
+    headers, uid = request.headers, getattr(request.state, "peer_uid", None)
+    authorization = headers.get("authorization")
+    if uid is not None and authorization is None and not any(name in headers for name in _FORWARDED):
+        return by_account(uid)
     tokens = service.tokens.known()
     if tokens is not None:
-        with suppress(UnknownCaller):  # Perhaps another process has made this token just now.
-            return caller(call, tokens)
-    return caller(call, await run_in_threadpool(service.tokens.read))
+        with suppress(UnknownCaller):  # Another process may have made this token just now.
+            return by_token(authorization, tokens)
+    return by_token(authorization, await run_in_threadpool(service.tokens.read))
 
 
 CallerHere = Annotated[Caller, Depends(_caller)]
 
-DESCRIBED = Security(HTTPBearer(auto_error=False, description="Needed once there are tokens."))
-"""Names the token in the API's description; `_caller` checks it."""
+DESCRIBED = Security(HTTPBearer(auto_error=False, description="Needed over TCP."))
+"""Puts the token into the description; `_caller` checks it."""
 
 
 async def _operator(caller: CallerHere) -> Caller:

@@ -257,11 +257,6 @@ class Store:
         with self._database.reading() as connection:
             return connection.scalar(select(STORE.c.engine))
 
-    def needs_tokens(self) -> bool:
-        """Whether a token was ever made here, so that every request needs one."""
-        with self._database.reading() as connection:
-            return bool(connection.scalar(select(STORE.c.needs_tokens)))
-
     # The controller's side.
 
     def newest(self) -> int:
@@ -350,16 +345,10 @@ class Store:
 
     # Tokens.
 
-    def require_tokens(self) -> None:
-        """Require a token for every request from now on."""
-        with self._database.writing() as connection:
-            connection.execute(update(STORE).values(needs_tokens=True))
-
     def add_token(self, user: str, operator: bool, hashed: str) -> TokenRow:
-        """Keeps a new token; from now on every request needs one, whatever becomes of this one."""
+        """Stores a new token and returns its row."""
         values = {"user": user, "operator": operator, "hash": hashed, "created": self.now()}
         with self._database.writing() as connection:
-            connection.execute(update(STORE).values(needs_tokens=True))
             row = connection.execute(insert(TOKENS).values(values).returning(TOKENS)).one()
         return encoding.token(row)
 

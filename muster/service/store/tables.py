@@ -14,7 +14,6 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    false,
     text,
 )
 
@@ -45,7 +44,6 @@ STORE = Table(
     _figure("origin"),  # unix seconds
     Column("next_job", NUMBER, nullable=False),
     Column("engine", Text),  # whose starts the jobs have; null: of none yet
-    Column("needs_tokens", Boolean, nullable=False, server_default=false()),
     _count("turn"),  # commits of the controller
     _count("claim"),  # daemons that have claimed it
 )

@@ -42,7 +42,7 @@ def test_any_request_gets_an_answer_that_is_described(
     api: Serving, operator: dict[str, str], mode: GenerationMode
 ) -> None:
     """Requests as the description has them, and requests that break it."""
-    described = schemathesis.openapi.from_url(f"{api.url}/v1/openapi.json")
+    described = schemathesis.openapi.from_url(f"{api.tcp_url}/v1/openapi.json")
     operations = [found.ok() for found in described.get_all_operations()]
     assert len(operations) == 22
     for operation in operations:

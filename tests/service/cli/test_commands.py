@@ -17,7 +17,14 @@ from muster.cli import logs as logs_command
 from muster.cluster.ledger import NodeAllocation
 from muster.report.record import read_record
 from muster.schedulers.registry import build
-from muster.service.home import job_folder, read_endpoint, remove_endpoint, store_url, write_endpoint
+from muster.service.home import (
+    job_folder,
+    read_endpoint,
+    remove_endpoint,
+    socket_path,
+    store_url,
+    write_endpoint,
+)
 from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
 from ...cli.conftest import Outcome
@@ -392,9 +399,9 @@ def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_
 def test_tokens_are_made_listed_used_and_revoked(
     api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "there is no operator's token yet" in muster("token", "create", "ann").err
     made = muster("token", "create", "chief", "--role", "operator")
     assert "it cannot be shown again" in made.err
+    monkeypatch.setenv("MUSTER_URL", api.tcp_url)
     assert "a token is needed: set MUSTER_TOKEN" in muster("queue").err
     monkeypatch.setenv("MUSTER_TOKEN", made.out.strip())
     ann = json.loads(muster("token", "create", "ann", "--json").out)
@@ -415,37 +422,42 @@ def test_tokens_are_made_listed_used_and_revoked(
 def test_without_a_daemon_one_sentence_says_how_to_start_one(
     no_daemon: Path, muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    home = no_daemon
     commands: list[tuple[Any, ...]] = [
         ("queue",), ("status", 1), ("why", 1), ("logs", 1), ("cancel", 1), ("nodes",), ("drain", "n"),
-        ("export", no_daemon / "x"), ("token", "list"), ("submit", "--", "x"),
+        ("export", home / "x"), ("token", "list"), ("submit", "--", "x"),
     ]  # fmt: skip
     for command in commands:
         refused = muster(*command)
-        expected = f"daemon: none answers in {no_daemon}; muster serve starts one\n"
+        expected = f"daemon: none answers in {home}; muster serve starts one\n"
         assert (refused.status, refused.err) == (1, expected)
-    no_daemon.mkdir(exist_ok=True)
-    write_endpoint(no_daemon, "http://127.0.0.1:1")
-    assert muster("queue").err == "daemon: none answers at http://127.0.0.1:1; muster serve starts one\n"
-    remove_endpoint(no_daemon)
-    assert read_endpoint(no_daemon) is None
+    home.mkdir(exist_ok=True)
+    write_endpoint(home)
+    at = f"unix://{home}/muster.sock"
+    assert muster("queue").err == f"daemon: none answers at {at}; muster serve starts one\n"
+    socket_path(home).touch()
+    assert muster("queue").err == f"daemon: none answers at {at}; muster serve starts one\n"
+    remove_endpoint(home)
+    assert read_endpoint(home) is None
     monkeypatch.setenv("MUSTER_TOKEN", "two\nlines")
     monkeypatch.setenv("MUSTER_URL", "http://127.0.0.1:1")
     assert muster("queue").err.startswith("MUSTER_TOKEN: one line of plain letters")
     monkeypatch.delenv("MUSTER_TOKEN")
     monkeypatch.delenv("MUSTER_URL")
-    (no_daemon / "endpoint.json").write_text("{")
-    assert "cannot be read as a daemon's address" in muster("queue").err
+    (home / "endpoint.json").write_text("{")
+    assert "cannot be read as a daemon's file. Hint: restart the daemon" in muster("queue").err
     monkeypatch.setenv("MUSTER_URL", "ftp://x")
-    assert muster("queue").err == "MUSTER_URL: found 'ftp://x'; allowed: http://HOST:PORT or https://HOST\n"
+    allowed = "allowed: http://HOST:PORT, https://HOST, unix:///PATH"
+    assert muster("queue").err == f"MUSTER_URL: found 'ftp://x'; {allowed}\n"
 
 
 def test_the_daemon_is_found_by_its_home(
     api: Serving, muster: Muster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MUSTER_URL")
-    write_endpoint(api.home, api.url)
+    write_endpoint(api.home)
     assert muster("queue") == Outcome(0, "No job has been submitted yet.\n", "")
-    write_endpoint(api.home, api.url, starting=True)
+    write_endpoint(api.home, starting=True)
     starting = "The daemon is starting; waiting for it (its first start compiles).\n"
     assert muster("queue") == Outcome(0, "No job has been submitted yet.\n", starting)
 

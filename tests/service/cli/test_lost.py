@@ -149,7 +149,7 @@ def test_what_was_done_of_several_stands_in_the_one_document(api: Serving, muste
 
 
 class Daemons:
-    """One after the other in one home, each on a port of its own."""
+    """One after the other in one home."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -159,7 +159,7 @@ class Daemons:
         """The next one."""
         daemon = self._running.enter_context(serving(self._home))
         self._running.callback(remove_endpoint, self._home)
-        write_endpoint(self._home, daemon.url)
+        write_endpoint(self._home)
         return daemon
 
     def stop(self) -> None:

@@ -10,13 +10,14 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
-from muster.service.home import job_folder, make_home, read_endpoint, store_url
+from muster.service.client import Client
+from muster.service.home import Endpoint, job_folder, make_home, read_endpoint, socket_path, store_url
 from muster.service.store import Store
 from muster.service.store.rows import Submission
 
@@ -55,10 +56,8 @@ def test_a_signal_stops_it_in_good_order(home: Path, number: signal.Signals) -> 
 
 
 def health(home: Path) -> dict[str, Any]:
-    endpoint = read_endpoint(home)
-    assert endpoint is not None
-    with urlopen(f"{endpoint.url}/healthz") as answer:
-        found: dict[str, Any] = json.load(answer)
+    with Client(f"unix://{socket_path(home)}") as client:
+        found: dict[str, Any] = client.get("/healthz")
     return found
 
 
@@ -82,9 +81,7 @@ def test_a_hangup_reloads_the_limits(home: Path, tmp_path: Path, no_nohup: None)
     limits.write_text("[default]\nmax_priority = 3\n")
     flags = ("--scheduler", "priority", "--fake-nodes", "1x2gpu", "--limits", str(limits))
     with ME.serves(home, *flags) as reply:
-        ME.types(home, "token", "create", "root", "--role", "operator", "--store", store_url(home))
-        made = ME.types(home, "token", "create", "bob", "--store", store_url(home))
-        token = made.stdout.strip()
+        token = ME.types(home, "token", "create", "bob").stdout.strip()
 
         def refusal(priority: int) -> str:
             line = ("submit", "--priority", str(priority), "--", "true")
@@ -232,20 +229,94 @@ def test_a_wrong_engine_or_option_is_refused(
     assert not no_daemon.exists()
 
 
+def endpoint_of(home: Path) -> Endpoint:
+    found = read_endpoint(home)
+    assert found is not None
+    return found
+
+
+def tcp_listeners(pid: int) -> list[str]:
+    """The sockets of a process that listen on TCP."""
+    listening = {
+        fields[9]
+        for family in ("tcp", "tcp6")
+        for fields in map(str.split, Path("/proc/net", family).read_text().splitlines()[1:])
+        if fields[3] == "0A"
+    }
+    opened = (str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir())
+    return [name for name in opened if name.removeprefix("socket:[").removesuffix("]") in listening]
+
+
 @pytest.mark.long
-def test_tokens_may_be_needed_before_the_first_one(home: Path) -> None:
-    with ME.serves(home, *FAKE, "--tokens") as reply:
-        assert (
-            "a token is needed, and there is none; whoever can write the store"
-            in ME.types(home, "queue").stderr
-        )
-        made = ME.types(home, "token", "create", "me", "--role", "operator", "--store", store_url(home))
-        assert ME.types(home, "queue", MUSTER_TOKEN=made.stdout.strip()).returncode == 0
-        assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
-    assert any("every request needs a token, and there is none: muster token" in line for line in reply)
-    # Once needed they are for ever.
+def test_tcp_is_served_only_if_asked_and_to_tokens(home: Path) -> None:
     with ME.serves(home, *FAKE):
-        assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue").stderr
+        here = endpoint_of(home)
+        assert (here.url, tcp_listeners(here.pid)) == (None, [])
+    with ME.serves(home, *FAKE, "--listen", "localhost:0") as reply:
+        here = endpoint_of(home)
+        assert (here.url is not None, len(tcp_listeners(here.pid))) == (True, 1)
+        url = {"MUSTER_URL": str(here.url)}
+        assert "a token is needed: set MUSTER_TOKEN" in ME.types(home, "queue", **url).stderr
+        made = ME.types(home, "token", "create", "me").stdout.strip()
+        assert ME.types(home, "queue", MUSTER_TOKEN=made, **url).returncode == 0
+        assert ME.types(home, "queue").returncode == 0, "the account still counts at the socket"
+    assert any("refuses every request until there is a token" in line for line in reply)
+
+
+def test_other_machines_send_tokens_in_the_clear(home: Path) -> None:
+    with ME.serves(home, *FAKE, "--listen", "0.0.0.0:0") as reply:
+        pass
+    assert any("tokens travel in the clear to http://0.0.0.0:" in line for line in reply)
+
+
+@pytest.mark.long
+def test_a_killed_daemon_leaves_no_way_closed(home: Path) -> None:
+    """Its socket file stays, commands say that no daemon answers, and the next daemon takes its place."""
+    with ME.serves(home, *FAKE, number=signal.SIGKILL):
+        pass
+    assert socket_path(home).is_socket()
+    dead = ME.types(home, "queue")
+    assert (dead.returncode, "none answers at unix://" in dead.stderr) == (1, True), dead.stderr
+    with ME.serves(home, *FAKE):
+        assert ME.types(home, "queue").returncode == 0
+        said = ME.is_refused(home, *FAKE)
+        assert f"a daemon serves from this folder already (process {endpoint_of(home).pid})" in said
+        assert ME.types(home, "queue").returncode == 0, "the refused one has left the socket alone"
+    assert not socket_path(home).exists()
+
+
+@pytest.mark.long
+def test_a_home_with_a_long_path_is_served(home: Path) -> None:
+    deep = home / ("x" * 100) / "home"
+    with ME.serves(deep, *FAKE):
+        assert ME.types(deep, "submit", "--", "true").returncode == 0
+
+
+def test_a_planted_file_in_place_of_the_socket_is_refused(home: Path) -> None:
+    make_home(home)
+    socket_path(home).symlink_to("/etc/passwd")
+    said = ME.is_refused(home, *FAKE)
+    assert said == f"{socket_path(home)}: this is not a socket. Hint: remove it, the daemon makes its own\n"
+
+
+@pytest.mark.long
+@only_root_can
+def test_a_daemon_of_a_user_serves_no_other_account() -> None:
+    with open_folder(0o777) as folder:
+        home, other = folder / "home", unprivileged_person(folder)
+        third = replace(other, account=other.account | {"user": "daemon", "group": "daemon"})
+        with other.serves(home, *FAKE):
+            assert ME.types(home, "queue").returncode == 0
+            assert other.types(home, "submit", "--", "true").returncode == 0
+            home.chmod(0o755)
+            refused = third.types(home, "queue")
+            assert (refused.returncode, "this account may not use the daemon" in refused.stderr) == (1, True)
+            socket_path(home).chmod(0o666)
+            refused = third.types(home, "queue")
+            assert (refused.returncode, f"this daemon belongs to {UNPRIVILEGED}" in refused.stderr) == (
+                2,
+                True,
+            )
 
 
 @pytest.mark.long
@@ -256,14 +327,14 @@ def test_a_daemon_of_root_serves_others_whatever_its_umask(home: Path) -> None:
         home
     )
     with open_folder(0o777) as scratch, ME.serves(home, *REAL, umask=0o077):
-        person = unprivileged_person(scratch)
-        submitted = person.types(home, "submit", "--json", "--", "/bin/sh", "-c", look)
+        other = unprivileged_person(scratch)
+        submitted = other.types(home, "submit", "--json", "--", "/bin/sh", "-c", look)
         assert json.loads(submitted.stdout) == {"job_id": 1}, submitted.stderr
         ended = ("completed", "failed", "cancelled")
         deadline = time.monotonic() + 60
-        while (job := json.loads(person.types(home, "status", "1", "--json").stdout))["state"] not in ended:
+        while (job := json.loads(other.types(home, "status", "1", "--json").stdout))["state"] not in ended:
             assert time.monotonic() < deadline
-        lines = person.types(home, "logs", "1").stdout.splitlines()
+        lines = other.types(home, "logs", "1").stdout.splitlines()
     assert job["user"] == UNPRIVILEGED, job
     assert lines[:2] == [UNPRIVILEGED, "0022"]
     assert ["denied" in line for line in lines[2:]] == [True, True]

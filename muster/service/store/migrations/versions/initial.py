@@ -63,7 +63,6 @@ def _create_daemon() -> None:
         _figure("origin"),
         sa.Column("next_job", _NUMBER, nullable=False),
         sa.Column("engine", sa.Text),
-        sa.Column("needs_tokens", sa.Boolean, nullable=False, server_default=sa.false()),
         *(_count(name) for name in ("turn", "claim")),
     )
     op.create_table(
