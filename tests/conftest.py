@@ -1,4 +1,4 @@
-"""What every test may use: the reference data, found by MUSTER_REFERENCE and skipped where it is absent."""
+"""What every test may use: published inputs and results, from tests/data and, where it exists, MUSTER_REFERENCE."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.reference_data import unpack
+
 # A change is judged on the same examples whenever it is judged; new ones are looked for at every desk. A busy machine
 # is no reason to fail, so no example has a deadline.
 settings.register_profile("desk", deadline=None)
@@ -16,8 +18,16 @@ settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
 @pytest.fixture(scope="session")
-def reference() -> Path:
-    """The folder of real traces, measured profiles and inputs with known results."""
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the real traces, measured profiles and inputs with known results that ship in tests/data."""
+    folder = tmp_path_factory.mktemp("reference")
+    unpack(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def unshipped_reference() -> Path:
+    """The folder of those whose licence does not let them ship; skips where it is absent."""
     folder = Path(os.environ.get("MUSTER_REFERENCE", "../shared"))
     if not (folder / "parity").is_dir():
         pytest.skip(f"reference data not found at {folder}; set MUSTER_REFERENCE to its folder")

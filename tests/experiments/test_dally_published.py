@@ -239,8 +239,8 @@ def test_the_rules_impose_only_what_a_scheduler_has(name: str) -> None:
 
 
 @pytest.mark.reference
-def test_efficiencies_are_theirs_to_the_last_bit(reference: Path) -> None:
-    folder = reference / "parity/dally"
+def test_efficiencies_are_theirs_to_the_last_bit(unshipped_reference: Path) -> None:
+    folder = unshipped_reference / "parity/dally"
     layers = read_layers(folder / "layers.csv")
     tree = link_tree(parse_cluster("dally-2x8x8"))
     rows = pl.read_csv(folder / "eff_values.csv").rows(named=True)
@@ -260,8 +260,10 @@ def test_efficiencies_are_theirs_to_the_last_bit(reference: Path) -> None:
 
 
 @pytest.mark.reference
-def test_places_are_tried_in_the_order_of_their_library(reference: Path) -> None:
-    for row in pl.read_csv(reference / "parity/dally/place_order.csv").fill_null("").rows(named=True):
+def test_places_are_tried_in_the_order_of_their_library(unshipped_reference: Path) -> None:
+    for row in (
+        pl.read_csv(unshipped_reference / "parity/dally/place_order.csv").fill_null("").rows(named=True)
+    ):
         tried = row["order_tried"].split()
         free = sorted(tuple(map(int, place.split("."))) for place in tried)
         if row["places_with_free_gpus"] != "all":
@@ -272,8 +274,10 @@ def test_places_are_tried_in_the_order_of_their_library(reference: Path) -> None
 
 
 @pytest.mark.reference
-def test_start_logs_repeat_start_by_start(reference: Path) -> None:
-    found = {f"{twin.trace} {twin.policy}": twin.run() for twin in twins(reference / "parity/dally")}
+def test_start_logs_repeat_start_by_start(unshipped_reference: Path) -> None:
+    found = {
+        f"{twin.trace} {twin.policy}": twin.run() for twin in twins(unshipped_reference / "parity/dally")
+    }
     assert len(found) >= 8
     assert {name: run["same"] for name, run in found.items()} == {
         name: run["starts"] for name, run in found.items()

@@ -52,21 +52,21 @@ def compute_fractions(reference: Path, models: dict[str, NetworkModel]) -> tuple
     return ours, theirs
 
 
-def test_astra_flavour_follows_every_run_of_the_backend(reference: Path) -> None:
-    layered = read_layers(reference / "parity/dally/layers.csv")
+def test_astra_flavour_follows_every_run_of_the_backend(unshipped_reference: Path) -> None:
+    layered = read_layers(unshipped_reference / "parity/dally/layers.csv")
     models: dict[str, NetworkModel] = {name: layered[name].scaled(scale) for name, scale in SCALES.items()}
-    ours, theirs = compute_fractions(reference, models)
+    ours, theirs = compute_fractions(unshipped_reference, models)
     off = np.abs(np.array(ours) / np.array(theirs) - 1.0)
     assert off.size == 102
     assert off.mean() <= 0.005
     assert off.max() <= 0.12
 
 
-def test_the_shipped_compact_models_stand_in_for_the_layers(reference: Path) -> None:
+def test_the_shipped_compact_models_stand_in_for_the_layers(unshipped_reference: Path) -> None:
     """Points of efficiency, over all runs; the layers themselves are off by 0.2 in the mean."""
     models = {name: file.model for name in SCALES if (file := find(name)) is not None}
     assert list(models) == list(SCALES)
-    ours, theirs = compute_fractions(reference, dict(models))
+    ours, theirs = compute_fractions(unshipped_reference, dict(models))
     off = 100.0 * np.abs(np.array(ours) - np.array(theirs))
     assert off.mean() <= 0.5
     assert off.max() <= 7.0
