@@ -17,9 +17,11 @@ SIZES = "sizes"
 """More GPUs than asked for, up to `max_gpus`."""
 WITHOUT_GPUS = "without GPUs"
 """Jobs with CPUs and memory only."""
+FURTHER_RESOURCES = "further resources"
+"""Resources that do not come with Muster."""
 
-CPUS_AND_MEMORY = frozenset({REQUESTS, WITHOUT_GPUS})
-ALL = frozenset({REQUESTS, PRIORITY, DEADLINE, SIZES, WITHOUT_GPUS})
+CPUS_AND_MEMORY = frozenset({REQUESTS, FURTHER_RESOURCES, WITHOUT_GPUS})
+ALL = frozenset({REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE, SIZES, WITHOUT_GPUS})
 
 
 def honoured(scheduler: Any) -> frozenset[str]:

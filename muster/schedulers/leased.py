@@ -31,7 +31,7 @@ from muster.cluster.ledger_arrays import release_job as release
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.contract import Bools, Decision, Proposal, Snapshot, State
-from muster.schedulers.honours import REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
+from muster.schedulers.honours import FURTHER_RESOURCES, REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
 from muster.schedulers.interruption import repays
 from muster.schedulers.parts import (
     AdmissionFilter,
@@ -87,7 +87,7 @@ class Leased:
     @property
     def honours(self) -> frozenset[str]:
         """What its parts honour; it has no place for jobs without GPUs."""
-        return (honoured_by_all(self.parts) | {REQUESTS}) - {WITHOUT_GPUS, SIZES}
+        return (honoured_by_all(self.parts) | {REQUESTS, FURTHER_RESOURCES}) - {WITHOUT_GPUS, SIZES}
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""

@@ -7,10 +7,10 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, Bools, Floats, Ints
-from muster.cluster.resources import RESOURCE_COUNT, RESOURCES
+from muster.cluster.resources import BUILT_IN_COUNT, FURTHER, RESOURCES
 from muster.formatting import counted
 from muster.problems import did_you_mean
-from muster.schedulers.honours import DEADLINE, PRIORITY, REQUESTS, SIZES
+from muster.schedulers.honours import DEADLINE, FURTHER_RESOURCES, PRIORITY, REQUESTS, SIZES
 from muster.simulation.network import AUTO, NONE
 from muster.speed.input_pipeline import untold_gpu_types
 from muster.workload.jobs import JobTable
@@ -93,6 +93,10 @@ def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
         (PRIORITY, "priority", asked["priority"] != 0),
         (DEADLINE, "deadline_seconds", np.isfinite(asked["deadline"])),
         (SIZES, "min_gpus and max_gpus", rigid & other_sizes),
+        *(
+            (FURTHER_RESOURCES, resource.name, asked["requested"][:, RESOURCES.index(resource)] > 0)
+            for resource in FURTHER
+        ),
     )
     return [
         f"this scheduler ignores {columns}, which {counted(int(jobs.sum()), 'job')} of {len(table):,} state"
@@ -108,7 +112,7 @@ def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
     asked = table.asked
     gpus: Floats = asked["gpus"] * asked["milli"] / 1000
     told = []
-    for resource in range(1, RESOURCE_COUNT):
+    for resource in range(1, BUILT_IN_COUNT):
         requested, unit = asked["requested"][:, resource], RESOURCES[resource].unit
         share: Ints = np.where(usable, nodes["share"][:, resource], 0).max(axis=1)[asked["constraint"]]
         beyond = np.flatnonzero((asked["sync"] == RIGID) & (requested > gpus * share + 1))

@@ -225,7 +225,7 @@ def test_the_shortest_is_counted_at_its_best_place_and_who_decides_the_makespan_
     ("given_settings", "words"),
     [
         ({"enough": "0.1", "least": "0.5"}, "0 <= least <= enough <= 1"),
-        ({"horizon_seconds": "0"}, "horizon_seconds: a number of seconds above 0"),
+        ({"horizon_seconds": "0"}, "horizon_seconds: allowed: a number of seconds above 0"),
     ],
 )
 def test_bad_settings_are_refused_in_words(given_settings: dict[str, str], words: str) -> None:

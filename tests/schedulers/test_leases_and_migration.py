@@ -117,7 +117,7 @@ def test_a_lease_is_refused_where_running_jobs_never_compete() -> None:
 
 @pytest.mark.parametrize("seconds", ["0", "-1"])
 def test_a_lease_takes_seconds_above_0(seconds: str) -> None:
-    with pytest.raises(InputError, match="lease_seconds: a number of seconds above 0 is needed"):
+    with pytest.raises(InputError, match="lease_seconds: allowed: a number of seconds above 0"):
         build("las+least-loss", {"lease_seconds": seconds})
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
-from muster.schedulers.honours import REQUESTS
+from muster.schedulers.honours import FURTHER_RESOURCES, REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.parts import GangAllocator, check_seconds, setting
 from muster.schedulers.placement.kernels import job_columns, proportional_needs, reason_columns
@@ -28,7 +28,7 @@ class LeastLoss(GangAllocator):
 
     name: ClassVar[str] = "least-loss"
     stable_when_queue_empty: ClassVar[bool] = False
-    honours: ClassVar[frozenset[str]] = frozenset({REQUESTS})
+    honours: ClassVar[frozenset[str]] = frozenset({REQUESTS, FURTHER_RESOURCES})
 
     enough: float = setting(0.7, "share of its best speed for which a gang takes a place before others do")
     least: float = setting(0.05, "share of its best speed below which a gang rather waits")

@@ -28,9 +28,9 @@ def with_gangs(snapshot: Snapshot) -> JobTable:
     least_share = nodes["share"][nodes["gpus"] > 0].min(axis=0) / MICRO
     sized["worker"][gangs] = 0.0
     sized["worker"][gangs, GPU] = 1.0
-    for resource, field in ((CPU, "cpu"), (MEMORY, "memory")):
-        told = asked[field][gangs] / MICRO / asked["gpus"][gangs]
-        sized["worker"][gangs, resource] = np.where(told >= 0, told, least_share[resource])
+    for resource in (CPU, MEMORY):
+        stated = asked["requested"][gangs, resource] / MICRO / asked["gpus"][gangs]
+        sized["worker"][gangs, resource] = np.where(stated >= 0, stated, least_share[resource])
     sized["limit"][gangs] = np.inf
     for field in ("min_workers", "max_workers"):
         sized[field][gangs] = asked["gpus"][gangs]
