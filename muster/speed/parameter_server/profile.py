@@ -23,7 +23,7 @@ def profiled_model(path: Path, model: str, profiled_batch: int | None = None) ->
     profiles = read_layers(path)
     problems = []
     if model not in profiles:
-        problems.append(Problem(str(path), f"has no such model; it has {', '.join(profiles)}", found=model))
+        problems.append(Problem(str(path), f"has no such model; allowed: {', '.join(profiles)}", found=model))
     if profiled_batch is not None and profiled_batch < 1:
         problems.append(Problem("profiled batch", "allowed: a whole number from 1 on", found=profiled_batch))
     if problems:

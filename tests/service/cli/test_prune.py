@@ -87,7 +87,7 @@ def test_prune_removes_all_traces_of_jobs_that_ended_before(api: Serving, muster
 
 
 def test_it_is_for_operators_and_takes_a_time(api: Serving, muster: Muster) -> None:
-    assert "--before: found 'long'; a time" in muster("prune", "--before", "long").err
+    assert "--before: found 'long'; allowed: a time" in muster("prune", "--before", "long").err
     assert muster("prune").status == 2
     operator = api.ask("POST", "/v1/tokens", {"user": "me", "role": "operator"}).json["token"]
     user = api.ask("POST", "/v1/tokens", {"user": "ann"}, operator).json["token"]

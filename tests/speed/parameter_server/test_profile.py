@@ -31,7 +31,7 @@ def test_units_and_order(profile: Path) -> None:
 
 def test_both_mistakes_are_named(profile: Path) -> None:
     with pytest.raises(
-        InputError, match=r"found 'Nut'; has no such model; it has Net\n.*found 0; a whole number"
+        InputError, match=r"found 'Nut'; has no such model; allowed: Net\n.*found 0; allowed: a whole number"
     ):
         profiled_layers(profile, "Nut", 0)
 
