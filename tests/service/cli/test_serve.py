@@ -213,7 +213,10 @@ def test_wrong_flags_are_reported_together(no_daemon: Path, muster: Muster) -> N
             "--engine: found 'locl'; no such engine; allowed: fake, local. Hint: did you mean local?",
         ),
         ("--engine fake", "--fake-nodes: allowed: a cluster, for example 16x8gpu,24cpu,500gb"),
-        ("--fake-nodes typo", "--fake-nodes: found 'typo'; allowed: a file, a line such as 16x8gpu,24cpu,500gb"),
+        (
+            "--fake-nodes typo",
+            "--fake-nodes: found 'typo'; allowed: a file, a line such as 16x8gpu,24cpu,500gb",
+        ),
         (
             "--engine local --fake-nodes 1x2gpu",
             "--fake-nodes: found '1x2gpu'; engine local does not take this option; allowed: --cpus, --gpus, --memory",
