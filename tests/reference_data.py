@@ -15,7 +15,6 @@ from pathlib import Path
 
 ARCHIVES_FOLDER = Path(__file__).parent / "data"
 CONTENTS: Mapping[str, tuple[str, ...]] = {
-    "alibaba": ("data/traces/alibaba_openb_pods.csv.xz", "data/clusters/alibaba_openb_gpu_nodes.csv.xz"),
     "fifo": ("parity/fifo/*.csv",),
     "philly": ("data/traces/philly.csv.xz", "data/clusters/philly_machines.csv"),
     "philly-tenants": ("data/traces/philly_with_tenants.csv.xz",),
@@ -29,7 +28,6 @@ CONTENTS: Mapping[str, tuple[str, ...]] = {
     "rubick": ("parity/elastic/rubick/*", "parity/elastic/tables/rubick_*.csv"),
     "slurm": ("parity/slurm/*.csv", "parity/slurm/*.csv.xz"),
     "synergy": ("parity/synergy/*.csv", "parity/synergy/profiles.json"),
-    "tiresias": ("parity/tiresias/*.csv",),
 }
 """The files of each archive, one archive for each source and licence."""
 

@@ -75,8 +75,10 @@ def test_what_is_no_trace_is_not_converted(muster: Muster, tmp_path: Path) -> No
     assert not (tmp_path / "ours.csv").exists()
 
 
-def test_a_list_of_nodes_becomes_a_cluster_file(muster: Muster, reference: Path, tmp_path: Path) -> None:
-    source = reference / "data/clusters/alibaba_openb_gpu_nodes.csv.xz"
+def test_a_list_of_nodes_becomes_a_cluster_file(
+    muster: Muster, unshipped_reference: Path, tmp_path: Path
+) -> None:
+    source = unshipped_reference / "data/clusters/alibaba_openb_gpu_nodes.csv.xz"
     output = tmp_path / "openb.toml"
     done = muster("convert", source, "-o", output, "--json")
     answer = json.loads(done.out)

@@ -43,8 +43,8 @@ def test_philly_with_tenants(reference: Path) -> None:
     assert not trace.jobs["submit_seconds"].is_sorted()
 
 
-def test_openb_pods(reference: Path) -> None:
-    trace = read_trace(reference / "data" / "traces" / "alibaba_openb_pods.csv.xz")
+def test_openb_pods(unshipped_reference: Path) -> None:
+    trace = read_trace(unshipped_reference / "data" / "traces" / "alibaba_openb_pods.csv.xz")
     # 8,152 pods, of which 1,088 ask for no GPU; of the 897 pending ones 36 are among those.
     assert trace.notes == (
         "dropped 1,088 of 8,152 rows: no GPU asked for",
@@ -56,8 +56,8 @@ def test_openb_pods(reference: Path) -> None:
     assert shared["gpus"].unique().to_list() == [1]
 
 
-def test_openb_nodes_come_back_from_a_cluster_file(reference: Path, tmp_path: Path) -> None:
-    cluster = read_nodes(reference / "data" / "clusters" / "alibaba_openb_gpu_nodes.csv.xz")
+def test_openb_nodes_come_back_from_a_cluster_file(unshipped_reference: Path, tmp_path: Path) -> None:
+    cluster = read_nodes(unshipped_reference / "data" / "clusters" / "alibaba_openb_gpu_nodes.csv.xz")
     assert (len(cluster.nodes), cluster.total_gpus) == (1_213, 6_212)
     write_cluster_file(cluster, tmp_path / "cluster.toml")
     assert read_cluster_file(tmp_path / "cluster.toml") == cluster
@@ -74,10 +74,10 @@ def test_native_lists(reference: Path, tmp_path: Path, name: str) -> None:
     assert read_trace(tmp_path / "trace.parquet").jobs.equals(trace.jobs)
 
 
-def test_tiresias_through_a_mapping(reference: Path) -> None:
+def test_tiresias_through_a_mapping(unshipped_reference: Path) -> None:
     mapping = parse_mapping("submit=submit_time,gpus=num_gpu,duration=duration,model=model_name")
-    trace = read_trace(reference / "parity" / "tiresias" / "480_job.csv", mapping=mapping)
-    raw = pl.read_csv(reference / "parity" / "tiresias" / "480_job.csv")
+    trace = read_trace(unshipped_reference / "parity" / "tiresias" / "480_job.csv", mapping=mapping)
+    raw = pl.read_csv(unshipped_reference / "parity" / "tiresias" / "480_job.csv")
     assert trace.jobs["duration_seconds"].to_list() == raw["duration"].to_list()
     assert trace.jobs["submit_seconds"].to_list() == raw["submit_time"].to_list()
     assert trace.jobs["gpus"].to_list() == raw["num_gpu"].to_list()
