@@ -441,7 +441,7 @@ def test_without_a_daemon_one_sentence_says_how_to_start_one(
     assert read_endpoint(home) is None
     monkeypatch.setenv("MUSTER_TOKEN", "two\nlines")
     monkeypatch.setenv("MUSTER_URL", "http://127.0.0.1:1")
-    assert muster("queue").err.startswith("MUSTER_TOKEN: one line of plain letters")
+    assert muster("queue").err.startswith("MUSTER_TOKEN: allowed: one line of plain letters")
     monkeypatch.delenv("MUSTER_TOKEN")
     monkeypatch.delenv("MUSTER_URL")
     (home / "endpoint.json").write_text("{")
