@@ -100,8 +100,8 @@ def decisions_frame(rows: list[tuple[float, ...]]) -> pl.DataFrame:
 
 def reasons_frame(explained: PendingArray, table: JobTable) -> pl.DataFrame:
     """The table of why jobs waited, a row a stretch of time with one reason."""
-    in_words = cache(lambda code, a, b: reason(code).to_json(a, b))
-    said = list(map(in_words, *(explained[key].tolist() for key in ("code", "a", "b"))))
+    to_json = cache(lambda code, a, b: reason(code).to_json(a, b))
+    said = list(map(to_json, *(explained[key].tolist() for key in ("code", "a", "b"))))
     names = [reason(code).name for code in explained["code"].tolist()]
     frame = pl.DataFrame(
         {

@@ -20,7 +20,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Preempt:
-    """A running job loses its allocation to the jobs of `makes_room_for`; empty: nobody uses it yet."""
+    """A running job loses its allocation to the jobs of `makes_room_for`; empty: no job uses it yet."""
 
     job: int
     makes_room_for: tuple[int, ...]

@@ -287,7 +287,7 @@ class Snapshot:
     resource_profiles: ResourceProfiles
     """What jobs are believed to want of CPU, memory and storage, and the models behind it."""
     forms: PlacementShapes | None = None
-    """How fast gangs go on the forms that their places can have; None: nobody says, all are alike."""
+    """How fast gangs go on the forms that their places can have; None: not known, all are alike."""
     resize_restarts: bool = False
     """Whether a change of CPU, memory or storage alone restarts a job."""
 
@@ -311,7 +311,7 @@ class Snapshot:
 
 
 class Scheduler(Protocol):
-    """Decides when each job runs, how much it gets, where it sits."""
+    """Decides when each job runs, how much it gets, where it runs."""
 
     @property
     def name(self) -> str:

@@ -70,10 +70,10 @@ class Leased:
     """All of its parts as they are named."""
     selections: tuple[AdmissionFilter, ...] = ()
     resizing: GangAllocator | None = None
-    """What those who sit have beside their GPUs; without one, what the allocation says. Whoever bids is sure to
-    find the allocation's share, because everybody holds just that meanwhile."""
+    """Decides what jobs have beside their GPUs; without one, the allocation does. While jobs compete, each holds the
+    allocation's share, so that every one of them finds its share."""
     promote_after_seconds: float = inf
-    """Against starvation: a job that has waited so long takes any place, and nobody is served before it."""
+    """Against starvation: a job that has waited so long takes any place, and no job is served before it."""
     migrate: bool = False
     """Whether running jobs move to better places within their leases."""
     preset: str = field(default="", compare=False)

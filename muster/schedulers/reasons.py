@@ -9,7 +9,7 @@ from math import isfinite
 from muster.formatting import gpus, thousandths
 
 _GPUS = "needs"
-"""The number that is told as so many GPUs."""
+"""The number that is shown as so many GPUs."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Reason:
 
     def words(self, a: float, b: float) -> str:
         """The reason as a sentence."""
-        told = {
+        numbers = {
             name: gpus(value) if name == _GPUS else thousandths(value)
             for name, value in ((self.a, a), (self.b, b))
         }
-        return self.sentence.format(**told)
+        return self.sentence.format(**numbers)
 
 
 _KINDS = (
@@ -54,7 +54,7 @@ _KINDS = (
         "needs",
         "free",
     ),
-    Reason("behind_head", "the job at the head of the line waits, and nobody may pass it"),
+    Reason("behind_head", "the job at the head of the line waits, and no job may pass it"),
     Reason("over_limit", "its tenant may hold {limit} GPUs at once and needs {needs}", "limit", "needs"),
     Reason("not_selected", "others were worth more to the goal this time"),
     Reason("waits_its_turn", "it shares GPUs in turns and another's turn is on"),
@@ -91,7 +91,7 @@ REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
 """Code by name."""
 
 PLACED = REASONS["placed"]
-"""0: whoever has any other code holds nothing."""
+"""0: a job with any other code holds nothing."""
 NOT_CONSIDERED = REASONS["not_considered"]
 NO_GPUS = REASONS["no_gpus"]
 OUTRANKED = REASONS["outranked"]

@@ -80,7 +80,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class PartInfo:
-    """What `muster schedulers` tells about a part."""
+    """What `muster schedulers` shows of a part."""
 
     slot: str
     """`order`, or `allocation+placement` for a part that fills two."""

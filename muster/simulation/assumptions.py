@@ -1,4 +1,4 @@
-"""What a run takes for granted about its jobs and models, a sentence each: for whoever reads its figures."""
+"""What a run takes for granted about its jobs and models, a sentence each, for the reader of its figures."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def _about_resources(unknown: list[str], cluster: Cluster) -> list[str]:
     return []
 
 
-def untold_network(table: JobTable, cluster: Cluster, flavour: str) -> list[str]:
-    """For a run in which no model tells of the network that its gangs would use: said once."""
+def network_not_known(table: JobTable, cluster: Cluster, flavour: str) -> list[str]:
+    """That no model is known for the network that the gangs of a run use; stated once."""
     if flavour == NONE or (flavour == AUTO and len(cluster.racks) < 2):
         return []
     gangs = table.asked[(table.asked["sync"] == RIGID) & (table.asked["gpus"] > 1)]
     names = [table.model_names[number] for number in np.unique(gangs["model"])]
-    told = ", ".join(name for name in names if name)
-    return [f"no network model for {told}: taken as insensitive to the network"] if told else []
+    unknown = ", ".join(name for name in names if name)
+    return [f"no network model for {unknown}: taken as insensitive to the network"] if unknown else []
 
 
 def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
@@ -111,16 +111,16 @@ def _beyond_their_share(table: JobTable, cluster: Cluster) -> list[str]:
     usable: Bools = table.node_allowed & (nodes["gpus"] > 0)
     asked = table.asked
     gpus: Floats = asked["gpus"] * asked["milli"] / 1000
-    told = []
+    found = []
     for resource in range(1, BUILT_IN_COUNT):
         requested, unit = asked["requested"][:, resource], RESOURCES[resource].unit
         share: Ints = np.where(usable, nodes["share"][:, resource], 0).max(axis=1)[asked["constraint"]]
         beyond = np.flatnonzero((asked["sync"] == RIGID) & (requested > gpus * share + 1))
         if len(beyond):
             one = int(beyond[0])
-            told.append(
+            found.append(
                 f"{len(beyond):,} of {counted(len(table), 'job')} ask for more {unit} than the proportional share of "
                 f"their GPUs (job {table.ids[one]}: {requested[one] / MICRO:g} {unit}, its share is "
                 f"{gpus[one] * share[one] / MICRO:g}); this scheduler ignores such requests"
             )
-    return told
+    return found

@@ -41,7 +41,7 @@ from muster.speed.network.forms import PlacementShapes
 from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, RUNNING, TIMED_OUT, WAITING, JobTable
 
 _FRUITLESS_AT_MOST = 1000
-"""Decisions in a row that start nothing while nothing runs and nobody is to come, before a run is given up."""
+"""Decisions in a row that start nothing while nothing runs and no job is to come, before a run is given up."""
 _REPEATS_AT_MOST = 1000
 """Decisions in a row at one moment that change nothing and that no event calls for, before the plan is refused."""
 _REPAIRS_AT_LEAST = 100
@@ -430,7 +430,7 @@ class SimulationEngine:
         self._turns = bool((self.ledger.books.devices["group"] >= 0).any())
 
     def _refresh_neighbours(self, now: float) -> None:
-        """Whoever came or left, the others on the same uplinks go slower or faster."""
+        """After jobs came or left, the others on the same uplinks go slower or faster."""
         if self._network is None or not self._network.contention:
             return
         books = self.ledger.books

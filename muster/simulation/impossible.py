@@ -116,7 +116,7 @@ def _too_large(nodes: Floats, gpus: int, requested: Sequence[int]) -> int | None
     return None
 
 
-def told_left_out(refused: Sequence[str], cluster: Cluster) -> list[str]:
+def left_out_note(refused: Sequence[str], cluster: Cluster) -> list[str]:
     """How many jobs no empty cluster could hold, and the first of them."""
     if not refused:
         return []

@@ -36,7 +36,7 @@ def network_of_run(
 ) -> NetworkSpeed | None:
     """The network's speeds by the table's models; None where it does not count for any of them.
 
-    `auto`: the physical network where the cluster tells more of it than one rack, and for rings everywhere.
+    `auto`: the physical network where the cluster has more of it than one rack, and for rings everywhere.
     `profiles` go before the shipped network models of the same name.
     """
     if flavour == NONE:
@@ -67,8 +67,8 @@ class NetworkOfRun:
         self._sensitive = self._compute > 0.0
         self._some_rings = bool((table.asked["sync"] == RING).any())
         unknown = self._unknown(table)
-        told = f"no network model for {', '.join(unknown)}: taken as insensitive to the network"
-        self.notes = (told,) if unknown else ()
+        note = f"no network model for {', '.join(unknown)}: taken as insensitive to the network"
+        self.notes = (note,) if unknown else ()
         self._gathered = np.zeros((4, 0), np.int64)
 
     def best_exposed(self, model: int, gpus: int) -> float:
@@ -109,7 +109,7 @@ class NetworkOfRun:
         return compute
 
     def _unknown(self, table: JobTable) -> list[str]:
-        """The models of gangs of which nobody knows; none where the network does not count for any gang."""
+        """The models of gangs that are not known; none where the network does not count for any gang."""
         models = np.arange(len(table.model_names))
         if self._some_rings:
             models = np.unique(table.asked["model"][table.asked["sync"] != RING])

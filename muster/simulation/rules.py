@@ -45,7 +45,7 @@ class Rules:
     whole_iterations: bool = False
     """Progress in whole iterations a round, what is left of the round is lost, completion at the round's end."""
     round_seconds: float | None = None
-    """The rounds that they count in, where nobody says otherwise."""
+    """The rounds that they count in, unless a setting says otherwise."""
     restart_cost_seconds: float | None = None
     """What their authors charge for an interruption, unless the user states it; None: the default."""
     speed_law: Callable[[JobTable, Cluster], JobTable] | None = None

@@ -26,10 +26,10 @@ from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
-from muster.simulation.assumptions import assumptions, unknown_resources, untold_network
+from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
-from muster.simulation.impossible import set_impossible_aside, told_left_out
+from muster.simulation.impossible import left_out_note, set_impossible_aside
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import Options
 from muster.simulation.sizes import with_sizes
@@ -114,7 +114,7 @@ def simulate(
         allocations=allocations_frame(held, table, cluster),
         decisions=decisions_frame(engine.decisions),
         reasons=reasons_frame(engine.explained(), table),
-        run=_described(trace, scheduler, options, world, refused, [*unblocked, *_told_of(engine)]),
+        run=_described(trace, scheduler, options, world, refused, [*unblocked, *_notes_of(engine)]),
     )
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
@@ -234,10 +234,10 @@ def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:
         "allowed: whole GPUs; schedulers that size workers and servers divide none (docs/explanation/smd.md)"
     )
     if len(shares):
-        told = [
+        problems = [
             Problem("--scheduler", what, column="job", found=table.ids[job]) for job in shares[:20].tolist()
         ]
-        raise InputError(*told)
+        raise InputError(*problems)
 
 
 def _refuse_without_gpus(scheduler: Scheduler, honours: frozenset[str], table: JobTable) -> None:
@@ -265,7 +265,7 @@ def _measured(table: JobTable, options: Options) -> Bools:
     return measured
 
 
-def _told_of(engine: SimulationEngine) -> list[str]:
+def _notes_of(engine: SimulationEngine) -> list[str]:
     """What schedulers noted in deciding, and how often."""
     asked = len(engine.decision_seconds)
     return [f"{note} (in {times:,} of {asked:,} decisions)" for note, times in engine.noted.items()]
@@ -286,12 +286,12 @@ def _described(
     strict = described.get("settings", {}).get("strict", False)
     placement = described.get("parts", {}).get("placement", "its own")
     assumed = assumptions(table, cluster, honoured(scheduler))
-    left_out = told_left_out(refused, cluster)
+    left_out = left_out_note(refused, cluster)
     untyped = untyped_cluster_note(trace, cluster)
     used = () if world.blocks is None else world.blocks.used_columns
     others = ", ".join(name for name in trace.other_columns if name not in used)
     unused = [f"columns of the trace that this run does not use: {others}"] if others else []
-    unheard = network.notes if network else untold_network(table, cluster, options.network_flavour)
+    unheard = network.notes if network else network_not_known(table, cluster, options.network_flavour)
     return {
         "muster_version": muster.__version__,
         "trace": {

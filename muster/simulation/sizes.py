@@ -62,9 +62,9 @@ def _refuse_without_a_node(demands: Demands, cluster: Cluster, names: list[str])
         kinds, kind = np.unique(needs[:, : len(RESOURCES)], axis=0, return_inverse=True)
         fits = np.array([bool((need <= rooms + 1e-9).all(axis=1).any()) for need in kinds])
         for at in np.flatnonzero(~fits[kind.reshape(-1)]).tolist():
-            told = ", ".join(
+            one = ", ".join(
                 f"{need:g} {name}" for need, name in zip(needs[at], RESOURCES, strict=False) if need
             )
-            problems.append(Problem(names[at], f"no node of cluster {cluster.name} has a {what}'s {told}"))
+            problems.append(Problem(names[at], f"no node of cluster {cluster.name} has a {what}'s {one}"))
     if problems:
         raise InputError(*problems)

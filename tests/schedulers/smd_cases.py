@@ -94,7 +94,7 @@ def random_question(
     nothing = np.zeros(jobs, np.int64)
     together = stack(steps)
     if rings:
-        # A ring of one talks to nobody; others by their place, here anything.
+        # A ring of one talks to no other; others by their place, here anything.
         seconds = np.random.default_rng([seed, 2]).uniform(0, 0.2, (jobs, 5)) * is_ring[:, None]
         seconds[:, 0] = 0.0
         terms = np.where(is_ring[:, None, None], together.terms[:, :1] * [1.0, 1.0, 0.0], together.terms)

@@ -76,7 +76,7 @@ def test_a_lease_end_moves_only_whom_the_network_slows(model: str, moves: int) -
     assert column(result, "preemptions")[2] == 0
 
 
-def test_a_job_goes_on_after_its_lease_where_nobody_wants_its_gpus() -> None:
+def test_a_job_goes_on_after_its_lease_if_its_gpus_are_free() -> None:
     # On two machines it would wait 5 leases for a place on one, which the others hold: it goes on instead.
     blockers = [gang(1, 5000, constraint=f"gpu_type=k{at}") for at in range(2)]
     trace = jobs_of(*blockers, gang(2, 800, submit_seconds=10))

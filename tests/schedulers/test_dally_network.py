@@ -40,7 +40,7 @@ def gang(gpus: int, gpu_work: float, **more: object) -> dict[str, object]:
 def test_a_ring_over_two_machines_takes_its_closed_form() -> None:
     trace = jobs_of(gang(2, 200, model="chatty"), gang(1, 100, model="chatty"))
     result = run(trace, small_cluster(1, 4), "fifo+spread", layers={"Chatty": CHATTY})
-    # 2 (n - 1) / n GB over 1 GB/s = 1 s exposed for each second of compute; one GPU talks to nobody.
+    # 2 (n - 1) / n GB over 1 GB/s = 1 s exposed for each second of compute; one GPU talks to no other.
     assert finishes(result) == pytest.approx([200, 100])
     assert column(result, "communication_seconds") == pytest.approx([100, 0])
     assert column(result, "compute_seconds") == pytest.approx([100, 100])
@@ -71,7 +71,7 @@ def test_a_duration_is_the_time_on_the_best_place() -> None:
     assert finishes(narrow) == pytest.approx([100 * 2 / 1.01])
 
 
-def test_a_cluster_of_one_rack_tells_nothing_of_its_network() -> None:
+def test_one_rack_says_nothing_of_the_network() -> None:
     trace = jobs_of(gang(2, 200, model="chatty"))
     one_rack = small_cluster(1, 2, racks=1)
     assert finishes(run(trace, one_rack, "fifo", layers={"chatty": CHATTY})) == pytest.approx([100])
@@ -79,7 +79,7 @@ def test_a_cluster_of_one_rack_tells_nothing_of_its_network() -> None:
     assert finishes(reply) == pytest.approx([200])
 
 
-def test_neighbours_on_an_uplink_slow_each_other_until_one_leaves() -> None:
+def test_neighbours_on_an_uplink_slow_each_other_while_both_run() -> None:
     cluster = small_cluster(2, 2, racks=2)
     trace = jobs_of(gang(2, 40, model="chatty"), gang(2, 400, model="chatty"))
     result = run(trace, cluster, "fifo+spread", layers={"chatty": CHATTY}, contention=True, congestion=0.5)
@@ -103,7 +103,7 @@ def test_contention_changes_nothing_for_a_job_alone() -> None:
     assert finishes(on) == pytest.approx(finishes(off))
 
 
-def test_wrong_network_settings_are_told_together() -> None:
+def test_wrong_network_settings_are_named_together() -> None:
     with pytest.raises(InputError) as refused:
         Options(network="fast", congestion=1.0)
     assert [problem.where for problem in refused.value.problems] == ["--network", "--congestion"]
@@ -115,7 +115,7 @@ def test_insensitive_traces_pay_nothing() -> None:
     assert finishes(run(trace, cluster, "fifo")) == finishes(run(trace, cluster, "fifo", network="none"))
 
 
-def test_models_without_layers_are_named_once_even_where_no_other_has_any() -> None:
+def test_models_without_layers_are_named_once() -> None:
     trace = jobs_of(
         gang(2, 100, model="nolayers"), gang(4, 100, model="nolayers"), gang(1, 100, model="single")
     )

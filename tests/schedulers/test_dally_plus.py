@@ -63,7 +63,7 @@ def test_forms_are_as_fast_as_the_network_model_says(gpus: int) -> None:
                 assert reply == speed.efficiency(np.array([model]), shapes)[0]
 
 
-def test_without_a_network_all_forms_are_alike_and_closer_ones_first() -> None:
+def test_without_a_network_forms_are_alike_and_closer_ones_first() -> None:
     lines, forms = PlacementShapes(None, parse_cluster("dally-2x8x8")).of(np.array([0, 0]), np.array([8, 16]))
     assert set(forms.speeds[forms.kinds[:, :, 0] >= 0]) == {1.0}
     assert forms.kinds[lines, 0].tolist() == [[1, 1, 1], [EVENLY, 2, 1]]
@@ -113,7 +113,7 @@ class Weighed:
         return plan, after
 
     def share(self, snapshot: Snapshot, number: int) -> float:
-        """Of the best speed that the empty cluster has for the job: every way to deal its GPUs is tried."""
+        """Of the best speed that the empty cluster has for the job: every way to spread its GPUs is tried."""
         shares = snapshot.ledger.holding(number)
         own = Placements(
             np.array([0, len(shares)]),
@@ -205,7 +205,7 @@ def test_a_job_waits_for_a_place_that_is_worth_it() -> None:
 # Orders
 
 
-def test_the_shortest_is_counted_at_its_best_place_and_who_decides_the_makespan_goes_first() -> None:
+def test_shortest_counts_best_places_and_the_makespan() -> None:
     # One machine of 4 and twice 2: the chatty gang of 4 takes 1.015 x 25 x 4 GPU-seconds, the quiet one 104.
     cluster = racked((4,), (2, 2))
     trace = jobs_of(gang(4, 104), gang(4, 100, model="chatty"))
@@ -228,7 +228,7 @@ def test_the_shortest_is_counted_at_its_best_place_and_who_decides_the_makespan_
         ({"horizon_seconds": "0"}, "horizon_seconds: allowed: a number of seconds above 0"),
     ],
 )
-def test_bad_settings_are_refused_in_words(given_settings: dict[str, str], words: str) -> None:
+def test_bad_settings_are_refused(given_settings: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words):
         build("dally-plus", given_settings)
 

@@ -78,12 +78,12 @@ def test_a_wait_that_got_no_rack_teaches_nothing() -> None:
 # Offers
 
 
-def in_words(name: str, given: str) -> str:
+def sentence_of(name: str, given: str) -> str:
     numbers = json.loads(given)
     return reason(REASONS[name]).words(numbers["waited"], numbers["limit"])
 
 
-def test_a_job_waits_for_a_machine_then_a_rack_then_takes_anything() -> None:
+def test_a_job_waits_for_a_machine_then_a_rack_then_takes_any() -> None:
     # One GPU is left on each of two machines, first in one rack, then in two.
     two = job(10, 50, gpus=2)
     timers = {"machine_leases": "2", "rack_leases": "5", "fit": "published", **LEASE}
@@ -99,7 +99,7 @@ def test_a_job_waits_for_a_machine_then_a_rack_then_takes_anything() -> None:
         reasons = result.record.reasons.filter(job_id="2")
         assert reasons["to_seconds"].to_list() == [210, 510][: 1 + (expected > 210)]
         assert reasons["reason"].to_list() == ["delay_timer", "rack_timer"][: len(reasons)]
-        reply = [in_words(name, given) for name, given in reasons.select("reason", "parameters").rows()]
+        reply = [sentence_of(name, given) for name, given in reasons.select("reason", "parameters").rows()]
         assert reply[0] == "it waits for a machine-level offer: its timer is at 0 of 2 leases"
         assert (
             reply[1:] == ["it waits for a rack-level offer: its timer is at 2 of 5 leases"][: len(reply) - 1]
@@ -126,7 +126,7 @@ def test_a_timer_runs_out_at_the_first_moment_it_can(since: float, seconds: floa
     assert moment == since or np.nextafter(moment, 0.0) - since < seconds or moment == since + seconds
 
 
-def test_a_machine_is_taken_at_once_and_an_island_before_a_machine() -> None:
+def test_a_machine_is_taken_at_once_and_an_island_before_it() -> None:
     # Two GPUs are free on a machine whose islands have one each, and two on a larger one in one island.
     nodes = (
         Node("split", "t", 0, 2, "a", 1, 2, 2, 1.0, 1.0),
@@ -323,7 +323,7 @@ def test_the_ends_of_the_scale_are_the_named_kinds(rows: list[dict[str, Any]], c
         ("dally", {"preemptive": "true"}, "no such setting"),
     ],
 )
-def test_bad_timers_are_refused_in_words(name: str, given: dict[str, str], words: str) -> None:
+def test_bad_timers_are_refused_sentence_of(name: str, given: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words.replace(".", r"\.")):
         build(name, given)
 

@@ -185,7 +185,7 @@ def test_two_jobs_take_turns_on_one_gpu() -> None:
 
 
 class Grows(Toy):
-    """An elastic job takes every free GPU as soon as nobody waits for it."""
+    """An elastic job takes every free GPU as soon as no job waits for it."""
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         jobs = snapshot.jobs

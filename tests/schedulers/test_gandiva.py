@@ -18,12 +18,12 @@ from tests.schedulers.test_dally_network import CHATTY, LINKS, small_cluster
 
 
 def two_nodes(gpus: int) -> Cluster:
-    """Of the GPU types a and b, by which a job can be told where to go."""
+    """Of the GPU types a and b, by which a job states where it may go."""
     return Cluster("two", tuple(Node(kind, kind, 0, gpus, kind, gpus, 6, 100, 1, 1) for kind in "ab"), ("r",))
 
 
-def seats(result: Run) -> list[tuple[str, str, list[int], float, float]]:
-    """Job, node, GPUs, from, to: stretches on the same GPUs joined, whoever else was there."""
+def holdings(result: Run) -> list[tuple[str, str, list[int], float, float]]:
+    """Job, node, GPUs, from, to: stretches on the same GPUs joined, whichever other jobs were there."""
     found: list[tuple[str, str, list[int], float, float]] = []
     for row in result.record.allocations.sort("job_id", "node", "from_seconds").iter_rows(named=True):
         here = row["job_id"], row["node"], row["gpu_ids"]
@@ -37,7 +37,7 @@ def seats(result: Run) -> list[tuple[str, str, list[int], float, float]]:
 # Time slicing
 
 
-def test_who_finds_no_free_gpu_takes_turns_and_nobody_waits() -> None:
+def test_without_a_free_gpu_jobs_take_turns_and_none_waits() -> None:
     # One GPU: 50 s alone, both at half speed until the first is done at 150, then the second alone.
     result = run(jobs_of(job(0, 100), job(50, 100)), cluster_of(1), "gandiva")
     assert finishes(result) == pytest.approx([150, 200])
@@ -69,7 +69,7 @@ def test_in_its_turn_a_job_has_the_cpus_of_all_who_share() -> None:
     assert finishes(shared) == pytest.approx([2 * seconds] * 2, rel=1e-4)
 
 
-def test_a_job_that_may_not_be_stopped_shares_with_nobody() -> None:
+def test_a_job_that_may_not_be_stopped_shares_with_none() -> None:
     trace = jobs_of(job(0, 100, preemptible=False), job(0, 100), job(10, 100, preemptible=False))
     result = run(trace, cluster_of(1), "gandiva")
     assert column(result, "start_seconds") == pytest.approx([0, 100, 200])
@@ -83,7 +83,7 @@ def test_a_start_is_left_alone_for_its_least_run_time() -> None:
     assert finishes(result) == pytest.approx([160, 200], abs=1e-4)
 
 
-def test_without_a_gpu_that_changes_hands_at_once_nobody_takes_turns() -> None:
+def test_no_turns_while_released_gpus_are_unavailable() -> None:
     trace = jobs_of(job(0, 100), job(0, 100))
     result = run(trace, cluster_of(1), "gandiva", release_seconds_per_gpu=5.0)
     assert column(result, "start_seconds") == pytest.approx([0, 105])
@@ -92,12 +92,12 @@ def test_without_a_gpu_that_changes_hands_at_once_nobody_takes_turns() -> None:
 # Affinity
 
 
-def test_a_job_goes_to_nodes_of_its_size_before_empty_ones_and_those_before_others() -> None:
+def test_a_job_prefers_nodes_of_its_size_then_empty_ones() -> None:
     trace = jobs_of(
         job(0, 100, gpus=2), job(1, 100, gpus=1), job(2, 100, gpus=2), job(3, 100), job(4, 100, gpus=2)
     )
-    found = seats(run(trace, cluster_of(4, 4, 4), "gandiva"))
-    nodes = [seat[1] for seat in found if seat[3] == int(seat[0])]
+    found = holdings(run(trace, cluster_of(4, 4, 4), "gandiva"))
+    nodes = [part[1] for part in found if part[3] == int(part[0])]
     assert nodes == ["node0", "node1", "node0", "node1", "node2"]
 
 
@@ -105,7 +105,7 @@ def test_sharing_prefers_jobs_of_the_same_size() -> None:
     # node0 is full of a gang of 4, node1 of four single jobs: another single one shares with one of those.
     trace = jobs_of(job(0, 100, gpus=4), *(job(0, 100) for _ in range(4)), job(10, 10))
     result = run(trace, cluster_of(4, 4), "gandiva")
-    assert seats(result)[-1][1] == "node1"
+    assert holdings(result)[-1][1] == "node1"
     assert finishes(result)[0] == 100
 
 
@@ -113,7 +113,7 @@ def test_a_gang_without_a_node_is_spread_inside_a_rack() -> None:
     # Racks {0, 2} and {1, 3}: 2 + 1 GPUs are free in the first, 1 + 1 in the second.
     held = [job(0, 1000, constraint="", gpus=3) for _ in range(4)]
     result = run(jobs_of(*held, job(1, 10, gpus=2)), cluster_of(5, 4, 4, 4, racks=2), "gandiva")
-    assert {seat[1] for seat in seats(result) if seat[0] == "4"} <= {"node0", "node2"}
+    assert {part[1] for part in holdings(result) if part[0] == "4"} <= {"node0", "node2"}
 
 
 # Migration
@@ -141,7 +141,7 @@ def test_a_spread_gang_moves_together_when_there_is_room() -> None:
     cluster = replace(two_nodes(2), links=LINKS)
     physical = {"network": "physical", "layers": {"chatty": CHATTY}, "restart_cost_seconds": 3.0}
     result = run(trace, cluster, "gandiva", **physical)
-    gang = [seat[1:] for seat in seats(result) if seat[0] == "2"]
+    gang = [part[1:] for part in holdings(result) if part[0] == "2"]
     assert gang[0] == ("a", [1], 1, 50)
     assert gang[1][:3] == ("a", [0, 1], 50)
     assert column(result, "moves") == [0, 0, 1]
@@ -154,13 +154,13 @@ def test_nodes_that_are_mostly_free_are_emptied() -> None:
     short = [job(0, 20, constraint="gpu_type=b", gpus=3), job(0, 20, constraint="gpu_type=a", gpus=3)]
     trace = jobs_of(*short, job(1, 100), job(2, 100))
     moved = run(trace, two_nodes(4), "gandiva")
-    assert {seat[1] for seat in seats(moved) if seat[0] in "23" and seat[4] > 20} in ({"a"}, {"b"})
+    assert {part[1] for part in holdings(moved) if part[0] in "23" and part[4] > 20} in ({"a"}, {"b"})
     kept = run(trace, two_nodes(4), "gandiva", {"defragment_from": "2"})
     assert column(kept, "moves") == [0] * 4
 
 
 def test_stacks_are_levelled_within_a_size() -> None:
-    # GPU 0 has jobs 0, 2; GPU 1 has 1, 3, of which 1 and 3 end together at 20: nobody is left to share with then.
+    # GPU 0 has jobs 0, 2; GPU 1 has 1, 3, of which 1 and 3 end together at 20: no job is left to share with then.
     trace = jobs_of(job(0, 90), job(0, 10), job(0, 90), job(0, 10))
     result = run(trace, cluster_of(2), "gandiva")
     # 0 and 2 have 80 s left at 20 and a GPU each.
@@ -170,15 +170,15 @@ def test_stacks_are_levelled_within_a_size() -> None:
 # Growing and shrinking
 
 
-def test_an_elastic_job_grows_into_idle_gpus_of_its_node_and_gives_them_back() -> None:
+def test_an_elastic_job_grows_on_its_node_and_gives_back() -> None:
     trace = jobs_of(job(0, 400, gpus=1, max_gpus=4), job(50, 30, gpus=3))
     result = run(trace, cluster_of(4), "gandiva")
     # 200 of 400 s done on 4 GPUs by 50, 30 more by 80, the rest on 4.
     assert finishes(result) == pytest.approx([80 + 170 / 4, 80])
-    assert [len(seat[2]) for seat in seats(result)] == [4, 1, 4, 3]
+    assert [len(part[2]) for part in holdings(result)] == [4, 1, 4, 3]
 
 
-def test_nobody_grows_while_others_share() -> None:
+def test_no_job_grows_while_others_share() -> None:
     trace = jobs_of(job(0, 100, max_gpus=2), job(0, 100, gpus=2), job(0, 100, gpus=2))
     result = run(trace, cluster_of(1, 2), "gandiva")
     held = result.record.allocations.filter(result.record.allocations["job_id"] == "0")

@@ -57,7 +57,7 @@ def test_a_job_is_left_alone_until_it_repaid_its_start() -> None:
     assert column(done, "start_seconds") == [0.0, WORK_PER_INTERRUPTION * 10.0]
 
 
-def test_a_waiting_job_is_told_apart_by_its_reason() -> None:
+def test_a_waiting_job_differs_by_its_reason() -> None:
     trace = jobs_of(job(0, 10_000), job(5, 10))
     done = run(trace, cluster_of(1), "srtf", restart_cost_seconds=10.0)
     waited = done.record.reasons.filter(pl.col("job_id") == "1")

@@ -9,7 +9,7 @@ from tests.building import cluster_of, column, finishes, job, jobs_of, run
 NEVER_ENDS = [job(0, 1000), job(0, 1000)]
 
 
-def test_a_job_is_promoted_once_it_has_waited_longer_than_allowed() -> None:
+def test_a_job_is_promoted_when_it_has_waited_too_long() -> None:
     # Short jobs keep coming; without promotion job 0, the longest, would run last.
     trace = jobs_of(job(0, 80), *(job(10 * n, 10) for n in range(40)))
     starved = run(trace, cluster_of(1), "srtf")
@@ -20,13 +20,13 @@ def test_a_job_is_promoted_once_it_has_waited_longer_than_allowed() -> None:
     assert column(helped, "finish_seconds")[0] == pytest.approx(180, abs=1e-3)
 
 
-def test_promotion_in_rounds_takes_effect_a_round_after_it_is_due() -> None:
+def test_promotion_in_rounds_takes_effect_a_round_later() -> None:
     trace = jobs_of(job(0, 80), *(job(10 * n, 10) for n in range(40)))
     result = run(trace, cluster_of(1), "srtf", {"promote_after_seconds": "100"}, round_seconds=10.0)
     assert column(result, "start_seconds")[0] == pytest.approx(120)
 
 
-def test_gpus_on_their_way_are_kept_for_the_job_that_was_promised_them() -> None:
+def test_releasing_gpus_are_kept_for_the_job_promised_them() -> None:
     # Job 1 outranks job 0, whose GPUs take 40 s to come free; no job is stopped a second time meanwhile.
     trace = jobs_of(job(0, 1000, gpus=4), job(10, 100, gpus=4), job(15, 900, gpus=1))
     result = run(trace, cluster_of(4), "srtf", release_seconds_per_gpu=10.0)

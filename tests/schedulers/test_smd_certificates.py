@@ -30,7 +30,7 @@ def assert_bounded(decisions: pl.DataFrame) -> None:
 @pytest.mark.parametrize("name", FIELD)
 @pytest.mark.parametrize("accounting", ["usage", "reservation"])
 def test_no_plan_is_worth_more_than_its_bound(name: str, accounting: str) -> None:
-    """Seats that hold fewer than chosen, restarts and failing nodes included."""
+    """Places for fewer tasks than chosen, restarts and failing nodes included."""
     result = run(
         trace_of_seed(6, jobs=14, per_hour=6.0),
         machines(3, gpus=8, cpus=64),
@@ -77,9 +77,7 @@ def test_alone_at_its_best_size_a_job_reaches_the_bound() -> None:
 
 @given(seed=st.integers(0, 10_000), jobs=st.integers(1, 3), rings=st.sampled_from([0.0, 0.5]))
 @settings(max_examples=40, deadline=None)
-def test_the_bound_is_above_every_joint_choice_and_the_value_is_that_of_the_sizes(
-    seed: int, jobs: int, rings: float
-) -> None:
+def test_the_bound_exceeds_every_choice_and_the_value_is_exact(seed: int, jobs: int, rings: float) -> None:
     question = random_question(seed, jobs, most=2, rings=rings)
     assert best(question) <= bound_of(question) * (1 + 1e-9)
     rng = np.random.default_rng(seed)

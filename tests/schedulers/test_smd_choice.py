@@ -131,9 +131,7 @@ def test_a_higher_limit_never_lowers_the_optimum(seed: int, jobs: int, more: flo
 
 @given(seed=SEEDS, jobs=st.integers(1, 40), rings=st.sampled_from([0.0, 0.3, 1.0]))
 @settings(max_examples=25, deadline=None)
-def test_the_fast_choice_stands_between_every_baseline_and_the_bound(
-    seed: int, jobs: int, rings: float
-) -> None:
+def test_the_fast_choice_is_between_baselines_and_the_bound(seed: int, jobs: int, rings: float) -> None:
     question = random_question(seed, jobs, rings=rings)
     answer = PUBLISHED.answer(question, None)
     own = profit(question, sizes_of(answer))
@@ -183,7 +181,7 @@ def test_optimus_is_its_rule_step_by_step(seed: int, jobs: int) -> None:
 @given(seed=SEEDS, jobs=st.integers(1, 8))
 @settings(max_examples=25, deadline=None)
 def test_drf_is_max_min_fair(seed: int, jobs: int) -> None:
-    """Nobody could have one pair more without a job that has no more than it having one less, or over the limit."""
+    """No job could have one pair more without a job that has no more than it having one less, or over the limit."""
     question = random_question(seed, jobs, most=4)
     workers = DrfPairs().answer(question, None).workers
     most, _ = largest_pairs(question)
@@ -208,7 +206,7 @@ def test_drf_is_max_min_fair(seed: int, jobs: int) -> None:
         workers = DrfPairs().answer(question, None).workers
 
 
-def test_as_many_servers_as_workers_is_the_largest_square_in_the_limit() -> None:
+def test_equal_numbers_are_the_largest_square_in_the_limit() -> None:
     question = random_question(3, 50, most=6)
     workers, servers = largest_pairs(question)
     pair, limit = question.demands.worker + question.demands.server, question.demands.limit
@@ -217,7 +215,7 @@ def test_as_many_servers_as_workers_is_the_largest_square_in_the_limit() -> None
     assert ((workers[:, None] + 1) * pair > limit + 1e-9).any(axis=1).all()
 
 
-def test_a_running_job_keeps_its_size_unless_another_is_worth_the_restart() -> None:
+def test_a_job_keeps_its_size_unless_another_repays_the_restart() -> None:
     question = random_question(5, 1, most=3, share=2.0)
     best_size = sizes_of(Smd().answer(question, None))[0]
     slightly_worse = replace(
@@ -315,7 +313,7 @@ def test_an_interval_is_a_number_of_seconds_above_0(name: str, seconds: str) -> 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_resource_that_is_not_there_and_not_needed_changes_nothing(seed: int) -> None:
+def test_a_resource_neither_there_nor_needed_changes_nothing(seed: int) -> None:
     """Of Tetris over pairs, which divides by capacities: no network bandwidth, and none needed."""
     question = random_question(seed, 6)
     for amounts in (question.demands.worker, question.demands.server, question.demands.limit):

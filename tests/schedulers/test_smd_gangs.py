@@ -102,7 +102,7 @@ def test_a_share_of_a_gpu_among_living_jobs_waits_and_says_why(name: str) -> Non
     assert scheduler.decide(only, scheduler.initial(cluster))[0].reasons.tolist() == [GPU_NOT_PARTED]
 
 
-def test_a_search_that_runs_out_of_time_says_so_and_keeps_the_best() -> None:
+def test_a_search_out_of_time_says_so_and_keeps_the_best() -> None:
     columns, capacity = smd_columns(*smd_jobs(40, most=12))
     fast = choose(columns, capacity, FAST)
     cut = choose(columns, capacity, SolverEffort(gap=0.0, nodes=1_000_000, seconds=1e-9))
@@ -114,7 +114,7 @@ def test_a_search_that_runs_out_of_time_says_so_and_keeps_the_best() -> None:
     assert not choose(columns, capacity, SolverEffort(nodes=1)).out_of_time
 
 
-def test_the_plan_tells_that_time_ran_out_with_its_gap() -> None:
+def test_the_plan_notes_that_time_ran_out_with_its_gap() -> None:
     rng = np.random.default_rng(3)
     rows = jobs_of(*(gang(int(rng.integers(3, 8)), float(rng.uniform(1, 9))) for _ in range(30)))
     hurried = {"nodes": "100000", "solver_seconds": "1e-9", "interval_seconds": "1000000"}

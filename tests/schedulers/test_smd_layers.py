@@ -51,7 +51,7 @@ def test_a_model_without_a_profile_runs_at_6_tflops() -> None:
     assert finishes(result) == pytest.approx([1000 * best], rel=0.02)
 
 
-def test_a_profile_without_its_batch_and_an_unknown_model_are_refused(profile: Path, tmp_path: Path) -> None:
+def test_no_batch_and_an_unknown_model_are_refused(profile: Path, tmp_path: Path) -> None:
     (tmp_path / "bare.csv").write_text(MINE.replace(",batch", "").replace(",64\n", "\n"))
     trace = jobs_of(sized_job(model="mine"), sized_job(model="yours"))
     with pytest.raises(InputError) as refused:

@@ -33,7 +33,7 @@ def table_of(*rows: dict[str, Any]) -> JobTable:
 
 @settings(max_examples=50, deadline=None)
 @given(st.floats(1e-5, 1e-1), st.floats(0.1, 5), st.floats(0, 1), st.floats(0.05, 0.95))
-def test_the_work_is_the_first_iteration_after_which_the_loss_is_there(
+def test_the_work_ends_at_the_first_iteration_with_the_loss(
     slope: float, offset: float, floor: float, part: float
 ) -> None:
     target = floor + part / offset
@@ -52,7 +52,7 @@ def test_a_job_to_a_loss_runs_as_one_of_its_iterations(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "t.csv").jobs.equals(by_loss.jobs)
 
 
-def test_losses_tell_what_is_left_where_nothing_else_does() -> None:
+def test_losses_show_what_is_left_where_nothing_else_does() -> None:
     table = table_of(*[to_loss()] * 40)
     index = np.arange(40)
     assert np.isnan(fitted_remaining(table.sized, index, np.zeros(40))).all()
@@ -81,7 +81,7 @@ def test_the_same_job_reports_the_same_losses() -> None:
     assert 0.01 < np.std(losses / curve) < 0.03
 
 
-def test_a_run_without_knowledge_of_durations_still_ends_on_the_target() -> None:
+def test_without_known_durations_a_run_ends_on_the_target() -> None:
     trace = jobs_of(to_loss(), to_loss(submit_seconds=50.0), to_loss(gpus=4))
     result = run(trace, machines(1), "smd", {"interval_seconds": "60"}, knowledge="none")
     assert result.unfinished == 0

@@ -109,7 +109,7 @@ def test_two_machines_of_one_gpu_by_hand() -> None:
         ((1, 1, 1), 12, "smd"),
     ],
 )
-def test_alone_it_gets_the_fastest_number_of_workers_on_its_best_place(
+def test_alone_a_ring_gets_its_fastest_number_of_workers(
     racks: tuple[int, ...], most: int, name: str
 ) -> None:
     """Against every number on the place that the rule names, priced by the network model."""
@@ -124,12 +124,12 @@ def test_alone_it_gets_the_fastest_number_of_workers_on_its_best_place(
     assert finishes(result) == pytest.approx([1000 * min(steps)])
     held = result.record.allocations
     best = int(np.argmin(steps))
-    seated = sorted(held["gpus"].to_list(), reverse=True)
-    assert seated == [count for _, count in best_places(np.full(sum(racks), 4), cluster, most)[best]]
+    placed = sorted(held["gpus"].to_list(), reverse=True)
+    assert placed == [count for _, count in best_places(np.full(sum(racks), 4), cluster, most)[best]]
 
 
-def test_a_ring_is_seated_in_one_rack_though_the_machines_stand_in_turns() -> None:
-    """Machines of two racks by turns, all as empty: six workers sit on two of one rack, not on the first two."""
+def test_a_ring_is_in_one_rack_though_racks_alternate() -> None:
+    """Machines of two racks by turns, all as empty: six workers run on two of one rack, not on the first two."""
     cluster = cluster_of(2, 2)
     turns = replace(cluster, nodes=tuple(replace(node, rack=at % 2) for at, node in enumerate(cluster.nodes)))
     ring = ring_job(min_workers=6, gpus=6, max_workers=6)
@@ -138,7 +138,7 @@ def test_a_ring_is_seated_in_one_rack_though_the_machines_stand_in_turns() -> No
     assert finishes(result) == pytest.approx([1000 * step(6, exposed([[3, 3]], turns))])
 
 
-def test_rings_on_the_same_uplinks_slow_each_other_where_contention_counts() -> None:
+def test_rings_on_the_same_uplinks_slow_each_other() -> None:
     """Each machine's card is shared max-min fairly: two alike get half each, or what they want if that is less."""
 
     class Side(Puts):
@@ -173,15 +173,15 @@ def test_a_worker_of_two_gpus_is_one_rank() -> None:
     assert finishes(odd) == pytest.approx([1000 * step(4, exposed([[2, 1, 1]], cluster_of(3)))])
 
 
-def test_a_scheduler_that_does_not_size_slows_a_ring_by_its_place_too() -> None:
+def test_without_sizing_a_ring_is_slowed_by_its_place_too() -> None:
     cluster = cluster_of(2, 2)
     for name, gpus_by_rack in (("fifo", [[2]]), ("fifo+spread", [[1, 1]])):
         result = run(jobs_of(ring_job()), cluster, name, layers=LAYERS)
         assert finishes(result)[0] == pytest.approx(1000 * step(2, exposed(gpus_by_rack, cluster))), name
 
 
-def test_whoever_knows_no_layers_counts_all_of_the_reduction() -> None:
-    """Optimus sees nothing overlap, and never more workers than whoever knows the layers would have."""
+def test_without_layers_all_of_the_reduction_counts() -> None:
+    """Optimus sees nothing overlap, and never more workers than a scheduler that knows the layers."""
     rows = jobs_of(ring_job(max_workers=8))
     knows = run(rows, cluster_of(2), "optimus", {"layers": "true"}, layers=LAYERS)
     oblivious = run(rows, cluster_of(2), "optimus", layers=LAYERS)
@@ -191,7 +191,7 @@ def test_whoever_knows_no_layers_counts_all_of_the_reduction() -> None:
 
 
 def test_gangs_of_the_same_model_keep_the_network_of_their_kind() -> None:
-    """A shipped model's gang beside a ring of that name is as insensitive on one rack as alone; that is not told."""
+    """A shipped model's gang beside a ring of that name is as insensitive on one rack as alone, without a note."""
     gang = {"submit_seconds": 0.0, "gpus": 2, "iterations": 100.0, "model": "resnet50"}
     ring = ring_job(model="resnet50", gpus=2, max_workers=2)
     beside = run(jobs_of(gang, ring), cluster_of(2), "fifo")

@@ -1,4 +1,4 @@
-"""Whole runs of jobs with workers and servers: their speed, their seats, what every scheduler of the field keeps."""
+"""Whole runs of jobs with workers and servers: their speed, their places, what every scheduler of the field keeps."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_job_runs_at_the_pace_of_the_layered_recurrence(w: int, p: int) -> Non
     assert stages[0] == pytest.approx(1000 * compute)
 
 
-def test_without_servers_of_its_own_a_job_keeps_its_parameters_on_its_workers() -> None:
+def test_without_servers_workers_keep_the_parameters() -> None:
     result = run(jobs_of(sized_job()), machines(1), "fifo")
     (step,) = iteration_ends(estimated_layers("vgg16", 6.0), 256, 0.5, 2, 2)
     assert finishes(result) == pytest.approx([1000 * step])
@@ -82,7 +82,7 @@ def test_a_new_number_of_servers_is_a_restart() -> None:
     assert column(result, "moves") == [1]
 
 
-def assert_seated(result: Run, jobs: pl.DataFrame) -> None:
+def assert_placed(result: Run, jobs: pl.DataFrame) -> None:
     """Every stretch of holding keeps to the owner's limits, and every network card to its bandwidth."""
     held = result.record.allocations.with_columns(pl.col("job_id").cast(pl.Int64)).join(
         jobs.with_columns(pl.col("job_id").cast(pl.Int64)), on="job_id", suffix="_limit"
@@ -112,11 +112,11 @@ def assert_seated(result: Run, jobs: pl.DataFrame) -> None:
 
 @pytest.mark.parametrize("name", FIELD)
 @pytest.mark.parametrize("accounting", ["usage", "reservation"])
-def test_every_scheduler_of_the_field_keeps_to_the_limits_and_ends(name: str, accounting: str) -> None:
+def test_every_sizing_scheduler_keeps_the_limits_and_ends(name: str, accounting: str) -> None:
     trace = trace_of_seed(4, jobs=16, per_hour=8.0)
     settings = {"accounting": accounting, "interval_seconds": "3600"}
     result = run(trace, machines(3, gpus=8, cpus=64), name, settings, restart_cost_seconds=30)
-    assert_seated(result, trace.jobs)
+    assert_placed(result, trace.jobs)
     assert result.unfinished == 0 or name == "oasis"
     again = run(trace, machines(3, gpus=8, cpus=64), name, settings, restart_cost_seconds=30)
     assert again.record.jobs.equals(result.record.jobs)
@@ -169,7 +169,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "reply"), BAD)
-def test_what_cannot_be_is_refused_in_words(change: dict[str, Any], reply: str) -> None:
+def test_what_cannot_be_is_refused(change: dict[str, Any], reply: str) -> None:
     with pytest.raises(InputError) as refused:
         run(jobs_of(sized_job(), sized_job(**change)), machines(2), "smd")
     assert reply in str(refused.value)

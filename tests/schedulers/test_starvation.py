@@ -123,7 +123,7 @@ def test_a_promoted_job_has_one_turn_and_no_more() -> None:
 
 
 def test_scattered_gpus_are_gathered_for_a_promoted_gang() -> None:
-    # A gang that sits on one machine only; single jobs that keep coming never leave one empty.
+    # A gang that fits on one machine only; single jobs that keep coming never leave one empty.
     small = [job(20 * n, 130) for n in range(400)]
     trace = jobs_of(*small, job(30, 500, gpus=4))
     given = {"promote_after_seconds": "600"}

@@ -70,7 +70,7 @@ def test_storage_alone_holds_two_readers_to_their_shares(allocator: GangAllocato
 @pytest.mark.parametrize(
     ("resize_restarts", "end"), [(False, 100 + 200 + 625 / 1.75), (True, 305 + 630 / 1.75)]
 )
-def test_a_change_of_size_alone_restarts_only_where_the_engine_needs_it(
+def test_a_change_of_size_restarts_only_if_the_engine_needs_it(
     allocation: str, resize_restarts: bool, end: float
 ) -> None:
     """An alexnet on 6 cores at 1.75 shares them from 100 s to 300 s with another; a restart is five seconds."""

@@ -1,4 +1,4 @@
-"""Schedulers from outside: the documented example, a module, an entry point; and what is refused in words."""
+"""Schedulers from outside: the documented example, a module, an entry point; and what is refused."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def test_rules_of_an_installed_package_are_known(installed: None) -> None:
         ("json:Nothing", {}, "json has no Nothing"),
     ],
 )
-def test_what_is_refused_is_told_in_words(name: str, settings: dict[str, str], words: str) -> None:
+def test_a_wrong_scheduler_or_setting_is_refused(name: str, settings: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=re.escape(words)):
         build(name, settings)
 
 
-def test_an_unknown_preset_of_a_family_is_refused_with_the_family() -> None:
+def test_an_unknown_preset_is_refused_with_its_family() -> None:
     known = next(name for name in known_presets() if ":" in name)
     with pytest.raises(InputError, match=f"no such preset.*{re.escape(known)}"):
         build(f"{known.partition(':')[0]}:nothing")

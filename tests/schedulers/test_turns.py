@@ -43,7 +43,7 @@ def crowds(draw: st.DrawFn) -> Crowd:
     for at, (node, mask) in enumerate(places):
         one_or_two = [gpu for gpu in range(sizes[node]) if mask >> gpu & 1][:2]
         if one_or_two:
-            floor.sit(at, ((node, sum(1 << gpu for gpu in one_or_two)),))
+            floor.put(at, ((node, sum(1 << gpu for gpu in one_or_two)),))
             turns[node, one_or_two] += 1
     guarded = draw(st.sets(st.sampled_from(sorted(floor.places)))) if floor.places else set()
     most_turns = draw(st.integers(1, 4))

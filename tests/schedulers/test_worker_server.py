@@ -193,7 +193,7 @@ def worth(rng: np.random.Generator, jobs: int) -> tuple[np.ndarray, np.ndarray, 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
-def test_decomposition_is_the_joint_optimum_under_both_accountings(seed: int) -> None:
+def test_decomposition_is_optimal_under_both_accountings(seed: int) -> None:
     rng = np.random.default_rng(seed)
     jobs = int(rng.integers(2, 5))
     steps, demands = stack([random_step(rng) for _ in range(jobs)]), random_demands(rng, jobs, 3)

@@ -161,7 +161,7 @@ def room(cluster: Cluster, constraint: str) -> int:
 
 
 def allowed(node: Node, constraint: str) -> bool:
-    """Whether a job of this constraint may sit on the node."""
+    """Whether a job of this constraint may run on the node."""
     key, _, value = constraint.partition("=")
     return not key or (value == node.gpu_type if key == "gpu_type" else value in node.labels)
 
@@ -203,7 +203,7 @@ def schedulers(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
 def cases(
     draw: st.DrawFn, *, failing: bool = True, rounds: st.SearchStrategy[float | None] | None = None
 ) -> Case:
-    """A whole random run. Restarts cost less than a round, or nobody would ever get anywhere."""
+    """A whole random run. Restarts cost less than a round, or no job would ever get anywhere."""
     cluster = draw(clusters())
     name, settings = draw(schedulers())
     failures = None

@@ -67,8 +67,8 @@ def test_las_shares_the_processor_as_the_quantum_shrinks(quantum: float) -> None
     assert min(first, second) == pytest.approx(200, abs=2 * quantum)
 
 
-def test_a_job_that_may_not_be_stopped_at_once_has_its_whole_turn() -> None:
-    """A minimum below the quantum changes nothing: nobody is asked in the middle of a turn."""
+def test_a_job_under_protection_has_its_whole_turn() -> None:
+    """A minimum below the quantum changes nothing: no decision comes in the middle of a turn."""
     three = [job(0, 600, min_runtime_seconds=least) for least in (1.0, 20.0, 59.0)]
     turns = run(jobs_of(*three), cluster_of(1), "las", {"quantum_seconds": "60"}, restart_cost_seconds=5)
     plain = [job(0, 600)] * 3

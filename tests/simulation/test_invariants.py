@@ -44,7 +44,7 @@ def test_nothing_is_held_twice_and_gangs_are_whole(case: Case) -> None:
         for row in touched:
             assert max(row["gpu_ids"]) < nodes[row["node"]].gpus
             assert all(gpus[row["node"], gpu] <= 1 + CLOSE for gpu in row["gpu_ids"])
-            # Who shares a GPU, in turns or packed, shares it with nobody who holds it alone.
+            # A job that shares a GPU, in turns or packed, shares it with none that holds it alone.
             assert all(
                 gpus[row["node"], gpu] < CLOSE or not sharing[row["node"], gpu] for gpu in row["gpu_ids"]
             )
@@ -130,7 +130,7 @@ def test_no_job_is_stopped_in_vain(case: Case) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(case=cases())
-def test_decisions_and_reasons_tell_what_happened(case: Case) -> None:
+def test_decisions_and_reasons_say_what_happened(case: Case) -> None:
     result = simulated(case)
     found = tables(result)
     for row in found["decisions"]:

@@ -1,4 +1,4 @@
-"""What went wrong in other simulators, each as a test: leaks, ticks, caches, settings that nobody reads."""
+"""What went wrong in other simulators, each as a test: leaks, ticks, caches, settings that nothing reads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_watching_does_not_change_the_result(scheduler: str, round_seconds: floa
 
 
 def trace_again() -> Any:
-    """The same trace made anew."""
+    """The same trace made again."""
     return jobs_of(*CROWD * 12)
 
 

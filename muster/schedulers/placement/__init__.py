@@ -1,1 +1,1 @@
-"""Where a job sits."""
+"""Where a job runs."""

@@ -1,6 +1,6 @@
 """Delay timers (Dally §Offers): how long a job holds out for a machine, and for a rack, before it takes less.
 
-A job whose lease ends bids again, so timers are told in leases. A scheduler with one of these placements is
+A job competes again when its lease ends, so timers count leases. A scheduler with one of these placements is
 a `muster.schedulers.leased.Leased`.
 """
 

@@ -478,7 +478,7 @@ def count_walk(
     strict: bool,
     chosen: Bools,
 ) -> None:
-    """Who is served, by GPU count alone: in order, taking whoever fits in what is left (Synergy, "Rounds").
+    """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
     Running jobs among the ranked compete with the others, unless they are pinned: those are chosen first. `free`
     is what is free now, in millionths of a GPU.

@@ -144,9 +144,9 @@ def arrange(
     """
     before = _stop_others(books, jobs.numbers, queue, shapes)
     releasing = gpus_releasing(books)
-    nobody = np.zeros(len(books.nodes), np.int64)
+    none_held = np.zeros(len(books.nodes), np.int64)
     mark = books.totals[ENTRIES]
-    kept = _put_all(books, jobs, queue.order, before, shapes, limits.enough, nobody)
+    kept = _put_all(books, jobs, queue.order, before, shapes, limits.enough, none_held)
     wanted = 0
     for at in queue.order:
         wanted += jobs.spec[jobs.numbers[at]]["gpus"]
@@ -154,13 +154,13 @@ def arrange(
         undo_to(books, mark)
         if not _move_all(books, jobs, queue, before, shapes, limits, kept):
             undo_to(books, mark)
-            _put_all(books, jobs, queue.order, before, shapes, limits.enough, nobody)
+            _put_all(books, jobs, queue.order, before, shapes, limits.enough, none_held)
     if not releasing:
         for at in queue.ranked:
             if before.chain[at] >= 0 and not queue.chosen[at] and books.heads[jobs.numbers[at]] < 0:
                 put_back(books, jobs.numbers[at], before.chain[at])
         for share in (limits.enough, limits.least):
-            _put_all(books, jobs, queue.ranked, before, shapes, share, nobody)
+            _put_all(books, jobs, queue.ranked, before, shapes, share, none_held)
     _note_reasons(books, jobs, queue, before, releasing, reasons)
 
 

@@ -18,7 +18,7 @@ class Ftf(Order):
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
 
     def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
-        """Minus rho; the fair share of n jobs is 1/n of all GPUs, and nobody gains from more than it asked for.
+        """Minus rho; the fair share of n jobs is 1/n of all GPUs, and no job gains from more than it asked for.
 
         Where durations are unknown, time in the system over time served stands for rho.
         """

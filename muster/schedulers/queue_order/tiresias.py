@@ -17,7 +17,7 @@ _SLOWEST = 1e-9
 
 @dataclass(frozen=True)
 class TwoDLas(Order):
-    """Tiresias' 2D-LAS: queues by attained service, whoever started first goes first inside a queue."""
+    """Tiresias' 2D-LAS: queues by attained service, in a queue the job that started first goes first."""
 
     name: ClassVar[str] = "2d-las"
 
@@ -37,7 +37,7 @@ class TwoDLas(Order):
             raise ValueError("quantum_seconds and promote_knob: allowed: numbers above 0")
 
     def initial(self, cluster: Cluster) -> State:
-        """Nobody promoted yet; by job, the service it had when it was."""
+        """No job promoted yet; by job, the service it had when it was."""
         return {}
 
     def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
@@ -92,7 +92,7 @@ class TwoDLas(Order):
 
 @dataclass(frozen=True)
 class TwoDGittins(TwoDLas):
-    """Tiresias' 2D-Gittins: as 2d-las, but inside a queue whoever is most likely done soon for little service."""
+    """Tiresias' 2D-Gittins: as 2d-las, but in a queue by the chance to be done soon for little service."""
 
     name: ClassVar[str] = "2d-gittins"
 

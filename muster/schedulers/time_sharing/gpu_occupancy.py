@@ -1,4 +1,4 @@
-"""Who sits on which GPUs while a decision is made: a picture of the cluster in which a GPU may have many holders.
+"""Which jobs hold which GPUs while a decision is made: a copy of the cluster in which a GPU may have many holders.
 
 Gandiva's words (OSDI'18 §4): a server's affinity is the gang size that holds most of it; its load, the GPUs
 asked for on it over those it has.
@@ -14,7 +14,7 @@ from muster.cluster.ledger import DoesNotFit
 from muster.cluster.ledger_arrays import ROWS_USED, WHOLE, Bools, Floats, Ints
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.placement.kernels import NOT_FREE, pick_from
-from muster.schedulers.time_sharing.seats import most_holders, read_seats
+from muster.schedulers.time_sharing.places import most_holders, read_places
 
 Place = tuple[tuple[int, int], ...]
 """Nodes, ascending, each with a mask of its GPUs."""
@@ -27,7 +27,7 @@ class GpuOccupancy:
     """The scratch that a decision is taken on; positions are those of the view's jobs."""
 
     def __init__(self, snapshot: Snapshot, guarded: Bools) -> None:
-        """`guarded` are the positions whose GPUs nobody else may have a turn on."""
+        """`guarded` are the positions whose GPUs no other job may have a turn on."""
         books, jobs = snapshot.ledger.books, snapshot.jobs
         self.gpus = books.nodes["gpus"]
         self.racks = books.nodes["rack"]
@@ -48,7 +48,7 @@ class GpuOccupancy:
             np.zeros(rows, np.int64),
             np.zeros(rows, np.int64),
         )
-        read_seats(books, jobs.index, first, nodes, masks, self.holders)
+        read_places(books, jobs.index, first, nodes, masks, self.holders)
         real = np.arange(shape[1])[None, :] < self.gpus[:, None]
         up = books.nodes["up"] == 1
         self.closed = (books.devices["holders"] != self.holders) | ~(real & up[:, None])
@@ -57,22 +57,22 @@ class GpuOccupancy:
         self.room = np.where(divided, books.devices["free_milli"], 0)
         """Thousandths that are left of GPUs that are divided into shares."""
         begins = first.tolist()
-        seats = list(zip(nodes.tolist(), masks.tolist(), strict=True))
+        places = list(zip(nodes.tolist(), masks.tolist(), strict=True))
         self._count(up)
         for at in np.flatnonzero(first[1:] > first[:-1]).tolist():
-            self._enter(at, tuple(seats[begins[at] : begins[at + 1]]))
+            self._enter(at, tuple(places[begins[at] : begins[at + 1]]))
             if guarded[at]:
                 self.guard(at)
 
     def _count(self, up: Bools) -> None:
         self.free = ((self.holders == 0) & ~self.closed).sum(axis=1)
-        """GPUs by node that nobody holds."""
+        """GPUs by node that no job holds."""
         self.asked = self.holders.sum(axis=1)
         """GPUs by node that its jobs hold, one that n hold n times."""
 
-    # Who sits where
+    # Which job is where
 
-    def sit(self, at: int, place: Place) -> None:
+    def put(self, at: int, place: Place) -> None:
         """Put a job that holds nothing there."""
         self._change(place, 1)
         self._enter(at, place)
@@ -90,7 +90,7 @@ class GpuOccupancy:
         return place
 
     def guard(self, at: int) -> None:
-        """Nobody else may have a turn on the GPUs of this job."""
+        """No other job may have a turn on the GPUs of this job."""
         for node, mask in self.places[at]:
             self.guards[node] |= (self._bits & mask) != 0
 
@@ -124,7 +124,7 @@ class GpuOccupancy:
         return len({int(self.racks[node]) for node, _ in place}), len(place)
 
     def free_place(self, gpus: int, size: int, allowed: Bools, nodes_at_most: float = inf) -> Place | None:
-        """GPUs that nobody holds: on one node of the affinity, an empty one, any; else spread on few nodes."""
+        """GPUs that no job holds: on one node of the affinity, an empty one, any; else spread on few nodes."""
         fits = allowed & (self.free >= gpus)
         if fits.any():
             node = int(np.argmin(np.where(fits, self._rank(size), inf)))
@@ -218,7 +218,7 @@ class GpuOccupancy:
         return best
 
     def _crowd(self, allowed: Bools, most_turns: float) -> Floats:
-        """Holders of each GPU; inf where nobody may join them."""
+        """Holders of each GPU; inf where no job may join them."""
         open_ = ~self.closed & ~self.guards & allowed[:, None] & (self.holders < most_turns)
         return np.where(open_, self.holders, inf)
 

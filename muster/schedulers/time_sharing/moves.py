@@ -20,7 +20,7 @@ from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.interruption import repays
 from muster.schedulers.reasons import NO_GPUS, NO_PLACE, PLACED
 from muster.schedulers.time_sharing.gpu_occupancy import GpuOccupancy, Place, gpus_of
-from muster.schedulers.time_sharing.seats import write_seats
+from muster.schedulers.time_sharing.places import write_places
 from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK, PlacementShapes
 from muster.workload.sized import RIGID
 
@@ -39,9 +39,9 @@ class Moves:
         jobs = snapshot.jobs
         self._view, self._most_turns, self._defragment_from = snapshot, most_turns, defragment_from
         self._hands_over = not snapshot.ledger.books.totals[DELAYED]
-        """Whether a GPU can change hands at once; where it cannot, nobody takes turns, moves or grows."""
+        """Whether a GPU can change hands at once; where it cannot, no job takes turns, moves or grows."""
         self._sharing = jobs.preemptible & (jobs.min_runtime <= 0)
-        """Who may start by taking turns: whoever may be stopped at any time."""
+        """Jobs that may start by taking turns: those that may be stopped at any time."""
         self._gpus: list[int] = jobs.gpus.tolist()
         self._milli: list[int] = jobs.gpu_milli.tolist()
         self._constraint: list[int] = jobs.constraint.tolist()
@@ -62,7 +62,7 @@ class Moves:
         """Node and GPU of those that start on a share of one."""
         pinned = jobs.pinned
         self._fixed: set[int] = set(np.flatnonzero(pinned).tolist())
-        """Who may not be stopped, and whose GPUs nobody else has a turn on."""
+        """Jobs that may not be stopped, and on whose GPUs no other job has a turn."""
         self.floor = GpuOccupancy(snapshot, pinned)
 
     # Who waits
@@ -97,7 +97,7 @@ class Moves:
         floor, gpus, allowed = self.floor, self._gpus[at], self._allowed(at)
         place = floor.free_place(gpus, gpus, allowed)
         for grown in self._grown() if place is None else ():
-            floor.sit(grown, self._shrunk(grown, floor.leave(grown)))
+            floor.put(grown, self._shrunk(grown, floor.leave(grown)))
             place = floor.free_place(gpus, gpus, allowed)
             if place is not None:
                 break
@@ -105,7 +105,7 @@ class Moves:
             place = floor.shared_place(gpus, allowed, inf if at in self._urgent else self._most_turns)
         if place is None:
             return False
-        floor.sit(at, place)
+        floor.put(at, place)
         if not self._sharing[at]:
             floor.guard(at)
             self._fixed.add(at)
@@ -211,7 +211,7 @@ class Moves:
                 for moved in here:
                     floor.leave(moved)
                 for moved in here:
-                    floor.sit(moved, before[moved])
+                    floor.put(moved, before[moved])
                 return False
         return bool(here)
 
@@ -256,7 +256,7 @@ class Moves:
             if more > 0 and self._pays(at, more / floor.sizes[at]):
                 grown = mask | floor.pick(node, more)
                 floor.leave(at)
-                floor.sit(at, ((node, grown),))
+                floor.put(at, ((node, grown),))
                 changed = True
         return changed
 
@@ -264,7 +264,7 @@ class Moves:
         """Take a job off its place and put it where `find` says, or back."""
         old = self.floor.leave(at)
         new = find(at, old)
-        self.floor.sit(at, old if new is None else new)
+        self.floor.put(at, old if new is None else new)
         return new is not None
 
     def _pays(self, at: int, gain_per_second: float) -> bool:
@@ -322,20 +322,20 @@ class Moves:
     def write(self, plan: Proposal, packed: set[int]) -> None:
         """The changes, and the reasons of the jobs that hold nothing."""
         snapshot, floor, jobs = self._view, self.floor, self._view.jobs
-        seated = np.array(sorted(floor.places), np.int64)
-        places = [floor.places[at] for at in seated.tolist()]
+        placed = np.array(sorted(floor.places), np.int64)
+        places = [floor.places[at] for at in placed.tolist()]
         first = np.cumsum([0, *map(len, places)])
-        seats = np.array([seat for place in places for seat in place], np.int64).reshape(-1, 2)
-        refused = write_seats(
-            snapshot.ledger.reserve(len(seats), 2 * len(seated)),
-            jobs.index[seated],
+        parts = np.array([part for place in places for part in place], np.int64).reshape(-1, 2)
+        refused = write_places(
+            snapshot.ledger.reserve(len(parts), 2 * len(placed)),
+            jobs.index[placed],
             first,
-            seats[:, 0].copy(),
-            seats[:, 1].copy(),
+            parts[:, 0].copy(),
+            parts[:, 1].copy(),
             floor.holders,
-            np.isin(seated, list(packed)),
+            np.isin(placed, list(packed)),
         )
-        assert refused < 0, f"job {jobs.index[seated[refused]]} does not fit where it was seen to fit"
+        assert refused < 0, f"job {jobs.index[placed[refused]]} does not fit where it was seen to fit"
         for at, (node, gpu) in self._shares.items():
             amounts = snapshot.ledger.books.nodes[node]["share"] * self._milli[at] // WHOLE / MICRO
             share = NodeAllocation(

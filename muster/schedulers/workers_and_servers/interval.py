@@ -114,7 +114,7 @@ def _repaid(gain: Floats, cost: Floats, horizon: Floats) -> Bools:
 
 @dataclass(frozen=True)
 class PeriodicScheduler:
-    """What they have in common: when they ask, how jobs are charged, how they are seated."""
+    """What they have in common: when they ask, how jobs are charged, how they are placed."""
 
     name: ClassVar[str] = ""
     slots: ClassVar[tuple[str, ...]] = ("whole scheduler",)
@@ -156,7 +156,7 @@ class PeriodicScheduler:
         return {"next": -inf, "memory": None, "promoted": ()}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
-        """At an interval's end size and seat everybody anew; in between, and without jobs, everything stays.
+        """At an interval's end size and place all jobs again; in between, and without jobs, everything stays.
 
         A job that asks for a share of a GPU waits for another scheduler.
         """

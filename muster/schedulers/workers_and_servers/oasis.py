@@ -56,7 +56,7 @@ class Oasis(PeriodicScheduler):
             raise ValueError("horizon_slots: allowed: a whole number from 1 on")
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
-        """Admit or refuse the new jobs, by arrival; then whoever is booked for this slot, or late, holds its size."""
+        """Admit or refuse the new jobs, by arrival; then each job booked for this slot, or late, holds its size."""
         slot = int(question.now // self.slot_seconds)
         booked = {job: memory[job] for job in question.index.tolist() if memory and job in memory}
         used = np.zeros((self.horizon_slots, len(question.capacity)))

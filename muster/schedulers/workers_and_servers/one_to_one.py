@@ -20,7 +20,7 @@ from muster.workload.sized import RESOURCES
 
 @dataclass(frozen=True)
 class Equal(PeriodicScheduler):
-    """As many workers as servers, as many as the owner allows; first come, first served, whoever fits."""
+    """As many workers as servers, as many as the owner allows; first come, first served, each that fits."""
 
     name: ClassVar[str] = "equal-1to1"
     needs: ClassVar[tuple[str, ...]] = ()
@@ -35,7 +35,7 @@ class Equal(PeriodicScheduler):
 
 @dataclass(frozen=True)
 class FirstFitPairs(PeriodicScheduler):
-    """Each job its own best workers and servers; first come, first served, whoever fits."""
+    """Each job its own best workers and servers; first come, first served, each that fits."""
 
     name: ClassVar[str] = "first-fit-sized"
 
@@ -151,7 +151,7 @@ def best_or_held(question: SizingProblem) -> tuple[Ints, Ints, Bools]:
 
 
 def first_fit(question: SizingProblem, workers: Ints, servers: Ints, order: Ints) -> SizingSolution:
-    """In order, whoever fits in what is left."""
+    """In order, each that fits in what is left."""
     usage: Floats = question.usage(np.arange(len(question)), workers, servers)
     left = question.capacity[: len(RESOURCES)] * (1 + 1e-9)
     taken = np.zeros(len(question), bool)

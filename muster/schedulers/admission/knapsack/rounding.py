@@ -41,7 +41,7 @@ def _repaired(table: SolverTable, choice: IntArray) -> IntArray | None:
 
 
 def refilled(table: SolverTable, choice: IntArray, prices: FloatArray) -> IntArray:
-    """Give what is left to the groups that gain from it, until nobody does; the better of two orders."""
+    """Give what is left to the groups that gain from it, until none does; the better of two orders."""
     by_gain = _refilled_in_order(table, choice, np.zeros_like(prices))
     by_reduced_profit = _refilled_in_order(table, choice, prices)
     better = table.profit[by_reduced_profit].sum() > table.profit[by_gain].sum()

@@ -21,7 +21,7 @@ from muster.compiling import njit
 
 
 @njit(cache=True)
-def read_seats(books: Books, jobs: Ints, first: Ints, nodes: Ints, masks: Ints, holders: Ints) -> None:
+def read_places(books: Books, jobs: Ints, first: Ints, nodes: Ints, masks: Ints, holders: Ints) -> None:
     """Rows of whole GPUs, those of position i from `first[i]` on, and how many of the jobs hold each GPU."""
     rows = 0
     for at in range(len(jobs)):
@@ -50,7 +50,7 @@ def most_holders(holders: Ints, node: int, mask: int) -> int:
 
 
 @njit(cache=True)
-def write_seats(
+def write_places(
     books: Books, jobs: Ints, first: Ints, nodes: Ints, masks: Ints, holders: Ints, packed: Bools
 ) -> int:
     """Draft that these jobs hold these GPUs and no others; the first position that cannot be put, or -1.
