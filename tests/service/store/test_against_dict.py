@@ -50,7 +50,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         self.store = Store.open(self.url)
         self.jobs: dict[int, JobRow] = {}
         self.held: list[AllocationInterval] = []
-        self.explained: list[PendingInterval] = []
+        self.pending: list[PendingInterval] = []
         self.events: list[Event] = []
         self.drained: dict[str, bool] = {}
         self.state: bytes | None = None
@@ -73,8 +73,8 @@ class StoreAgainstDict(RuleBasedStateMachine):
             )
 
     @precondition(lambda self: self.jobs)
-    @rule(data=some.data(), state_request=some.sampled_from(StateRequest))
-    def requested(self, data: some.DataObject, requested: StateRequest) -> None:
+    @rule(data=some.data(), requested=some.sampled_from(StateRequest))
+    def request_state(self, data: some.DataObject, requested: StateRequest) -> None:
         job = data.draw(some.sampled_from(sorted(self.jobs)))
         row = self.jobs[job]
         try:
@@ -123,7 +123,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
             else held
             for held in self.held
         ] + changes.opened
-        self.explained += changes.pending
+        self.pending += changes.pending
         self.events += changes.events
         self.state = self.state if state is None else state
 
@@ -160,7 +160,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         assert self.store.allocation_intervals(open_only=True) == [
             held for held in self.held if held.until is None
         ]
-        assert self.store.pending_intervals() == self.explained
+        assert self.store.pending_intervals() == self.pending
         assert self.store.scheduler_state() == self.state
         assert {node.name: node.drained for node in self.store.nodes()} == self.drained
         for job in list(self.jobs)[:2]:
