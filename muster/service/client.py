@@ -1,4 +1,4 @@
-"""The way to a daemon: its address found, its answers as Python values, its refusals and failures in words."""
+"""A client of a daemon: finds its address, returns answers as Python values, raises refusals and failures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Refusal(InputError):
 
 
 class Unanswered(Unable):
-    """Nobody answers, or not as a daemon that is well."""
+    """No daemon answers, or one that cannot do its work."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ class Client:
             found = ((home, endpoint) for home in homes if (endpoint := read_endpoint(home)))
             home, endpoint = next(found, (None, None))
             if home is None or endpoint is None:
-                raise _nobody_there(f"in {' or '.join(map(str, homes))}")
+                raise _no_daemon_at(f"in {' or '.join(map(str, homes))}")
             url = f"{SCHEME}{socket_path(home)}"
             if endpoint.starting:
                 print("The daemon is starting; waiting for it (its first start compiles).", file=sys.stderr)
@@ -120,7 +120,7 @@ class Client:
 
     @contextmanager
     def _asking(self, method: str, path: str, body: Any = None) -> Iterator[http.client.HTTPResponse]:
-        """The answer, to be read in the body; whatever goes wrong on the way is told in words."""
+        """Send a request; the body reads the answer. Whatever goes wrong on the way is an exception with a message."""
         sent = None if body is None else json.dumps(body).encode()
         headers = self._headers | ({} if sent is None else {"Content-Type": "application/json"})
         try:
@@ -164,7 +164,7 @@ class Client:
             what = "this account may not use the daemon. Hint: with a token, use its TCP address (MUSTER_URL)"
             raise Unanswered(f"{self.url}: {what}") from None
         except OSError:
-            raise _nobody_there(f"at {self.url}") from None
+            raise _no_daemon_at(f"at {self.url}") from None
 
     def _value(self, answer: http.client.HTTPResponse) -> Any:
         try:
@@ -176,9 +176,7 @@ class Client:
         return Unanswered(f"what answers at {self.url} is no daemon of Muster's")
 
     def _sent_on(self, where: str) -> InputError:
-        what = (
-            f"the server there sends us on to {where}; nothing is sent to where nobody named: name it itself"
-        )
+        what = f"the server there redirects to {where}, and no request follows a redirect. Hint: name that address itself"
         return InputError(Problem("MUSTER_URL", what, found=self.url))
 
 
@@ -253,16 +251,16 @@ def _connection(url: str) -> http.client.HTTPConnection:
     return kind(host, port, timeout=_SECONDS)
 
 
-def _nobody_there(where: str) -> Unanswered:
+def _no_daemon_at(where: str) -> Unanswered:
     return Unanswered(f"daemon: none answers {where}; muster serve starts one")
 
 
 def _refusal(status: int, body: bytes) -> Refusal | Unanswered:
     problems: list[Problem] = []
     try:
-        told = json.loads(body)["error"]
-        message = str(told["message"])
-        problems = [Problem(**problem) for problem in told["problems"]]
+        error = json.loads(body)["error"]
+        message = str(error["message"])
+        problems = [Problem(**problem) for problem in error["problems"]]
     except (ValueError, KeyError, TypeError):
         message = f"the daemon answered with status {status}, in no words of Muster's"
     return Unanswered(message, status) if status >= 500 else Refusal(status, message, problems)

@@ -225,7 +225,7 @@ def test_where_all_jobs_run_as_one_account_a_token_says_so(
     chief = make(api, "chief", "operator").json
     assert chief["warning"] == ""
     ann = make(api, "ann", "user", chief["token"]).json
-    assert ("all jobs run as nobody here" in ann["warning"]) is runs_as_users
+    assert (f"all jobs run as {UNPRIVILEGED} here" in ann["warning"]) is runs_as_users
 
 
 @pytest.mark.parametrize("runs_as_users", [True, False])
@@ -246,7 +246,7 @@ def test_a_token_is_for_whom_this_machine_knows(
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0b", "\ud800"])
-def test_a_name_is_looked_at_whoever_makes_a_token(api: Serving, name: str) -> None:
+def test_the_name_of_a_new_token_is_checked(api: Serving, name: str) -> None:
     with pytest.raises(InputError, match="allowed: a name of 1 to 200 characters"):
         create_token(api.store, name, operator=True, engine=None)
     assert make(api, name, "operator").status == 422

@@ -83,7 +83,7 @@ def test_a_redirect_with_a_token_is_not_followed(muster: Muster, monkeypatch: py
         monkeypatch.setenv("MUSTER_TOKEN", "t")
         refused = muster("queue")
         assert refused.status == 2
-        assert f"MUSTER_URL: found '{url}'; the server there sends us on to https://elsewhere/" in refused.err
+        assert f"MUSTER_URL: found '{url}'; the server there redirects to https://elsewhere/" in refused.err
         assert len(sent) == 1
 
 
