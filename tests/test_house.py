@@ -195,7 +195,7 @@ import sys
 before = set(sys.modules)
 import {imported}
 tops = {{name.partition(".")[0] for name in set(sys.modules) - before}}
-print(sorted(tops - sys.stdlib_module_names - {{"muster"}}))
+print(sorted(tops - sys.stdlib_module_names - {{"muster", "__mp_main__"}}))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(packages)
