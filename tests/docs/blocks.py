@@ -37,7 +37,7 @@ SKIPPED = {
     "training": "runs a job that needs PyTorch",
 }
 """Why a block may be left out."""
-WAIT_SECONDS = 300.0
+WAIT_SECONDS = 600.0
 """The most that a command, or the start of a server, may take."""
 
 _FENCE = re.compile(r"^ *```(\w*)(?: \{([^}\n]*)\})?[ \t]*$")
