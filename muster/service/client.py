@@ -176,7 +176,7 @@ class Client:
         return Unanswered(f"what answers at {self.url} is no daemon of Muster's")
 
     def _sent_on(self, where: str) -> InputError:
-        what = f"the server there redirects to {where}, and no request follows a redirect. Hint: name that address itself"
+        what = f"the server there redirects to {where}, which requests do not follow. Hint: name that address itself"
         return InputError(Problem("MUSTER_URL", what, found=self.url))
 
 
