@@ -97,7 +97,7 @@ def _scale(text: str) -> tuple[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; 0, or 2 with the problems in words on stderr."""
+    """The command; 0, or 2 with the problems on stderr."""
     parser = argparse.ArgumentParser(prog="python -m experiments.fitting.network", description=__doc__)
     data = parser.add_mutually_exclusive_group(required=True)
     data.add_argument("data", nargs="?", type=Path, metavar="DATA")

@@ -21,7 +21,7 @@ class Verdict(StrEnum):
     REACHED = "reached"
     NOT_REACHED = "not reached"
     OTHER_SETTING = "other setting"
-    """The claim's setting is not told, or is real hardware: the figure is beside it, not against it."""
+    """The claim does not state its setting, or it is real hardware: the figure is beside it, not against it."""
     NOT_RUN = "not run"
 
 

@@ -24,7 +24,7 @@ class SkewLeases(Timers):
     )
 
     def limits_for(self, snapshot: Snapshot, positions: Ints, memory: State) -> tuple[Floats, Floats]:
-        """Nobody waits for a machine."""
+        """No job waits for a machine."""
         skewed = skews_of(snapshot)[positions] >= self.threshold
         return np.zeros(len(skewed)), np.where(skewed, inf, 0.0)
 

@@ -2,8 +2,8 @@
 
 What it does was read from its program (SymbioticLab/Tiresias, Apache-2.0). A step is taken whenever a job comes
 and 10 s after the last one. Turns change at steps whose time is a whole number of minutes, and at no others: once
-the jobs that come have shifted the steps off the minute, whoever runs stays. A set's use counts all jobs that were
-ever put there, until its jobs are dealt anew.
+the jobs that come have shifted the steps off the minute, running jobs stay. A set's use counts all jobs that were
+ever put there, until its jobs are assigned again.
 """
 
 from __future__ import annotations
@@ -113,20 +113,20 @@ class _Sets:
         room = len(self._free) >= count * nodes
         for _ in range(min(count, len(self._free) // nodes)):
             sets.append(self._fresh(nodes))
-        # As their loop counts: with a node a set, jobs are dealt anew only if nodes ran out.
+        # As their loop counts: with a node a set, jobs are assigned again only if nodes ran out.
         if nodes > 1 or not room:
             jobs = [job for here in sets for job in here.jobs]
             for here in sets:
                 here.jobs, here.used = [], 0
-            self._deal(jobs, sets)
+            self._assign(jobs, sets)
 
     def _shrink(self, sets: list[NodeSet], count: int) -> None:
         gone, sets[:] = sets[:count], sets[count:]
         for here in gone:
             self._free += here.nodes
-        self._deal([job for here in gone for job in here.jobs], sets)
+        self._assign([job for here in gone for job in here.jobs], sets)
 
-    def _deal(self, jobs: Iterable[int], sets: list[NodeSet]) -> None:
+    def _assign(self, jobs: Iterable[int], sets: list[NodeSet]) -> None:
         """Each to the set that was used least."""
         for job in jobs:
             _join(sets[0], job)
@@ -246,7 +246,7 @@ def _join(here: NodeSet, job: int) -> None:
 
 
 def _refuse(snapshot: Snapshot) -> None:
-    """What their program does not know: nodes of several sizes, shares of a GPU, owners' wishes."""
+    """What their program does not know: nodes of several sizes, shares of a GPU, owners' requests."""
     problems = []
     if len({node.gpus for node in snapshot.cluster.nodes}) > 1:
         problems.append(

@@ -98,7 +98,7 @@ def test_every_row_of_their_simulator(unshipped_reference: Path) -> None:
     for row in rows.rows(named=True):
         schedule, yarn = row["schedule"], row["scheme"] == "yarn"
         if schedule == "lpjf" or (yarn and schedule not in ("fifo", "fjf")):
-            continue  # a preemptive schedule packs anew at every event: the scheme changes nothing there
+            continue  # a preemptive schedule packs again at every event: the scheme changes nothing there
         trace = read_trace(folder / row["trace"], kind="csv", mapping=COLUMNS)
         settings = {"services": ",".join(services)} if "gittins" in schedule else {}
         name = "gandiva-sim" if schedule == "gandiva" else f"tiresias-sim:{schedule}" + "-yarn" * yarn

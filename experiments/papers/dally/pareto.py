@@ -70,7 +70,7 @@ def pareto_chart(found: Mapping[str, Mapping[str, Sequence[Result]]]) -> Chart:
 
 
 def unbeaten(at: tuple[float, ...], others: Mapping[str, tuple[float, ...]]) -> bool:
-    """Whether nobody is as good in both figures and better in one."""
+    """Whether no other is as good in both figures and better in one."""
     return not any(
         other != at and all(one <= own for one, own in zip(other, at, strict=True))
         for other in others.values()

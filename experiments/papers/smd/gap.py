@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.papers.experiment import Effort, Experiment, Findings, Result, Row, Verdict
 from experiments.papers.smd.cells import FIELD, Cell, cluster_for, first_question, scheduler_named
-from experiments.papers.smd.utility import PER_HOUR, below_chart, in_words, shown
+from experiments.papers.smd.utility import PER_HOUR, below_chart, place_name, shown
 from muster.sweep.charts import Spot
 from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
@@ -106,7 +106,7 @@ DECISIONS = Experiment(
     "One decision against the optimum",
     "Sizes for jobs that all come at once, capacity 0.5 of their limits: each policy's choice against the exact "
     "optimum (10 and 20 jobs, by branch and bound) or the relaxation's bound (100 and 1,000 jobs). Counts alone, "
-    "before they are seated.",
+    "before they are placed.",
     _decisions,
     _read_decisions,
 )
@@ -133,8 +133,8 @@ def _read_certified(effort: Effort, results: Sequence[Result]) -> Findings:
     lines, spots = [], []
     for place in PLACES:
         below = {name: estimate([next(left)["below_bound"] for _ in range(seeds)]) for name in POLICIES}
-        lines.append([in_words(place), *(shown(value) for value in below.values())])
-        spots += [Spot(in_words(place), name, None, v.mean, v.half_width) for name, v in below.items()]
+        lines.append([place_name(place), *(shown(value) for value in below.values())])
+        spots += [Spot(place_name(place), name, None, v.mean, v.half_width) for name, v in below.items()]
     table = Table("Share of all bounds together that the plans leave out", ("Run", *POLICIES), lines)
     return Findings([], [below_chart(spots, seeds)], [table])
 
@@ -143,7 +143,7 @@ CERTIFIED = Experiment(
     "certificates",
     "Every interval against its bound",
     "At each interval the outer problem's relaxation bounds what any sizes of the jobs then present could be worth "
-    "together; here is how much of it the plan, as it was seated, leaves out. The bound looks at one interval: a "
+    "together; here is how much of it the plan, as it was placed, leaves out. The bound looks at one interval: a "
     "policy that lets a job wait for a better moment is charged for it. Under usage accounting.",
     _certified,
     _read_certified,

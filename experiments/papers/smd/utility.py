@@ -84,7 +84,7 @@ def _read_under(name: str) -> Callable[[Effort, Sequence[Result]], Findings]:
     return read
 
 
-def in_words(place: Place) -> str:
+def place_name(place: Place) -> str:
     """A place as rows name it."""
     jobs, capacity, per_hour = place
     return f"{jobs} jobs, capacity {capacity:g}, {arrivals(per_hour)}"
@@ -100,13 +100,13 @@ def _row(place: Place, other: str, found: Mapping[str, Sequence[Result]]) -> Row
     pairs = list(zip(found["smd"], found[other], strict=True))
     ratio = estimate([own["utility"] / theirs["utility"] for own, theirs in pairs])
     better = ratio.mean - (ratio.half_width or 0.0) > 1.0
-    told = Verdict.REACHED if better else Verdict.NOT_REACHED
+    verdict = Verdict.REACHED if better else Verdict.NOT_REACHED
     return Row(
-        f"utility over {other}: {in_words(place)}",
+        f"utility over {other}: {place_name(place)}",
         "more than 1" if other in CLAIMED else "",
         "",
         shown(ratio),
-        told if other in GOAL else Verdict.OTHER_SETTING,
+        verdict if other in GOAL else Verdict.OTHER_SETTING,
         "" if better else _why_not_better(ratio, [theirs["utility"] for _, theirs in pairs]),
     )
 
@@ -128,7 +128,7 @@ def _table(place: Place, found: Mapping[str, Sequence[Result]]) -> Table:
         [name, *(shown(estimate([run[figure] for run in runs])) for figure in figures)]
         for name, runs in found.items()
     ]
-    return Table(in_words(place), header, lines)
+    return Table(place_name(place), header, lines)
 
 
 def _spot(place: Place, name: str, runs: Sequence[Result]) -> Spot:

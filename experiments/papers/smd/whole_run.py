@@ -18,7 +18,7 @@ from experiments.papers.smd.cells import (
     scheduler_named,
     utility_alone,
 )
-from experiments.papers.smd.utility import PER_HOUR, Place, in_words, shown
+from experiments.papers.smd.utility import PER_HOUR, Place, place_name, shown
 from muster.sweep.statistics import estimate
 
 FloatArray = NDArray[np.float64]
@@ -162,7 +162,7 @@ def _read(effort: Effort, results: Sequence[Result]) -> Findings:
             remark = f"utility {utility} and bound {bound} of the utility alone; {seeds} seeds; no figure is published"
             found[f"{name} below the bound of the whole run"] = (f"{below.mean:.1%}", remark)
         rows += [
-            Row(f"{what}: {in_words(place)}", "", "", value, Verdict.OTHER_SETTING, remark)
+            Row(f"{what}: {place_name(place)}", "", "", value, Verdict.OTHER_SETTING, remark)
             for what, (value, remark) in found.items()
         ]
     return Findings(rows)

@@ -1,7 +1,7 @@
 """Full clusters of gangs drawn at random against a bound that keeps gangs together.
 
 On the one pooled machine of stage 1 a gang of 8 that wants 8 cores leaves the other 16 of its machine to somebody; on
-real machines nobody can come to them, for all GPUs there are taken. Here gangs of whole machines are taken out with
+real machines no job can join them, since all their GPUs are taken. Here gangs of whole machines are taken out with
 their machines, at the speed of their share, and only the others share a pooled machine.
 """
 

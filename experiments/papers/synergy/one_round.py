@@ -75,7 +75,7 @@ class OneRound:
 
 
 def pooled_bound(jobs: Mapping[Model, int], cpus: float, memory_gb: float) -> float:
-    """The most total speed on one ideal machine, nobody below the fair share (opt, stage 1, relaxed; §4.1).
+    """The most total speed on one ideal machine, no job below the fair share (opt, stage 1, relaxed; §4.1).
 
     Every measured point at least as fast as the fair one is a column; a mix of points is allowed, so that it
     bounds what is interpolated between them, too.

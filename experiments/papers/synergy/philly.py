@@ -38,7 +38,7 @@ class PhillyJobs:
         return {**FromFile(self.path).inputs(), "first": self.first, "last": self.last, "split": list(SPLIT)}
 
     def trace(self) -> Trace:
-        """As it is, but for the models, which the trace does not tell."""
+        """As it is, but for the models, which the trace does not state."""
         whole = FromFile(self.path).trace().jobs.sort("submit_seconds", maintain_order=True)
         jobs = whole[self.first : self.last + 1].select("submit_seconds", "gpus", "duration_seconds")
         models = models_in_turn(SPLIT)
@@ -98,7 +98,7 @@ PHILLY = Experiment(
     "philly",
     "The Philly trace on 512 GPUs",
     f"The paper replays Philly's trace on 512 GPUs and shows curves. Here: jobs {FIRST} to {LAST} by arrival, as they "
-    "are; the trace does not tell models, so Synergy's ten are given out in turn, 20,70,10. A fixed list has no seeds.",
+    "are; the trace does not state models, so Synergy's ten come in turn, 20,70,10. A fixed list has no seeds.",
     _pieces,
     _read,
 )

@@ -92,7 +92,7 @@ def random_mix(gpus: int, sizes: str, rng: np.random.Generator) -> Trace:
 
 
 def all_at_once(trace: Trace, cluster: Cluster) -> Snapshot:
-    """Everybody waits, nobody holds anything."""
+    """All jobs wait, none holds anything."""
     table = job_table(trace, cluster, shipped_models(), {})
     table.facts["state"] = WAITING
     ledger = Ledger(cluster, len(table))
@@ -175,7 +175,7 @@ def _row(case: RandomMixes, where: str, below: np.ndarray, best: str) -> Row:
         verdict = Verdict.REACHED if good else Verdict.NOT_REACHED
     remark = "goal of our own: 2 % and 4 %" if judged else ""
     if case.sizes == GANGS and not case.has_optimum:
-        remark = "on the bound's one pooled machine nobody has to sit together; see gangs-together"
+        remark = "on the bound's one pooled machine no gang has to stay together; see gangs-together"
     return Row(
         f"tune-plus below the {'integral optimum' if best == 'opt' else 'bound'}, {where}",
         "",

@@ -188,7 +188,7 @@ def _read_four_servers(effort: Effort, cells: pl.DataFrame) -> Findings:
             "",
             f"{ratio}× at {ratio.load:g} jobs/h",
             best_so_far(ratio.value.mean, 1.5, effort),
-            "real servers there, their load is not told",
+            "real servers there, their load is not stated",
         )
         for ratio in best
     ]

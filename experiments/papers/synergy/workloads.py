@@ -11,11 +11,11 @@ from muster.sweep.sweep_file import SweepFile
 
 ROUND_SECONDS = 300
 PREEMPTIVE = {"preemptive": True}
-"""In the paper everybody competes anew each round, under FIFO too."""
+"""In the paper every job competes again each round, under FIFO too."""
 LISTED = {"listed": True}
 """How their program has LAS with tune."""
-DEALT = {"exact_variables": 0}
-"""In whole queues opt deals its points: an integer program at every decision would take hours."""
+ASSIGNED = {"exact_variables": 0}
+"""In whole queues opt assigns its points: an integer program at every decision would take hours."""
 
 ORDERS = ("fifo", "srtf", "las")
 ALLOCATIONS = ("proportional", "tune-published", "tune", "tune-plus")
@@ -30,7 +30,7 @@ BIG_DATA = ("greedy", "tune", "tune-plus")
 def settings_of(order: str, allocation: str) -> dict[str, Any]:
     """What a scheduler needs to be as in the paper."""
     if allocation == "opt":
-        return PREEMPTIVE | DEALT
+        return PREEMPTIVE | ASSIGNED
     return PREEMPTIVE | (LISTED if (order, allocation) == ("las", "tune-published") else {})
 
 
