@@ -32,9 +32,7 @@ def finish_with(samples: list[Any]) -> list[float | None]:
 
 @pytest.mark.parametrize("samples", ["0", "-1", "inf", "-inf", "nan", "2.5", "many", None])
 def test_samples_that_are_no_whole_number_are_refused(samples: str | None) -> None:
-    with pytest.raises(
-        InputError, match=r"column total_iterations: .*a whole number of samples above 0 is needed"
-    ):
+    with pytest.raises(InputError, match=r"total_iterations: .*allowed: a whole number of samples above 0"):
         finish_with(["1000", samples])
 
 
