@@ -115,7 +115,7 @@ def test_rules_of_an_installed_package_are_known(installed: None) -> None:
         (
             "las",
             {"quantum": "300"},
-            "it has: lease_seconds, migrate, preemptive, promote_after_seconds, promote_for_good, quantum_seconds, "
+            "allowed: lease_seconds, migrate, preemptive, promote_after_seconds, promote_for_good, quantum_seconds, "
             "queues, strict",
         ),
         ("las", {"quantum_seconds": "soon"}, "quantum_seconds takes a number"),
