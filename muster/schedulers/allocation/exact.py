@@ -12,7 +12,7 @@ from muster.cluster.ledger_arrays import GPU, MICRO, Ints
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.admission.knapsack.relaxation import quiet_solver
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.placement_draft import PlacementDraft, place_on
+from muster.schedulers.allocation.placement_draft import PlacementDraft, add_part, set_amounts
 
 _CUT_SHORT = (highspy.HighsModelStatus.kSolutionLimit, highspy.HighsModelStatus.kTimeLimit)
 
@@ -125,7 +125,7 @@ def _drafted(
     for column in np.flatnonzero(values.any(axis=1)).tolist():
         for machine in np.flatnonzero(values[column]).tolist():
             at, node, gpus = int(served[jobs[column]]), int(machines[machine]), int(values[column, machine])
-            place_on(plan, at, node, gpus, gangs.demands.choice[points[column]])
+            set_amounts(plan, add_part(plan, at, node, gpus), gangs.demands.choice[points[column]])
     return None if plan.free.min() < 0 else plan
 
 

@@ -12,7 +12,14 @@ from muster.compiling import njit
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
 from muster.schedulers.allocation.gangs import Gangs, has_room, place_gang, request_above_share, set_level
 from muster.schedulers.allocation.node_search import best_fits, fewest_nodes
-from muster.schedulers.allocation.placement_draft import PlacementDraft, add_rows, fits, place_on, remove_last
+from muster.schedulers.allocation.placement_draft import (
+    PlacementDraft,
+    add_part,
+    add_rows,
+    fits,
+    remove_last,
+    set_amounts,
+)
 from muster.schedulers.contract import Snapshot
 
 
@@ -59,7 +66,7 @@ def place_by_best_fit(draft: PlacementDraft, gangs: Gangs, at: int, take: Ints) 
     with_best, with_fair, with_gpus = best_fits(draft, gangs, at, best, fair)
     for node, need in ((with_best, best), (with_fair, fair)):
         if node >= 0:
-            place_on(draft, at, node, gangs.gpus[at], need[gangs.kind_of_node[node]])
+            set_amounts(draft, add_part(draft, at, node, gangs.gpus[at]), need[gangs.kind_of_node[node]])
             return True
     take[:] = 0
     if with_gpus >= 0:

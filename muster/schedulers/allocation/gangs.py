@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Ints, Rows
 from muster.compiling import njit
-from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, place_on, set_amounts
+from muster.schedulers.allocation.placement_draft import PlacementDraft, add_part, fits, set_amounts
 from muster.schedulers.contract import Snapshot
 from muster.speed.demands import ProfiledDemands
 from muster.speed.input_pipeline import ModelTable
@@ -59,7 +59,7 @@ def place_gang(draft: PlacementDraft, gangs: Gangs, at: int, need: Ints, take: I
     """Place a job on the nodes that were chosen for it; `need` is by kind of node and resource."""
     for node in range(len(take)):
         if take[node] > 0:
-            place_on(draft, at, node, take[node], need[gangs.kind_of_node[node]])
+            set_amounts(draft, add_part(draft, at, node, take[node]), need[gangs.kind_of_node[node]])
 
 
 @njit(cache=True)

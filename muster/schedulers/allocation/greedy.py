@@ -59,6 +59,7 @@ def keep_fixed(books: Books, index: Ints, draft: PlacementDraft, gangs: Gangs) -
     """Fixed jobs keep what they have; those with less than their demand get all of it where it is free."""
     keep_amounts(books, index, draft)
     for at in range(len(index)):
-        need = gangs.demands.published[gangs.classes[at]]
-        if draft.fixed[at] and has_room(draft, gangs, at, need):
-            set_level(draft, gangs, at, need)
+        if draft.fixed[at]:
+            need = gangs.demands.published[gangs.classes[at]]
+            if has_room(draft, gangs, at, need):
+                set_level(draft, gangs, at, need)

@@ -12,7 +12,7 @@ from muster.compiling import njit
 from muster.schedulers.allocation.fair_share import place_by_best_fit
 from muster.schedulers.allocation.gangs import Gangs, set_level
 from muster.schedulers.allocation.node_search import best_fits
-from muster.schedulers.allocation.placement_draft import PlacementDraft, place_on, remove_last
+from muster.schedulers.allocation.placement_draft import PlacementDraft, add_part, remove_last, set_amounts
 from muster.schedulers.allocation.resource_fill import fill_all, fill_node, gang_speed
 from muster.schedulers.placement.kernels import tighter
 
@@ -45,7 +45,7 @@ def _place(draft: PlacementDraft, gangs: Gangs, at: int, take: Ints) -> bool:
     best = gangs.demands.best[gangs.classes[at]]
     node = best_fits(draft, gangs, at, best, best)[0] if len(gangs.kinds) == 1 else -1
     if node >= 0:
-        place_on(draft, at, node, gangs.gpus[at], best[gangs.kind_of_node[node]])
+        set_amounts(draft, add_part(draft, at, node, gangs.gpus[at]), best[gangs.kind_of_node[node]])
         return True
     node = _most_gain(draft, gangs, at)
     if node >= 0:
@@ -88,7 +88,7 @@ def _add(draft: PlacementDraft, gangs: Gangs, at: int, node: int) -> bool:
     Gangs on several nodes are lowered to their fair share only where there is no room otherwise.
     """
     fair = gangs.demands.fair[gangs.classes[at], gangs.kind_of_node[node]]
-    place_on(draft, at, node, gangs.gpus[at], fair)
+    set_amounts(draft, add_part(draft, at, node, gangs.gpus[at]), fair)
     fill_node(draft, gangs, node)
     if draft.free[node].min() < 0:
         number = draft.first_here[node]

@@ -13,7 +13,7 @@ from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, amount_per_gpu, place_gang, request_above_share
 from muster.schedulers.allocation.node_search import fewest_nodes
-from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, place_on, set_amounts
+from muster.schedulers.allocation.placement_draft import PlacementDraft, add_part, fits, set_amounts
 
 _HALVINGS = 18
 _HIGHEST_PRICE = 8.0
@@ -185,14 +185,22 @@ def _share_out(draft: PlacementDraft, gangs: Gangs) -> None:
         set_amounts(draft, number, need)
 
 
+@njit(cache=True)
 def _deviations(gangs: Gangs, of_kind: Ints, served: Ints, wanted: Ints) -> Floats:
     """Return how much more or less than an average GPU of its kind each job's GPU wants: by place, in shares."""
     apart = np.zeros((len(served), RESOURCE_COUNT))
-    part = gangs.gpus[served] / np.bincount(of_kind, gangs.gpus[served])[of_kind]
-    unit = np.array([amount_per_gpu(gangs.kinds, kind) for kind in range(len(gangs.kinds))])
-    for resource in range(1, RESOURCE_COUNT):
-        average = np.bincount(of_kind, wanted[:, resource] * part)[of_kind]
-        apart[:, resource] = (wanted[:, resource] - average) / unit[of_kind, resource]
+    average = np.zeros((len(gangs.kinds), RESOURCE_COUNT))
+    gpus = np.zeros(len(gangs.kinds))
+    for i in range(len(served)):
+        gpus[of_kind[i]] += gangs.gpus[served[i]]
+    for i in range(len(served)):
+        for resource in range(1, RESOURCE_COUNT):
+            part = gangs.gpus[served[i]] / gpus[of_kind[i]]
+            average[of_kind[i], resource] += wanted[i, resource] * part
+    for i in range(len(served)):
+        share = amount_per_gpu(gangs.kinds, of_kind[i])
+        for resource in range(1, RESOURCE_COUNT):
+            apart[i, resource] = (wanted[i, resource] - average[of_kind[i], resource]) / share[resource]
     return apart
 
 
@@ -219,7 +227,7 @@ def _assign(draft: PlacementDraft, gangs: Gangs, served: Ints, of_kind: Ints, ap
         fair = gangs.demands.fair[gangs.classes[at]]
         best = _best_match(draft, gangs, at, of_kind[i], apart[i], surplus)
         if best >= 0:
-            place_on(draft, at, best, gangs.gpus[at], fair[gangs.kind_of_node[best]])
+            set_amounts(draft, add_part(draft, at, best, gangs.gpus[at]), fair[gangs.kind_of_node[best]])
             surplus[best] -= gangs.gpus[at] * apart[i]
         elif fewest_nodes(draft, gangs, at, fair, take) > 0:
             place_gang(draft, gangs, at, fair, take)

@@ -152,7 +152,7 @@ def _open(books: Books, index: Ints, draft: PlacementDraft, requested: Ints) -> 
                 draft.free[node, resource] += held["amount"][resource]
             draft.free[node, 0] += gpus
             if draft.fixed[at]:
-                place_on(draft, at, node, gpus, requested[at])
+                set_amounts(draft, add_part(draft, at, node, gpus), requested[at])
             row = held["next"]
 
 
@@ -266,7 +266,7 @@ def remove_last(draft: PlacementDraft) -> None:
 
 
 # A call copies the headers of all arrays of a draft and of `Gangs`: the smallest of the kernels that are called most
-# cost less inlined, here and in the other files.
+# cost less inlined, here and in the other files. Each call more counts the references to all of them.
 @njit(cache=True, forceinline=True)
 def set_amounts(draft: PlacementDraft, number: int, per_gpu: Ints) -> None:
     """Set what a node part has beside each of its GPUs; the node's free amounts follow."""
@@ -275,12 +275,6 @@ def set_amounts(draft: PlacementDraft, number: int, per_gpu: Ints) -> None:
         amount = node_part["gpus"] * per_gpu[resource]
         draft.free[node_part["node"], resource] += node_part["amount"][resource] - amount
         node_part["amount"][resource] = amount
-
-
-@njit(cache=True, forceinline=True)
-def place_on(draft: PlacementDraft, at: int, node: int, gpus: int, per_gpu: Ints) -> None:
-    """Give a job GPUs of a node, with so much beside each of them."""
-    set_amounts(draft, add_part(draft, at, node, gpus), per_gpu)
 
 
 @njit(cache=True, forceinline=True)
@@ -306,7 +300,7 @@ def gpus_that_fit(draft: PlacementDraft, node: int, per_gpu: Ints) -> int:
 def keep_in_place(books: Books, index: Ints, draft: PlacementDraft, chosen: Bools) -> None:
     """Place the chosen jobs that run where they run."""
     for at in range(len(index)):
-        if chosen[at] and draft.movable[at]:
+        if chosen[at] and draft.movable[at] and books.heads[index[at]] >= 0:
             add_rows(draft, at, books, books.heads[index[at]])
 
 

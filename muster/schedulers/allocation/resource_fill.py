@@ -19,8 +19,6 @@ from muster.speed.demands import ProfiledDemands
 from muster.speed.points import micro, speed_at
 
 _EPSILON = 1e-9
-_MOST_PARTS = 64
-"""GPUs of a node are bits of one integer: it has no more parts."""
 
 
 class Here(NamedTuple):
@@ -72,13 +70,20 @@ def fill_node(draft: PlacementDraft, gangs: Gangs, node: int) -> None:
 
 @njit(cache=True, forceinline=True)
 def _alone_here(draft: PlacementDraft, node: int) -> Ints:
-    """Return the node parts here that are all their job has, in the order of the jobs, whichever came first."""
-    here = np.empty(_MOST_PARTS, np.int64)
+    """Return the node parts here that are all their job has."""
+    count = 0
+    number = draft.first_here[node]
+    while number >= 0:
+        node_part = draft.node_parts[number]
+        count += draft.first[node_part["at"]] == number and node_part["next"] < 0
+        number = node_part["next_here"]
+    here = np.empty(count, np.int64)
     count = 0
     number = draft.first_here[node]
     while number >= 0:
         node_part = draft.node_parts[number]
         if draft.first[node_part["at"]] == number and node_part["next"] < 0:
+            # In the order of the jobs, so that it makes no difference which came to the node first.
             place = count
             while place > 0 and draft.node_parts[here[place - 1]]["at"] > node_part["at"]:
                 here[place] = here[place - 1]
@@ -86,7 +91,7 @@ def _alone_here(draft: PlacementDraft, node: int) -> Ints:
             here[place] = number
             count += 1
         number = node_part["next_here"]
-    return here[:count]
+    return here
 
 
 @njit(cache=True, forceinline=True)
