@@ -1,4 +1,4 @@
-"""The records of 99 small random runs stay the same."""
+"""The records of 100 small random runs stay the same."""
 
 from __future__ import annotations
 

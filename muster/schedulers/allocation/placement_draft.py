@@ -306,7 +306,10 @@ def keep_in_place(books: Books, index: Ints, draft: PlacementDraft, chosen: Bool
 
 @njit(cache=True)
 def keep_amounts(books: Books, index: Ints, draft: PlacementDraft) -> None:
-    """Give jobs that stay in place what they hold now, on nodes to which no other job comes."""
+    """Give jobs that stay in place what they hold now, on nodes to which no other job comes.
+
+    Where a job without GPUs has a reservation, they share what it leaves beside their requests, in proportion.
+    """
     held = np.full(draft.used[0], NONE)
     comes = np.zeros(len(draft.free), np.bool_)
     for at in range(len(index)):
@@ -319,10 +322,22 @@ def keep_amounts(books: Books, index: Ints, draft: PlacementDraft) -> None:
             else:
                 comes[draft.node_parts[number]["node"]] = True
             number = draft.node_parts[number]["next"]
+    room, wanted = draft.free.copy(), np.zeros_like(draft.free)
+    for number in range(draft.used[0]):
+        if held[number] >= 0:
+            node_part = draft.node_parts[number]
+            wanted[node_part["node"]] += books.rows[held[number]]["amount"] - node_part["amount"]
     for number in range(draft.used[0]):
         node_part = draft.node_parts[number]
-        if held[number] >= 0 and not comes[node_part["node"]]:
-            set_amounts(draft, number, books.rows[held[number]]["amount"] // node_part["gpus"])
+        node = node_part["node"]
+        if held[number] >= 0 and not comes[node]:
+            amount = books.rows[held[number]]["amount"].copy()
+            for resource in range(1, RESOURCE_COUNT):
+                if wanted[node, resource] > room[node, resource]:
+                    more = amount[resource] - node_part["amount"][resource]
+                    part = more * (room[node, resource] / wanted[node, resource])
+                    amount[resource] = node_part["amount"][resource] + np.int64(part)
+            set_amounts(draft, number, amount // node_part["gpus"])
 
 
 def write_draft(
