@@ -79,7 +79,8 @@ def test_every_metric_of_the_dashboard_is_explained(site: Path) -> None:
 
 def test_a_data_file_is_a_table_for_each_of_its_groups(site: Path) -> None:
     page = (site / "results" / "reproduce-dally.html").read_text(encoding="utf-8")
-    rows = list(csv.reader((ROOT / "docs/results/data/dally-policies.csv").open(encoding="utf-8")))[1:]
+    with (ROOT / "docs/results/data/dally-policies.csv").open(encoding="utf-8") as file:
+        rows = list(csv.reader(file))[1:]
     groups = dict.fromkeys(row[0] for row in rows)
     after = page.partition('id="every-policy"')[2]
     assert after.count("<table>") == len(groups) == 8

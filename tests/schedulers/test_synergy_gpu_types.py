@@ -81,7 +81,8 @@ def test_promises_where_owners_pin_a_type(plain: Round, data: st.DataObject) -> 
                 allowed = table_allows(case, at)
                 assert all(allowed[share.node] for share in case.snapshot.ledger.holding(at))
             totals.append(total_speed(case))
-            assert bound_of_plan(case.snapshot) >= totals[-1] * (1 - 1e-6)
+            # The fair bound is one on plans that run every job whose GPUs fit; a plan may leave such a job waiting.
+            assert bound_of_plan(case.snapshot, fair=False) >= totals[-1] * (1 - 1e-6)
     assert totals == pytest.approx(sorted(totals), rel=1e-6)
 
 
