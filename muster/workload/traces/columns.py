@@ -6,6 +6,7 @@ column; only what it refuses is looked at row by row.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -134,6 +135,12 @@ SIZED_NEEDS = {
     "ring": ("worker_gpus", "batch", "model"),
 }
 """Columns without which the speed of a job of this `sync` is not known for every number of workers and servers."""
+
+for _name, _count in Counter(column.name for column in COLUMNS).items():
+    if _count > 1:
+        raise InputError(
+            Problem("muster.resources", "a trace has a column of this name", column="name", found=_name)
+        )
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
 
