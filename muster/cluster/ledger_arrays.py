@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.cluster.resources import RESOURCE_COUNT
-from muster.cluster.structured import Structured
+from muster.cluster.structured import Structured, layout_of
 from muster.compiling import njit
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -38,21 +38,19 @@ NONE = -1
 PACKED = 1 << 20
 """Groups from here on hold jobs that run on the same GPUs at the same time, instead of in turns."""
 
-NODE = np.dtype(
-    [
-        ("capacity", np.int64, (RESOURCE_COUNT,)),
-        ("free", np.int64, (RESOURCE_COUNT,)),
-        ("releasing", np.int64, (RESOURCE_COUNT,)),
-        ("unavailable", np.int64, (RESOURCE_COUNT,)),
-        ("share", np.int64, (RESOURCE_COUNT,)),  # the GPU-proportional share of one GPU
-        ("gpus", np.int64),
-        ("free_gpus", np.int64),  # GPUs of which no job holds any part
-        ("free_mask", np.int64),
-        ("island", np.int64),  # GPUs an NVLink island
-        ("rack", np.int64),
-        ("gpu_type", np.int64),  # its number among the cluster's
-        ("up", np.int64),
-    ]
+NODE = layout_of(
+    ("capacity", np.int64, (RESOURCE_COUNT,)),
+    ("free", np.int64, (RESOURCE_COUNT,)),
+    ("releasing", np.int64, (RESOURCE_COUNT,)),
+    ("unavailable", np.int64, (RESOURCE_COUNT,)),
+    ("share", np.int64, (RESOURCE_COUNT,)),  # the GPU-proportional share of one GPU
+    ("gpus", np.int64),
+    ("free_gpus", np.int64),  # GPUs of which no job holds any part
+    ("free_mask", np.int64),
+    ("island", np.int64),  # GPUs an NVLink island
+    ("rack", np.int64),
+    ("gpu_type", np.int64),  # its number among the cluster's
+    ("up", np.int64),
 )
 NodeArray: TypeAlias = Structured[
     Literal[
@@ -70,35 +68,31 @@ NodeArray: TypeAlias = Structured[
         "up",
     ]
 ]
-DEVICE = np.dtype(
-    [
-        ("free_milli", np.int64),
-        ("holders", np.int64),
-        ("group", np.int64),
-        ("busy", np.float64),  # GPUs that the jobs packed on it would keep busy (`speed.rates.note_busy`)
-    ]
+DEVICE = layout_of(
+    ("free_milli", np.int64),
+    ("holders", np.int64),
+    ("group", np.int64),
+    ("busy", np.float64),  # GPUs that the jobs packed on it would keep busy (`speed.rates.note_busy`)
 )
 DeviceArray: TypeAlias = Structured[Literal["free_milli", "holders", "group", "busy"]]
-ROW = np.dtype(
-    [
-        ("job", np.int64),
-        ("node", np.int64),
-        ("mask", np.int64),
-        ("milli", np.int64),  # thousandths of each GPU in the mask
-        ("amount", np.int64, (RESOURCE_COUNT,)),
-        ("role", np.int64),
-        (
-            "group",
-            np.int64,
-        ),  # of jobs on the same GPUs, in turns or packed; NONE if the GPUs are the job's own
-        ("next", np.int64),
-        ("since", np.float64),
-    ]
+ROW = layout_of(
+    ("job", np.int64),
+    ("node", np.int64),
+    ("mask", np.int64),
+    ("milli", np.int64),  # thousandths of each GPU in the mask
+    ("amount", np.int64, (RESOURCE_COUNT,)),
+    ("role", np.int64),
+    (
+        "group",
+        np.int64,
+    ),  # of jobs on the same GPUs, in turns or packed; NONE if the GPUs are the job's own
+    ("next", np.int64),
+    ("since", np.float64),
 )
 RowArray: TypeAlias = Structured[
     Literal["job", "node", "mask", "milli", "amount", "role", "group", "next", "since"]
 ]
-ENTRY = np.dtype([("kind", np.int64), ("job", np.int64), ("chain", np.int64)])
+ENTRY = layout_of(("kind", np.int64), ("job", np.int64), ("chain", np.int64))
 JournalArray: TypeAlias = Structured[Literal["kind", "job", "chain"]]
 
 PUT, RELEASE = 0, 1

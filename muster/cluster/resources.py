@@ -38,6 +38,10 @@ BUILT_IN = (
 )
 
 
+MOST_RESOURCES = 8
+"""For which the records of compiled code have room."""
+
+
 def installed_resources() -> tuple[Resource, ...]:
     """The resources that installed packages add, by name. InputError if an entry point names none that can be used."""
     found: list[Resource] = []
@@ -59,6 +63,9 @@ def installed_resources() -> tuple[Resource, ...]:
             what = "two resources have this name; each needs its own"
             raise InputError(Problem(where, what, column="name", found=resource.name))
         found.append(resource)
+    if len(BUILT_IN) + len(found) > MOST_RESOURCES:
+        what = f"at most {MOST_RESOURCES - len(BUILT_IN)} further resources can be counted"
+        raise InputError(Problem(f"entry points of {ENTRY_POINTS}", what, found=len(found)))
     return tuple(found)
 
 

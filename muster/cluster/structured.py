@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeAlias, TypeVa
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.cluster.resources import MOST_RESOURCES, RESOURCE_COUNT
+
 ColumnT = TypeVar("ColumnT", bound=str)
 Index: TypeAlias = SupportsIndex | slice | tuple[Any, ...] | list[int] | NDArray[Any]
 
@@ -55,6 +57,22 @@ class Structured(Any, Generic[ColumnT]):  # type: ignore[misc]  # values have th
         def __iter__(self) -> Iterator[Structured[ColumnT]]: ...
 
         def __len__(self) -> int: ...
+
+
+def layout_of(*fields: tuple[Any, ...]) -> np.dtype[Any]:
+    """The layout of records with these fields, as for `numpy.dtype`, but with room for `MOST_RESOURCES` amounts.
+
+    A field of one amount a resource takes that room whatever the resources are, so that compiled code knows all places.
+    """
+    names, formats, offsets, end = [], [], [], 0
+    for name, *of_field in fields:
+        one = np.dtype((of_field[0], of_field[1])) if len(of_field) > 1 else np.dtype(of_field[0])
+        names.append(name)
+        formats.append(one)
+        offsets.append(end)
+        a_resource = len(of_field) > 1 and of_field[1] == (RESOURCE_COUNT,)
+        end += one.base.itemsize * MOST_RESOURCES if a_resource else one.itemsize
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": end})
 
 
 def zero_records(shape: int | tuple[int, ...], layout: np.dtype[Any]) -> Any:

@@ -20,12 +20,16 @@ from muster.cluster import Cluster
 from muster.cluster import ledger_arrays as b
 from muster.cluster.ledger import Ledger, node_allocations
 from muster.cluster.structured import ColumnT, Structured, zero_records
-from muster.runtime import allocation_lifecycle as keep
+from muster.runtime import lifecycle as keep
 from muster.runtime.allocation_lifecycle import (
     HELD,
+    HELD_ROWS,
+    IN_TURNS,
     PENDING_INTERVAL,
+    RELEASES,
     RESTART_MODEL,
     HeldArray,
+    LifecycleReport,
     PendingArray,
     RestartModel,
 )
@@ -116,7 +120,7 @@ class SimulationEngine:
         self._active = np.zeros(len(table), np.int64)
         self._active_count = 0
         self._before = np.full(len(table), -2)
-        self._outcome = keep.LifecycleReport(
+        self._outcome = LifecycleReport(
             zero_records(1024, HELD), np.zeros(0, np.int64), np.zeros(6, np.int64)
         )
         self._held_count = 0
@@ -374,7 +378,7 @@ class SimulationEngine:
                 books, self._asked, self._facts, self._models, now, self._laws, self._before, outcome
             )
             self._filled(outcome, now)
-            if self._turns or outcome.counts[keep.IN_TURNS]:
+            if self._turns or outcome.counts[IN_TURNS]:
                 self._refresh_turns(now)
             self._refresh_neighbours(now)
             started, stopped, changed = outcome.counts[:3].tolist()
@@ -440,7 +444,7 @@ class SimulationEngine:
 
     # Writing down
 
-    def _room(self) -> keep.LifecycleReport:
+    def _room(self) -> LifecycleReport:
         """Counts at 0, and room for all that is held now to end."""
         at_most = int(self.ledger.books.totals[b.ROWS_USED])
         held, releases, counts = self._outcome
@@ -449,15 +453,15 @@ class SimulationEngine:
         if self._options.release_seconds_per_gpu and len(releases) < self._active_count:
             self._outcome = self._outcome._replace(releases=np.zeros(2 * self._active_count, np.int64))
         counts[:] = 0
-        counts[keep.HELD_ROWS] = self._held_count
+        counts[HELD_ROWS] = self._held_count
         return self._outcome
 
-    def _filled(self, outcome: keep.LifecycleReport, now: float) -> None:
+    def _filled(self, outcome: LifecycleReport, now: float) -> None:
         _, releases, counts = outcome
-        self._held_count = int(counts[keep.HELD_ROWS])
-        if not counts[keep.RELEASES]:
+        self._held_count = int(counts[HELD_ROWS])
+        if not counts[RELEASES]:
             return
-        for chain in releases[: counts[keep.RELEASES]].tolist():
+        for chain in releases[: counts[RELEASES]].tolist():
             gpus = sum(share.gpus for share in self.ledger.shares(chain))
             fact = self._facts[self.ledger.books.rows[chain]["job"]]
             # With rounds a completion is noticed at the tick after it.
@@ -471,7 +475,7 @@ class SimulationEngine:
                 keep.settle(self._facts, job, self.now, self._laws)
                 outcome = self._room()
                 keep.close_job(self.ledger.books, job, self.now, outcome)
-                self._held_count = int(outcome.counts[keep.HELD_ROWS])
+                self._held_count = int(outcome.counts[HELD_ROWS])
         left = self._active[: self._active_count]
         nothing_more = np.zeros(len(left), np.int64)
         self._note_reasons(nothing_more, np.zeros(len(left)), np.zeros(len(left)), left, self.now)

@@ -18,7 +18,7 @@ import polars as pl
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import CPU, GPU, MICRO, NONE, WHOLE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCE_COUNT, RESOURCES
-from muster.cluster.structured import Structured, zero_records
+from muster.cluster.structured import Structured, layout_of, zero_records
 from muster.compiling import njit
 from muster.formatting import counted
 from muster.problems import InputError, Problem
@@ -26,31 +26,29 @@ from muster.workload.models import Model
 from muster.workload.sized import MOST_TERMS, RIGID, SYNCS, SizedArray, sized_columns
 from muster.workload.trace import Trace
 
-ASKED = np.dtype(
-    [
-        ("submit", np.float64),
-        ("gpus", np.int64),
-        ("milli", np.int64),  # thousandths of the one GPU that a job of a share asks for; else 1000
-        ("min_gpus", np.int64),
-        ("max_gpus", np.int64),
-        ("requested", np.int64, (RESOURCE_COUNT,)),  # beside GPUs, as the owner states it; -1: not stated
-        ("model", np.int64),
-        ("tenant", np.int64),
-        ("user", np.int64),
-        ("constraint", np.int64),
-        ("priority", np.float64),
-        ("preemptible", np.int64),
-        ("min_runtime", np.float64),
-        ("deadline", np.float64),
-        ("time_limit", np.float64),  # seconds with an allocation after which the job is ended; inf: none
-        ("iterations", np.float64),  # the truth; schedulers see `believed`
-        ("believed", np.float64),  # iterations, as far as schedulers know; NaN: unknown
-        ("ideal", np.float64),  # seconds for all the work at the reference
-        ("sync", np.int64),  # RIGID, or PS or RING: how many workers and servers is the scheduler's to say
-        ("worker_gpus", np.int64),  # of one worker, in millionths
-        ("server_cpu", np.int64),  # of one parameter server, in millionths
-        ("terms", np.float64, (MOST_TERMS, 3)),  # of a step (`speed.parameter_server`), for PS and RING
-    ]
+ASKED = layout_of(
+    ("submit", np.float64),
+    ("gpus", np.int64),
+    ("milli", np.int64),  # thousandths of the one GPU that a job of a share asks for; else 1000
+    ("min_gpus", np.int64),
+    ("max_gpus", np.int64),
+    ("requested", np.int64, (RESOURCE_COUNT,)),  # beside GPUs, as the owner states it; -1: not stated
+    ("model", np.int64),
+    ("tenant", np.int64),
+    ("user", np.int64),
+    ("constraint", np.int64),
+    ("priority", np.float64),
+    ("preemptible", np.int64),
+    ("min_runtime", np.float64),
+    ("deadline", np.float64),
+    ("time_limit", np.float64),  # seconds with an allocation after which the job is ended; inf: none
+    ("iterations", np.float64),  # the truth; schedulers see `believed`
+    ("believed", np.float64),  # iterations, as far as schedulers know; NaN: unknown
+    ("ideal", np.float64),  # seconds for all the work at the reference
+    ("sync", np.int64),  # RIGID, or PS or RING: how many workers and servers is the scheduler's to say
+    ("worker_gpus", np.int64),  # of one worker, in millionths
+    ("server_cpu", np.int64),  # of one parameter server, in millionths
+    ("terms", np.float64, (MOST_TERMS, 3)),  # of a step (`speed.parameter_server`), for PS and RING
 )
 AskedArray: TypeAlias = Structured[
     Literal[
@@ -88,45 +86,43 @@ GPU_TYPE = "gpu_type="
 FUTURE, WAITING, RUNNING, COMPLETED, REFUSED, TIMED_OUT = 0, 1, 2, 3, 4, 5
 STATES = ("future", "waiting", "running", "completed", "refused", "timed_out")
 
-FACTS = np.dtype(
-    [
-        ("state", np.int64),
-        ("held", np.float64),  # GPUs held now
-        ("done", np.float64),  # iterations, as of `settled`
-        ("rate", np.float64),  # iterations a second, while productive
-        ("exposed", np.float64),  # exposed communication, seconds per second of compute, where it runs now
-        ("settled", np.float64),
-        ("resumes", np.float64),  # restarting until then, productive after
-        ("finish", np.float64),  # when the work will be done at this rate; when it was done
-        ("attained", np.float64),  # GPU-seconds, as of `settled`
-        ("run", np.float64),  # seconds with an allocation, as of `settled`
-        ("restart", np.float64),  # of them, seconds spent restarting
-        ("restart_cost", np.float64),  # expected seconds of stop and start-up when it is interrupted
-        (
-            "unsaved_since",
-            np.float64,
-        ),  # a stop now loses the work since then; NaN: it saves when it is stopped
-        ("input", np.float64),  # seconds stalled on input
-        ("compute", np.float64),
-        ("communication", np.float64),
-        ("input_share", np.float64),  # of each productive second, at the present rate
-        ("communication_share", np.float64),
-        ("first_start", np.float64),  # NaN: never started
-        ("last_start", np.float64),  # NaN: never started
-        ("last_stop", np.float64),  # when it last lost its GPUs; its submission if it never ran
-        ("lease_end", np.float64),
-        (
-            "sensitivity",
-            np.float64,
-        ),  # Nw_sens, where the rules state it; NaN: follows from `done` and `run`
-        ("saved", np.float64),  # iterations in the last checkpoint
-        ("preemptions", np.int64),
-        ("moves", np.int64),
-        ("reason", np.int64),
-        ("reason_a", np.float64),
-        ("reason_b", np.float64),
-        ("reason_since", np.float64),
-    ]
+FACTS = layout_of(
+    ("state", np.int64),
+    ("held", np.float64),  # GPUs held now
+    ("done", np.float64),  # iterations, as of `settled`
+    ("rate", np.float64),  # iterations a second, while productive
+    ("exposed", np.float64),  # exposed communication, seconds per second of compute, where it runs now
+    ("settled", np.float64),
+    ("resumes", np.float64),  # restarting until then, productive after
+    ("finish", np.float64),  # when the work will be done at this rate; when it was done
+    ("attained", np.float64),  # GPU-seconds, as of `settled`
+    ("run", np.float64),  # seconds with an allocation, as of `settled`
+    ("restart", np.float64),  # of them, seconds spent restarting
+    ("restart_cost", np.float64),  # expected seconds of stop and start-up when it is interrupted
+    (
+        "unsaved_since",
+        np.float64,
+    ),  # a stop now loses the work since then; NaN: it saves when it is stopped
+    ("input", np.float64),  # seconds stalled on input
+    ("compute", np.float64),
+    ("communication", np.float64),
+    ("input_share", np.float64),  # of each productive second, at the present rate
+    ("communication_share", np.float64),
+    ("first_start", np.float64),  # NaN: never started
+    ("last_start", np.float64),  # NaN: never started
+    ("last_stop", np.float64),  # when it last lost its GPUs; its submission if it never ran
+    ("lease_end", np.float64),
+    (
+        "sensitivity",
+        np.float64,
+    ),  # Nw_sens, where the rules state it; NaN: follows from `done` and `run`
+    ("saved", np.float64),  # iterations in the last checkpoint
+    ("preemptions", np.int64),
+    ("moves", np.int64),
+    ("reason", np.int64),
+    ("reason_a", np.float64),
+    ("reason_b", np.float64),
+    ("reason_since", np.float64),
 )
 FactArray: TypeAlias = Structured[
     Literal[

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster.ledger import Changes
-from muster.runtime import allocation_lifecycle as keep
+from muster.runtime import lifecycle as keep
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.reasons import reason
 from muster.service.controller.memory import to_bytes

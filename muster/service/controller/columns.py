@@ -19,11 +19,13 @@ from muster.cluster.ledger import Changes, Ledger, NodeAllocation
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, NONE, ROWS_USED, WHOLE
 from muster.cluster.structured import zero_records
 from muster.problems import InputError
-from muster.runtime import allocation_lifecycle as keep
+from muster.runtime import lifecycle as keep
 from muster.runtime.allocation_lifecycle import (
+    HELD,
     PENDING_INTERVAL,
     RESTART_MODEL,
     HeldArray,
+    LifecycleReport,
     PendingArray,
     RestartModel,
 )
@@ -301,10 +303,10 @@ class LiveColumns:
         books, outcome = self.ledger.books, self._outcome()
         keep.settle_journal(books, self.spec, self.status, self.models, now, self.laws, self._before, outcome)
 
-    def _outcome(self) -> keep.LifecycleReport:
+    def _outcome(self) -> LifecycleReport:
         """Room for what the kernels report, which nothing here reads."""
-        held: HeldArray = zero_records(int(self.ledger.books.totals[ROWS_USED]) + 1, keep.HELD)
-        return keep.LifecycleReport(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
+        held: HeldArray = zero_records(int(self.ledger.books.totals[ROWS_USED]) + 1, HELD)
+        return LifecycleReport(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
 
     def not_begun(self, job: int, now: float) -> None:
         """A job has a new place where nothing of it runs yet: it is charged nothing so far."""

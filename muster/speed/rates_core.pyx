@@ -1,0 +1,156 @@
+"""How fast a job runs on what it holds, for compiled code; `input_pipeline` and `rates` say what the laws are."""
+
+from libc.math cimport INFINITY, rint
+
+from muster.cluster.ledger_core cimport PACKED, SERVER, Device, Node, Row, device_of
+from muster.workload.jobs_core cimport MOST_TERMS, RIGID, RING
+
+
+cdef double _seconds_at_memory_point(ModelSpeed* model, double cpus, int64_t column) noexcept nogil:
+    """Seconds at a memory point of the grid: speed linear in CPUs between the CPU points."""
+    cdef int64_t low = 0
+    cdef double seconds, share, speed
+    while low + 1 < model.n_cpus and model.cpus[low + 1] <= cpus:
+        low += 1
+    seconds = model.input_seconds[low][column]
+    if cpus < model.cpus[0]:
+        seconds *= model.cpus[0] / cpus
+        return seconds
+    if low + 1 == model.n_cpus or cpus == model.cpus[low]:
+        return seconds
+    share = (cpus - model.cpus[low]) / (model.cpus[low + 1] - model.cpus[low])
+    speed = (1 - share) / seconds + share / model.input_seconds[low + 1][column]
+    return 1 / speed
+
+
+cdef double _read_seconds(ModelSpeed* model, double memory_gb, double storage_gb_per_s) noexcept nogil:
+    """Seconds to get one batch from cache and storage; 0 where the data set is unknown."""
+    cdef double cached, seconds
+    if model.batch_gb == 0:
+        return 0.0
+    cached = min(1.0, max(0.0, memory_gb) / model.dataset_gb)
+    seconds = model.batch_gb * cached / model.memory_gb_per_s
+    if cached < 1:
+        if storage_gb_per_s <= 0:
+            return INFINITY
+        seconds += model.batch_gb * (1 - cached) / storage_gb_per_s
+    return seconds
+
+
+cdef double input_stage_seconds(ModelSpeed* model, double cpus, double memory_gb, double storage_gb_per_s) noexcept nogil:
+    """Seconds an iteration that the input stage takes, by amounts a GPU; 0 without a profile, infinite without a CPU."""
+    cdef int64_t low = 0
+    cdef double prepare, share
+    if model.n_cpus == 0:
+        return 0.0
+    if cpus <= 0:
+        return INFINITY
+    while low + 1 < model.n_memory and model.memory[low + 1] <= memory_gb:
+        low += 1
+    prepare = _seconds_at_memory_point(model, cpus, low)
+    # Seconds beyond all numbers, from a breath of a CPU, stay so whatever the memory.
+    if low + 1 < model.n_memory and memory_gb > model.memory[low] and prepare < INFINITY:
+        share = (memory_gb - model.memory[low]) / (model.memory[low + 1] - model.memory[low])
+        prepare += share * (_seconds_at_memory_point(model, cpus, low + 1) - prepare)
+    return max(prepare, _read_seconds(model, memory_gb, storage_gb_per_s))
+
+
+cdef void _note_sharing(Books* books, Row* row, double* turns, double* busy) noexcept nogil:
+    """How many jobs take turns on a row's GPUs, and how many GPUs packed jobs would keep busy there; at least 1."""
+    cdef Device* device
+    cdef int64_t gpu
+    turns[0], busy[0] = 1.0, 1.0
+    if row.group < 0:
+        return
+    for gpu in range(books.nodes[row.node].gpus):
+        if row.mask >> gpu & 1:
+            device = device_of(books, row.node, gpu)
+            if row.group < PACKED:
+                turns[0] = max(turns[0], <double> device.holders)
+            else:
+                busy[0] = max(busy[0], device.busy)
+
+
+cdef Stages _sized_stages(Asked* asked, double gpus, double server_cpus, double exposed, double crowd) noexcept nogil:
+    """The step of a job whose workers and servers are counted (SMD's layered model); a ring communicates as its place has it."""
+    cdef Stages stages
+    cdef double workers = rint(gpus * 1e6 / asked.worker_gpus)
+    cdef double servers = rint(server_cpus / asked.server_cpu) if server_cpus > 0 else workers
+    cdef double load = workers / servers, longest = 0.0
+    cdef int64_t term
+    for term in range(MOST_TERMS):
+        longest = max(longest, asked.terms[term][0] / workers + asked.terms[term][1] + asked.terms[term][2] * load)
+    stages.compute = asked.terms[0][0] / workers + asked.terms[0][1]
+    stages.communication = stages.compute * exposed if asked.sync == RING else longest - stages.compute
+    stages.input_seconds, stages.gpus, stages.iterations = 0.0, gpus, 1.0 / crowd
+    return stages
+
+
+cdef Stages stage_seconds(
+    Books* books, int64_t chain, ModelSpeed* models, Asked* asked, double exposed
+) noexcept nogil:
+    """Input, compute and communication seconds of a step, the GPUs held, and iterations made in a step.
+
+    Those are as many as the gang holds of what it asked for, over those who share its GPUs. The slowest node's
+    input stage and GPUs hold the gang up. Rows without a GPU (parameter servers) do not count there.
+    A job without GPUs goes at the speed of its reference wherever it is. `exposed` is the communication that nothing
+    hides, in seconds for each second of compute.
+    """
+    cdef Stages stages
+    cdef Row* row
+    cdef ModelSpeed* model
+    cdef double here, turns, busy, server_cpus = 0.0, crowd = 1.0, gpus = 0.0, slowest = 0.0, compute = 0.0
+    while chain >= 0:
+        row = &books.rows[chain]
+        here = row.amount[0] / 1e6
+        if here > 0:
+            gpus += here
+            _note_sharing(books, row, &turns, &busy)
+            crowd = max(crowd, turns, busy)
+            if asked.sync == RIGID:
+                model = &models[models[asked.model].on_type[books.nodes[row.node].gpu_type]]
+                compute = max(compute, model.compute_seconds)
+                slowest = max(slowest, input_stage_seconds(
+                    model,
+                    row.amount[1] * turns / 1e6 / here,
+                    row.amount[2] * turns / 1e6 / here,
+                    row.amount[3] * turns / 1e6 / here,
+                ))
+        if row.role == SERVER:
+            server_cpus += row.amount[1]
+        chain = row.next
+    if asked.sync != RIGID:
+        return _sized_stages(asked, gpus, server_cpus, exposed, crowd)
+    if asked.gpus == 0:
+        stages.input_seconds, stages.compute, stages.communication = 0.0, models[asked.model].compute_seconds, 0.0
+        stages.gpus, stages.iterations = 0.0, 1.0
+        return stages
+    stages.input_seconds, stages.compute, stages.communication = slowest, compute, compute * exposed
+    stages.gpus, stages.iterations = gpus, gpus / (asked.gpus * asked.milli / 1000.0) / crowd
+    return stages
+
+
+cdef void note_busy(Books* books, Asked* asked, Fact* facts, Ints active, ModelSpeed* models) noexcept nogil:
+    """Write down how busy packed jobs would keep each GPU: of each, compute seconds over those of an iteration."""
+    cdef int64_t at, job, chain, gpu
+    cdef double busy, before
+    cdef Stages stages
+    cdef Row* row
+    cdef bint adding
+    for adding in range(2):
+        for at in range(active.size):
+            job = active.at[at]
+            chain = books.heads[job]
+            if chain < 0 or books.rows[chain].group < PACKED:
+                continue
+            busy = 0.0
+            if adding:
+                stages = stage_seconds(books, chain, models, &asked[job], facts[job].exposed)
+                busy = stages.compute / iteration_seconds(stages)
+            while chain >= 0:
+                row = &books.rows[chain]
+                for gpu in range(books.nodes[row.node].gpus):
+                    if row.mask >> gpu & 1:
+                        before = device_of(books, row.node, gpu).busy if adding else 0.0
+                        device_of(books, row.node, gpu).busy = before + busy
+                chain = row.next

@@ -1,0 +1,73 @@
+"""Jobs as compiled code sees them: the layouts of `jobs`."""
+
+from libc.stdint cimport int64_t
+
+from muster.cluster.ledger_core cimport SLOTS
+
+cdef enum:
+    MOST_TERMS = 8
+    RIGID = 0
+    PS = 1
+    RING = 2
+    FUTURE = 0
+    WAITING = 1
+    RUNNING = 2
+    COMPLETED = 3
+    REFUSED = 4
+    TIMED_OUT = 5
+
+cdef struct Asked:
+    double submit
+    int64_t gpus
+    int64_t milli
+    int64_t min_gpus
+    int64_t max_gpus
+    int64_t requested[SLOTS]
+    int64_t model
+    int64_t tenant
+    int64_t user
+    int64_t constraint
+    double priority
+    int64_t preemptible
+    double min_runtime
+    double deadline
+    double time_limit
+    double iterations
+    double believed
+    double ideal
+    int64_t sync
+    int64_t worker_gpus
+    int64_t server_cpu
+    double terms[MOST_TERMS][3]
+
+cdef struct Fact:
+    int64_t state
+    double held
+    double done
+    double rate
+    double exposed
+    double settled
+    double resumes
+    double finish
+    double attained
+    double run
+    double restart
+    double restart_cost
+    double unsaved_since
+    double input
+    double compute
+    double communication
+    double input_share
+    double communication_share
+    double first_start
+    double last_start
+    double last_stop
+    double lease_end
+    double sensitivity
+    double saved
+    int64_t preemptions
+    int64_t moves
+    int64_t reason
+    double reason_a
+    double reason_b
+    double reason_since
