@@ -33,8 +33,11 @@ from muster.runtime.allocation_lifecycle import (
     PendingArray,
     RestartModel,
 )
+from muster.schedulers.compiled import compiled_form
+from muster.schedulers.composed_core import CompiledScheduler
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Scheduler, Snapshot, Trigger
 from muster.schedulers.reasons import NOT_CONSIDERED
+from muster.simulation.event_loop import EventLoop
 from muster.simulation.failures import FailureClock
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
@@ -96,8 +99,8 @@ class SimulationEngine:
         self.table = table
         self.ledger = Ledger(cluster, len(table))
         self.now = 0.0
-        self.decisions: list[tuple[float, ...]] = []
-        self.decision_seconds: list[float] = []
+        self.decisions: list[tuple[float, ...]] | Floats = []
+        self.decision_seconds: list[float] | Floats = []
         self.noted: Counter[str] = Counter()
         self._asked, self._facts = table.asked, table.facts
         self._models = world.models
@@ -140,6 +143,9 @@ class SimulationEngine:
         self._decided_at = -inf
         self._repeats = 0
         self._patient_until = 0.0
+        failures = options.failures
+        self.patience = _REPAIRS_AT_LEAST * failures.repair_seconds if failures else 0.0
+        """Seconds that a run without hope goes on: machines that come back may end the waiting."""
         self._turns = False
 
     def _round_origin(self) -> float:
@@ -151,6 +157,41 @@ class SimulationEngine:
 
     def run(self, progress: Callable[[Progress], None] | None = None) -> None:
         """Until the measured jobs are done, or nothing can happen any more."""
+        compiled = self._compiled_scheduler()
+        if compiled is None:
+            self._run(progress)
+            return
+        loop = EventLoop(self, compiled)
+        loop.run(progress)
+        self.decisions, self.decision_seconds = loop.decisions(), loop.decision_seconds()
+
+    def _compiled_scheduler(self) -> CompiledScheduler | None:
+        """The scheduler, if it is compiled and nothing in this run needs Python beside it."""
+        if self._network is not None or self._blocks is not None or self._ask_every_round:
+            return None
+        everyone = np.arange(len(self.table))
+        jobs = Jobs(self.table, everyone, 0.0)
+        snapshot = Snapshot(
+            0.0, 0, jobs, self.table, self.ledger, self._wants, self._forms, self._options.resize_restarts
+        )
+        return compiled_form(self._scheduler, snapshot)
+
+    def make_room(self, rows: int, entries: int, held: int, explained: int, releases: int) -> None:
+        """Let the arrays that the compiled loop writes have room for so much."""
+        self.ledger.reserve(rows, entries)
+        if held > len(self._outcome.held):
+            self._outcome = self._outcome._replace(held=_grown(self._outcome.held, held))
+        if releases > len(self._outcome.releases):
+            self._outcome = self._outcome._replace(releases=np.zeros(2 * releases, np.int64))
+        if explained > len(self._explained):
+            self._explained = _grown(self._explained, explained)
+
+    def take_report(self, now: float, arrived: int, active: int, held: int, explained: int) -> None:
+        """How far the compiled loop is."""
+        self.now, self._arrived, self._active_count = now, arrived, active
+        self._held_count, self._explained_count = held, explained
+
+    def _run(self, progress: Callable[[Progress], None] | None) -> None:
         steps = 0
         while True:
             finish, lease_end, last = keep.next_times(
@@ -396,8 +437,8 @@ class SimulationEngine:
         self._note_reasons(plan.reasons, plan.reason_a, plan.reason_b, index, now)
         idle = not started and self._arrived == len(self._arrivals) and len(index) > 0 and not self._releases
         self._fruitless = self._fruitless + 1 if idle and plan.reasons.all() else 0
-        if self._fruitless == 1 and self._options.failures:
-            self._patient_until = now + _REPAIRS_AT_LEAST * self._options.failures.repair_seconds
+        if self._fruitless == 1:
+            self._patient_until = now + self.patience
         return bool(started or stopped or changed)
 
     def _refused(self, decision: Decision, broken: int) -> PlanRefused:

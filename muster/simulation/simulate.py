@@ -119,7 +119,7 @@ def simulate(
     cpu = time.process_time() - began_cpu - compiling.cpu_seconds
     if progress is not None:
         progress(engine.progress())
-    decisions = np.array(engine.decision_seconds or [0.0])
+    decisions = np.array(engine.decision_seconds if len(engine.decision_seconds) else [0.0])
     cost = Cost(
         decision_seconds={
             "mean": float(decisions.mean()),
