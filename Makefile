@@ -5,6 +5,8 @@ PYTHONS = $(or $(PYTHON),python3.13 python3.12 python3.11 python3.14 python3 pyt
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.built-from-lock
+BUILT := $(VENV)/.compiled-parts-built
+COMPILED := $(shell find muster -name '*.pyx' -o -name '*.pxd') setup.py deploy/build_backend.py
 
 .PHONY: help install demo test test-rest test-all mutate lint docs bench lock wheel clean
 
@@ -18,7 +20,7 @@ help:
 	@echo 'make bench      speed, the figures of docs/results/performance.md'
 	@echo 'make lock       new versions into requirements.lock and requirements-dev.lock'
 
-install: $(STAMP)
+install: $(BUILT)
 
 $(STAMP): requirements.lock requirements-dev.lock pyproject.toml experiments/pyproject.toml
 	@test -x $(BIN)/python || { for python in $(PYTHONS); do \
@@ -26,7 +28,16 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml experiments/pyp
 			echo "$$python -m venv $(VENV)"; exec $$python -m venv $(VENV); \
 		done; echo 'Python 3.11 or later, with its venv module, is needed' >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . --editable experiments
+	@touch $@
+
+# The compiled parts are built once, and again when one of their files has changed.
+$(BUILT): $(STAMP) $(COMPILED)
+	@echo 'Building the compiled parts: a minute or two'
+	$(BIN)/python deploy/build_backend.py | xargs --no-run-if-empty $(BIN)/python -m pip install --quiet
+	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(WORKERS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--config-settings editable_mode=compat --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable experiments
 	$(BIN)/python -m pip check
 	@echo 'Compiling ahead, so that the first commands need not: a minute or two'
 	$(BIN)/python -m muster.warm_up
@@ -99,6 +110,7 @@ lock:
 	{ echo '# What Muster runs on, made by make lock.'; $(FREEZE); } > requirements.lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock '.[dev,docs]'
 	{ echo '# What Muster is developed with, made by make lock.'; echo '-r requirements.lock'; \
+		build/lock/bin/python -m pip freeze --all | grep '^setuptools=='; \
 		$(FREEZE) | grep --invert-match --line-regexp --fixed-strings --file requirements.lock; } \
 		> requirements-dev.lock
 
@@ -106,3 +118,4 @@ FREEZE = build/lock/bin/python -m pip freeze --exclude muster-scheduler | sed "s
 
 clean:
 	rm -rf $(VENV) build dist demo
+	find muster -name '*.so' -delete

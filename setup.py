@@ -11,7 +11,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 sys.path.insert(0, str(Path(__file__).parent / "deploy"))
-from build_backend import use_packaged_compiler  # noqa: E402  # beside this file
+from build_backend import use_packaged_compiler  # beside this file
 
 # Results do not depend on the compiler: no fused multiply-add, which rounds once where others round twice.
 FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno"]
@@ -40,6 +40,10 @@ extensions = [
 use_packaged_compiler()
 setup(
     ext_modules=cythonize(
-        extensions, build_dir="build/native", nthreads=int(os.environ.get("JOBS", "0")), compiler_directives=DIRECTIVES
+        extensions,
+        build_dir="build/native",
+        nthreads=os.cpu_count() or 1,
+        compiler_directives=DIRECTIVES,
+        quiet=True,
     )
 )

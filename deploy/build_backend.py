@@ -18,6 +18,7 @@ from setuptools.build_meta import (  # noqa: F401  # hooks that pip calls
 )
 
 COMPILER = "ziglang>=0.13"
+"""With it a machine needs neither a compiler nor the right to install one."""
 
 
 def compilers_missing() -> bool:
@@ -26,10 +27,15 @@ def compilers_missing() -> bool:
     return not any(map(shutil.which, names))
 
 
+def compiler_needed() -> list[str]:
+    """The compiler's package, if the machine has no compiler."""
+    return [COMPILER] if compilers_missing() else []
+
+
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     """What a build needs beside `build-system.requires`."""
     needed: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
-    return [*needed, COMPILER] if compilers_missing() else needed
+    return needed + compiler_needed()
 
 
 def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
@@ -41,4 +47,9 @@ def use_packaged_compiler() -> None:
     """Compile with the compiler of the package index from now on, if the machine has none."""
     if compilers_missing():
         zig = f"{sys.executable} -m ziglang"
-        os.environ |= {"CC": f"{zig} cc", "CXX": f"{zig} c++", "LDSHARED": f"{zig} cc -shared", "LDCXXSHARED": f"{zig} c++ -shared"}
+        os.environ |= {"CC": f"{zig} cc", "CXX": f"{zig} c++"}
+        os.environ |= {"LDSHARED": f"{zig} c++ -shared", "LDCXXSHARED": f"{zig} c++ -shared"}
+
+
+if __name__ == "__main__":
+    print(*compiler_needed(), sep="\n", end="")

@@ -90,9 +90,8 @@ def allocations_frame(held: HeldArray, table: JobTable, cluster: Cluster) -> pl.
     return frame.cast(ALLOCATIONS).select(list(ALLOCATIONS))  # type: ignore[arg-type]
 
 
-def decisions_frame(rows: list[tuple[float, ...]]) -> pl.DataFrame:
+def decisions_frame(columns: NDArray[np.float64]) -> pl.DataFrame:
     """The table of decisions that changed something or have a bound; free amounts in millionths on the way in."""
-    columns = np.array(rows, np.float64).reshape(len(rows), len(DECISIONS))
     frame = pl.DataFrame(columns, schema=list(DECISIONS), orient="row")
     free = ["free_gpus", "free_cpus", "free_memory_gb", "free_storage_gb_per_s"]
     return frame.with_columns(pl.col(free) / MICRO, pl.col("value", "bound").fill_nan(None)).cast(DECISIONS)  # type: ignore[arg-type]

@@ -4,7 +4,6 @@ from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from muster.cluster.ledger_core cimport Books
-from muster.runtime.lifecycle cimport Runtime
 from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked, Fact
 
@@ -27,6 +26,12 @@ cdef enum:
     ON_TIMER = 16
     ON_CAPACITY = 32
     ON_ALL = 63
+
+# What a scheduler reads, and the ledger that it writes.
+cdef struct WorldView:
+    Books* books
+    Asked* asked
+    Fact* facts
 
 cdef struct Ranked:
     double key
@@ -58,19 +63,19 @@ cdef class CompiledScheduler:
     cdef double stable_until, next_wake
     cdef int64_t wake_on
 
-    cdef void add_waiting(self, Runtime* world, int64_t job, double now) noexcept nogil
+    cdef void add_waiting(self, WorldView* world, int64_t job, double now) noexcept nogil
     cdef void add_running(self, int64_t job) noexcept nogil
-    cdef void decide(self, Runtime* world, double now) noexcept nogil
-    cdef double _key(self, Runtime* world, int64_t job, double now) noexcept nogil
-    cdef void _rank(self, Runtime* world, double now) noexcept nogil
-    cdef void _protect(self, Runtime* world, double now) noexcept nogil
-    cdef void _count_walk(self, Runtime* world, double pinned_after, int64_t free) noexcept nogil
-    cdef void _serve(self, Runtime* world) noexcept nogil
-    cdef bint _place(self, Runtime* world, int64_t job, uint8_t* hopeless, Scratch scratch) noexcept nogil
-    cdef void _note_lack(self, Runtime* world, int64_t job, int64_t code) noexcept nogil
-    cdef void _name_protection(self, Runtime* world, double now) noexcept nogil
-    cdef void _promise(self, Runtime* world, double now) noexcept nogil
-    cdef double _seconds_to_overtake(self, Runtime* world, double now) noexcept nogil
-    cdef double _seconds_to_level(self, Runtime* world, double now) noexcept nogil
-    cdef void take_over(self, Runtime* world, double now) noexcept nogil
-    cdef void forget_stopped(self, Runtime* world, double now) noexcept nogil
+    cdef void decide(self, WorldView* world, double now) noexcept nogil
+    cdef double _key(self, WorldView* world, int64_t job, double now) noexcept nogil
+    cdef void _rank(self, WorldView* world, double now) noexcept nogil
+    cdef void _protect(self, WorldView* world, double now) noexcept nogil
+    cdef void _count_walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil
+    cdef void _serve(self, WorldView* world) noexcept nogil
+    cdef bint _place(self, WorldView* world, int64_t job, uint8_t* hopeless, Scratch scratch) noexcept nogil
+    cdef void _note_lack(self, WorldView* world, int64_t job, int64_t code) noexcept nogil
+    cdef void _name_protection(self, WorldView* world, double now) noexcept nogil
+    cdef void _promise(self, WorldView* world, double now) noexcept nogil
+    cdef double _seconds_to_overtake(self, WorldView* world, double now) noexcept nogil
+    cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil
+    cdef void take_over(self, WorldView* world, double now) noexcept nogil
+    cdef void forget_stopped(self, WorldView* world, double now) noexcept nogil

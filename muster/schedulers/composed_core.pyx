@@ -86,7 +86,7 @@ cdef double interruption_cost(Fact* fact, double now) noexcept nogil:
 cdef class CompiledScheduler:
     """One scheduler and its queue."""
 
-    def __init__(self, dict settings, object needs, object node_allowed, object queues, int64_t nodes, int64_t jobs):
+    def __init__(self, settings, object needs, object node_allowed, object queues, int64_t nodes, int64_t jobs):
         self._kept = needs, node_allowed
         self.order, self.rule = settings["order"], settings["rule"]
         self.preemptive, self.strict = settings["preemptive"], settings["strict"]
@@ -104,7 +104,7 @@ cdef class CompiledScheduler:
         self.fit.resize(nodes)
         self.take.resize(nodes)
 
-    cdef double _key(self, Runtime* world, int64_t job, double now) noexcept nogil:
+    cdef double _key(self, WorldView* world, int64_t job, double now) noexcept nogil:
         """The key of a job, without what an interruption would cost it."""
         cdef Asked* asked = &world.asked[job]
         cdef Fact* fact = &world.facts[job]
@@ -129,7 +129,7 @@ cdef class CompiledScheduler:
             key = left_now(asked, fact, now)
         return key * asked.gpus if self.order == REMAINING_SERVICE else key
 
-    cdef void add_waiting(self, Runtime* world, int64_t job, double now) noexcept nogil:
+    cdef void add_waiting(self, WorldView* world, int64_t job, double now) noexcept nogil:
         """A job waits from now on."""
         cdef Ranked one
         one.key, one.job = self._key(world, job, now), job
@@ -141,7 +141,7 @@ cdef class CompiledScheduler:
         one.key, one.job = 0.0, job
         self.running.push_back(one)
 
-    cdef void decide(self, Runtime* world, double now) noexcept nogil:
+    cdef void decide(self, WorldView* world, double now) noexcept nogil:
         """Write the steps into the ledger and the reasons into `why`, and when to ask again."""
         cdef int64_t releasing = 0, node
         self.stable_until = self.next_wake = INFINITY
@@ -161,7 +161,7 @@ cdef class CompiledScheduler:
             self._name_protection(world, now)
         self._promise(world, now)
 
-    cdef void _rank(self, Runtime* world, double now) noexcept nogil:
+    cdef void _rank(self, WorldView* world, double now) noexcept nogil:
         """The jobs that compete, by key and arrival, into `ranked`."""
         cdef bint counts_cost = self.some_protected and REMAINING_SECONDS <= self.order <= ATTAINED
         cdef bint by_service = self.order == REMAINING_SERVICE or self.order == ATTAINED
@@ -189,7 +189,7 @@ cdef class CompiledScheduler:
         self.ranked.insert(self.ranked.end(), self.running.begin() + one, self.running.end())
         self.ranked.insert(self.ranked.end(), self.waiting.begin() + other, self.waiting.end())
 
-    cdef void _protect(self, Runtime* world, double now) noexcept nogil:
+    cdef void _protect(self, WorldView* world, double now) noexcept nogil:
         """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
         cdef size_t at
         cdef int64_t job
@@ -201,7 +201,7 @@ cdef class CompiledScheduler:
             if self.takes_turns and interruption_cost(&world.facts[job], now) > 0:
                 self.until[job] = max(self.until[job], world.facts[job].resumes + self.quantum)
 
-    cdef void _count_walk(self, Runtime* world, double pinned_after, int64_t free) noexcept nogil:
+    cdef void _count_walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil:
         """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
         A running job that is protected beyond `pinned_after` is chosen first. `free` is in millionths of a GPU.
@@ -227,9 +227,9 @@ cdef class CompiledScheduler:
             elif self.strict:
                 break
 
-    cdef void _serve(self, Runtime* world) noexcept nogil:
+    cdef void _serve(self, WorldView* world) noexcept nogil:
         """Stop the running jobs that are not chosen, then place the chosen ones in order, then the others that fit."""
-        cdef Books* books = &world.books
+        cdef Books* books = world.books
         cdef uint8_t hopeless[64]
         cdef bint blocked = False, releasing = False, promised
         cdef int64_t job, code, node, turn
@@ -272,10 +272,10 @@ cdef class CompiledScheduler:
                     self._note_lack(world, job, _NO_PLACE)
                     blocked = self.strict
 
-    cdef bint _place(self, Runtime* world, int64_t job, uint8_t* hopeless, Scratch scratch) noexcept nogil:
+    cdef bint _place(self, WorldView* world, int64_t job, uint8_t* hopeless, Scratch scratch) noexcept nogil:
         """Give a job a place by the rule; a gang size that found none does not try again."""
         cdef Asked* asked = &world.asked[job]
-        cdef Books* books = &world.books
+        cdef Books* books = world.books
         cdef uint8_t* allowed = self.node_allowed + asked.constraint * books.node_count
         cdef int64_t* need = self.needs + (0 if self.needs_lines == 1 else job * books.resources)
         cdef bint alike = self.needs_lines == 1 and asked.constraint == 0 and asked.milli == WHOLE
@@ -288,14 +288,14 @@ cdef class CompiledScheduler:
             hopeless[asked.gpus] = True
         return False
 
-    cdef void _note_lack(self, Runtime* world, int64_t job, int64_t code) noexcept nogil:
+    cdef void _note_lack(self, WorldView* world, int64_t job, int64_t code) noexcept nogil:
         """Note that a job waits for GPUs or for a place: what it needs, and how many GPUs are free."""
         cdef Asked* asked = &world.asked[job]
         self.why[job].code = code
         self.why[job].a = asked.gpus * asked.milli / <double> WHOLE
         self.why[job].b = world.books.totals[GPU] / <double> MICRO
 
-    cdef void _name_protection(self, Runtime* world, double now) noexcept nogil:
+    cdef void _name_protection(self, WorldView* world, double now) noexcept nogil:
         """Mark the jobs that wait only because running jobs may not be interrupted yet."""
         cdef double soonest = INFINITY
         cdef int64_t job, node, releasing = 0
@@ -316,7 +316,7 @@ cdef class CompiledScheduler:
                 self.why[job].a = world.asked[job].gpus * (world.asked[job].milli / <double> WHOLE)
                 self.why[job].b = max(soonest - now, 0.0)
 
-    cdef void _promise(self, Runtime* world, double now) noexcept nogil:
+    cdef void _promise(self, WorldView* world, double now) noexcept nogil:
         """How long the decision holds if nothing happens while jobs wait, and when to ask again."""
         cdef double timers = INFINITY, overtaken = INFINITY, next_quantum = INFINITY, free_to_stop = INFINITY
         cdef bint waits = False, in_vain = False
@@ -348,7 +348,7 @@ cdef class CompiledScheduler:
         self.stable_until = min(overtaken, timers)
         self.next_wake = min(next_quantum, timers)
 
-    cdef double _seconds_to_overtake(self, Runtime* world, double now) noexcept nogil:
+    cdef double _seconds_to_overtake(self, WorldView* world, double now) noexcept nogil:
         """When a waiting job's key will first pass a running one's, if nothing happens; `-inf`: cannot be said."""
         if self.static_priority:
             return INFINITY
@@ -356,7 +356,7 @@ cdef class CompiledScheduler:
             return INFINITY if self.durations_known else -INFINITY
         return now + self._seconds_to_level(world, now)
 
-    cdef double _seconds_to_level(self, Runtime* world, double now) noexcept nogil:
+    cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil:
         """How soon a running job has attained as much as the next waiting job, or falls to the next queue."""
         cdef double soonest = INFINITY, level = INFINITY, lower_key, attained, gpus
         cdef int64_t job
@@ -389,7 +389,7 @@ cdef class CompiledScheduler:
             last = first
         return soonest
 
-    cdef void take_over(self, Runtime* world, double now) noexcept nogil:
+    cdef void take_over(self, WorldView* world, double now) noexcept nogil:
         """The jobs that wait and run, after the steps of a decision were made true."""
         cdef size_t at, left = 0
         for at in range(self.waiting.size()):
@@ -401,7 +401,7 @@ cdef class CompiledScheduler:
         self.waiting.resize(left)
         self.forget_stopped(world, now)
 
-    cdef void forget_stopped(self, Runtime* world, double now) noexcept nogil:
+    cdef void forget_stopped(self, WorldView* world, double now) noexcept nogil:
         """Running jobs that hold nothing any more are not running: they wait, or have ended."""
         cdef size_t at, left = 0
         cdef int64_t job

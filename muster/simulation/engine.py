@@ -33,6 +33,7 @@ from muster.runtime.allocation_lifecycle import (
     PendingArray,
     RestartModel,
 )
+from muster.runtime.records import DECISIONS
 from muster.schedulers.compiled import compiled_form
 from muster.schedulers.composed_core import CompiledScheduler
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Jobs, Scheduler, Snapshot, Trigger
@@ -99,8 +100,10 @@ class SimulationEngine:
         self.table = table
         self.ledger = Ledger(cluster, len(table))
         self.now = 0.0
-        self.decisions: list[tuple[float, ...]] | Floats = []
-        self.decision_seconds: list[float] | Floats = []
+        self.decisions: Floats = np.zeros((0, len(DECISIONS)))
+        self._decisions: list[tuple[float, ...]] = []
+        self.decision_seconds: Floats = np.zeros(0)
+        self._decision_seconds: list[float] = []
         self.noted: Counter[str] = Counter()
         self._asked, self._facts = table.asked, table.facts
         self._models = world.models
@@ -143,10 +146,13 @@ class SimulationEngine:
         self._decided_at = -inf
         self._repeats = 0
         self._patient_until = 0.0
-        failures = options.failures
-        self.patience = _REPAIRS_AT_LEAST * failures.repair_seconds if failures else 0.0
-        """Seconds that a run without hope goes on: machines that come back may end the waiting."""
         self._turns = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a run without hope goes on: machines that come back may end the waiting."""
+        failures = self._options.failures
+        return _REPAIRS_AT_LEAST * failures.repair_seconds if failures else 0.0
 
     def _round_origin(self) -> float:
         origin = self._options.round_origin
@@ -160,6 +166,8 @@ class SimulationEngine:
         compiled = self._compiled_scheduler()
         if compiled is None:
             self._run(progress)
+            self.decisions = np.array(self._decisions, np.float64).reshape(-1, len(DECISIONS))
+            self.decision_seconds = np.array(self._decision_seconds)
             return
         loop = EventLoop(self, compiled)
         loop.run(progress)
@@ -384,7 +392,7 @@ class SimulationEngine:
         self._pending = 0
         began = time.perf_counter()
         plan, self._state = self._scheduler.decide(snapshot, self._state)
-        self.decision_seconds.append(time.perf_counter() - began)
+        self._decision_seconds.append(time.perf_counter() - began)
         self.noted.update(plan.notes)
         self._check_for_standstill(self._apply(plan, index, now), snapshot.triggers, now)
         self._stable_until, self._next_wake = plan.stable_until, plan.next_wake
@@ -428,7 +436,7 @@ class SimulationEngine:
         if started or stopped or changed or not isnan(plan.bound):
             waiting = int(np.count_nonzero(plan.reasons))
             row = (now, len(index) - waiting, waiting, started, stopped, changed, *totals[:4].tolist())
-            self.decisions.append((*row, plan.value, plan.bound))
+            self._decisions.append((*row, plan.value, plan.bound))
         for job, end in plan.lease_ends.items():
             if self._blocks is None:
                 self._facts["lease_end"][job] = end

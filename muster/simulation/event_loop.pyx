@@ -37,6 +37,7 @@ from muster.schedulers.composed_core cimport (
     ON_ROUND,
     ON_TIMER,
     CompiledScheduler,
+    WorldView,
 )
 from muster.speed.rates_core cimport ModelSpeed
 from muster.workload.jobs_core cimport COMPLETED, RUNNING, TIMED_OUT, WAITING, Asked, Fact
@@ -75,6 +76,7 @@ cdef class EventLoop:
 
     cdef object _engine
     cdef Runtime _world
+    cdef WorldView _view
     cdef CompiledScheduler _scheduler
     cdef int64_t* _before
     cdef int64_t* _arrivals
@@ -114,6 +116,7 @@ cdef class EventLoop:
         self._world.books = books_of(engine.ledger.books)
         self._world.asked = <Asked*> records(engine._asked, sizeof(Asked))
         self._world.facts = <Fact*> records(engine._facts, sizeof(Fact))
+        self._view.books, self._view.asked, self._view.facts = &self._world.books, self._world.asked, self._world.facts
         self._world.models = <ModelSpeed*> records(engine._models, sizeof(ModelSpeed))
         self._world.laws = <RestartModel*> records(engine._laws, sizeof(RestartModel))
         self._world.held, self._held_room = <Held*> records(held, sizeof(Held)), len(held)
@@ -268,7 +271,7 @@ cdef class EventLoop:
             self._arrived += 1
             self._active += 1
             self._measured_active += self._measured[job]
-            self._scheduler.add_waiting(&self._world, job, now)
+            self._scheduler.add_waiting(&self._view, job, now)
         return self._arrived > first
 
     cdef int _complete(self, double now) except -1:
@@ -287,7 +290,7 @@ cdef class EventLoop:
             finish_job(&self._world, self._due[at])
             self._active -= 1
             self._measured_active -= self._measured[self._due[at]]
-        self._scheduler.forget_stopped(&self._world, now)
+        self._scheduler.forget_stopped(&self._view, now)
         self._note_releases(now)
         return 0
 
@@ -305,7 +308,7 @@ cdef class EventLoop:
                 active.push_back(self._scheduler.running[at].job)
             sort(active.begin(), active.end())
             interrupt_at_node(&self._world, active.data(), active.size(), node, now)
-            self._scheduler.forget_stopped(&self._world, now)
+            self._scheduler.forget_stopped(&self._view, now)
             take_down(&self._world.books, node)
         self._next_failure = self._engine._failures.next_time()
         return 0
@@ -341,7 +344,7 @@ cdef class EventLoop:
         self._make_room()
         self._pending = 0
         began = _clock()
-        self._scheduler.decide(world, now)
+        self._scheduler.decide(&self._view, now)
         self._seconds.push_back(_clock() - began)
         world.counts[STARTED] = world.counts[STOPPED] = world.counts[CHANGED] = 0
         if world.books.entries[0]:
@@ -351,7 +354,7 @@ cdef class EventLoop:
         started, stopped, changed = world.counts[STARTED], world.counts[STOPPED], world.counts[CHANGED]
         self._note_reasons(now)
         if started or stopped:
-            self._scheduler.take_over(world, now)
+            self._scheduler.take_over(&self._view, now)
         if started or stopped or changed:
             self._note_decision(now, started, stopped, changed)
         if started or self._arrived < self._arrival_count or not self._active or not self._releases.empty():
@@ -440,7 +443,7 @@ cdef class EventLoop:
         return 0
 
     cdef int _report(self) except -1:
-        """Give the engine what it tells others of the run."""
+        """Give the engine what others may know of the run."""
         self._engine.take_report(
             self._now, self._arrived, self._active, self._world.counts[HELD_ROWS], self._explained
         )

@@ -34,7 +34,7 @@ def found_in(path: Path) -> list[tuple[int, str]]:
 
 def checked_files() -> list[str]:
     """The tracked files with text of ours."""
-    command = ["git", "ls-files", "*.py", "*.md", "*.toml", "*.j2", "Makefile"]
+    command = ["git", "ls-files", "*.py", "*.pyx", "*.pxd", "*.pyi", "*.md", "*.toml", "*.j2", "Makefile"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     return [name for name in listed if not name.startswith(SKIPPED) and (ROOT / name).is_file()]
 

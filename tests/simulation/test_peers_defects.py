@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster import schedulers
 from muster.cluster import Link, Links
 from muster.problems import InputError
 from muster.schedulers import registry
@@ -235,8 +236,8 @@ PARTS = [info for info in registry.parts() if info.name in kinds()]
 def test_every_setting_of_a_part_is_read(info: registry.PartInfo) -> None:
     """Somewhere in the schedulers each setting's name stands after a dot, outside its own declaration."""
     module = sys.modules[kinds()[info.name].__module__]
-    package = [found for name, found in sys.modules.items() if name.startswith("muster.schedulers.")]
-    sources = [inspect.getsource(module)] + [inspect.getsource(found) for found in package]
+    files = [Path(str(module.__file__)), *Path(schedulers.__file__).parent.rglob("*.py*")]
+    sources = [file.read_text() for file in files if file.suffix in (".py", ".pyx")]
     for setting in info.settings:
         assert any(f".{setting.name}" in source for source in sources), setting.name
 

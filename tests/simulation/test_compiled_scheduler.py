@@ -1,0 +1,115 @@
+"""The compiled loop and scheduler leave the same records as the Python-level ones, whatever they run on."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.schedulers import registry
+from muster.schedulers.composed import Composed
+from muster.simulation import Failures, Options, Run, simulate
+from muster.simulation.engine import SimulationEngine
+from muster.workload.trace import Trace
+from tests.building import cluster_of, job, jobs_of
+
+ORDERS = ("fifo", "fifo-strict", "sjf", "smallest", "priority", "edf", "srtf", "srsf", "las")
+ALLOCATIONS = ("proportional", "requested")
+PLACEMENTS = ("pack", "first-fit", "consolidate", "spread", "yarn")
+
+
+class InPython(Composed):
+    """The same scheduler, but no part that is known to be compiled."""
+
+
+def in_python(scheduler: Any) -> InPython:
+    return InPython(**{field.name: getattr(scheduler, field.name) for field in fields(Composed)})
+
+
+def frames(run: Run) -> tuple[pl.DataFrame, ...]:
+    return run.record.jobs, run.record.allocations, run.record.decisions, run.record.reasons
+
+
+def random_trace(random: Random, most_gpus: int) -> Trace:
+    shapes = [gpus for gpus in (1, 1, 2, 3, 4, 6, 8) if gpus <= most_gpus]
+    rows, now = [], 0.0
+    with_requests = random.random() < 0.3
+    for _ in range(random.randint(10, 40)):
+        now += random.choice([0.0, 0.5, 3.0, 10.0])
+        gpus = random.choice(shapes)
+        row = job(now, random.choice([1.0, 7.5, 20.0, 60.0, 61.0, 200.0]), gpus=gpus)
+        row["model"] = random.choice(["", "resnet18", "gnmt", "alexnet"])
+        row["priority"] = random.choice([0.0, 0.0, 1.0])
+        row["preemptible"] = random.random() < 0.9
+        row["min_runtime_seconds"] = random.choice([0.0, 0.0, 15.0])
+        row["deadline_seconds"] = random.choice([None, now + 30.0, now + 300.0])
+        row["time_limit_seconds"] = random.choice([None, None, 40.0])
+        row["restart_cost_seconds"] = random.choice([None, None, 2.0])
+        if gpus == 1 and random.random() < 0.2:
+            row["gpu_milli"] = random.choice([250, 400, 500])
+        if with_requests and random.random() < 0.5:
+            row["cpus"] = random.choice([0.5, 1.0, 2.5]) * gpus
+            row["memory_gb"] = 10.0 * gpus
+        rows.append(row)
+    return jobs_of(*rows)
+
+
+def random_options(random: Random) -> Options:
+    return Options(
+        round_seconds=random.choice([None, None, 10.0, 30.0]),
+        restart_cost_seconds=random.choice([0.0, 0.0, 1.5, 5.0]),
+        resize_restarts=random.random() < 0.3,
+        release_seconds_per_gpu=random.choice([0.0, 0.0, 0.7]),
+        failures=random.choice([None, None, Failures(150.0, 20.0)]),
+        checkpoint_seconds=random.choice([10.0, 1000.0]),
+        knowledge=random.choice(["oracle", "oracle", "none", "noisy:0.5"]),
+        network="none",
+        measure=random.choice([None, None, (2, 9)]),
+        skip_impossible=True,
+        seed=random.randint(0, 99),
+    )
+
+
+def random_scheduler(random: Random, order: str) -> Composed:
+    given = {"preemptive": random.choice(["true", "false"])} if random.random() < 0.4 else {}
+    if order == "las":
+        given["quantum_seconds"] = random.choice(["7", "300"])
+        if random.random() < 0.4:
+            given["queues"] = "20,80"
+    if random.random() < 0.2:
+        given["strict"] = "true"
+    name = f"{order}+{random.choice(ALLOCATIONS)}+{random.choice(PLACEMENTS)}"
+    scheduler = registry.build(name, given)
+    assert isinstance(scheduler, Composed)
+    return scheduler
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_run_is_the_same_as_at_the_python_level(order: str, seed: int) -> None:
+    random = Random(seed)
+    sizes = [random.choice([1, 2, 4, 8]) for _ in range(random.randint(1, 6))]
+    cluster = cluster_of(*sizes, racks=min(len(sizes), random.choice([1, 2])))
+    trace, options = random_trace(random, max(sizes)), random_options(random)
+    scheduler = random_scheduler(random, order)
+    compiled, python = (simulate(trace, cluster, one, options) for one in (scheduler, in_python(scheduler)))
+    for one, other in zip(frames(compiled), frames(python), strict=True):
+        assert one.equals(other)
+    assert compiled.unfinished == python.unfinished
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_shipped_order_runs_compiled(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the comparison above compares nothing."""
+    decided = []
+    monkeypatch.setattr(Composed, "decide", lambda *_: decided.append(1))
+    monkeypatch.setattr(SimulationEngine, "_decide", lambda *_: decided.append(1))
+    trace = jobs_of(*(job(at, 10.0 + at) for at in range(9)))
+    assert simulate(trace, cluster_of(2, 1), registry.build(order), Options()).unfinished == 0
+    assert not decided
