@@ -1,6 +1,6 @@
 """The ledger's books as compiled code sees them: the layouts of `ledger_arrays`, and the steps that change them."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from muster.cluster.arrays cimport Ints
 
@@ -56,6 +56,12 @@ cdef struct Entry:
     int64_t job
     int64_t chain
 
+# The nodes that steps have changed since an index of nodes looked, each once.
+cdef struct StaleNodes:
+    int64_t* nodes
+    uint8_t* is_listed
+    int64_t count
+
 cdef struct Books:
     Node* nodes
     Device* devices
@@ -71,6 +77,7 @@ cdef struct Books:
     int64_t* rows_used
     int64_t* entries
     int64_t* delayed
+    StaleNodes* stale  # NULL: there is no index
 
 cdef inline Device* device_of(Books* books, int64_t node, int64_t gpu) noexcept nogil:
     return &books.devices[node * books.device_count + gpu]
@@ -81,6 +88,14 @@ cdef inline int64_t count_bits(int64_t mask) noexcept nogil:
         mask &= mask - 1
         count += 1
     return count
+
+cdef inline void note_change(Books* books, int64_t node) noexcept nogil:
+    """A step changes what a node has free."""
+    cdef StaleNodes* stale = books.stale
+    if stale != NULL and not stale.is_listed[node]:
+        stale.is_listed[node] = True
+        stale.nodes[stale.count] = node
+        stale.count += 1
 
 cdef Books books_of(object arrays) except *
 cdef int64_t charge(Books* books, int64_t row) noexcept nogil

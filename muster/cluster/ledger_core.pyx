@@ -27,6 +27,7 @@ cdef Books books_of(object arrays) except *:
     books.totals = ints(arrays[4]).at
     books.journal = <Entry*> records(arrays[5], sizeof(Entry))
     books.resources = _RESOURCES
+    books.stale = NULL
     places = books.totals + _RESOURCES
     books.free_row, books.rows_used = places, places + 1
     books.entries, books.delayed = places + 2, places + 3
@@ -110,6 +111,7 @@ cdef int64_t charge(Books* books, int64_t number) noexcept nogil:
     taken = _take_devices(books, row)
     if taken < 0:
         return taken
+    note_change(books, row.node)
     node.free[GPU] -= taken * WHOLE
     books.totals[GPU] -= taken * WHOLE
     for resource in range(1, books.resources):
@@ -123,6 +125,7 @@ cdef void discharge(Books* books, int64_t number) noexcept nogil:
     cdef Row* row = &books.rows[number]
     cdef Node* node = &books.nodes[row.node]
     cdef int64_t resource, amount, given = _give_devices(books, row)
+    note_change(books, row.node)
     for resource in range(books.resources):
         amount = given * WHOLE if resource == GPU else row.amount[resource]
         if node.up:
@@ -298,6 +301,7 @@ cdef void take_down(Books* books, int64_t number) noexcept nogil:
     """Make what is free on a node unavailable; no job holds anything on it."""
     cdef Node* node = &books.nodes[number]
     cdef int64_t resource
+    note_change(books, number)
     for resource in range(books.resources):
         node.unavailable[resource] += node.free[resource]
         books.totals[resource] -= node.free[resource]
@@ -311,6 +315,7 @@ cdef void bring_up(Books* books, int64_t number) noexcept nogil:
     """What was unavailable on a node is free again."""
     cdef Node* node = &books.nodes[number]
     cdef int64_t resource, gpu
+    note_change(books, number)
     node.up = 1
     for resource in range(books.resources):
         node.free[resource] += node.unavailable[resource]

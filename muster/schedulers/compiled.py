@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 
+from muster.cluster.ledger_arrays import MICRO, WHOLE
 from muster.schedulers.allocation.proportional import Proportional
 from muster.schedulers.allocation.requested import Requested
 from muster.schedulers.composed import Composed, IndependentAllocator
@@ -56,6 +57,7 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
     takes_turns = order.time_slices or (DURATIONS in order.needs and bool(unknown.any()))
     settings = {
         "order": _LAS_IN_QUEUES if isinstance(order, Las) and order.queues else _ORDERS[type(order)],
+        "most_gpus": int(nodes["gpus"].max()),
         "rule": scheduler.allocator.placement.rule,  # type: ignore[attr-defined]
         "preemptive": scheduler.preemptive,
         "strict": scheduler.strict,
@@ -67,9 +69,8 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
         "quantum": order.quantum(),
     }
     queues = order.queues if isinstance(order, Las) else ()
-    return CompiledScheduler(
-        settings, _needs(scheduler, snapshot), table.node_allowed, queues, len(nodes), len(table)
-    )
+    kind_of, demands, needs = _kinds(scheduler, snapshot)
+    return CompiledScheduler(settings, kind_of, demands, needs, table.node_allowed, queues)
 
 
 def _parts_are_compiled(scheduler: Composed) -> bool:
@@ -86,10 +87,23 @@ def _parts_are_compiled(scheduler: Composed) -> bool:
     )
 
 
-def _needs(scheduler: Composed, snapshot: Snapshot) -> Ints:
-    """What a GPU of each job needs, by resource; one line if all jobs need the same."""
+def _kinds(scheduler: Composed, snapshot: Snapshot) -> tuple[Ints, Ints, Ints]:
+    """The kind of each job, and of each kind its GPUs in all in millionths and what one needs, by resource.
+
+    Jobs of a kind have the same demand, needs and constraint: where one has a place, so has another.
+    """
     assert isinstance(scheduler.allocator, IndependentAllocator)
-    options = scheduler.allocator.allocation.resource_options(snapshot, snapshot.jobs)[:, 0]
-    if (options == PROPORTIONAL).all():
-        options = options[:1]
-    return np.ascontiguousarray(options)
+    asked = snapshot.table.asked
+    needs = scheduler.allocator.allocation.resource_options(snapshot, snapshot.jobs)[:, 0]
+    if (needs == PROPORTIONAL).all():
+        needs = needs[:1]
+    columns = [asked["gpus"], asked["milli"], asked["constraint"], *needs.T]
+    kind_of = np.zeros(len(asked), np.int64)
+    for column in columns:
+        if column.min() < column.max():
+            values, number = np.unique(column, return_inverse=True)
+            _, kind_of = np.unique(kind_of * len(values) + number, return_inverse=True)
+    _, first = np.unique(kind_of, return_index=True)
+    kinds = np.column_stack([np.broadcast_to(column, len(asked))[first] for column in columns])
+    demands = kinds[:, 0] * kinds[:, 1] * (MICRO // WHOLE)
+    return kind_of, demands, np.ascontiguousarray(kinds[:, 3:])

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from muster.cluster.ledger_core cimport Books
+from muster.schedulers.placement.node_index cimport NodeIndex
 from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked, Fact
 
@@ -43,6 +44,24 @@ cdef struct Why:
     double a
     double b
 
+# What became of the waiting jobs of one kind in a decision.
+cdef struct KindState:
+    int64_t demand  # millionths of a GPU
+    size_t head  # of its queue: those before it have started
+    size_t chosen  # jobs before this place count as chosen
+    size_t would_run  # jobs before this place would run if no running job were protected
+    size_t placed  # jobs before this place have started
+    size_t zone  # jobs before this place may have another reason than the rest
+    size_t cursor
+    int64_t failed  # _NO_GPUS or _NO_PLACE from `placed` on; 0: all have a place
+    int64_t tail  # the reason of the jobs beyond the zone at the last decision; -1: several
+
+# GPUs left, in millionths, after a job was served.
+cdef struct Left:
+    int64_t turn
+    Ranked after
+    int64_t free
+
 cdef class CompiledScheduler:
     cdef object _kept  # arrays whose memory is used here
     cdef int64_t order, rule
@@ -50,32 +69,70 @@ cdef class CompiledScheduler:
     cdef double quantum, work_per_interruption
     cdef vector[double] queues
     cdef int64_t* needs
-    cdef int64_t needs_lines
+    cdef int64_t* kind_of
     cdef uint8_t* node_allowed
-    cdef vector[Ranked] waiting  # sorted
-    cdef vector[Ranked] running  # sorted at a decision, else in any order
-    cdef vector[Ranked] ranked
-    cdef vector[uint8_t] chosen  # by job
+    # The waiting jobs, by kind, sorted; jobs of a kind have the same demand, needs and constraint.
+    cdef vector[vector[Ranked]] waiting
+    cdef vector[KindState] kinds
+    cdef vector[int64_t] waiting_kinds
+    cdef vector[uint8_t] is_waiting_kind
+    cdef readonly int64_t waiting_count
+    cdef vector[Ranked] running  # nearly sorted; some have ended
+    cdef readonly int64_t running_count
+    cdef vector[uint8_t] chosen  # by job, of running ones
     cdef vector[int64_t] stopped  # by job: the chain that it held, or -1
     cdef vector[double] until  # by job: when it may be interrupted
     cdef vector[Why] why  # by job
     cdef vector[int64_t] fit, take
+    cdef NodeIndex index
+    cdef vector[int64_t] fewest  # by kind: on how few nodes it would be on an empty cluster; 0: not known yet
+    # Of one decision.
+    cdef vector[Ranked] served, victims, fresh
+    cdef vector[Left] trace
+    cdef vector[int64_t] heap, changed
+    cdef vector[double] levels
+    cdef int64_t free_at_start[2]
+    cdef bint blocked, promised, in_vain
+    cdef Ranked blocker
+    cdef Why of_blocker
+    cdef double protection_ends
     cdef double stable_until, next_wake
     cdef int64_t wake_on
 
     cdef void add_waiting(self, WorldView* world, int64_t job, double now) noexcept nogil
     cdef void add_running(self, int64_t job) noexcept nogil
     cdef void decide(self, WorldView* world, double now) noexcept nogil
-    cdef double _key(self, WorldView* world, int64_t job, double now) noexcept nogil
-    cdef void _rank(self, WorldView* world, double now) noexcept nogil
-    cdef void _protect(self, WorldView* world, double now) noexcept nogil
-    cdef void _count_walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil
-    cdef void _serve(self, WorldView* world) noexcept nogil
-    cdef bint _place(self, WorldView* world, int64_t job, uint8_t* hopeless, Scratch scratch) noexcept nogil
-    cdef void _note_lack(self, WorldView* world, int64_t job, int64_t code) noexcept nogil
-    cdef void _name_protection(self, WorldView* world, double now) noexcept nogil
-    cdef void _promise(self, WorldView* world, double now) noexcept nogil
-    cdef double _seconds_to_overtake(self, WorldView* world, double now) noexcept nogil
-    cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil
+    cdef void attach(self, Books* books) noexcept nogil
+    cdef void end_running(self, WorldView* world, double now) noexcept nogil
     cdef void take_over(self, WorldView* world, double now) noexcept nogil
     cdef void forget_stopped(self, WorldView* world, double now) noexcept nogil
+    cdef bint some_waiting_in(self, uint8_t* jobs) noexcept nogil
+    cdef void list_waiting(self, vector[int64_t]& jobs) noexcept nogil
+    cdef double _key(self, WorldView* world, int64_t job, double now) noexcept nogil
+    cdef int64_t _releasing(self, WorldView* world) noexcept nogil
+    cdef void _rank_running(self, WorldView* world, double now) noexcept nogil
+    cdef void _protect(self, WorldView* world, double now) noexcept nogil
+    cdef void _push(self, int64_t kind) noexcept nogil
+    cdef int64_t _pop(self) noexcept nogil
+    cdef bint _kind_comes_first(self, vector[Ranked]& others, size_t other) noexcept nogil
+    cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil
+    cdef void _stop_others(self, WorldView* world) noexcept nogil
+    cdef void _serve(self, WorldView* world, int64_t turn) noexcept nogil
+    cdef size_t _end(self, int64_t kind, int64_t turn) noexcept nogil
+    cdef void _serve_one(self, WorldView* world, int64_t turn, int64_t kind) noexcept nogil
+    cdef void _serve_victim(self, WorldView* world, Ranked one) noexcept nogil
+    cdef void _block(self, WorldView* world, Ranked one, int64_t lacks) noexcept nogil
+    cdef bint _place(self, WorldView* world, int64_t job, int64_t kind) noexcept nogil
+    cdef void _trace(self, WorldView* world, int64_t turn, Ranked one) noexcept nogil
+    cdef Why _lack(self, WorldView* world, int64_t job, int64_t code, int64_t free) noexcept nogil
+    cdef int64_t _left_at(self, int64_t turn, Ranked one) noexcept nogil
+    cdef Why _why(self, WorldView* world, int64_t kind, size_t place) noexcept nogil
+    cdef Why _protected(self, WorldView* world, int64_t job, Why why) noexcept nogil
+    cdef void _name_protection(self, WorldView* world, double now) noexcept nogil
+    cdef void _explain(self, WorldView* world) noexcept nogil
+    cdef void _explain_kind(self, WorldView* world, int64_t kind) noexcept nogil
+    cdef void _note(self, WorldView* world, int64_t job, Why why) noexcept nogil
+    cdef void _promise(self, WorldView* world, double now) noexcept nogil
+    cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil
+    cdef void _begin_levels(self, WorldView* world) noexcept nogil
+    cdef double _seconds_of(self, WorldView* world, Ranked one, size_t* victim, double now) noexcept nogil

@@ -7,9 +7,9 @@ class CompiledScheduler:
     def __init__(
         self,
         settings: Mapping[str, Any],
+        kind_of: Ints,
+        demands: Ints,
         needs: Ints,
         node_allowed: Bools,
         queues: Sequence[float],
-        nodes: int,
-        jobs: int,
     ) -> None: ...

@@ -1,7 +1,11 @@
 """The compiled form of a composed scheduler: order, share of the node or request, and a rule of placement.
 
-It decides as `Composed` does with `IndependentAllocator`, straight on the ledger, and keeps the waiting jobs sorted
-between decisions: their keys do not change while they wait.
+It decides as `Composed` does with `IndependentAllocator`, straight on the ledger.
+
+Between decisions it keeps the waiting jobs sorted, a queue for each kind of equal demand, needs and constraint: their
+keys do not change while they wait. In a decision GPUs and places only become fewer from one job to the next, so the
+jobs of a kind that start are the first of its queue, and the others wait for one reason, or for another one from some
+place on. A decision therefore looks at the running jobs, the jobs that start, and the jobs whose reason changes.
 """
 
 from libc.math cimport INFINITY, ceil, isnan, rint
@@ -9,7 +13,7 @@ from libcpp.algorithm cimport lower_bound, sort, upper_bound
 
 from muster.cluster.arrays cimport bools, floats, ints
 from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain, release_job
-from muster.schedulers.placement.rules_core cimport PROPORTIONAL, place_job
+from muster.schedulers.placement.rules_core cimport CONSOLIDATE, PACK, fewest_nodes, place_job
 from muster.workload.jobs_core cimport RUNNING, WAITING
 
 import numpy as np
@@ -26,7 +30,8 @@ cdef int64_t _PROTECTED = PROTECTED
 
 cdef double _INSTANT = 1e-6  # seconds by which a promise of stability is cut short, so that rounding cannot undo it
 cdef double _FOREVER = 1.7976931348623157e308  # less than infinity alone
-cdef int64_t _HOPELESS_SIZES = 64
+cdef size_t _FEW_KINDS = 16  # which are searched one by one
+cdef int64_t _SEVERAL = -1  # reasons, in the place of one
 
 
 cdef bint _before(const Ranked& one, const Ranked& other) noexcept nogil:
@@ -84,25 +89,36 @@ cdef double interruption_cost(Fact* fact, double now) noexcept nogil:
 
 
 cdef class CompiledScheduler:
-    """One scheduler and its queue."""
+    """One scheduler and its queues."""
 
-    def __init__(self, settings, object needs, object node_allowed, object queues, int64_t nodes, int64_t jobs):
-        self._kept = needs, node_allowed
+    def __init__(self, settings, kind_of, demands, needs, node_allowed, queues):
+        cdef size_t kind, count = demands.shape[0]
+        cdef int64_t* demand = ints(demands).at
+        self._kept = kind_of, needs, node_allowed
         self.order, self.rule = settings["order"], settings["rule"]
         self.preemptive, self.strict = settings["preemptive"], settings["strict"]
         self.static_priority, self.takes_turns = settings["static_priority"], settings["takes_turns"]
         self.durations_known, self.some_protected = settings["durations_known"], settings["some_protected"]
         self.resize_restarts = settings["resize_restarts"]
         self.quantum, self.work_per_interruption = settings["quantum"], WORK_PER_INTERRUPTION
-        self.needs, self.needs_lines = ints(needs).at, needs.shape[0]
+        self.kind_of, self.needs = ints(kind_of).at, ints(needs).at
         self.node_allowed = bools(node_allowed).at
         self.queues = list(queues)
-        self.chosen.resize(jobs)
-        self.stopped.resize(jobs, -1)
-        self.until.resize(jobs, -INFINITY)
-        self.why.resize(jobs)
-        self.fit.resize(nodes)
-        self.take.resize(nodes)
+        self.waiting.resize(count)
+        self.kinds.resize(count)
+        self.is_waiting_kind.resize(count, False)
+        for kind in range(count):
+            self.kinds[kind].demand, self.kinds[kind].tail = demand[kind], _SEVERAL
+            self.kinds[kind].head = self.kinds[kind].zone = self.kinds[kind].placed = 0
+            self.kinds[kind].failed = 0
+        self.chosen.resize(kind_of.shape[0])
+        self.stopped.resize(kind_of.shape[0], -1)
+        self.until.resize(kind_of.shape[0], -INFINITY)
+        self.why.resize(kind_of.shape[0])
+        self.fit.resize(node_allowed.shape[1])
+        self.take.resize(node_allowed.shape[1])
+        self.index = NodeIndex(node_allowed.shape[1], settings["most_gpus"])
+        self.fewest.resize(count)
 
     cdef double _key(self, WorldView* world, int64_t job, double now) noexcept nogil:
         """The key of a job, without what an interruption would cost it."""
@@ -129,276 +145,86 @@ cdef class CompiledScheduler:
             key = left_now(asked, fact, now)
         return key * asked.gpus if self.order == REMAINING_SERVICE else key
 
+    # Who waits and runs
+
     cdef void add_waiting(self, WorldView* world, int64_t job, double now) noexcept nogil:
         """A job waits from now on."""
         cdef Ranked one
+        cdef int64_t kind = self.kind_of[job]
+        cdef KindState* state = &self.kinds[kind]
+        cdef vector[Ranked]* queue = &self.waiting[kind]
+        cdef size_t place
         one.key, one.job = self._key(world, job, now), job
-        self.waiting.insert(lower_bound(self.waiting.begin(), self.waiting.end(), one, _before), one)
+        place = lower_bound(queue.begin() + state.head, queue.end(), one, _before) - queue.begin()
+        queue.insert(queue.begin() + place, one)
+        if place < state.zone:
+            state.zone += 1
+        self.fresh.push_back(one)
+        self.waiting_count += 1
+        if not self.is_waiting_kind[kind]:
+            self.is_waiting_kind[kind] = True
+            self.waiting_kinds.push_back(kind)
 
     cdef void add_running(self, int64_t job) noexcept nogil:
         """A job runs from now on."""
         cdef Ranked one
         one.key, one.job = 0.0, job
         self.running.push_back(one)
+        self.running_count += 1
 
-    cdef void decide(self, WorldView* world, double now) noexcept nogil:
-        """Write the steps into the ledger and the reasons into `why`, and when to ask again."""
-        cdef int64_t releasing = 0, node
-        self.stable_until = self.next_wake = INFINITY
-        self.wake_on = ON_ALL & ~ON_COMPLETION
-        self.ranked.clear()
-        if self.waiting.empty():
-            return
-        self._rank(world, now)
-        self._protect(world, now)
-        if self.preemptive:
-            if world.books.delayed[0]:
-                for node in range(world.books.node_count):
-                    releasing += world.books.nodes[node].releasing[GPU]
-            self._count_walk(world, now, world.books.totals[GPU] + releasing)
-        self._serve(world)
-        if self.preemptive and self.some_protected:
-            self._name_protection(world, now)
-        self._promise(world, now)
+    cdef void attach(self, Books* books) noexcept nogil:
+        """Jobs are placed on these books."""
+        self.index.attach(books)
 
-    cdef void _rank(self, WorldView* world, double now) noexcept nogil:
-        """The jobs that compete, by key and arrival, into `ranked`."""
-        cdef bint counts_cost = self.some_protected and REMAINING_SECONDS <= self.order <= ATTAINED
-        cdef bint by_service = self.order == REMAINING_SERVICE or self.order == ATTAINED
-        cdef size_t at, one = 0, other = 0
-        cdef Ranked* here
-        cdef double cost
-        if not self.preemptive:
-            self.ranked = self.waiting
-            return
-        for at in range(self.running.size()):
-            here = &self.running[at]
-            here.key = self._key(world, here.job, now)
-            if counts_cost:
-                cost = interruption_cost(&world.facts[here.job], now)
-                here.key -= cost * (world.facts[here.job].held if by_service else 1.0)
-        sort(self.running.begin(), self.running.end(), _before)
-        self.ranked.clear()
-        while one < self.running.size() and other < self.waiting.size():
-            if _before(self.running[one], self.waiting[other]):
-                self.ranked.push_back(self.running[one])
-                one += 1
-            else:
-                self.ranked.push_back(self.waiting[other])
-                other += 1
-        self.ranked.insert(self.ranked.end(), self.running.begin() + one, self.running.end())
-        self.ranked.insert(self.ranked.end(), self.waiting.begin() + other, self.waiting.end())
+    cdef void end_running(self, WorldView* world, double now) noexcept nogil:
+        """A running job has ended; it is left out when many have."""
+        self.running_count -= 1
+        if 2 * self.running_count < <int64_t> self.running.size():
+            self.forget_stopped(world, now)
 
-    cdef void _protect(self, WorldView* world, double now) noexcept nogil:
-        """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
-        cdef size_t at
-        cdef int64_t job
-        if not self.some_protected:
-            return
-        for at in range(self.running.size()):
-            job = self.running[at].job
-            self.until[job] = protected_until(&world.asked[job], &world.facts[job], self.work_per_interruption)
-            if self.takes_turns and interruption_cost(&world.facts[job], now) > 0:
-                self.until[job] = max(self.until[job], world.facts[job].resumes + self.quantum)
-
-    cdef void _count_walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil:
-        """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
-
-        A running job that is protected beyond `pinned_after` is chosen first. `free` is in millionths of a GPU.
-        """
-        cdef size_t at
-        cdef int64_t job, held, demand
-        for at in range(self.ranked.size()):
-            job = self.ranked[at].job
-            held = <int64_t> rint(world.facts[job].held * 1e6)
-            self.chosen[job] = held > 0 and self.until[job] > pinned_after
-            if not self.chosen[job]:
-                free += held
-        for at in range(self.ranked.size()):
-            job = self.ranked[at].job
-            if self.chosen[job]:
-                continue
-            demand = <int64_t> rint(world.facts[job].held * 1e6)
-            if demand == 0:
-                demand = world.asked[job].gpus * world.asked[job].milli * 1000
-            if demand <= free:
-                self.chosen[job] = True
-                free -= demand
-            elif self.strict:
-                break
-
-    cdef void _serve(self, WorldView* world) noexcept nogil:
-        """Stop the running jobs that are not chosen, then place the chosen ones in order, then the others that fit."""
-        cdef Books* books = world.books
-        cdef uint8_t hopeless[64]
-        cdef bint blocked = False, releasing = False, promised
-        cdef int64_t job, code, node, turn
-        cdef size_t at
-        cdef Scratch scratch
-        scratch.fit, scratch.take = self.fit.data(), self.take.data()
-        for at in range(_HOPELESS_SIZES):
-            hopeless[at] = False
-        if self.preemptive:
-            for at in range(self.ranked.size()):
-                job = self.ranked[at].job
-                self.stopped[job] = -1
-                if books.heads[job] >= 0:
-                    self.why[job].code = _PLACED
-                    if not self.chosen[job]:
-                        self.stopped[job] = books.heads[job]
-                        release_job(books, job)
-        # What is still releasing was promised to a chosen job: others may not take the rest of its GPUs meanwhile.
-        if books.delayed[0]:
-            for node in range(books.node_count):
-                releasing = releasing or books.nodes[node].releasing[GPU] > 0
-        for turn in range(2 if self.preemptive else 1):
-            promised = releasing and turn == 1
-            for at in range(self.ranked.size()):
-                job = self.ranked[at].job
-                if self.preemptive and (books.heads[job] >= 0 or self.chosen[job] == turn):
-                    continue
-                if not promised and self.stopped[job] >= 0 and put_chain(books, job, copy_chain(books, self.stopped[job])) == 0:
-                    self.why[job].code = _PLACED
-                elif blocked:
-                    self.why[job].code = _BEHIND_HEAD
-                    self.why[job].a = self.why[job].b = 0.0
-                elif promised or world.asked[job].gpus * world.asked[job].milli * 1000 > books.totals[GPU]:
-                    code = _OUTRANKED if promised or self.stopped[job] >= 0 else _NO_GPUS
-                    self._note_lack(world, job, code)
-                    blocked = self.strict
-                elif self._place(world, job, hopeless, scratch):
-                    self.why[job].code = _PLACED
-                else:
-                    self._note_lack(world, job, _NO_PLACE)
-                    blocked = self.strict
-
-    cdef bint _place(self, WorldView* world, int64_t job, uint8_t* hopeless, Scratch scratch) noexcept nogil:
-        """Give a job a place by the rule; a gang size that found none does not try again."""
-        cdef Asked* asked = &world.asked[job]
-        cdef Books* books = world.books
-        cdef uint8_t* allowed = self.node_allowed + asked.constraint * books.node_count
-        cdef int64_t* need = self.needs + (0 if self.needs_lines == 1 else job * books.resources)
-        cdef bint alike = self.needs_lines == 1 and asked.constraint == 0 and asked.milli == WHOLE
-        alike = alike and asked.gpus < _HOPELESS_SIZES
-        if alike and hopeless[asked.gpus]:
-            return False
-        if place_job(books, job, asked, allowed, need, self.rule, scratch):
-            return True
-        if alike:
-            hopeless[asked.gpus] = True
+    cdef bint some_waiting_in(self, uint8_t* jobs) noexcept nogil:
+        """Whether one of these jobs waits."""
+        cdef size_t at, place
+        cdef int64_t kind
+        for at in range(self.waiting_kinds.size()):
+            kind = self.waiting_kinds[at]
+            for place in range(self.kinds[kind].head, self.waiting[kind].size()):
+                if jobs[self.waiting[kind][place].job]:
+                    return True
         return False
 
-    cdef void _note_lack(self, WorldView* world, int64_t job, int64_t code) noexcept nogil:
-        """Note that a job waits for GPUs or for a place: what it needs, and how many GPUs are free."""
-        cdef Asked* asked = &world.asked[job]
-        self.why[job].code = code
-        self.why[job].a = asked.gpus * asked.milli / <double> WHOLE
-        self.why[job].b = world.books.totals[GPU] / <double> MICRO
-
-    cdef void _name_protection(self, WorldView* world, double now) noexcept nogil:
-        """Mark the jobs that wait only because running jobs may not be interrupted yet."""
-        cdef double soonest = INFINITY
-        cdef int64_t job, node, releasing = 0
-        cdef size_t at
-        for at in range(self.running.size()):
-            if self.until[self.running[at].job] > now:
-                soonest = min(soonest, self.until[self.running[at].job])
-        if soonest == INFINITY:
-            return
-        if world.books.delayed[0]:
-            for node in range(world.books.node_count):
-                releasing += world.books.nodes[node].releasing[GPU]
-        self._count_walk(world, _FOREVER, world.books.totals[GPU] + releasing)
-        for at in range(self.ranked.size()):
-            job = self.ranked[at].job
-            if self.chosen[job] and (self.why[job].code == _NO_GPUS or self.why[job].code == _OUTRANKED):
-                self.why[job].code = _PROTECTED
-                self.why[job].a = world.asked[job].gpus * (world.asked[job].milli / <double> WHOLE)
-                self.why[job].b = max(soonest - now, 0.0)
-
-    cdef void _promise(self, WorldView* world, double now) noexcept nogil:
-        """How long the decision holds if nothing happens while jobs wait, and when to ask again."""
-        cdef double timers = INFINITY, overtaken = INFINITY, next_quantum = INFINITY, free_to_stop = INFINITY
-        cdef bint waits = False, in_vain = False
-        cdef int64_t job
-        cdef size_t at
-        for at in range(self.ranked.size()):
-            job = self.ranked[at].job
-            waits = waits or self.why[job].code != _PLACED
-            in_vain = in_vain or self.why[job].code == _NO_PLACE
-        if not waits:
-            return
-        self.wake_on = ON_ALL
-        for at in range(self.running.size()):
-            job = self.running[at].job
-            if self.until[job] > now:
-                if self.resize_restarts and self.until[job] < INFINITY:
-                    timers = min(timers, self.until[job])
-                if world.books.heads[job] >= 0:
-                    free_to_stop = min(free_to_stop, self.until[job])
-        if self.preemptive:
-            overtaken = self._seconds_to_overtake(world, now) - _INSTANT
-            if in_vain:
-                overtaken = -INFINITY
-            if self.some_protected:
-                overtaken = min(overtaken, free_to_stop)
-                timers = timers if self.takes_turns else min(timers, free_to_stop)
-            if self.quantum < INFINITY and overtaken < INFINITY:
-                next_quantum = now + self.quantum * max(1.0, ceil((max(overtaken, now) - now) / self.quantum))
-        self.stable_until = min(overtaken, timers)
-        self.next_wake = min(next_quantum, timers)
-
-    cdef double _seconds_to_overtake(self, WorldView* world, double now) noexcept nogil:
-        """When a waiting job's key will first pass a running one's, if nothing happens; `-inf`: cannot be said."""
-        if self.static_priority:
-            return INFINITY
-        if self.order <= REMAINING_SERVICE:
-            return INFINITY if self.durations_known else -INFINITY
-        return now + self._seconds_to_level(world, now)
-
-    cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil:
-        """How soon a running job has attained as much as the next waiting job, or falls to the next queue."""
-        cdef double soonest = INFINITY, level = INFINITY, lower_key, attained, gpus
-        cdef int64_t job
-        cdef Py_ssize_t first, last, at
-        cdef size_t place
-        last = self.ranked.size()
-        while last > 0:
-            # Jobs of equal key: a level that a running job is at counts.
-            first = last - 1
-            lower_key = self.ranked[first].key
-            while first > 0 and self.ranked[first - 1].key == lower_key:
-                first -= 1
-            for at in range(first, last):
-                if self.order == ATTAINED and self.why[self.ranked[at].job].code != _PLACED:
-                    level = lower_key
-            for at in range(first, last):
-                job = self.ranked[at].job
-                if self.why[job].code != _PLACED:
-                    continue
-                attained = lower_key
-                if self.order == ATTAINED_QUEUES:
-                    attained = service_now(&world.facts[job], now)
-                    place = upper_bound(self.queues.begin(), self.queues.end(), attained) - self.queues.begin()
-                    level = self.queues[place] if place < self.queues.size() else INFINITY
-                gpus = world.facts[job].held
-                if not gpus > 0:
-                    gpus = world.asked[job].gpus * (world.asked[job].milli / <double> WHOLE)
-                if gpus > 0:
-                    soonest = min(soonest, (level - attained) / gpus)
-            last = first
-        return soonest
+    cdef void list_waiting(self, vector[int64_t]& jobs) noexcept nogil:
+        """Add all waiting jobs to a list."""
+        cdef size_t at, place
+        cdef int64_t kind
+        for at in range(self.waiting_kinds.size()):
+            kind = self.waiting_kinds[at]
+            for place in range(self.kinds[kind].head, self.waiting[kind].size()):
+                jobs.push_back(self.waiting[kind][place].job)
 
     cdef void take_over(self, WorldView* world, double now) noexcept nogil:
         """The jobs that wait and run, after the steps of a decision were made true."""
-        cdef size_t at, left = 0
-        for at in range(self.waiting.size()):
-            if world.books.heads[self.waiting[at].job] < 0:
-                self.waiting[left] = self.waiting[at]
-                left += 1
+        cdef size_t at, place, left = 0
+        cdef int64_t kind
+        cdef KindState* state
+        cdef vector[Ranked]* queue
+        for at in range(self.waiting_kinds.size()):
+            kind = self.waiting_kinds[at]
+            state, queue = &self.kinds[kind], &self.waiting[kind]
+            for place in range(state.head, state.placed):
+                self.add_running(queue.at(place).job)
+                self.waiting_count -= 1
+            state.head = state.placed
+            if 2 * state.head > queue.size():
+                queue.erase(queue.begin(), queue.begin() + state.head)
+                state.zone = state.zone - state.head if state.zone > state.head else 0
+                state.head = state.placed = 0
+            if queue.empty():
+                state.tail, self.is_waiting_kind[kind] = _SEVERAL, False
             else:
-                self.add_running(self.waiting[at].job)
-        self.waiting.resize(left)
+                self.waiting_kinds[left] = kind
+                left += 1
+        self.waiting_kinds.resize(left)
         self.forget_stopped(world, now)
 
     cdef void forget_stopped(self, WorldView* world, double now) noexcept nogil:
@@ -413,3 +239,508 @@ cdef class CompiledScheduler:
             elif world.facts[job].state == WAITING:
                 self.add_waiting(world, job, now)
         self.running.resize(left)
+        self.running_count = left
+
+    # One decision
+
+    cdef void decide(self, WorldView* world, double now) noexcept nogil:
+        """Write the steps into the ledger and the reasons that change into `why`, and when to ask again."""
+        cdef size_t at
+        self.stable_until = self.next_wake = INFINITY
+        self.wake_on = ON_ALL & ~ON_COMPLETION
+        self.served.clear()
+        self.victims.clear()
+        self.changed.clear()
+        self.trace.clear()
+        if not self.waiting_count:
+            return
+        self.blocked = self.promised = self.in_vain = False
+        for at in range(self.waiting_kinds.size()):
+            self.kinds[self.waiting_kinds[at]].placed = self.kinds[self.waiting_kinds[at]].head
+            self.kinds[self.waiting_kinds[at]].failed = 0
+        if self.preemptive or self.resize_restarts:
+            self._protect(world, now)
+        if self.preemptive:
+            self.forget_stopped(world, now)
+            self._rank_running(world, now)
+            self._walk(world, now, world.books.totals[GPU] + self._releasing(world))
+            for at in range(self.waiting_kinds.size()):
+                self.kinds[self.waiting_kinds[at]].chosen = self.kinds[self.waiting_kinds[at]].cursor
+            self._stop_others(world)
+            # What is releasing now was promised to a chosen job: others may not take the rest of its GPUs meanwhile.
+            self.promised = self._releasing(world) > 0
+        self._serve(world, 0)
+        if self.preemptive:
+            self._serve(world, 1)
+        self._name_protection(world, now)
+        self._explain(world)
+        self._promise(world, now)
+
+    cdef int64_t _releasing(self, WorldView* world) noexcept nogil:
+        """Millionths of GPUs whose jobs are gone and that no job can have yet."""
+        cdef int64_t node, releasing = 0
+        if world.books.delayed[0]:
+            for node in range(world.books.node_count):
+                releasing += world.books.nodes[node].releasing[GPU]
+        return releasing
+
+    cdef void _rank_running(self, WorldView* world, double now) noexcept nogil:
+        """Sort the running jobs by key and arrival; a key is better by what an interruption costs."""
+        cdef bint counts_cost = self.some_protected and REMAINING_SECONDS <= self.order <= ATTAINED
+        cdef bint by_service = self.order == REMAINING_SERVICE or self.order == ATTAINED
+        cdef Py_ssize_t at, place, steps = 0
+        cdef Ranked one
+        cdef Ranked* here
+        cdef double cost
+        for at in range(<Py_ssize_t> self.running.size()):
+            here = &self.running[at]
+            here.key = self._key(world, here.job, now)
+            if counts_cost:
+                cost = interruption_cost(&world.facts[here.job], now)
+                here.key -= cost * (world.facts[here.job].held if by_service else 1.0)
+        # They are nearly sorted from the last decision.
+        for at in range(1, <Py_ssize_t> self.running.size()):
+            one, place = self.running[at], at - 1
+            while place >= 0 and _before(one, self.running[place]):
+                self.running[place + 1] = self.running[place]
+                place -= 1
+                steps += 1
+            self.running[place + 1] = one
+            if steps > 8 * <Py_ssize_t> self.running.size():
+                sort(self.running.begin(), self.running.end(), _before)
+                return
+
+    cdef void _protect(self, WorldView* world, double now) noexcept nogil:
+        """When each running job may be interrupted; where jobs take turns, not before its own turn is over."""
+        cdef size_t at
+        cdef int64_t job
+        if not self.some_protected:
+            return
+        for at in range(self.running.size()):
+            job = self.running[at].job
+            self.until[job] = protected_until(&world.asked[job], &world.facts[job], self.work_per_interruption)
+            if self.takes_turns and interruption_cost(&world.facts[job], now) > 0:
+                self.until[job] = max(self.until[job], world.facts[job].resumes + self.quantum)
+
+    # Queues merged by rank: a heap of kinds, first of which is the one whose job at its cursor comes first.
+
+    cdef void _push(self, int64_t kind) noexcept nogil:
+        cdef size_t at = self.heap.size(), parent
+        cdef Ranked one = self.waiting[kind][self.kinds[kind].cursor]
+        self.heap.push_back(kind)
+        while at > 0:
+            parent = (at - 1) // 2
+            if not _before(one, self.waiting[self.heap[parent]][self.kinds[self.heap[parent]].cursor]):
+                break
+            self.heap[at] = self.heap[parent]
+            at = parent
+        self.heap[at] = kind
+
+    cdef int64_t _pop(self) noexcept nogil:
+        cdef int64_t kind = self.heap[0], last = self.heap.back()
+        cdef size_t at = 0, child
+        cdef Ranked one = self.waiting[last][self.kinds[last].cursor]
+        self.heap.pop_back()
+        if self.heap.empty():
+            return kind
+        while 2 * at + 1 < self.heap.size():
+            child = 2 * at + 1
+            if child + 1 < self.heap.size() and _before(
+                self.waiting[self.heap[child + 1]][self.kinds[self.heap[child + 1]].cursor],
+                self.waiting[self.heap[child]][self.kinds[self.heap[child]].cursor],
+            ):
+                child += 1
+            if not _before(self.waiting[self.heap[child]][self.kinds[self.heap[child]].cursor], one):
+                break
+            self.heap[at] = self.heap[child]
+            at = child
+        self.heap[at] = last
+        return kind
+
+    cdef bint _kind_comes_first(self, vector[Ranked]& others, size_t other) noexcept nogil:
+        """Whether the first job of the heap comes before the next of another list."""
+        cdef int64_t kind
+        if self.heap.empty():
+            return False
+        if other >= others.size():
+            return True
+        kind = self.heap[0]
+        return _before(self.waiting[kind][self.kinds[kind].cursor], others[other])
+
+    cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil:
+        """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
+
+        A running job that is protected beyond `pinned_after` is chosen first. `free` is in millionths of a GPU. The
+        waiting jobs before the cursor of their kind are chosen.
+        """
+        cdef size_t at = 0
+        cdef int64_t job, held, kind
+        cdef KindState* state
+        for at in range(self.running.size()):
+            job = self.running[at].job
+            held = <int64_t> rint(world.facts[job].held * 1e6)
+            self.chosen[job] = held > 0 and self.until[job] > pinned_after
+            if not self.chosen[job]:
+                free += held
+        self.heap.clear()
+        for at in range(self.waiting_kinds.size()):
+            self.kinds[self.waiting_kinds[at]].cursor = self.kinds[self.waiting_kinds[at]].head
+            self._push(self.waiting_kinds[at])
+        at = 0
+        while at < self.running.size() or not self.heap.empty():
+            if self._kind_comes_first(self.running, at):
+                kind = self._pop()
+                state = &self.kinds[kind]
+                if state.demand <= free:
+                    free -= state.demand
+                    state.cursor += 1
+                    if state.cursor < self.waiting[kind].size():
+                        self._push(kind)
+                elif self.strict:
+                    return
+                continue
+            job = self.running[at].job
+            at += 1
+            if self.chosen[job]:
+                continue
+            held = <int64_t> rint(world.facts[job].held * 1e6)
+            if held == 0:
+                held = self.kinds[self.kind_of[job]].demand
+            if held <= free:
+                self.chosen[job] = True
+                free -= held
+            elif self.strict:
+                return
+
+    cdef void _stop_others(self, WorldView* world) noexcept nogil:
+        """Stop the running jobs that are not chosen."""
+        cdef size_t at
+        cdef int64_t job
+        for at in range(self.running.size()):
+            job = self.running[at].job
+            if not self.chosen[job]:
+                self.kinds[self.kind_of[job]].failed = 0
+                self.stopped[job] = world.books.heads[job]
+                self.victims.push_back(self.running[at])
+                release_job(world.books, job)
+
+    cdef void _serve(self, WorldView* world, int64_t turn) noexcept nogil:
+        """Place the chosen jobs in order (turn 0), then the others that still fit, of which some ran until now (turn 1)."""
+        cdef size_t at, victim = 0 if turn == 1 else self.victims.size()
+        cdef int64_t kind
+        cdef KindState* state
+        self.free_at_start[turn] = world.books.totals[GPU]
+        self.heap.clear()
+        for at in range(self.waiting_kinds.size()):
+            state = &self.kinds[self.waiting_kinds[at]]
+            if not self.preemptive:
+                state.chosen = self.waiting[self.waiting_kinds[at]].size()
+            state.cursor = state.placed
+            if not state.failed and state.cursor < self._end(self.waiting_kinds[at], turn):
+                self._push(self.waiting_kinds[at])
+        while not self.heap.empty() or victim < self.victims.size():
+            if not self._kind_comes_first(self.victims, victim):
+                self._serve_victim(world, self.victims[victim])
+                victim += 1
+                continue
+            kind = self._pop()
+            if self.blocked or (turn == 1 and self.promised):
+                if not self.blocked and self.strict:
+                    self._block(world, self.waiting[kind][self.kinds[kind].cursor], _OUTRANKED)
+                self.heap.clear()
+            elif not self.kinds[kind].failed:
+                self._serve_one(world, turn, kind)
+
+    cdef size_t _end(self, int64_t kind, int64_t turn) noexcept nogil:
+        """The place in a queue before which jobs have their turn."""
+        return self.kinds[kind].chosen if turn == 0 else self.waiting[kind].size()
+
+    cdef void _serve_one(self, WorldView* world, int64_t turn, int64_t kind) noexcept nogil:
+        """Place the job at the cursor of a kind, or note that this kind has no place."""
+        cdef KindState* state = &self.kinds[kind]
+        cdef Ranked one = self.waiting[kind][state.cursor]
+        cdef int64_t lacks = _NO_GPUS
+        if state.demand <= world.books.totals[GPU]:
+            lacks = _NO_PLACE
+            if self._place(world, one.job, kind):
+                self._trace(world, turn, one)
+                self.served.push_back(one)
+                state.cursor += 1
+                state.placed = state.cursor
+                if state.cursor < self._end(kind, turn):
+                    self._push(kind)
+                return
+            self.in_vain = True
+        state.failed = lacks
+        if self.strict:
+            self._block(world, one, lacks)
+
+    cdef void _serve_victim(self, WorldView* world, Ranked one) noexcept nogil:
+        """Give a stopped job its place back, or another one, or note why it has none."""
+        cdef int64_t kind = self.kind_of[one.job]
+        cdef KindState* state = &self.kinds[kind]
+        cdef int64_t lacks = _OUTRANKED
+        if not self.promised and put_chain(world.books, one.job, copy_chain(world.books, self.stopped[one.job])) == 0:
+            self._trace(world, 1, one)
+            return
+        if self.blocked:
+            self.why[one.job].code, self.why[one.job].a, self.why[one.job].b = _BEHIND_HEAD, 0.0, 0.0
+            return
+        if not self.promised and state.demand <= world.books.totals[GPU]:
+            lacks = _NO_PLACE
+            if state.failed != _NO_PLACE and self._place(world, one.job, kind):
+                self._trace(world, 1, one)
+                return
+            state.failed, self.in_vain = _NO_PLACE, True
+        self.why[one.job] = self._lack(world, one.job, lacks, world.books.totals[GPU])
+        if self.strict:
+            self._block(world, one, lacks)
+
+    cdef void _block(self, WorldView* world, Ranked one, int64_t lacks) noexcept nogil:
+        """A job that has no place lets no other pass."""
+        self.blocked, self.blocker = True, one
+        self.of_blocker = self._lack(world, one.job, lacks, world.books.totals[GPU])
+
+    cdef bint _place(self, WorldView* world, int64_t job, int64_t kind) noexcept nogil:
+        """Give a job a place by the rule."""
+        cdef Asked* asked = &world.asked[job]
+        cdef Books* books = world.books
+        cdef Scratch scratch
+        cdef uint8_t* allowed = self.node_allowed + asked.constraint * books.node_count
+        cdef int64_t* need = self.needs + kind * books.resources
+        scratch.fit, scratch.take = self.fit.data(), self.take.data()
+        if asked.milli < WHOLE or (self.rule != PACK and self.rule != CONSOLIDATE):
+            return place_job(books, job, asked, allowed, need, self.rule, scratch)
+        if self.rule == PACK:
+            self.fewest[kind] = books.node_count
+        elif not self.fewest[kind]:
+            self.fewest[kind] = fewest_nodes(books, allowed, asked.gpus, need, scratch.fit)
+        if not self.index.find(books, allowed, asked.gpus, need, self.fewest[kind]):
+            return False
+        return put_chain(books, job, self.index.chain(books, need)) == 0
+
+    cdef void _trace(self, WorldView* world, int64_t turn, Ranked one) noexcept nogil:
+        """Note how many GPUs are left after a job was served."""
+        cdef Left left
+        left.turn, left.after, left.free = turn, one, world.books.totals[GPU]
+        self.trace.push_back(left)
+
+    # Why jobs wait
+
+    cdef Why _lack(self, WorldView* world, int64_t job, int64_t code, int64_t free) noexcept nogil:
+        """A job waits for GPUs or for a place: what it needs, and how many GPUs are free."""
+        cdef Why why
+        why.code = code
+        why.a = world.asked[job].gpus * world.asked[job].milli / <double> WHOLE
+        why.b = free / <double> MICRO
+        return why
+
+    cdef int64_t _left_at(self, int64_t turn, Ranked one) noexcept nogil:
+        """GPUs left when it was a job's turn, in millionths."""
+        cdef Py_ssize_t low = 0, high = self.trace.size(), middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.trace[middle].turn < turn or (
+                self.trace[middle].turn == turn and _before(self.trace[middle].after, one)
+            ):
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0 or self.trace[low - 1].turn < turn:
+            return self.free_at_start[turn]
+        return self.trace[low - 1].free
+
+    cdef Why _why(self, WorldView* world, int64_t kind, size_t place) noexcept nogil:
+        """Why the job at a place of a queue waits."""
+        cdef KindState* state = &self.kinds[kind]
+        cdef Ranked one = self.waiting[kind][place]
+        cdef int64_t turn = 1 if self.preemptive and place >= state.chosen else 0
+        cdef int64_t free
+        cdef Why why
+        if self.blocked:
+            why = self.of_blocker
+            if one.job != self.blocker.job:
+                why.code, why.a, why.b = _BEHIND_HEAD, 0.0, 0.0
+        elif turn == 1 and self.promised:
+            why = self._lack(world, one.job, _OUTRANKED, world.books.totals[GPU])
+        else:
+            free = self._left_at(turn, one)
+            why = self._lack(world, one.job, _NO_PLACE if state.failed == _NO_PLACE and state.demand <= free else _NO_GPUS, free)
+        if self.protection_ends < INFINITY and place < state.would_run:
+            why = self._protected(world, one.job, why)
+        return why
+
+    cdef Why _protected(self, WorldView* world, int64_t job, Why why) noexcept nogil:
+        """The reason of a job that would run if no running job were protected."""
+        if why.code == _NO_GPUS or why.code == _OUTRANKED:
+            why.code, why.b = _PROTECTED, self.protection_ends
+            why.a = world.asked[job].gpus * (world.asked[job].milli / <double> WHOLE)
+        return why
+
+    cdef void _name_protection(self, WorldView* world, double now) noexcept nogil:
+        """Find the jobs that wait only because running jobs may not be interrupted yet."""
+        cdef double soonest = INFINITY
+        cdef size_t at
+        cdef int64_t job
+        self.protection_ends = INFINITY
+        if not self.preemptive or not self.some_protected:
+            return
+        for at in range(self.running.size()):
+            if self.until[self.running[at].job] > now:
+                soonest = min(soonest, self.until[self.running[at].job])
+        if soonest == INFINITY:
+            return
+        self.protection_ends = max(soonest - now, 0.0)
+        self._walk(world, _FOREVER, world.books.totals[GPU] + self._releasing(world))
+        for at in range(self.waiting_kinds.size()):
+            self.kinds[self.waiting_kinds[at]].would_run = self.kinds[self.waiting_kinds[at]].cursor
+        for at in range(self.victims.size()):
+            job = self.victims[at].job
+            if self.chosen[job]:
+                self.why[job] = self._protected(world, job, self.why[job])
+
+    cdef void _explain(self, WorldView* world) noexcept nogil:
+        """Find the jobs whose reason changes."""
+        cdef size_t at, place
+        cdef int64_t kind
+        cdef Why placed
+        cdef vector[Ranked]* queue
+        placed.code, placed.a, placed.b = _PLACED, 0.0, 0.0
+        for at in range(self.served.size()):
+            self._note(world, self.served[at].job, placed)
+        for at in range(self.victims.size()):
+            if world.books.heads[self.victims[at].job] < 0:
+                self._note(world, self.victims[at].job, self.why[self.victims[at].job])
+        for at in range(self.fresh.size()):
+            if world.books.heads[self.fresh[at].job] < 0:
+                kind = self.kind_of[self.fresh[at].job]
+                queue = &self.waiting[kind]
+                place = lower_bound(queue.begin() + self.kinds[kind].placed, queue.end(), self.fresh[at], _before) - queue.begin()
+                self._note(world, self.fresh[at].job, self._why(world, kind, place))
+        self.fresh.clear()
+        for at in range(self.waiting_kinds.size()):
+            self._explain_kind(world, self.waiting_kinds[at])
+
+    cdef void _explain_kind(self, WorldView* world, int64_t kind) noexcept nogil:
+        """Find the jobs of a kind whose reason changes: those before the rest, and all if that of the rest does."""
+        cdef KindState* state = &self.kinds[kind]
+        cdef size_t place, zone = state.placed, upto, size = self.waiting[kind].size()
+        cdef int64_t tail = state.failed
+        if self.blocked:
+            tail = _BEHIND_HEAD
+            if self.kind_of[self.blocker.job] == kind:
+                zone = state.placed + 1
+        elif self.promised:
+            tail, zone = _OUTRANKED, max(zone, state.chosen)
+        elif tail == _NO_PLACE and state.demand > world.books.totals[GPU]:
+            tail = _SEVERAL
+        if self.protection_ends < INFINITY:
+            zone = max(zone, state.would_run)
+        zone = min(zone, size)
+        upto = max(zone, min(state.zone, size))
+        if tail != state.tail or tail == _SEVERAL:
+            upto = size
+        for place in range(state.placed, upto):
+            self._note(world, self.waiting[kind][place].job, self._why(world, kind, place))
+        state.zone, state.tail = zone, tail
+
+    cdef void _note(self, WorldView* world, int64_t job, Why why) noexcept nogil:
+        """A job has this reason now."""
+        if world.facts[job].reason != why.code:
+            self.why[job] = why
+            self.changed.push_back(job)
+
+    # Until when
+
+    cdef void _promise(self, WorldView* world, double now) noexcept nogil:
+        """How long the decision holds if nothing happens while jobs wait, and when to ask again."""
+        cdef double timers = INFINITY, overtaken = INFINITY, next_quantum = INFINITY, free_to_stop = INFINITY
+        cdef bint waits = self.waiting_count > <int64_t> self.served.size()
+        cdef int64_t job
+        cdef size_t at
+        for at in range(self.victims.size()):
+            waits = waits or world.books.heads[self.victims[at].job] < 0
+        if not waits:
+            return
+        self.wake_on = ON_ALL
+        for at in range(self.running.size() if self.some_protected else 0):
+            job = self.running[at].job
+            if self.until[job] > now:
+                if self.resize_restarts and self.until[job] < INFINITY:
+                    timers = min(timers, self.until[job])
+                if world.books.heads[job] >= 0:
+                    free_to_stop = min(free_to_stop, self.until[job])
+        if self.preemptive:
+            if self.in_vain:
+                overtaken = -INFINITY
+            elif not self.static_priority:
+                if self.order >= ATTAINED:
+                    overtaken = now + self._seconds_to_level(world, now) - _INSTANT
+                elif not self.durations_known:
+                    overtaken = -INFINITY
+            if self.some_protected:
+                overtaken = min(overtaken, free_to_stop)
+                timers = timers if self.takes_turns else min(timers, free_to_stop)
+            if self.quantum < INFINITY and overtaken < INFINITY:
+                next_quantum = now + self.quantum * max(1.0, ceil((max(overtaken, now) - now) / self.quantum))
+        self.stable_until = min(overtaken, timers)
+        self.next_wake = min(next_quantum, timers)
+
+    cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil:
+        """How soon a running job has attained as much as the next waiting job, or falls to the next queue."""
+        cdef double soonest = INFINITY
+        cdef size_t at, victim = 0
+        self._begin_levels(world)
+        for at in range(self.running.size()):
+            if world.books.heads[self.running[at].job] >= 0:
+                soonest = min(soonest, self._seconds_of(world, self.running[at], &victim, now))
+        sort(self.served.begin(), self.served.end(), _before)
+        self._begin_levels(world)
+        victim = 0
+        for at in range(self.served.size()):
+            soonest = min(soonest, self._seconds_of(world, self.served[at], &victim, now))
+        return soonest
+
+    cdef void _begin_levels(self, WorldView* world) noexcept nogil:
+        """Set the cursors to the first waiting jobs; where there are many kinds, sort all their keys instead."""
+        cdef size_t at, place
+        cdef int64_t kind
+        self.levels.clear()
+        for at in range(self.waiting_kinds.size()):
+            kind = self.waiting_kinds[at]
+            self.kinds[kind].cursor = self.kinds[kind].placed
+            if self.waiting_kinds.size() > _FEW_KINDS:
+                for place in range(self.kinds[kind].placed, self.waiting[kind].size()):
+                    self.levels.push_back(self.waiting[kind][place].key)
+        sort(self.levels.begin(), self.levels.end())
+
+    cdef double _seconds_of(self, WorldView* world, Ranked one, size_t* victim, double now) noexcept nogil:
+        """How soon a job reaches the next level. Jobs are asked about in the order of their keys."""
+        cdef double level = INFINITY, attained = one.key, gpus = world.facts[one.job].held
+        cdef size_t at, place
+        cdef KindState* state
+        cdef vector[Ranked]* queue
+        if not gpus > 0:
+            gpus = world.asked[one.job].gpus * (world.asked[one.job].milli / <double> WHOLE)
+        if not gpus > 0:
+            return INFINITY
+        if self.order == ATTAINED_QUEUES:
+            attained = service_now(&world.facts[one.job], now)
+            place = upper_bound(self.queues.begin(), self.queues.end(), attained) - self.queues.begin()
+            return (self.queues[place] - attained) / gpus if place < self.queues.size() else INFINITY
+        while victim[0] < self.victims.size() and (
+            self.victims[victim[0]].key < attained or world.books.heads[self.victims[victim[0]].job] >= 0
+        ):
+            victim[0] += 1
+        if victim[0] < self.victims.size():
+            level = self.victims[victim[0]].key
+        if self.waiting_kinds.size() > _FEW_KINDS:
+            place = lower_bound(self.levels.begin(), self.levels.end(), attained) - self.levels.begin()
+            return (min(level, self.levels[place]) - attained) / gpus if place < self.levels.size() else (level - attained) / gpus
+        for at in range(self.waiting_kinds.size()):
+            state, queue = &self.kinds[self.waiting_kinds[at]], &self.waiting[self.waiting_kinds[at]]
+            while state.cursor < queue.size() and queue.at(state.cursor).key < attained:
+                state.cursor += 1
+            if state.cursor < queue.size():
+                level = min(level, queue.at(state.cursor).key)
+        return (level - attained) / gpus

@@ -114,6 +114,7 @@ cdef class EventLoop:
         engine = self._engine
         held, releases, counts = engine._outcome
         self._world.books = books_of(engine.ledger.books)
+        self._scheduler.attach(&self._world.books)
         self._world.asked = <Asked*> records(engine._asked, sizeof(Asked))
         self._world.facts = <Fact*> records(engine._facts, sizeof(Fact))
         self._view.books, self._view.asked, self._view.facts = &self._world.books, self._world.asked, self._world.facts
@@ -173,12 +174,11 @@ cdef class EventLoop:
             return INFINITY
         if self._measured_active == 0:
             return -INFINITY
-        for at in range(self._scheduler.waiting.size()):
-            if self._measured[self._scheduler.waiting[at].job]:
-                return INFINITY
+        if self._scheduler.some_waiting_in(self._measured):
+            return INFINITY
         for at in range(self._scheduler.running.size()):
             job = self._scheduler.running[at].job
-            if self._measured[job]:
+            if self._measured[job] and self._world.books.heads[job] >= 0:
                 last = max(last, self._world.facts[job].finish)
         return last
 
@@ -290,7 +290,7 @@ cdef class EventLoop:
             finish_job(&self._world, self._due[at])
             self._active -= 1
             self._measured_active -= self._measured[self._due[at]]
-        self._scheduler.forget_stopped(&self._view, now)
+            self._scheduler.end_running(&self._view, now)
         self._note_releases(now)
         return 0
 
@@ -359,7 +359,7 @@ cdef class EventLoop:
             self._note_decision(now, started, stopped, changed)
         if started or self._arrived < self._arrival_count or not self._active or not self._releases.empty():
             self._fruitless = 0
-        elif self._scheduler.running.empty():
+        elif not self._scheduler.running_count:
             self._fruitless += 1
         else:
             self._fruitless = 0
@@ -369,22 +369,25 @@ cdef class EventLoop:
 
     cdef void _note_finishes(self) noexcept nogil:
         """When the jobs that start or change are done, into the heap."""
-        cdef Moment done
         cdef size_t at
-        cdef int64_t job
-        for at in range(self._scheduler.ranked.size()):
-            job = self._scheduler.ranked[at].job
-            if self._world.facts[job].state == RUNNING and self._world.facts[job].settled == self._now:
-                done.time, done.number = self._world.facts[job].finish, job
-                self._finishes.push_back(done)
-                push_heap(self._finishes.begin(), self._finishes.end(), _later)
+        for at in range(self._scheduler.served.size()):
+            self._note_finish(self._scheduler.served[at].job)
+        for at in range(self._scheduler.victims.size()):
+            if self._world.books.heads[self._scheduler.victims[at].job] >= 0:
+                self._note_finish(self._scheduler.victims[at].job)
+
+    cdef void _note_finish(self, int64_t job) noexcept nogil:
+        cdef Moment done
+        done.time, done.number = self._world.facts[job].finish, job
+        self._finishes.push_back(done)
+        push_heap(self._finishes.begin(), self._finishes.end(), _later)
 
     cdef void _note_decision(self, double now, int64_t started, int64_t stopped, int64_t changed) noexcept nogil:
         """A line of the record."""
         cdef int64_t resource
         self._decisions.push_back(now)
-        self._decisions.push_back(self._scheduler.running.size())
-        self._decisions.push_back(self._scheduler.waiting.size())
+        self._decisions.push_back(self._scheduler.running_count)
+        self._decisions.push_back(self._scheduler.waiting_count)
         self._decisions.push_back(started)
         self._decisions.push_back(stopped)
         self._decisions.push_back(changed)
@@ -395,16 +398,12 @@ cdef class EventLoop:
 
     cdef void _note_reasons(self, double now) noexcept nogil:
         """Write down the reasons that changed, in the order of arrival."""
+        cdef vector[int64_t]* changed = &self._scheduler.changed
         cdef size_t at
-        cdef int64_t job
-        self._due.clear()
-        for at in range(self._scheduler.ranked.size()):
-            job = self._scheduler.ranked[at].job
-            if self._world.facts[job].reason != self._scheduler.why[job].code:
-                self._due.push_back(job)
-        sort(self._due.begin(), self._due.end())
-        for at in range(self._due.size()):
-            self._explain(self._due[at], self._scheduler.why[self._due[at]].code, now)
+        sort(changed.begin(), changed.end())
+        for at in range(changed.size()):
+            if at == 0 or changed.at(at) != changed.at(at - 1):
+                self._explain(changed.at(at), self._scheduler.why[changed.at(at)].code, now)
 
     cdef void _explain(self, int64_t job, int64_t code, double now) noexcept nogil:
         """A job has another reason from now on."""
@@ -428,8 +427,7 @@ cdef class EventLoop:
         cdef int64_t job
         for at in range(self._scheduler.running.size()):
             left.push_back(self._scheduler.running[at].job)
-        for at in range(self._scheduler.waiting.size()):
-            left.push_back(self._scheduler.waiting[at].job)
+        self._scheduler.list_waiting(left)
         sort(left.begin(), left.end())
         self._make_room()
         for at in range(left.size()):

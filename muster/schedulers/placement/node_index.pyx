@@ -1,0 +1,149 @@
+"""Nodes by what they have free, so that a place is found without a look at all of them.
+
+The ledger's steps list the nodes that they change; the index takes them over before it answers.
+"""
+
+from cython.operator cimport dereference, preincrement
+from libcpp.algorithm cimport sort
+
+from muster.cluster.ledger_core cimport CPU, WHOLE
+from muster.schedulers.placement.rules_core cimport gpus_that_fit, holds_gang, pick_gpus, put_share
+
+cdef extern from *:
+    int64_t lowest_bit "__builtin_ctzll"(uint64_t bits) nogil
+
+cdef int64_t _LEAST = -(1 << 62)
+
+
+cdef bint _higher_node(const Part& one, const Part& other) noexcept nogil:
+    return one.node > other.node
+
+
+cdef class NodeIndex:
+    """The nodes of one ledger: by fullness, and by free GPUs and number."""
+
+    def __init__(self, int64_t nodes, int64_t most_gpus):
+        cdef int64_t node
+        self._known.resize(nodes)
+        self._by_free.resize(most_gpus + 1, vector[uint64_t](nodes // 64 + 1))
+        self._counts.resize(most_gpus + 1)
+        self._stale_list.resize(nodes)
+        self._stale_flags.resize(nodes, True)
+        for node in range(nodes):
+            self._known[node].first = -1
+            self._stale_list[node] = node
+        self.stale.nodes, self.stale.is_listed, self.stale.count = self._stale_list.data(), self._stale_flags.data(), nodes
+
+    cdef void attach(self, Books* books) noexcept nogil:
+        """The ledger lists the nodes that its steps change."""
+        books.stale = &self.stale
+
+    cdef void _update(self, Books* books) noexcept nogil:
+        """Take over what has changed."""
+        cdef int64_t at, node, before
+        cdef Fullness now
+        for at in range(self.stale.count):
+            node = self.stale.nodes[at]
+            self.stale.is_listed[node] = False
+            now.first = books.nodes[node].free_gpus
+            now.second.first, now.second.second = books.nodes[node].free[CPU], node
+            if now == self._known[node]:
+                continue
+            before = self._known[node].first
+            if before >= 0:
+                self._by_fullness.erase(self._known[node])
+            if before != now.first:
+                if before >= 0:
+                    self._by_free[before][node // 64] &= ~(<uint64_t> 1 << (node % 64))
+                    self._counts[before] -= 1
+                self._by_free[now.first][node // 64] |= <uint64_t> 1 << (node % 64)
+                self._counts[now.first] += 1
+            self._by_fullness.insert(now)
+            self._known[node] = now
+        self.stale.count = 0
+
+    cdef int64_t fullest(self, Books* books, uint8_t* allowed, int64_t gpus, int64_t* need) noexcept nogil:
+        """The fullest node that holds a whole gang, or -1: fewest free GPUs, then CPUs, then the lower number."""
+        cdef Fullness least
+        cdef int64_t node
+        least.first, least.second.first, least.second.second = gpus, _LEAST, -1
+        cdef ordered_set[Fullness].iterator at = self._by_fullness.lower_bound(least)
+        while at != self._by_fullness.end():
+            node = dereference(at).second.second
+            if allowed[node] and not self._is_taken(node) and holds_gang(books, node, gpus, need):
+                return node
+            preincrement(at)
+        return -1
+
+    cdef bint _is_taken(self, int64_t node) noexcept nogil:
+        cdef size_t at
+        for at in range(self.parts.size()):
+            if self.parts[at].node == node:
+                return True
+        return False
+
+    cdef int64_t _emptiest(self, Books* books, uint8_t* allowed, int64_t* need, int64_t* fit) noexcept nogil:
+        """The node where most GPUs fit, of equals the lower number; -1: there is none."""
+        cdef int64_t free, node, here, best = -1
+        cdef size_t word
+        cdef uint64_t bits
+        fit[0] = 0
+        free = <int64_t> self._by_free.size() - 1
+        while free > 0 and free >= fit[0]:
+            for word in range(self._by_free[free].size() if self._counts[free] else 0):
+                bits = self._by_free[free][word]
+                while bits:
+                    node = <int64_t> word * 64 + lowest_bit(bits)
+                    bits &= bits - 1
+                    if not allowed[node] or self._is_taken(node):
+                        continue
+                    here = gpus_that_fit(books, node, need)
+                    if here > fit[0] or (here == fit[0] and 0 < here and node < best):
+                        best, fit[0] = node, here
+                    if here == free:
+                        break
+                if fit[0] == free:
+                    break
+            free -= 1
+        return best
+
+    cdef bint find(
+        self, Books* books, uint8_t* allowed, int64_t gpus, int64_t* need, int64_t at_most
+    ) noexcept nogil:
+        """Choose the fullest node that holds a gang, else the emptiest nodes and the fullest that takes the rest.
+
+        Whether at most so many nodes are enough; `parts` is what the gang takes of each.
+        """
+        cdef int64_t turn, node, fit
+        cdef Part part
+        self._update(books)
+        self.parts.clear()
+        for turn in range(at_most):
+            node = self.fullest(books, allowed, gpus, need)
+            if node >= 0:
+                part.node, part.gpus = node, gpus
+                self.parts.push_back(part)
+                return True
+            node = self._emptiest(books, allowed, need, &fit)
+            if node < 0:
+                return False
+            part.node, part.gpus = node, fit
+            self.parts.push_back(part)
+            gpus -= fit
+        return False
+
+    cdef int64_t chain(self, Books* books, int64_t* need) noexcept nogil:
+        """Rows for the gang that was placed last, by node."""
+        cdef int64_t chain = -1
+        cdef size_t at
+        sort(self.parts.begin(), self.parts.end(), _higher_node)
+        for at in range(self.parts.size()):
+            chain = put_share(
+                books,
+                chain,
+                self.parts[at].node,
+                pick_gpus(books, self.parts[at].node, self.parts[at].gpus),
+                WHOLE,
+                need,
+            )
+        return chain
