@@ -34,9 +34,19 @@ cdef struct WorldView:
     Asked* asked
     Fact* facts
 
-cdef struct Ranked:
-    double key
-    int64_t job
+cdef extern from * nogil:
+    """
+    #include <cstdint>
+    // A job in a queue: by key, then by arrival.
+    struct MusterRanked { double key; int64_t job; };
+    static inline bool operator<(const MusterRanked& one, const MusterRanked& other) {
+        return one.key != other.key ? one.key < other.key : one.job < other.job;
+    }
+    """
+    cdef cppclass Ranked "MusterRanked":
+        double key
+        int64_t job
+        bint operator<(const Ranked& other)
 
 # Why a job holds nothing, with the two numbers of the reason.
 cdef struct Why:
@@ -59,7 +69,8 @@ cdef struct KindState:
 # GPUs left, in millionths, after a job was served.
 cdef struct Left:
     int64_t turn
-    Ranked after
+    double key
+    int64_t job
     int64_t free
 
 cdef class CompiledScheduler:
@@ -76,7 +87,7 @@ cdef class CompiledScheduler:
     cdef vector[KindState] kinds
     cdef vector[int64_t] waiting_kinds
     cdef vector[uint8_t] is_waiting_kind
-    cdef readonly int64_t waiting_count
+    cdef readonly int64_t waiting_count, waiting_demand
     cdef vector[Ranked] running  # nearly sorted; some have ended
     cdef readonly int64_t running_count
     cdef vector[uint8_t] chosen  # by job, of running ones
@@ -113,6 +124,7 @@ cdef class CompiledScheduler:
     cdef void _rank_running(self, WorldView* world, double now) noexcept nogil
     cdef void _protect(self, WorldView* world, double now) noexcept nogil
     cdef void _push(self, int64_t kind) noexcept nogil
+    cdef Ranked _first_of(self, size_t at) noexcept nogil
     cdef int64_t _pop(self) noexcept nogil
     cdef bint _kind_comes_first(self, vector[Ranked]& others, size_t other) noexcept nogil
     cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil

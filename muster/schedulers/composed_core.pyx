@@ -34,12 +34,6 @@ cdef size_t _FEW_KINDS = 16  # which are searched one by one
 cdef int64_t _SEVERAL = -1  # reasons, in the place of one
 
 
-cdef bint _before(const Ranked& one, const Ranked& other) noexcept nogil:
-    if one.key != other.key:
-        return one.key < other.key
-    return one.job < other.job
-
-
 cdef inline double _to_millionth(double value) noexcept nogil:
     return rint(value * 1e6) / 1e6
 
@@ -155,12 +149,13 @@ cdef class CompiledScheduler:
         cdef vector[Ranked]* queue = &self.waiting[kind]
         cdef size_t place
         one.key, one.job = self._key(world, job, now), job
-        place = lower_bound(queue.begin() + state.head, queue.end(), one, _before) - queue.begin()
+        place = lower_bound(queue.begin() + state.head, queue.end(), one) - queue.begin()
         queue.insert(queue.begin() + place, one)
         if place < state.zone:
             state.zone += 1
         self.fresh.push_back(one)
         self.waiting_count += 1
+        self.waiting_demand += state.demand
         if not self.is_waiting_kind[kind]:
             self.is_waiting_kind[kind] = True
             self.waiting_kinds.push_back(kind)
@@ -214,6 +209,7 @@ cdef class CompiledScheduler:
             for place in range(state.head, state.placed):
                 self.add_running(queue.at(place).job)
                 self.waiting_count -= 1
+                self.waiting_demand -= state.demand
             state.head = state.placed
             if 2 * state.head > queue.size():
                 queue.erase(queue.begin(), queue.begin() + state.head)
@@ -225,7 +221,8 @@ cdef class CompiledScheduler:
                 self.waiting_kinds[left] = kind
                 left += 1
         self.waiting_kinds.resize(left)
-        self.forget_stopped(world, now)
+        if not self.victims.empty():
+            self.forget_stopped(world, now)
 
     cdef void forget_stopped(self, WorldView* world, double now) noexcept nogil:
         """Running jobs that hold nothing any more are not running: they wait, or have ended."""
@@ -260,8 +257,18 @@ cdef class CompiledScheduler:
             self.kinds[self.waiting_kinds[at]].failed = 0
         if self.preemptive or self.resize_restarts:
             self._protect(world, now)
+        if self.preemptive and self.waiting_demand <= world.books.totals[GPU] and not world.books.delayed[0]:
+            # There are GPUs for all: none has to be taken from a running job.
+            for at in range(self.waiting_kinds.size()):
+                self.kinds[self.waiting_kinds[at]].chosen = self.waiting[self.waiting_kinds[at]].size()
+            self._serve(world, 0)
+            self.protection_ends = INFINITY
+            self._explain(world)
+            self._promise(world, now)
+            return
         if self.preemptive:
-            self.forget_stopped(world, now)
+            if self.running_count < <int64_t> self.running.size():
+                self.forget_stopped(world, now)
             self._rank_running(world, now)
             self._walk(world, now, world.books.totals[GPU] + self._releasing(world))
             for at in range(self.waiting_kinds.size()):
@@ -301,13 +308,13 @@ cdef class CompiledScheduler:
         # They are nearly sorted from the last decision.
         for at in range(1, <Py_ssize_t> self.running.size()):
             one, place = self.running[at], at - 1
-            while place >= 0 and _before(one, self.running[place]):
+            while place >= 0 and one < self.running[place]:
                 self.running[place + 1] = self.running[place]
                 place -= 1
                 steps += 1
             self.running[place + 1] = one
             if steps > 8 * <Py_ssize_t> self.running.size():
-                sort(self.running.begin(), self.running.end(), _before)
+                sort(self.running.begin(), self.running.end())
                 return
 
     cdef void _protect(self, WorldView* world, double now) noexcept nogil:
@@ -330,11 +337,15 @@ cdef class CompiledScheduler:
         self.heap.push_back(kind)
         while at > 0:
             parent = (at - 1) // 2
-            if not _before(one, self.waiting[self.heap[parent]][self.kinds[self.heap[parent]].cursor]):
+            if not one < self._first_of(parent):
                 break
             self.heap[at] = self.heap[parent]
             at = parent
         self.heap[at] = kind
+
+    cdef Ranked _first_of(self, size_t at) noexcept nogil:
+        """The next job of the kind at a place of the heap."""
+        return self.waiting[self.heap[at]][self.kinds[self.heap[at]].cursor]
 
     cdef int64_t _pop(self) noexcept nogil:
         cdef int64_t kind = self.heap[0], last = self.heap.back()
@@ -345,12 +356,9 @@ cdef class CompiledScheduler:
             return kind
         while 2 * at + 1 < self.heap.size():
             child = 2 * at + 1
-            if child + 1 < self.heap.size() and _before(
-                self.waiting[self.heap[child + 1]][self.kinds[self.heap[child + 1]].cursor],
-                self.waiting[self.heap[child]][self.kinds[self.heap[child]].cursor],
-            ):
+            if child + 1 < self.heap.size() and self._first_of(child + 1) < self._first_of(child):
                 child += 1
-            if not _before(self.waiting[self.heap[child]][self.kinds[self.heap[child]].cursor], one):
+            if not self._first_of(child) < one:
                 break
             self.heap[at] = self.heap[child]
             at = child
@@ -365,7 +373,7 @@ cdef class CompiledScheduler:
         if other >= others.size():
             return True
         kind = self.heap[0]
-        return _before(self.waiting[kind][self.kinds[kind].cursor], others[other])
+        return self.waiting[kind][self.kinds[kind].cursor] < others[other]
 
     cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil:
         """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
@@ -522,7 +530,7 @@ cdef class CompiledScheduler:
     cdef void _trace(self, WorldView* world, int64_t turn, Ranked one) noexcept nogil:
         """Note how many GPUs are left after a job was served."""
         cdef Left left
-        left.turn, left.after, left.free = turn, one, world.books.totals[GPU]
+        left.turn, left.key, left.job, left.free = turn, one.key, one.job, world.books.totals[GPU]
         self.trace.push_back(left)
 
     # Why jobs wait
@@ -538,11 +546,11 @@ cdef class CompiledScheduler:
     cdef int64_t _left_at(self, int64_t turn, Ranked one) noexcept nogil:
         """GPUs left when it was a job's turn, in millionths."""
         cdef Py_ssize_t low = 0, high = self.trace.size(), middle
+        cdef Ranked after
         while low < high:
             middle = (low + high) // 2
-            if self.trace[middle].turn < turn or (
-                self.trace[middle].turn == turn and _before(self.trace[middle].after, one)
-            ):
+            after.key, after.job = self.trace[middle].key, self.trace[middle].job
+            if self.trace[middle].turn < turn or (self.trace[middle].turn == turn and after < one):
                 low = middle + 1
             else:
                 high = middle
@@ -615,7 +623,7 @@ cdef class CompiledScheduler:
             if world.books.heads[self.fresh[at].job] < 0:
                 kind = self.kind_of[self.fresh[at].job]
                 queue = &self.waiting[kind]
-                place = lower_bound(queue.begin() + self.kinds[kind].placed, queue.end(), self.fresh[at], _before) - queue.begin()
+                place = lower_bound(queue.begin() + self.kinds[kind].placed, queue.end(), self.fresh[at]) - queue.begin()
                 self._note(world, self.fresh[at].job, self._why(world, kind, place))
         self.fresh.clear()
         for at in range(self.waiting_kinds.size()):
@@ -694,7 +702,7 @@ cdef class CompiledScheduler:
         for at in range(self.running.size()):
             if world.books.heads[self.running[at].job] >= 0:
                 soonest = min(soonest, self._seconds_of(world, self.running[at], &victim, now))
-        sort(self.served.begin(), self.served.end(), _before)
+        sort(self.served.begin(), self.served.end())
         self._begin_levels(world)
         victim = 0
         for at in range(self.served.size()):
