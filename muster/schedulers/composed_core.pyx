@@ -14,7 +14,7 @@ from libcpp.algorithm cimport lower_bound, sort, upper_bound
 from muster.cluster.arrays cimport bools, floats, ints
 from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain, release_job
 from muster.schedulers.placement.rules_core cimport CONSOLIDATE, PACK, fewest_nodes, place_job
-from muster.workload.jobs_core cimport RUNNING, WAITING
+from muster.workload.jobs_core cimport RUNNING, WAITING, left_of, protection_end, service_of
 
 import numpy as np
 
@@ -32,47 +32,6 @@ cdef double _INSTANT = 1e-6  # seconds by which a promise of stability is cut sh
 cdef double _FOREVER = 1.7976931348623157e308  # less than infinity alone
 cdef size_t _FEW_KINDS = 16  # which are searched one by one
 cdef int64_t _SEVERAL = -1  # reasons, in the place of one
-
-
-cdef inline double _to_millionth(double value) noexcept nogil:
-    return rint(value * 1e6) / 1e6
-
-
-cdef double work_now(Fact* fact, double now) noexcept nogil:
-    """Iterations that a job has done by now, to the millionth."""
-    cdef double work = fact.done
-    if fact.state == RUNNING:
-        work += fact.rate * max(now - max(fact.settled, fact.resumes), 0.0)
-    return _to_millionth(work)
-
-
-cdef double service_now(Fact* fact, double now) noexcept nogil:
-    """GPU-seconds that a job has attained by now, to the millionth."""
-    cdef double service = fact.attained
-    if fact.state == RUNNING:
-        service += fact.held * (now - fact.settled)
-    return _to_millionth(service)
-
-
-cdef double left_now(Asked* asked, Fact* fact, double now) noexcept nogil:
-    """Seconds of work that a job is believed to have left at the reference; NaN where nothing is known."""
-    if isnan(asked.believed):
-        return asked.believed
-    return max(asked.believed - work_now(fact, now), 0.0) * (asked.ideal / asked.iterations)
-
-
-cdef double protected_until(Asked* asked, Fact* fact, double multiple) noexcept nogil:
-    """When a job may be interrupted (`jobs.protected_until`)."""
-    cdef double until = -INFINITY
-    if fact.state != RUNNING:
-        return until
-    if asked.preemptible == 0:
-        return INFINITY
-    if asked.min_runtime > 0:
-        until = fact.last_start + asked.min_runtime
-    if fact.restart_cost > 0:
-        until = max(until, fact.resumes + multiple * fact.restart_cost)
-    return until
 
 
 cdef double interruption_cost(Fact* fact, double now) noexcept nogil:
@@ -131,12 +90,12 @@ cdef class CompiledScheduler:
         if self.order == DEADLINE:
             return asked.deadline
         if self.order == ATTAINED or (self.order <= REMAINING_SERVICE and isnan(asked.believed)):
-            key = service_now(fact, now)
+            key = service_of(fact, now)
         elif self.order == ATTAINED_QUEUES:
-            key = service_now(fact, now)
+            key = service_of(fact, now)
             return upper_bound(self.queues.begin(), self.queues.end(), key) - self.queues.begin()
         else:
-            key = left_now(asked, fact, now)
+            key = left_of(asked, fact, now)
         return key * asked.gpus if self.order == REMAINING_SERVICE else key
 
     # Who waits and runs
@@ -325,7 +284,7 @@ cdef class CompiledScheduler:
             return
         for at in range(self.running.size()):
             job = self.running[at].job
-            self.until[job] = protected_until(&world.asked[job], &world.facts[job], self.work_per_interruption)
+            self.until[job] = protection_end(&world.asked[job], &world.facts[job], self.work_per_interruption)
             if self.takes_turns and interruption_cost(&world.facts[job], now) > 0:
                 self.until[job] = max(self.until[job], world.facts[job].resumes + self.quantum)
 
@@ -733,7 +692,7 @@ cdef class CompiledScheduler:
         if not gpus > 0:
             return INFINITY
         if self.order == ATTAINED_QUEUES:
-            attained = service_now(&world.facts[one.job], now)
+            attained = service_of(&world.facts[one.job], now)
             place = upper_bound(self.queues.begin(), self.queues.end(), attained) - self.queues.begin()
             return (self.queues[place] - attained) / gpus if place < self.queues.size() else INFINITY
         while victim[0] < self.victims.size() and (

@@ -20,7 +20,8 @@ from muster.schedulers.decision import Decision, Proposal, Trigger
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.speed.demands import ResourceProfiles
 from muster.speed.network.forms import PlacementShapes
-from muster.workload.jobs import RUNNING, WAITING, JobTable, left_now, protected_until, service_now, work_now
+from muster.workload.jobs import RUNNING, WAITING, JobTable
+from muster.workload.jobs_core import left_now, protected_until, service_now, work_now
 
 State = Any
 """What a scheduler has learned: any serialisable value, replaced and never changed in place."""

@@ -19,7 +19,6 @@ from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import CPU, GPU, MICRO, NONE, WHOLE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCE_COUNT, RESOURCES
 from muster.cluster.structured import Structured, layout_of, zero_records
-from muster.compiling import njit
 from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.workload.models import Model
@@ -287,64 +286,6 @@ def requested_gpus(asked: AskedArray) -> Floats:
     """GPUs that each job asks for, a share of one below 1."""
     gpus: Floats = asked["gpus"] * (asked["milli"] / WHOLE)
     return gpus
-
-
-@njit(cache=True)
-def service_now(facts: FactArray, index: Ints, now: float) -> Floats:
-    """GPU-seconds that each job has attained by now, to the millionth."""
-    service = np.empty(len(index))
-    for at in range(len(index)):
-        fact = facts[index[at]]
-        service[at] = fact["attained"]
-        if fact["state"] == RUNNING:
-            service[at] += fact["held"] * (now - fact["settled"])
-    return np.round(service, 6)
-
-
-@njit(cache=True)
-def work_now(facts: FactArray, index: Ints, now: float) -> Floats:
-    """Iterations that each job has done by now, to the millionth."""
-    work = np.empty(len(index))
-    for at in range(len(index)):
-        fact = facts[index[at]]
-        work[at] = fact["done"]
-        if fact["state"] == RUNNING:
-            work[at] += fact["rate"] * max(now - max(fact["settled"], fact["resumes"]), 0.0)
-    return np.round(work, 6)
-
-
-@njit(cache=True)
-def protected_until(asked: AskedArray, facts: FactArray, index: Ints, multiple: float) -> Floats:
-    """When each job may be interrupted, seconds; inf where its owner forbids it, -inf for a job that holds nothing.
-
-    A running job is left alone until its owner's minimum has passed, and until it has worked `multiple` times as
-    long as an interruption costs it since its first step.
-    """
-    until = np.full(len(index), -np.inf)
-    for at in range(len(index)):
-        ask, fact = asked[index[at]], facts[index[at]]
-        if fact["state"] != RUNNING:
-            continue
-        if ask["preemptible"] == 0:
-            until[at] = np.inf
-            continue
-        if ask["min_runtime"] > 0:
-            until[at] = fact["last_start"] + ask["min_runtime"]
-        if fact["restart_cost"] > 0:
-            until[at] = max(until[at], fact["resumes"] + multiple * fact["restart_cost"])
-    return until
-
-
-@njit(cache=True)
-def left_now(asked: AskedArray, facts: FactArray, index: Ints, now: float) -> Floats:
-    """Seconds of work that each job is believed to have left at the reference; NaN where nothing is known."""
-    left = work_now(facts, index, now)
-    for at in range(len(index)):
-        ask = asked[index[at]]
-        left[at] = max(ask["believed"] - left[at], 0.0) * (ask["ideal"] / ask["iterations"])
-        if np.isnan(ask["believed"]):
-            left[at] = np.nan
-    return left
 
 
 def _numbered(names: pl.Series, first: str | None = None) -> tuple[list[str], Ints]:

@@ -1,4 +1,4 @@
-"""Jobs as compiled code sees them: the layouts of `jobs`."""
+"""Jobs as compiled code sees them: the layouts of `jobs`, and what follows of a job at a moment."""
 
 from libc.stdint cimport int64_t
 
@@ -71,3 +71,8 @@ cdef struct Fact:
     double reason_a
     double reason_b
     double reason_since
+
+cdef double work_of(Fact* fact, double now) noexcept nogil
+cdef double service_of(Fact* fact, double now) noexcept nogil
+cdef double left_of(Asked* asked, Fact* fact, double now) noexcept nogil
+cdef double protection_end(Asked* asked, Fact* fact, double multiple) noexcept nogil

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.problems import InputError
-from muster.schedulers.queue_order.gittins import _EDGES, _best_rate, _prospects
+from muster.schedulers.queue_order.gittins import _EDGES
+from muster.schedulers.queue_order.keys import best_rates, prospects
 from muster.schedulers.registry import build
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 
@@ -37,18 +38,18 @@ def by_enumeration(ended: list[int], age: int, start_up: float) -> float:
 def test_the_index_is_the_best_rate_over_all_moments(ended: list[int], age: int, start_up: float) -> None:
     if not any(ended[age:]):
         return
-    soon, spent = _prospects(np.array(ended, float), np.zeros(CLASSES))
-    found = _best_rate(soon, spent, np.array([age]), np.array([start_up]))[0]
+    soon, spent = prospects(_EDGES, np.array(ended, float), np.zeros(CLASSES))
+    found = best_rates(soon, spent, np.array([age]), np.array([start_up]))[0]
     assert found == pytest.approx(by_enumeration(ended, age, start_up))
 
 
 def test_jobs_still_running_count_as_not_ended_early() -> None:
     ended = np.zeros(CLASSES)
     ended[2] = 4.0
-    alone, _ = _prospects(ended, np.zeros(CLASSES))
+    alone, _ = prospects(_EDGES, ended, np.zeros(CLASSES))
     survivors = np.zeros(CLASSES)
     survivors[:3] = 12.0  # Twelve jobs have attained more than class 2.
-    among, _ = _prospects(ended, survivors)
+    among, _ = prospects(_EDGES, ended, survivors)
     assert (alone[0, 2], among[0, 2]) == (1.0, 0.25)
 
 

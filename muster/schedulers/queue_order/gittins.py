@@ -12,12 +12,12 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats, Ints
-from muster.compiling import njit
 from muster.schedulers.contract import Snapshot, State
 from muster.schedulers.parts import Order, check_seconds, setting
+from muster.schedulers.queue_order.keys import best_rates, prospects
 from muster.workload.jobs import COMPLETED
 
-_EDGES = 60.0 * 2.0 ** np.arange(20)
+_EDGES: Floats = np.float64(60.0) * 2.0 ** np.arange(20)
 """GPU-seconds that separate the classes of attained service: from a minute of a GPU, each twice the one before."""
 _PRIOR_FROM = 4 * 3600.0
 _PRIOR_JOBS = 4.0
@@ -48,9 +48,9 @@ class Gittins(Order):
         """Minus the chance to end per GPU-second it takes, at the best moment to look; a start-up takes time, too."""
         jobs, ended = snapshot.jobs, _with_ended(snapshot, state)
         ages = np.searchsorted(_EDGES, jobs.attained_service, side="right")
-        soon, spent = _prospects(_known(ended, self.learn_from), _survivors(ages))
+        soon, spent = prospects(_EDGES, _known(ended, self.learn_from), _survivors(ages))
         start_up = np.where(jobs.running, 0.0, jobs.interruption_cost * jobs.requested_gpus)
-        return -_best_rate(soon, spent, ages, start_up), {"seen": jobs.index, "ended": ended}
+        return -best_rates(soon, spent, ages, start_up), {"seen": jobs.index, "ended": ended}
 
     def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
         """When the next running job comes into another class of age."""
@@ -91,38 +91,3 @@ def _survivors(ages: Ints) -> Floats:
     at_age = np.bincount(ages, minlength=len(_EDGES) + 1)
     survivors = np.cumsum(at_age[::-1])[::-1] - at_age
     return survivors.astype(np.float64)
-
-
-@njit(cache=True)
-def _prospects(ended: Floats, survivors: Floats) -> tuple[Floats, Floats]:
-    """For a job at the start of class i: chance to end by the end of class j, and expected service until then.
-
-    Lengths follow the product-limit estimate: the chance to end in a class is the ended jobs there over all that
-    came as far, jobs still in the system counted where they have passed the class.
-    """
-    classes = len(ended)
-    soon, spent = np.zeros((2, classes, classes))
-    at_risk = np.cumsum(ended[::-1])[::-1] + survivors
-    for first in range(classes):
-        start = _EDGES[first - 1] if first else 0.0
-        left, chance, seconds = 1.0, 0.0, 0.0
-        for last in range(first, classes):
-            begin = _EDGES[last - 1] if last else 0.0
-            end = _EDGES[last] if last < classes - 1 else 2.0 * begin
-            ends_here = left * ended[last] / at_risk[last] if at_risk[last] > 0 else 0.0
-            left -= ends_here
-            chance += ends_here
-            seconds += ends_here * ((begin + end) / 2 - start)
-            soon[first, last] = chance
-            spent[first, last] = seconds + left * (end - start)
-    return soon, spent
-
-
-@njit(cache=True)
-def _best_rate(soon: Floats, spent: Floats, ages: Ints, start_up: Floats) -> Floats:
-    """The Gittins index of each job: the largest chance per GPU-second over all moments to look."""
-    best = np.zeros(len(ages))
-    for at in range(len(ages)):
-        for last in range(ages[at], len(soon)):
-            best[at] = max(best[at], soon[ages[at], last] / (spent[ages[at], last] + start_up[at]))
-    return best

@@ -6,11 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import WHOLE, Floats, Ints
-from muster.compiling import njit
+from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.contract import Jobs, Snapshot
 from muster.schedulers.parts import GPU_SECONDS, Order, check_seconds, setting
-from muster.workload.jobs import AskedArray, FactArray
+from muster.schedulers.queue_order.keys import seconds_to_level
 
 
 @dataclass(frozen=True)
@@ -45,38 +44,13 @@ class Las(Order):
         if not len(waiting) or not len(running):
             return inf
         falls = bool(self.queues)
-        levels = np.array(self.queues) if falls else np.sort(keys[waiting])
+        levels = np.array(self.queues, np.float64) if falls else np.sort(keys[waiting])
         attained = snapshot.jobs.attained_service if falls else keys
         asked, facts = snapshot.table.asked, snapshot.table.facts
-        return snapshot.now + float(
-            _seconds_to(levels, falls, asked, facts, snapshot.jobs.index, attained, running)
+        return snapshot.now + seconds_to_level(
+            levels, falls, asked, facts, snapshot.jobs.index, attained, running
         )
 
     def quantum(self) -> float:
         """The setting."""
         return self.quantum_seconds
-
-
-@njit(cache=True)
-def _seconds_to(
-    levels: Floats,
-    falls: bool,
-    asked: AskedArray,
-    facts: FactArray,
-    index: Ints,
-    attained: Floats,
-    running: Ints,
-) -> float:
-    """How soon one of the running jobs reaches the next level; a level it is at counts, unless it falls there."""
-    soonest = np.inf
-    for at in running:
-        if falls:
-            level = np.searchsorted(levels, attained[at], side="right")
-        else:
-            level = np.searchsorted(levels, attained[at], side="left")
-        if level < len(levels):
-            ask, fact = asked[index[at]], facts[index[at]]
-            gpus = fact["held"] if fact["held"] > 0 else ask["gpus"] * (ask["milli"] / WHOLE)
-            if gpus > 0:
-                soonest = min(soonest, (levels[level] - attained[at]) / gpus)
-    return soonest

@@ -1,0 +1,17 @@
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.workload.jobs import AskedArray, FactArray
+
+def prospects(edges: Floats, ended: Floats, survivors: Floats) -> tuple[Floats, Floats]: ...
+def best_rates(soon: Floats, spent: Floats, ages: Ints, start_up: Floats) -> Floats: ...
+def seconds_to_level(
+    levels: Floats,
+    falls: bool,
+    asked: AskedArray,
+    facts: FactArray,
+    index: Ints,
+    attained: Floats,
+    running: Ints,
+) -> float: ...
+def network_sensitivity(
+    asked: AskedArray, facts: FactArray, index: Ints, now: float
+) -> tuple[Floats, Floats]: ...

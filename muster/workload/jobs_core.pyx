@@ -1,0 +1,106 @@
+"""What jobs have done by a moment, what they have left, and until when they may not be interrupted."""
+
+from libc.math cimport INFINITY, isnan, rint
+
+from muster.cluster.arrays cimport Floats, Ints, floats, ints, records
+
+import numpy as np
+
+
+cdef inline double _to_millionth(double value) noexcept nogil:
+    return rint(value * 1e6) / 1e6
+
+
+cdef double work_of(Fact* fact, double now) noexcept nogil:
+    """Iterations that a job has done by now, to the millionth."""
+    cdef double work = fact.done
+    if fact.state == RUNNING:
+        work += fact.rate * max(now - max(fact.settled, fact.resumes), 0.0)
+    return _to_millionth(work)
+
+
+cdef double service_of(Fact* fact, double now) noexcept nogil:
+    """GPU-seconds that a job has attained by now, to the millionth."""
+    cdef double service = fact.attained
+    if fact.state == RUNNING:
+        service += fact.held * (now - fact.settled)
+    return _to_millionth(service)
+
+
+cdef double left_of(Asked* asked, Fact* fact, double now) noexcept nogil:
+    """Seconds of work that a job is believed to have left at the reference; NaN where nothing is known."""
+    if isnan(asked.believed):
+        return asked.believed
+    return max(asked.believed - work_of(fact, now), 0.0) * (asked.ideal / asked.iterations)
+
+
+cdef double protection_end(Asked* asked, Fact* fact, double multiple) noexcept nogil:
+    """When a job may be interrupted; see `protected_until`."""
+    cdef double until = -INFINITY
+    if fact.state != RUNNING:
+        return until
+    if asked.preemptible == 0:
+        return INFINITY
+    if asked.min_runtime > 0:
+        until = fact.last_start + asked.min_runtime
+    if fact.restart_cost > 0:
+        until = max(until, fact.resumes + multiple * fact.restart_cost)
+    return until
+
+
+def service_now(facts, index, double now):
+    """GPU-seconds that each job has attained by now, to the millionth."""
+    cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
+    cdef Ints jobs = ints(index)
+    cdef Py_ssize_t at
+    cdef Floats service
+    result = np.empty(jobs.size)
+    service = floats(result)
+    for at in range(jobs.size):
+        service.at[at] = service_of(&all_facts[jobs.at[at]], now)
+    return result
+
+
+def work_now(facts, index, double now):
+    """Iterations that each job has done by now, to the millionth."""
+    cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
+    cdef Ints jobs = ints(index)
+    cdef Py_ssize_t at
+    cdef Floats work
+    result = np.empty(jobs.size)
+    work = floats(result)
+    for at in range(jobs.size):
+        work.at[at] = work_of(&all_facts[jobs.at[at]], now)
+    return result
+
+
+def left_now(asked, facts, index, double now):
+    """Seconds of work that each job is believed to have left at the reference; NaN where nothing is known."""
+    cdef Asked* all_asked = <Asked*> records(asked, sizeof(Asked))
+    cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
+    cdef Ints jobs = ints(index)
+    cdef Py_ssize_t at
+    cdef Floats left
+    result = np.empty(jobs.size)
+    left = floats(result)
+    for at in range(jobs.size):
+        left.at[at] = left_of(&all_asked[jobs.at[at]], &all_facts[jobs.at[at]], now)
+    return result
+
+
+def protected_until(asked, facts, index, double multiple):
+    """When each job may be interrupted, seconds; inf where its owner forbids it, -inf for a job that holds nothing.
+
+    A running job is left alone until its owner's minimum has passed, and until it has worked `multiple` times as
+    long as an interruption costs it since its first step.
+    """
+    cdef Asked* all_asked = <Asked*> records(asked, sizeof(Asked))
+    cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
+    cdef Ints jobs = ints(index)
+    cdef Py_ssize_t at
+    cdef Floats until
+    result = np.empty(jobs.size)
+    until = floats(result)
+    for at in range(jobs.size):
+        until.at[at] = protection_end(&all_asked[jobs.at[at]], &all_facts[jobs.at[at]], multiple)
+    return result
