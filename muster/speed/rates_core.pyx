@@ -3,6 +3,7 @@
 from libc.math cimport INFINITY, rint
 
 from muster.cluster.ledger_core cimport PACKED, SERVER, Device, Node, Row, device_of
+from muster.speed.parameter_server.step_core cimport longest_term
 from muster.workload.jobs_core cimport MOST_TERMS, RIGID, RING
 
 
@@ -76,10 +77,7 @@ cdef Stages _sized_stages(Asked* asked, double gpus, double server_cpus, double 
     cdef Stages stages
     cdef double workers = rint(gpus * 1e6 / asked.worker_gpus)
     cdef double servers = rint(server_cpus / asked.server_cpu) if server_cpus > 0 else workers
-    cdef double load = workers / servers, longest = 0.0
-    cdef int64_t term
-    for term in range(MOST_TERMS):
-        longest = max(longest, asked.terms[term][0] / workers + asked.terms[term][1] + asked.terms[term][2] * load)
+    cdef double longest = longest_term(&asked.terms[0][0], MOST_TERMS, workers, workers / servers)
     stages.compute = asked.terms[0][0] / workers + asked.terms[0][1]
     stages.communication = stages.compute * exposed if asked.sync == RING else longest - stages.compute
     stages.input_seconds, stages.gpus, stages.iterations = 0.0, gpus, 1.0 / crowd
