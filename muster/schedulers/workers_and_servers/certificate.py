@@ -7,7 +7,8 @@ import numpy as np
 from muster.schedulers.admission.knapsack import FAST, Columns, choose
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
-from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, held_sizes
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
+from muster.schedulers.workers_and_servers.task_placement import held_sizes
 
 
 def certified(scheduler: PeriodicScheduler, snapshot: Snapshot, state: State) -> tuple[Decision, State]:

@@ -23,8 +23,9 @@ from muster.schedulers.parts import DURATIONS, check_seconds, setting, settings_
 from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.kernels import job_columns
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
-from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, held_sizes, sizing_problem
-from muster.schedulers.workers_and_servers.task_placement import NetworkCards, Tasks, place_tasks
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, sizing_problem
+from muster.schedulers.workers_and_servers.task_placement import held_sizes, place_tasks
+from muster.schedulers.workers_and_servers.tasks import NetworkCards, Tasks
 from muster.workload.sized import RESOURCES
 
 Accounting = Literal["usage", "reservation"]

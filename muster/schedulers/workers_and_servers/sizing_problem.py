@@ -8,17 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import SERVER, Books, Bools, Floats, Ints
-from muster.compiling import njit
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.workers_and_servers.frontier import frontier
 from muster.schedulers.workers_and_servers.gangs import with_gangs
 from muster.schedulers.workers_and_servers.sizes import Demands, utility
+from muster.schedulers.workers_and_servers.task_placement import held_sizes
 from muster.speed.parameter_server import StepTime
 from muster.speed.parameter_server.of_jobs import steps_of
 from muster.speed.parameter_server.reported import fitted_remaining
-from muster.workload.jobs import AskedArray, JobTable
-from muster.workload.sized import RESOURCES, RIGID
+from muster.workload.jobs import JobTable
+from muster.workload.sized import RESOURCES
 
 PROGRESS = 1e-3
 """Profit beside the utility of an hour's completion: decides between sizes and jobs whose utility is the same, so
@@ -222,7 +222,7 @@ def sizing_problem(
         interruption_cost=jobs.interruption_cost,
         steps=steps,
         demands=demands,
-        least_workers=sized["min_workers"],
+        least_workers=np.ascontiguousarray(sized["min_workers"]),
         is_ring=sized["servers"] == 0,
         priority=sized["priority"],
         urgency=sized["urgency"],
@@ -259,25 +259,3 @@ def _within(demands: Demands, capacity: Floats) -> Demands:
     limit = demands.limit.copy()
     limit[:, : len(RESOURCES)] = np.minimum(limit[:, : len(RESOURCES)], capacity)
     return Demands(demands.worker, demands.server, limit)
-
-
-@njit(cache=True)
-def held_sizes(books: Books, asked: AskedArray, index: Ints) -> tuple[Ints, Ints]:
-    """How many workers and servers each job holds."""
-    workers = np.zeros(len(index), np.int64)
-    servers = np.zeros(len(index), np.int64)
-    for at in range(len(index)):
-        ask = asked[index[at]]
-        gpus = 0
-        cpus = 0
-        row = books.heads[index[at]]
-        while row >= 0:
-            gpus += books.rows[row]["amount"][0]
-            if books.rows[row]["role"] == SERVER:
-                cpus += books.rows[row]["amount"][1]
-            row = books.rows[row]["next"]
-        if gpus > 0:
-            workers[at] = gpus // (1_000_000 if ask["sync"] == RIGID else ask["worker_gpus"])
-        if cpus > 0:
-            servers[at] = np.int64(np.rint(cpus / ask["server_cpu"]))
-    return workers, servers
