@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from muster.cluster.ledger_arrays import Bools, Floats, Ints
-from muster.compiling import njit
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
 from muster.workload.jobs import RUNNING, WAITING, FactArray
 
@@ -20,40 +19,24 @@ _LATE = 1e-6
 """Seconds by which the moment of a promotion is asked for too late, so that rounding cannot make it too early."""
 
 
-@njit(cache=True)
 def overdue(facts: FactArray, index: Ints, now: float, seconds: float) -> Ints:
     """The waiting jobs that arrived or last ran more than so many seconds ago."""
-    found = np.empty(len(index), np.int64)
-    count = 0
-    for job in index:
-        fact = facts[job]
-        if fact["state"] == WAITING and now - fact["last_stop"] > seconds:
-            found[count] = job
-            count += 1
-    return found[:count]
+    late: Ints = index[(facts["state"][index] == WAITING) & (now - facts["last_stop"][index] > seconds)]
+    return late
 
 
-@njit(cache=True)
 def next_overdue(facts: FactArray, jobs: Ints, now: float, seconds: float) -> float:
     """When the next of these jobs will have waited so long; inf if none that has not already."""
-    soonest = np.inf
-    for job in jobs:
-        due = facts[job]["last_stop"] + seconds + _LATE
-        if now < due < soonest:
-            soonest = due
-    return soonest
+    due = facts["last_stop"][jobs] + seconds + _LATE
+    return float(due[due > now].min(initial=np.inf))
 
 
-@njit(cache=True)
 def turn_ends(facts: FactArray, jobs: Ints) -> Floats:
     """When each of these jobs has had its turn; inf for one that waits."""
-    ends = np.full(len(jobs), np.inf)
-    for at in range(len(jobs)):
-        fact = facts[jobs[at]]
-        if fact["state"] == RUNNING:
-            begins = max(fact["last_start"], fact["resumes"])
-            ends[at] = begins + max(LEAST_TURN_SECONDS, WORK_PER_INTERRUPTION * fact["restart_cost"])
-    return ends
+    of_jobs = facts[jobs]
+    begins = np.maximum(of_jobs["last_start"], of_jobs["resumes"])
+    turn = np.maximum(LEAST_TURN_SECONDS, WORK_PER_INTERRUPTION * of_jobs["restart_cost"])
+    return np.where(of_jobs["state"] == RUNNING, begins + turn, np.inf)
 
 
 def promoted_now(facts: FactArray, index: Ints, now: float, before: tuple[int, ...], seconds: float) -> Ints:

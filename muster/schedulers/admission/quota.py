@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.compiling import njit
-from muster.schedulers.contract import Bools, Floats, Ints, Snapshot
+from muster.schedulers.admission.quota_core import quota_keys
+from muster.schedulers.contract import Bools, Ints, Snapshot
 from muster.schedulers.parts import AdmissionFilter, Ranking, setting
 from muster.schedulers.reasons import OVER_LIMIT
 
@@ -31,7 +31,7 @@ class Quota(AdmissionFilter):
         """Guaranteed jobs in their order, then borrowers by (GPUs held with this job / weight)."""
         jobs, tenants = snapshot.jobs, snapshot.table.tenants
         per_tenant = [
-            np.array([given.get(tenant, default) for tenant in tenants])
+            np.array([given.get(tenant, default) for tenant in tenants], np.float64)
             for given, default in ((self.limits, inf), (self.guaranteed, 0.0), (self.weights, 1.0))
         ]
         running = jobs.running
@@ -42,8 +42,7 @@ class Quota(AdmissionFilter):
         )
         candidates = ranked[~fixed[ranked]]
         demand = np.where(running, jobs.held_gpus, jobs.requested_gpus)
-        limits, guaranteed, weights = per_tenant
-        rank_keys, over = _walk(candidates, jobs.tenant, demand, used, limits, guaranteed, weights)
+        rank_keys, over = quota_keys(candidates, jobs.tenant, demand, used, per_tenant)
         kept = np.flatnonzero(~over)
         if not self.weights:
             rank_keys = np.minimum(rank_keys, 1.0)
@@ -54,31 +53,6 @@ class Quota(AdmissionFilter):
             ),
             excluded=excluded,
             code=OVER_LIMIT,
-            a=limits[jobs.tenant[excluded]],
+            a=per_tenant[0][jobs.tenant[excluded]],
             b=demand[excluded],
         )
-
-
-@njit(cache=True)
-def _walk(
-    candidates: Ints,
-    tenant: Ints,
-    demand: Floats,
-    used: Floats,
-    limits: Floats,
-    guaranteed: Floats,
-    weights: Floats,
-) -> tuple[Floats, Bools]:
-    """For each candidate in order 0 if it is within the guarantee, else 1 + GPUs over weight; and who is over."""
-    keys = np.zeros(len(candidates))
-    over = np.zeros(len(candidates), np.bool_)
-    for at in range(len(candidates)):
-        who = tenant[candidates[at]]
-        total = used[who] + demand[candidates[at]]
-        if total > limits[who]:
-            over[at] = True
-            continue
-        used[who] = total
-        if total > guaranteed[who]:
-            keys[at] = 1.0 + total / weights[who]
-    return keys, over
