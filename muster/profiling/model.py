@@ -8,7 +8,8 @@ from dataclasses import fields
 
 from muster.profiling.miss_cost import rate_beside
 from muster.profiling.optimistic import InputProfile, Profile
-from muster.speed.input_pipeline import model_table, relative_speed
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import relative_speed
 from muster.workload.models import Dataset, Model
 
 MEMORY_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)

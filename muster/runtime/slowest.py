@@ -13,7 +13,7 @@ from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints, NodeArray, 
 from muster.compiling import njit
 from muster.runtime.allocation_lifecycle import HeldArray
 from muster.speed.input_pipeline import ModelTable
-from muster.speed.points import speed_at
+from muster.speed.kernels import speed_at
 from muster.workload.jobs import AskedArray, JobTable
 from muster.workload.sized import RIGID
 

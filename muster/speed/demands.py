@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from muster.cluster.ledger_arrays import Floats, Ints, NodeArray
 from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
-from muster.compiling import njit
 from muster.speed.input_pipeline import ModelTable
-from muster.speed.points import choices, knee, speed_at
+from muster.speed.points import choices, knee, published_demand, speed_at
 
 _UNKNOWN = -1
 
@@ -202,29 +201,3 @@ def _entry(models: ModelTable, model: int, gpus: int, machine: NodeArray, reques
         choice,
         choice_speed,
     )
-
-
-@njit(cache=True)
-def published_demand(models: ModelTable, model: int, gpus: int, machine: NodeArray, demand: Ints) -> float:
-    """Write the authors' best-case demand a GPU; the speed that their program gives a job that holds it.
-
-    Each resource of g times one GPU's knee is cut to one machine. Up to a machine's GPUs the gain shrinks with
-    the CPUs cut; of larger gangs the cut resources become proportional and nothing is gained.
-    """
-    share = machine["share"]
-    fair_speed: float = speed_at(models, model, share)
-    ideal = share.copy()
-    best_speed: float = knee(models, model, machine["capacity"], share, ideal)
-    spans = gpus > machine["gpus"]
-    cut = False
-    for resource in range(1, RESOURCE_COUNT):
-        demand[resource] = ideal[resource]
-        if ideal[resource] * gpus > machine["capacity"][resource]:
-            cut = True
-            demand[resource] = share[resource] if spans else machine["capacity"][resource] // gpus
-    if not cut:
-        return best_speed
-    if spans or ideal[1] <= share[1]:
-        return fair_speed
-    part: float = (demand[1] - share[1]) / (ideal[1] - share[1])
-    return fair_speed + (best_speed - fair_speed) * part

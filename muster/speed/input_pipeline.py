@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.cluster.structured import Structured, zero_records
-from muster.compiling import njit
 from muster.problems import InputError, Problem
+from muster.speed.input_stage import read_seconds
 from muster.workload.model_file import MOST_CPU_POINTS, MOST_MEMORY_POINTS, STORAGE_BOUND_TOLERANCE
 from muster.workload.models import Dataset, Model
 
@@ -56,7 +56,7 @@ ModelTable: TypeAlias = Structured[
     ]
 ]
 """One `MODEL_DTYPE` record a model, then those of models on other types of GPU than their reference; the functions
-below take it with the index of a record."""
+of `input_stage` take it with the index of a record."""
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -125,102 +125,7 @@ def _without_storage(seconds: FloatArray, entry: ModelTable, model: Model, datas
     """
     lowered = seconds.copy()
     for column in range(len(model.memory_gb_per_gpu) - 2, -1, -1):
-        read_seconds = _read_seconds(entry, model.memory_gb_per_gpu[column], dataset.storage_gb_per_s)
-        waited = read_seconds >= seconds[:, column] * (1 - STORAGE_BOUND_TOLERANCE)
+        reading = read_seconds(entry, model.memory_gb_per_gpu[column], dataset.storage_gb_per_s)
+        waited = reading >= seconds[:, column] * (1 - STORAGE_BOUND_TOLERANCE)
         lowered[:, column] = np.where(waited, lowered[:, column + 1], seconds[:, column])
     return lowered
-
-
-@njit(cache=True)
-def input_stage_seconds(
-    table: ModelTable,
-    model_index: int,
-    cpus_per_gpu: float,
-    memory_gb_per_gpu: float,
-    storage_gb_per_s_per_gpu: float,
-) -> float:
-    """Seconds an iteration that the input stage takes; 0 without a profile, infinite without a CPU."""
-    entry: ModelTable = table[model_index]
-    if entry.n_cpus == 0:
-        return 0.0
-    if cpus_per_gpu <= 0:
-        return np.inf
-    low = 0
-    while low + 1 < entry.n_memory and entry.memory[low + 1] <= memory_gb_per_gpu:
-        low += 1
-    prepare: float = _seconds_at_memory_point(entry, cpus_per_gpu, low)
-    # Seconds beyond all numbers, from a breath of a CPU, stay so whatever the memory.
-    if low + 1 < entry.n_memory and memory_gb_per_gpu > entry.memory[low] and prepare < np.inf:
-        share = (memory_gb_per_gpu - entry.memory[low]) / (entry.memory[low + 1] - entry.memory[low])
-        prepare += share * (_seconds_at_memory_point(entry, cpus_per_gpu, low + 1) - prepare)
-    return max(prepare, _read_seconds(entry, memory_gb_per_gpu, storage_gb_per_s_per_gpu))
-
-
-@njit(cache=True)
-def relative_speed(
-    table: ModelTable,
-    model_index: int,
-    cpus_per_gpu: float,
-    memory_gb_per_gpu: float,
-    storage_gb_per_s_per_gpu: float,
-) -> float:
-    """Speed against the reference point (Synergy's W): 1 at the GPU-proportional share."""
-    entry: ModelTable = table[model_index]
-    seconds = input_stage_seconds(
-        table, model_index, cpus_per_gpu, memory_gb_per_gpu, storage_gb_per_s_per_gpu
-    )
-    speed: float = entry.reference_seconds / max(seconds, entry.compute_seconds)
-    return speed
-
-
-@njit(cache=True)
-def storage_needed_gb_per_s(
-    table: ModelTable, model_index: int, cpus_per_gpu: float, memory_gb_per_gpu: float
-) -> float:
-    """Storage bandwidth per GPU above which more makes no difference (Synergy, optimistic profiling).
-
-    (1 - p) D / (epoch - p D / memory bandwidth), here an iteration's share of it; 0 where the data set is
-    unknown or all of it is cached, infinite where memory alone is too slow.
-    """
-    entry: ModelTable = table[model_index]
-    if entry.batch_gb == 0 or memory_gb_per_gpu >= entry.dataset_gb:
-        return 0.0
-    cached = max(0.0, memory_gb_per_gpu) / entry.dataset_gb
-    unread = input_stage_seconds(table, model_index, cpus_per_gpu, memory_gb_per_gpu, np.inf)
-    from_memory = entry.batch_gb * cached / entry.memory_gb_per_s
-    left = max(unread, entry.compute_seconds) - from_memory
-    if left <= 0:
-        return np.inf
-    needed: float = entry.batch_gb * (1 - cached) / left
-    return needed
-
-
-@njit(cache=True)
-def _seconds_at_memory_point(entry: ModelTable, cpus_per_gpu: float, column: int) -> float:
-    """Seconds at a memory point of the grid: speed linear in CPUs between the CPU points."""
-    low = 0
-    while low + 1 < entry.n_cpus and entry.cpus[low + 1] <= cpus_per_gpu:
-        low += 1
-    seconds: float = entry.input_seconds[low, column]
-    if cpus_per_gpu < entry.cpus[0]:
-        seconds *= entry.cpus[0] / cpus_per_gpu
-        return seconds
-    if low + 1 == entry.n_cpus or cpus_per_gpu == entry.cpus[low]:
-        return seconds
-    share = (cpus_per_gpu - entry.cpus[low]) / (entry.cpus[low + 1] - entry.cpus[low])
-    speed: float = (1 - share) / seconds + share / entry.input_seconds[low + 1, column]
-    return 1 / speed
-
-
-@njit(cache=True)
-def _read_seconds(entry: ModelTable, memory_gb_per_gpu: float, storage_gb_per_s_per_gpu: float) -> float:
-    """Seconds to get one batch from cache and storage; 0 where the data set is unknown."""
-    if entry.batch_gb == 0:
-        return 0.0
-    cached = min(1.0, max(0.0, memory_gb_per_gpu) / entry.dataset_gb)
-    seconds: float = entry.batch_gb * cached / entry.memory_gb_per_s
-    if cached < 1:
-        if storage_gb_per_s_per_gpu <= 0:
-            return np.inf
-        seconds += entry.batch_gb * (1 - cached) / storage_gb_per_s_per_gpu
-    return seconds

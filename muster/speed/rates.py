@@ -19,7 +19,8 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import PACKED, SERVER, Books, Floats, Ints
 from muster.compiling import njit
-from muster.speed.input_pipeline import ModelTable, input_stage_seconds
+from muster.speed.input_pipeline import ModelTable
+from muster.speed.input_stage import input_stage_seconds
 from muster.speed.parameter_server.compiled import sized_step
 from muster.workload.jobs import AskedArray, FactArray
 from muster.workload.sized import RIGID, RING

@@ -1,59 +1,11 @@
-"""How fast a job runs on what it holds, for compiled code; `input_pipeline` and `rates` say what the laws are."""
+"""How fast a job runs on what it holds, for compiled code; `rates` says what the laws are."""
 
-from libc.math cimport INFINITY, rint
+from libc.math cimport rint
 
 from muster.cluster.ledger_core cimport PACKED, SERVER, Device, Node, Row, device_of
+from muster.speed.input_core cimport input_stage_seconds
 from muster.speed.parameter_server.step_core cimport longest_term
 from muster.workload.jobs_core cimport MOST_TERMS, RIGID, RING
-
-
-cdef double _seconds_at_memory_point(ModelSpeed* model, double cpus, int64_t column) noexcept nogil:
-    """Seconds at a memory point of the grid: speed linear in CPUs between the CPU points."""
-    cdef int64_t low = 0
-    cdef double seconds, share, speed
-    while low + 1 < model.n_cpus and model.cpus[low + 1] <= cpus:
-        low += 1
-    seconds = model.input_seconds[low][column]
-    if cpus < model.cpus[0]:
-        seconds *= model.cpus[0] / cpus
-        return seconds
-    if low + 1 == model.n_cpus or cpus == model.cpus[low]:
-        return seconds
-    share = (cpus - model.cpus[low]) / (model.cpus[low + 1] - model.cpus[low])
-    speed = (1 - share) / seconds + share / model.input_seconds[low + 1][column]
-    return 1 / speed
-
-
-cdef double _read_seconds(ModelSpeed* model, double memory_gb, double storage_gb_per_s) noexcept nogil:
-    """Seconds to get one batch from cache and storage; 0 where the data set is unknown."""
-    cdef double cached, seconds
-    if model.batch_gb == 0:
-        return 0.0
-    cached = min(1.0, max(0.0, memory_gb) / model.dataset_gb)
-    seconds = model.batch_gb * cached / model.memory_gb_per_s
-    if cached < 1:
-        if storage_gb_per_s <= 0:
-            return INFINITY
-        seconds += model.batch_gb * (1 - cached) / storage_gb_per_s
-    return seconds
-
-
-cdef double input_stage_seconds(ModelSpeed* model, double cpus, double memory_gb, double storage_gb_per_s) noexcept nogil:
-    """Seconds an iteration that the input stage takes, by amounts a GPU; 0 without a profile, infinite without a CPU."""
-    cdef int64_t low = 0
-    cdef double prepare, share
-    if model.n_cpus == 0:
-        return 0.0
-    if cpus <= 0:
-        return INFINITY
-    while low + 1 < model.n_memory and model.memory[low + 1] <= memory_gb:
-        low += 1
-    prepare = _seconds_at_memory_point(model, cpus, low)
-    # Seconds beyond all numbers, from a breath of a CPU, stay so whatever the memory.
-    if low + 1 < model.n_memory and memory_gb > model.memory[low] and prepare < INFINITY:
-        share = (memory_gb - model.memory[low]) / (model.memory[low + 1] - model.memory[low])
-        prepare += share * (_seconds_at_memory_point(model, cpus, low + 1) - prepare)
-    return max(prepare, _read_seconds(model, memory_gb, storage_gb_per_s))
 
 
 cdef void _note_sharing(Books* books, Row* row, double* turns, double* busy) noexcept nogil:

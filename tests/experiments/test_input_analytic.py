@@ -21,7 +21,8 @@ from experiments.fitting.input_analytic import (
 )
 from experiments.fitting.input_fit_table import MEMORY_GB_PER_S, fit_shipped
 from muster.problems import InputError
-from muster.speed.input_pipeline import input_stage_seconds, model_table
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import input_stage_seconds
 from muster.workload.models import Dataset, shipped_models
 
 CPUS = np.array([1, 2, 3, 4, 6, 8, 12, 24], dtype=float)

@@ -36,7 +36,8 @@ from muster.cli.app import run
 from muster.problems import InputError
 from muster.schedulers.certify import bound_of_plan
 from muster.simulation import Options
-from muster.speed.input_pipeline import model_table, relative_speed
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import relative_speed
 from muster.sweep.page import Table
 from muster.workload.models import shipped_models
 from muster.workload.trace import trace_of

@@ -13,7 +13,8 @@ from experiments.fitting.input_analytic import AnalyticInput
 from muster.profiling import Profile, Rate, model_of, model_toml, predicted_steps_per_s
 from muster.profiling.model import memory_points
 from muster.profiling.optimistic import InputProfile
-from muster.speed.input_pipeline import model_table, relative_speed
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import relative_speed
 from muster.workload.models import Dataset, read_model
 
 POSITIVE = st.floats(0.01, 100)

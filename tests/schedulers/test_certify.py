@@ -14,7 +14,7 @@ from muster.cluster.ledger import NodeAllocation
 from muster.report import summarise
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_plan, speed_of_plan
-from muster.speed.input_pipeline import relative_speed
+from muster.speed.input_stage import relative_speed
 from muster.workload.generators.synergy import generate
 from tests.building import cluster_of, hold, job, jobs_of, run
 from tests.schedulers.synergy_cases import (

@@ -14,7 +14,8 @@ from muster.problems import InputError
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.leased import Leased
 from muster.schedulers.registry import build
-from muster.speed.input_pipeline import model_table, relative_speed
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import relative_speed
 from tests.building import column, finishes, job, jobs_of, run
 from tests.schedulers.test_dally_timers import LEASE, Watched
 

@@ -10,12 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from muster.speed.input_pipeline import (
-    input_stage_seconds,
-    model_table,
-    relative_speed,
-    storage_needed_gb_per_s,
-)
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import input_stage_seconds, relative_speed, storage_needed_gb_per_s
 from muster.workload.model_file import STORAGE_BOUND_TOLERANCE
 from muster.workload.models import Dataset, Model, shipped_models
 from tests.speed.random_models import datasets, monotone_models

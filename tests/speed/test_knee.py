@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.speed.input_pipeline import model_table, relative_speed
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import relative_speed
 from muster.speed.knee import Demand, ServerLimits, measured_knee, surface_knee
 from muster.workload.models import Model, model, shipped_models
 from tests.speed.random_models import monotone_models

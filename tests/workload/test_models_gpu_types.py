@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.speed.input_pipeline import model_table, relative_speed, untold_gpu_types
+from muster.speed.input_pipeline import model_table, untold_gpu_types
+from muster.speed.input_stage import relative_speed
 from tests.workload.test_models import DATASET, GOOD, read, refused
 
 ON_A100 = "\n[gpu_types.a100]\nspeed = [[0.2, 0.6], [0.2, 1.1], [0.2, 2.3]]\n"

@@ -12,7 +12,8 @@ from experiments.papers.experiment import Effort, Experiment, Findings, Result, 
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
-from muster.speed.input_pipeline import model_table, relative_speed
+from muster.speed.input_pipeline import model_table
+from muster.speed.input_stage import relative_speed
 from muster.sweep.page import Table
 from muster.sweep.pieces import Piece
 from muster.workload.generators.synergy import generate

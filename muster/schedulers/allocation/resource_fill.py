@@ -16,7 +16,7 @@ from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, amount_per_gpu, model_on
 from muster.schedulers.allocation.placement_draft import PlacementDraft, fits, set_amounts
 from muster.speed.demands import ProfiledDemands
-from muster.speed.points import micro, speed_at
+from muster.speed.kernels import micro, speed_at
 
 _EPSILON = 1e-9
 

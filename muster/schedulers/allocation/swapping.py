@@ -10,7 +10,7 @@ from muster.compiling import njit
 from muster.schedulers.allocation.gangs import Gangs, model_on
 from muster.schedulers.allocation.placement_draft import PlacementDraft, set_amounts
 from muster.schedulers.allocation.resource_fill import fill_node, gang_speed, meets_requests, per_gpu
-from muster.speed.points import speed_at
+from muster.speed.kernels import speed_at
 
 _PARTNERS = 3
 """Nodes tried for a job before it is given up."""

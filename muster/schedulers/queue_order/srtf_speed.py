@@ -12,7 +12,7 @@ from muster.compiling import njit
 from muster.schedulers.contract import Snapshot, State
 from muster.schedulers.parts import DURATIONS, SECONDS, Order
 from muster.speed.input_pipeline import ModelTable
-from muster.speed.points import held_speed
+from muster.speed.kernels import held_speed
 
 
 @dataclass(frozen=True)
