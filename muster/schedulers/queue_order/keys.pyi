@@ -1,4 +1,5 @@
-from muster.cluster.ledger_arrays import Floats, Ints
+from muster.cluster.ledger_arrays import Books, Floats, Ints
+from muster.speed.input_pipeline import ModelTable
 from muster.workload.jobs import AskedArray, FactArray
 
 def prospects(edges: Floats, ended: Floats, survivors: Floats) -> tuple[Floats, Floats]: ...
@@ -15,3 +16,6 @@ def seconds_to_level(
 def network_sensitivity(
     asked: AskedArray, facts: FactArray, index: Ints, now: float
 ) -> tuple[Floats, Floats]: ...
+def seconds_an_iteration(
+    books: Books, index: Ints, gpus: Ints, model: Ints, models: ModelTable, best: Floats
+) -> Floats: ...

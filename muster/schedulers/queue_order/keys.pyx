@@ -6,7 +6,9 @@ from libcpp.algorithm cimport lower_bound, upper_bound
 from libcpp.vector cimport vector
 
 from muster.cluster.arrays cimport Floats, Ints, floats, ints, records
-from muster.cluster.ledger_core cimport WHOLE
+from muster.cluster.ledger_core cimport WHOLE, Books, books_of
+from muster.speed.input_core cimport ModelSpeed
+from muster.speed.points_core cimport held_speed
 from muster.workload.jobs_core cimport RUNNING, Asked, Fact, work_of
 
 import numpy as np
@@ -109,4 +111,26 @@ def network_sensitivity(asked, facts, index, double now):
         if ran > 0:
             ideal = work_of(fact, now) * (ask.ideal / ask.iterations)
             sensitivity.at[at] = rint(ideal / ran * _DIGITS) / _DIGITS
+    return result
+
+
+def seconds_an_iteration(books, index, gpus, model, models, best):
+    """Seconds an iteration on the GPUs asked for, by position: as it runs, else at its best speed.
+
+    A job without GPUs has one speed.
+    """
+    cdef Books ledger = books_of(books)
+    cdef ModelSpeed* all_models = <ModelSpeed*> records(models, sizeof(ModelSpeed))
+    cdef Ints numbers = ints(index), count = ints(gpus), model_of = ints(model)
+    cdef Floats fastest = floats(best), seconds
+    cdef int64_t at, head
+    cdef double speed
+    result = np.empty(numbers.size)
+    seconds = floats(result)
+    for at in range(numbers.size):
+        head = ledger.heads[numbers.at[at]]
+        speed = fastest.at[at]
+        if head >= 0 and count.at[at] > 0:
+            speed = held_speed(&ledger, head, all_models, model_of.at[at])
+        seconds.at[at] = all_models[model_of.at[at]].reference_seconds / speed if speed > 0 else INFINITY
     return result

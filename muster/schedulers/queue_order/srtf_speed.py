@@ -7,12 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Books, Floats, Ints
-from muster.compiling import njit
+from muster.cluster.ledger_arrays import Floats
 from muster.schedulers.contract import Snapshot, State
 from muster.schedulers.parts import DURATIONS, SECONDS, Order
-from muster.speed.input_pipeline import ModelTable
-from muster.speed.kernels import held_speed
+from muster.schedulers.queue_order.keys import seconds_an_iteration
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,8 @@ def remaining_at_speed(snapshot: Snapshot) -> Floats:
     jobs, resource_profiles = snapshot.jobs, snapshot.resource_profiles
     classes, demands = resource_profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
     best = demands.best_speed.max(axis=1)[classes]
-    seconds = np.empty(len(jobs))
-    _seconds_now(
-        snapshot.ledger.books, jobs.index, jobs.gpus, jobs.model, resource_profiles.models, best, seconds
+    seconds = seconds_an_iteration(
+        snapshot.ledger.books, jobs.index, jobs.gpus, jobs.model, resource_profiles.models, best
     )
     work_left: Floats = np.maximum(snapshot.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
     return work_left * seconds
@@ -60,14 +57,3 @@ def remaining_at_best_speed(snapshot: Snapshot) -> Floats:
     work_left = np.maximum(snapshot.table.asked["believed"][jobs.index] - jobs.work_done, 0.0)
     seconds: Floats = work_left * resource_profiles.models["reference_seconds"][jobs.model] / best
     return seconds
-
-
-@njit(cache=True)
-def _seconds_now(
-    books: Books, index: Ints, gpus: Ints, model: Ints, models: ModelTable, best: Floats, seconds: Floats
-) -> None:
-    """Seconds an iteration on the GPUs asked for, by position; a job without GPUs has one speed."""
-    for at in range(len(index)):
-        head = books.heads[index[at]]
-        speed = best[at] if head < 0 or gpus[at] == 0 else held_speed(books, head, models, model[at])
-        seconds[at] = models[model[at]]["reference_seconds"] / speed if speed > 0 else np.inf

@@ -1,0 +1,97 @@
+"""The walk over a record's allocation intervals for `slowest`, compiled."""
+
+from libc.math cimport INFINITY, NAN, fmin, isnan
+from libc.stdint cimport int64_t, uint8_t
+
+from muster.cluster.arrays cimport Floats, Ints, bools, floats, ints, records
+from muster.cluster.ledger_core cimport SLOTS, WHOLE, Node, count_bits
+from muster.runtime.lifecycle cimport Held
+from muster.speed.input_core cimport ModelSpeed
+from muster.speed.points_core cimport speed_at
+from muster.workload.jobs_core cimport RIGID, Asked
+
+import numpy as np
+
+# The machines, and how fast models are with the share of the slowest of them that a constraint allows.
+cdef struct Machines:
+    Node* nodes
+    int64_t node_count
+    uint8_t* allowed
+    int64_t constraints
+    ModelSpeed* models
+    double* with_slowest_share
+
+# The speed of a gang with what it has and with its share; NaN where it has none.
+cdef struct Moment:
+    double speed
+    double fair
+
+
+cdef double _with_slowest_share(Machines* machines, int64_t model, int64_t constraint) noexcept nogil:
+    """Speed with the share of the slowest of the machines that a constraint allows."""
+    cdef double* known = &machines.with_slowest_share[model * machines.constraints + constraint]
+    cdef int64_t node, here
+    if isnan(known[0]):
+        known[0] = INFINITY
+        for node in range(machines.node_count):
+            if machines.allowed[constraint * machines.node_count + node] and machines.nodes[node].gpus > 0:
+                here = machines.models[model].on_type[machines.nodes[node].gpu_type]
+                known[0] = min(known[0], speed_at(&machines.models[here], machines.nodes[node].share))
+    return known[0]
+
+
+cdef void _add_row(Machines* machines, Held* row, int64_t model, Moment* moment) noexcept nogil:
+    """Count what a gang has on one machine: the slowest machine holds it up."""
+    cdef int64_t per_gpu[SLOTS]
+    cdef int64_t resource
+    cdef Node* node
+    cdef ModelSpeed* here
+    if row.milli != WHOLE or row.group >= 0 or row.mask == 0:
+        moment.speed = NAN
+    if isnan(moment.speed):
+        return
+    for resource in range(SLOTS):
+        per_gpu[resource] = row.amount[resource] // count_bits(row.mask)
+    node = &machines.nodes[row.node]
+    here = &machines.models[machines.models[model].on_type[node.gpu_type]]
+    moment.speed = min(moment.speed, speed_at(here, per_gpu))
+    moment.fair = min(moment.fair, speed_at(here, node.share))
+
+
+def slowest_by_job(held, order, asked, node_allowed, models, nodes):
+    """By job and measure the least of its speed over that with the share; NaN where there is none.
+
+    `order` are the intervals by job and beginning.
+    """
+    cdef Held* rows = <Held*> records(held, sizeof(Held))
+    cdef Asked* all_asked = <Asked*> records(asked, sizeof(Asked))
+    cdef Asked* ask
+    cdef Held* first
+    cdef Ints turns = ints(order)
+    cdef Machines machines
+    cdef Moment moment
+    cdef Floats least
+    cdef int64_t at = 0
+    cdef double slowest
+    shares = np.full((len(models), len(node_allowed)), np.nan)
+    result = np.full((len(asked), 2), np.nan)
+    least = floats(result)
+    machines.nodes, machines.node_count = <Node*> records(nodes, sizeof(Node)), len(nodes)
+    machines.allowed, machines.constraints = bools(node_allowed).at, len(node_allowed)
+    machines.models, machines.with_slowest_share = <ModelSpeed*> records(models, sizeof(ModelSpeed)), floats(shares).at
+    while at < turns.size:
+        first = &rows[turns.at[at]]
+        ask = &all_asked[first.job]
+        moment.speed = INFINITY if ask.sync == RIGID else NAN
+        moment.fair = INFINITY
+        while at < turns.size and rows[turns.at[at]].job == first.job and rows[turns.at[at]].begin == first.begin:
+            _add_row(&machines, &rows[turns.at[at]], ask.model, &moment)
+            at += 1
+        if isnan(moment.speed):
+            continue
+        slowest = _with_slowest_share(&machines, ask.model, ask.constraint)
+        if moment.fair > 0:
+            least.at[2 * first.job] = fmin(least.at[2 * first.job], moment.speed / moment.fair)
+        if slowest > 0:
+            least.at[2 * first.job + 1] = fmin(least.at[2 * first.job + 1], moment.speed / slowest)
+    return result
