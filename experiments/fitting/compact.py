@@ -17,7 +17,8 @@ from muster.speed.network.collectives import BANDWIDTH_AWARE, BASELINE, RING, st
 from muster.speed.network.dimensions import ASTRA, PHYSICAL, dimensions
 from muster.speed.network.models import CompactModel, LayeredModel, Messages
 from muster.speed.network.overlap import exposed_seconds
-from muster.speed.network.placement import EVEN_ISLANDS, EVEN_MACHINES, EVEN_RACKS, SHAPE_DTYPE
+from muster.speed.network.placement import SHAPE_DTYPE
+from muster.speed.network.placement_core import EVEN_ISLANDS, EVEN_MACHINES, EVEN_RACKS
 
 PLACEMENTS = (
     (2, 1, 1, 1),

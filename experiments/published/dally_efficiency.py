@@ -9,10 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from muster.compiling import njit
 from muster.speed.network.dimensions import ASTRA, ASTRA_GB_PER_S, CLUSTER, FLAVOURS, astra_links, astra_sizes
 from muster.speed.network.models import LayeredModel
-from muster.speed.network.overlap import MOST_DIMENSIONS
 from muster.speed.network.placement import Shapes
 from muster.speed.network.speed import NetworkSpeed
 
@@ -55,7 +53,7 @@ class PublishedEfficiency:
         rows, tree = self._layers[model], speed.tree
         hop_ns = np.round(tree.hop_seconds * _GIGA, _DIGITS)
         rates = tree.level_gb_per_s
-        return float(published_efficiency(rows, layered.compute_scale, sizes, levels, rates, hop_ns))
+        return published_efficiency(rows, layered.compute_scale, sizes, levels, rates, hop_ns)
 
 
 def rows_of_layers(model: LayeredModel) -> Floats:
@@ -71,28 +69,29 @@ def rows_of_layers(model: LayeredModel) -> Floats:
     return np.round(np.stack(columns, axis=1) * _GIGA, _DIGITS)
 
 
-@njit(cache=True)
 def published_efficiency(
     layers: Floats, scale: float, sizes: Ints, levels: Ints, level_gb_per_s: Floats, hop_ns: Floats
 ) -> float:
     """t / max(t, end) of the closed form, in the published order of operations; `layers` as of `rows_of_layers`."""
+    steps = []
+    for gpus, level in zip(sizes.tolist(), levels.tolist(), strict=True):
+        hops = 2.0 if level == CLUSTER else 1.0
+        bytes_per_ns = float(level_gb_per_s[level]) * ASTRA_GB_PER_S * astra_links(level, gpus)
+        steps.append((2 * (gpus - 1), hops * float(hop_ns[level]), gpus * bytes_per_ns))
+    rows = layers.tolist()
     compute = 0.0
-    for layer in range(len(layers)):
-        compute += layers[layer, 0] * scale
-    free = np.zeros(MOST_DIMENSIONS)
+    for row in rows:
+        compute += row[0] * scale
+    free = [0.0] * len(steps)
     end = 0.0
-    for layer in range(len(layers) - 1, -1, -1):
-        compute += layers[layer, 2] * scale
+    for layer in range(len(rows) - 1, -1, -1):
+        _, input_gradient, weight_gradient, gradient_bytes, update = rows[layer]
+        compute += weight_gradient * scale
         ready = compute
-        for d in range(sizes.size):
-            gpus, level = sizes[d], levels[d]
-            hops = 2.0 if level == CLUSTER else 1.0
-            bytes_per_ns = level_gb_per_s[level] * ASTRA_GB_PER_S * astra_links(level, gpus)
-            step = hops * hop_ns[level] + layers[layer, 3] / (gpus * bytes_per_ns)
-            ready = max(ready, free[d]) + 2 * (gpus - 1) * step
+        for d, (rounds, latency, rate) in enumerate(steps):
+            ready = max(ready, free[d]) + rounds * (latency + gradient_bytes / rate)
             free[d] = ready
-        end = max(end, ready + layers[layer, 4])
+        end = max(end, ready + update)
         if layer > 0:
-            compute += layers[layer, 1] * scale
-    efficiency: float = compute / max(compute, end)
-    return efficiency
+            compute += input_gradient * scale
+    return compute / max(compute, end)

@@ -16,13 +16,12 @@ import numpy.typing as npt
 
 from muster.cluster import Cluster
 from muster.cluster.structured import Structured, zero_records
-from muster.compiling import njit
-from muster.speed.network.collectives import ALGORITHMS, BANDWIDTH_AWARE, BASELINE, stack
-from muster.speed.network.contention import max_min_rates
-from muster.speed.network.dimensions import ASTRA, FLAVOURS, dimensions
+from muster.speed.network.collectives import ALGORITHMS, BANDWIDTH_AWARE, BASELINE
+from muster.speed.network.contention import busiest, max_min_rates, narrowest
+from muster.speed.network.dimensions import ASTRA, FLAVOURS
 from muster.speed.network.models import Floats, MeasuredModel, NetworkModel
-from muster.speed.network.overlap import exposed_seconds
 from muster.speed.network.placement import Placements, Shapes, loads_of, shapes_of, uplinks_of
+from muster.speed.network.speed_core import fill_stages
 from muster.speed.network.tree import link_tree
 
 Ints = npt.NDArray[np.int64]
@@ -143,7 +142,7 @@ class NetworkSpeed:
         if new:
             fresh: StageArray = zero_records(len(new), STAGE_DTYPE)
             numbers = np.asarray(models, dtype=np.int64)[new]
-            _fill_stages(self._arrays, self._all_reduce, numbers, shapes[new], fresh)
+            fill_stages(self._arrays, self._all_reduce, numbers, shapes[new], fresh)
             known.update(zip((keys[at] for at in new), fresh.tolist(), strict=True))
         stages: StageArray = zero_records(len(keys), STAGE_DTYPE)
         stages[:] = [known[key] for key in keys]
@@ -171,10 +170,10 @@ class NetworkSpeed:
         first, links = uplinks_of(placements, self.tree)
         capacity = self.tree.uplink_gb_per_s
         loads = loads_of(placements, shapes, self.tree)
-        busiest, parts = _busiest(first, loads)
-        volume = stages["volume_gb"] * busiest
+        largest, parts = busiest(first, loads)
+        volume = stages["volume_gb"] * largest
         demand = np.divide(volume, alone, out=np.zeros_like(alone), where=alone > 0.0)
-        demand = np.minimum(demand, _narrowest(first, links, parts, capacity))
+        demand = np.minimum(demand, narrowest(first, links, parts, capacity))
         rate = max_min_rates(demand, first, links, capacity, parts)
         slower = np.divide(demand, rate, out=np.ones_like(rate), where=rate > 0.0)
         contended: Floats = alone * slower - compute
@@ -212,87 +211,3 @@ def _model_arrays(models: Sequence[NetworkModel | None]) -> _ModelArrays:
             rows.append(np.stack([messages.ready_seconds, messages.gradient_gb, messages.update_seconds]))
             filled += messages.ready_seconds.size
     return _ModelArrays(table, np.ascontiguousarray(np.concatenate(rows, axis=1)))
-
-
-@njit(cache=True)
-def _fill_stages(
-    arrays: _ModelArrays,
-    all_reduce: _AllReduce,
-    models: npt.NDArray[np.int64],
-    shapes: Shapes,
-    stages: StageArray,
-) -> None:
-    messages = arrays.messages
-    for at in range(models.size):
-        model, shape, stage = arrays.table[models[at]], shapes[at], stages[at]
-        if shape["gpus"] <= 1:
-            continue
-        if model["measured"]:
-            net, volume_gb = _measured_net(model, shape)
-            compute: float = model["compute_seconds"]
-            power: float = model["overlap"]
-            longer = max(compute, net)
-            step = longer * ((compute / longer) ** power + (net / longer) ** power) ** (1.0 / power)
-            stage["exposed_seconds"] = step - compute
-            stage["all_reduce_seconds"] = net
-            stage["volume_gb"] = volume_gb
-            continue
-        sizes, hops, rates = dimensions(
-            all_reduce.flavour, shape, all_reduce.level_gb_per_s, all_reduce.hop_seconds
-        )
-        latency, per_gb = stack(all_reduce.algorithm, all_reduce.hierarchy, sizes, hops, rates)
-        start, stop = model["first"], model["first"] + model["messages"]
-        stage["exposed_seconds"] = exposed_seconds(
-            model["compute_seconds"],
-            messages[0, start:stop],
-            messages[1, start:stop],
-            messages[2, start:stop],
-            latency,
-            per_gb,
-        )
-        stage["all_reduce_seconds"] = latency.sum() * model["messages"] + per_gb.sum() * model["gradient_gb"]
-        stage["volume_gb"] = model["gradient_gb"]
-
-
-@njit(cache=True)
-def _measured_net(model: np.void, shape: np.void) -> tuple[float, float]:
-    """Seconds of communication, and the GB whose all-reduce keeps the uplinks busy that long."""
-    further = max(shape["gpus"] - 2, 0)
-    if shape["machines"] == 1:
-        return model["local_seconds"] + model["local_seconds_per_gpu"] * further, 0.0
-    uplink_gb = model["uplink_seconds"] + model["uplink_seconds_per_gpu"] * further
-    uplink_gb *= model["nic_gb_per_s"]
-    machines, racks = shape["machines"], shape["racks"]
-    volume_gb = uplink_gb / (2.0 * (machines - 1) / machines)
-    between_racks = volume_gb * 2.0 * (racks - 1) / racks / shape["rack_gb_per_s"]
-    return max(uplink_gb / shape["machine_gb_per_s"], between_racks), volume_gb
-
-
-@njit(cache=True)
-def _busiest(
-    first: npt.NDArray[np.int64], loads: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The largest load of each flow, 0 for one that crosses nothing, and every load as a part of it."""
-    busiest = np.zeros(first.size - 1)
-    parts = np.ones(loads.size)
-    for flow in range(first.size - 1):
-        for at in range(first[flow], first[flow + 1]):
-            busiest[flow] = max(busiest[flow], loads[at])
-        for at in range(first[flow], first[flow + 1]):
-            parts[at] = loads[at] / busiest[flow]
-    return busiest, parts
-
-
-@njit(cache=True)
-def _narrowest(
-    first: npt.NDArray[np.int64],
-    links: npt.NDArray[np.int64],
-    parts: npt.NDArray[np.float64],
-    capacity: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
-    """The highest rate that each flow's uplinks allow it alone; infinite for one that crosses none."""
-    narrowest = np.full(first.size - 1, np.inf)
-    for flow in range(first.size - 1):
-        for at in range(first[flow], first[flow + 1]):
-            narrowest[flow] = min(narrowest[flow], capacity[links[at]] / parts[at])
-    return narrowest

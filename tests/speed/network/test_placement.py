@@ -13,15 +13,13 @@ from muster.cluster import Cluster, Link, Links, Node
 from muster.problems import InputError
 from muster.speed.network.dimensions import ASTRA, PHYSICAL, dimensions
 from muster.speed.network.placement import (
-    EVEN_ISLANDS,
-    EVEN_MACHINES,
-    EVEN_RACKS,
     Placements,
     loads_of,
     place,
     shapes_of,
     uplinks_of,
 )
+from muster.speed.network.placement_core import EVEN_ISLANDS, EVEN_MACHINES, EVEN_RACKS
 from muster.speed.network.tree import link_tree
 
 

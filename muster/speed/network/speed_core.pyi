@@ -1,0 +1,9 @@
+from typing import Any
+
+from muster.cluster.ledger_arrays import Ints
+from muster.speed.network.placement import Shapes
+from muster.speed.network.speed import StageArray
+
+def fill_stages(
+    arrays: tuple[Any, ...], how: tuple[Any, ...], models: Ints, shapes: Shapes, stages: StageArray
+) -> None: ...
