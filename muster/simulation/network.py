@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import ENTRIES, PUT, ROWS_USED, SERVER, Books, Bools, Floats, Ints
-from muster.compiling import njit
+from muster.cluster.ledger_arrays import ROWS_USED, Books, Floats, Ints
+from muster.simulation.network_gangs import on_several_machines, put_by_journal
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import NetworkModel
 from muster.speed.network.placement import Placements, shapes_of
@@ -82,7 +82,7 @@ class NetworkOfRun:
     def expose_placed(self, books: Books, asked: AskedArray, facts: FactArray) -> None:
         """Write the exposed communication of every job that the journal puts somewhere, as if it were alone."""
         gathered = self._room(books)
-        count, rows = _put_by_journal(books, asked, facts, self._sensitive, *gathered)
+        count, rows = put_by_journal(books, asked, facts, self._sensitive, gathered)
         if count:
             jobs = gathered[0, :count]
             models, placements = asked["model"][jobs], _placements(gathered, count, rows)
@@ -92,7 +92,7 @@ class NetworkOfRun:
     def among_neighbours(self, books: Books, asked: AskedArray, active: Ints) -> tuple[Ints, Floats]:
         """The running jobs that talk to each other's machines, and what each has exposed side by side."""
         gathered = self._room(books)
-        count, rows = _talking(books, asked, active, self._sensitive, *gathered)
+        count, rows = on_several_machines(books, asked, active, self._sensitive, gathered)
         jobs = gathered[0, :count]
         placements = _placements(gathered, count, rows)
         compute = self._compute_of(asked, jobs, placements)
@@ -151,91 +151,3 @@ def _closest(gpus: int, cluster: Cluster) -> Placements:
 def _held_by(nodes: Sequence[int], cluster: Cluster) -> Ints:
     """GPUs of the first one, two, ... of these machines."""
     return np.cumsum([cluster.nodes[node].gpus for node in nodes])
-
-
-@njit(cache=True)
-def _firsts(mask: int, each: int, before: int) -> int:
-    """Of workers with `each` GPUs, the first of every worker; `before` have been on other machines."""
-    firsts = 0
-    for gpu in range(64):
-        if mask >> gpu & 1:
-            if before % each == 0:
-                firsts |= 1 << gpu
-            before += 1
-    return firsts
-
-
-@njit(cache=True)
-def _write_rows(books: Books, ask: AskedArray, job: int, at: int, nodes: Ints, bits: Ints) -> int:
-    """Append a job's rows; where the next one goes, or `at` if it has servers or no more than one GPU or worker."""
-    to = at
-    gpus = 0
-    each = ask["worker_gpus"] // 1_000_000 if ask["sync"] == RING else 1
-    row = books.heads[job]
-    while row >= 0:
-        if books.rows[row]["role"] == SERVER:
-            return at
-        mask: int = books.rows[row]["mask"]
-        if mask:
-            if each > 1:
-                mask = _firsts(mask, each, gpus // 1_000_000)
-            gpus += books.rows[row]["amount"][0]
-        if mask:
-            nodes[to] = books.rows[row]["node"]
-            bits[to] = mask
-            to += 1
-        row = books.rows[row]["next"]
-    return to if gpus > each * 1_000_000 else at
-
-
-@njit(cache=True)
-def _put_by_journal(
-    books: Books,
-    asked: AskedArray,
-    facts: FactArray,
-    sensitive: Bools,
-    jobs: Ints,
-    first: Ints,
-    nodes: Ints,
-    bits: Ints,
-) -> tuple[int, int]:
-    """Gather the sensitive gangs that the journal puts; the others it puts have nothing exposed."""
-    count = rows = 0
-    for at in range(books.totals[ENTRIES]):
-        entry = books.journal[at]
-        job = entry["job"]
-        if entry["kind"] != PUT or books.heads[job] != entry["chain"]:
-            continue
-        facts[job]["exposed"] = 0.0
-        if sensitive[asked[job]["model"]]:
-            after = _write_rows(books, asked[job], job, rows, nodes, bits)
-            if after > rows:
-                rows = after
-                jobs[count] = job
-                count += 1
-                first[count] = rows
-    return count, rows
-
-
-@njit(cache=True)
-def _talking(
-    books: Books,
-    asked: AskedArray,
-    active: Ints,
-    sensitive: Bools,
-    jobs: Ints,
-    first: Ints,
-    nodes: Ints,
-    bits: Ints,
-) -> tuple[int, int]:
-    """Gather the sensitive gangs on more than one machine."""
-    count = rows = 0
-    for job in active:
-        if books.heads[job] >= 0 and sensitive[asked[job]["model"]]:
-            after = _write_rows(books, asked[job], job, rows, nodes, bits)
-            if after > rows + 1:
-                rows = after
-                jobs[count] = job
-                count += 1
-                first[count] = rows
-    return count, rows
