@@ -13,26 +13,10 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import (
-    DELAYED,
-    ENTRIES,
-    GPU,
-    NONE,
-    WHOLE,
-    Books,
-    Floats,
-    Ints,
-    copy_chain,
-    count_bits,
-    put_chain,
-    undo_to,
-)
-from muster.cluster.ledger_arrays import release_job as release
-from muster.cluster.resources import RESOURCE_COUNT
-from muster.compiling import njit
-from muster.schedulers.contract import Bools, Decision, Proposal, Snapshot, State
+from muster.cluster.ledger_arrays import GPU
+from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State
 from muster.schedulers.honours import FURTHER_RESOURCES, REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
-from muster.schedulers.interruption import repays
+from muster.schedulers.leased_core import end_leases, find_bidders, go_on_if_unused, lower_to, mark_content
 from muster.schedulers.parts import (
     AdmissionFilter,
     Allocation,
@@ -51,12 +35,10 @@ from muster.schedulers.placement.delay_scheduling import (
     allocate_by_locality,
 )
 from muster.schedulers.placement.delay_timers import Timers
-from muster.schedulers.placement.kernels import job_columns, need_on, put_back, reason_columns
+from muster.schedulers.placement.kernels import job_columns, reason_columns
 from muster.schedulers.placement.migration import migrate
-from muster.schedulers.placement.network_aware import share_of_best
 from muster.schedulers.reasons import NO_GPUS, PLACED
 from muster.speed.network.forms import PlacementShapes
-from muster.workload.jobs import RUNNING, WAITING, FactArray
 
 
 @dataclass(frozen=True)
@@ -111,7 +93,7 @@ class Leased:
         """Write the proposal; the state after it."""
         jobs, now, lease = snapshot.jobs, snapshot.now, self.timers.lease_seconds
         count = len(jobs)
-        bidders, ended, since = _bidders(snapshot.table.facts, jobs.index, now)
+        bidders, ended, since = find_bidders(snapshot.table.facts, jobs.index, now)
         if snapshot.table.some_pinned:
             pinned = ended & jobs.pinned
             plan.lease_ends = dict.fromkeys(jobs.index[pinned].tolist(), now + lease)
@@ -136,9 +118,9 @@ class Leased:
         log_phase(snapshot, "ranked", lambda: ranked)
         books = snapshot.ledger.reserve(3 * snapshot.cluster.total_gpus + count, 6 * count)
         if self.resizing is not None:
-            _lower_to(books, jobs.index, self.allocation.resource_options(snapshot, jobs))
+            lower_to(books, jobs.index, self.allocation.resource_options(snapshot, jobs))
         released = np.full(count, -1)
-        _end_leases(books, jobs.index, bidders, ended, released)
+        end_leases(books, jobs.index, bidders, ended, released)
         for selection in self.selections:
             ranking = selection.select(snapshot, ranked, jobs.pinned)
             ranked = ranking.ranked
@@ -148,7 +130,7 @@ class Leased:
         known = self._serve(snapshot, plan, ranked, released, content, urgent, since, state["timers"])
         stopped = ranked[ended[ranked] & (plan.reasons[ranked] != PLACED)]
         stopped = stopped[jobs.at(stopped).interruption_cost > 0]
-        _go_on_if_unused(books, jobs.index, stopped, released, plan.reasons)
+        go_on_if_unused(books, jobs.index, stopped, released, plan.reasons)
         held = ranked[plan.reasons[ranked] == PLACED]
         log_phase(snapshot, "placed", lambda: held)
         plan.lease_ends |= dict.fromkeys(jobs.index[held].tolist(), now + lease)
@@ -218,36 +200,6 @@ class Leased:
         return known
 
 
-@njit(cache=True)
-def _bidders(facts: FactArray, jobs: Ints, now: float) -> tuple[Ints, Bools, Floats]:
-    """Positions of those who wait or whose lease has ended; whose has; since when each is without GPUs."""
-    bidders = np.empty(len(jobs), np.int64)
-    ended = np.zeros(len(jobs), np.bool_)
-    since = np.full(len(jobs), np.inf)
-    count = 0
-    for at in range(len(jobs)):
-        fact = facts[jobs[at]]
-        if fact["state"] == RUNNING and fact["lease_end"] <= now:
-            ended[at] = True
-            since[at] = now
-        elif fact["state"] == WAITING:
-            since[at] = fact["last_stop"]
-        else:
-            continue
-        bidders[count] = at
-        count += 1
-    return bidders[:count], ended, since
-
-
-@njit(cache=True)
-def _end_leases(books: Books, jobs: Ints, bidders: Ints, ended: Bools, released: Ints) -> None:
-    """Take back what they held, and note its chain."""
-    for at in bidders:
-        if ended[at]:
-            released[at] = books.heads[jobs[at]]
-            release(books, jobs[at])
-
-
 def _content(snapshot: Snapshot, bidders: Ints, ended: Bools, released: Ints, lease: float) -> Bools:
     """By position, whether the place that a job gives back is so good that none is worth the interruption."""
     content = np.zeros(len(ended), np.bool_)
@@ -257,7 +209,7 @@ def _content(snapshot: Snapshot, bidders: Ints, ended: Bools, released: Ints, le
         jobs = snapshot.jobs.at(again)
         book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
         line, forms = book.of(jobs.model, jobs.gpus)
-        _mark_content(
+        mark_content(
             snapshot.ledger.books,
             again,
             released,
@@ -268,78 +220,3 @@ def _content(snapshot: Snapshot, bidders: Ints, ended: Bools, released: Ints, le
             content,
         )
     return content
-
-
-@njit(cache=True)
-def _mark_content(
-    books: Books,
-    again: Ints,
-    released: Ints,
-    kinds: Ints,
-    speeds: Floats,
-    costs: Floats,
-    lease: float,
-    content: Bools,
-) -> None:
-    """Mark the jobs that cannot gain the cost of an interruption within a lease.
-
-    `kinds` and `speeds` are the forms of each of them.
-    """
-    for i in range(len(again)):
-        at = again[i]
-        best = share_of_best(books, released[at], kinds[i], speeds[i])
-        content[at] = not repays(1.0 - best, costs[at], lease)
-
-
-@njit(cache=True)
-def _go_on_if_unused(books: Books, jobs: Ints, stopped: Ints, released: Ints, codes: Ints) -> None:
-    """Give each of these jobs back what it held, unless another job has taken some of it."""
-    for at in stopped:
-        if put_back(books, jobs[at], released[at]):
-            codes[at] = PLACED
-
-
-@njit(cache=True)
-def _lower_to(books: Books, jobs: Ints, resource_options: Ints) -> None:
-    """Set what jobs with whole GPUs of their own hold beside each of them to the first of `resource_options`.
-
-    Nothing changes where that does not fit, as after another scheduler's placement.
-    """
-    if books.totals[DELAYED]:
-        return
-    mark = books.totals[ENTRIES]
-    held = np.full(len(jobs), NONE)
-    for at in range(len(jobs)):
-        if _holds_whole_gpus(books, books.heads[jobs[at]]):
-            held[at] = books.heads[jobs[at]]
-            release(books, jobs[at])
-    for at in range(len(jobs)):
-        if held[at] >= 0:
-            chain = copy_chain(books, held[at])
-            _set_amounts(books, chain, resource_options[0 if len(resource_options) == 1 else at, 0])
-            if put_chain(books, jobs[at], chain) != 0:
-                undo_to(books, mark)
-                return
-
-
-@njit(cache=True)
-def _holds_whole_gpus(books: Books, chain: int) -> bool:
-    """Whether a job holds something, and no share of a GPU."""
-    row = chain
-    while row >= 0:
-        if books.rows[row]["milli"] < WHOLE:
-            return False
-        row = books.rows[row]["next"]
-    return chain >= 0
-
-
-@njit(cache=True)
-def _set_amounts(books: Books, chain: int, need: Ints) -> None:
-    """Write into each row of a chain what its GPUs need beside them."""
-    row = chain
-    while row >= 0:
-        record = books.rows[row]
-        for resource in range(1, RESOURCE_COUNT):
-            amount = need_on(books, record["node"], resource, need)
-            record["amount"][resource] = amount * count_bits(record["mask"])
-        row = record["next"]

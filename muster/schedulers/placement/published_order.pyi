@@ -1,0 +1,3 @@
+from muster.cluster.ledger_arrays import Ints
+
+def hash_order(keys: Ints) -> Ints: ...
