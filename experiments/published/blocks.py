@@ -19,7 +19,6 @@ from experiments.published.dally_efficiency import PublishedEfficiency
 from experiments.published.job_groups import JOB_GROUP, samples_after_groups
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import Floats, Ints
-from muster.compiling import njit
 from muster.problems import InputError, Problem
 from muster.simulation.network import NetworkOfRun
 from muster.speed.network.placement import Placements, shapes_of
@@ -83,11 +82,11 @@ class Blocks:
             *run_blocks(
                 begins,
                 lease_end,
-                self._sample_seconds[job],
+                float(self._sample_seconds[job]),
                 efficiency,
-                asked["gpus"],
-                self._left[job],
-                self._ran[job],
+                int(asked["gpus"]),
+                int(self._left[job]),
+                float(self._ran[job]),
             )
         )
         self._stretches[job] = stretch
@@ -124,7 +123,6 @@ class Blocks:
         return self._efficiency.of(int(self._table.asked["model"][job]), shapes)
 
 
-@njit(cache=True)
 def run_blocks(
     begins: float,
     lease_end: float,
@@ -137,17 +135,27 @@ def run_blocks(
     """Run blocks until no work is left or the lease ends, adding block by block; the fields of a `Stretch`."""
     block = sample_seconds / efficiency * 1000
     another = sample_seconds * 1000 / efficiency / gpus
-    clock = begins
+    samples = SAMPLES_PER_GPU * gpus
+    clock, blocks = begins, max(-(-left // samples), 1)
     while True:
-        clock += block
-        ran += block
-        left = max(left - SAMPLES_PER_GPU * gpus, 0)
+        count = blocks if lease_end == inf else min(blocks, max(int((lease_end - clock) / block), 0) + 2)
+        clocks = _added_up(clock, block, count)
+        over = (clocks >= lease_end) | (clocks + another > lease_end)
+        if over.any():
+            count = int(over.argmax()) + 1
+        clock, ran = float(clocks[count - 1]), float(_added_up(ran, block, count)[-1])
+        left, blocks = max(left - count * samples, 0), blocks - count
         if left == 0:
             return clock, DONE, left, ran
-        if clock >= lease_end:
-            return clock, EXPIRED, left, ran
-        if clock + another > lease_end:
-            return clock, EARLY, left, ran
+        if over.any():
+            return clock, EXPIRED if clock >= lease_end else EARLY, left, ran
+
+
+def _added_up(start: float, step: float, count: int) -> Floats:
+    """The sums of a number and one to `count` steps, each rounded as if they were added one after the other."""
+    sums: Floats = np.full(count + 1, step)
+    sums[0] = start
+    return np.add.accumulate(sums)[1:]
 
 
 def blocks_of(
