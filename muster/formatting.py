@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 UNKNOWN = "–"
@@ -83,3 +85,21 @@ def short_names(names: Sequence[str]) -> tuple[list[str], str]:
     if common == 0 or len(set(short)) < len(names):
         return list(names), ""
     return short, "".join(f"+{part}" for part in parts[0][-common:])
+
+
+def typed(value: Any) -> str:
+    """A value as it is typed on the command line: `300`, `true`, `1,2`, `a:1,b:2`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{typed(inner)}" for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(typed, value))
+    return str(value)
+
+
+def as_json_text(value: object) -> str:
+    """JSON as it is printed and written."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

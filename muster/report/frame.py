@@ -27,6 +27,14 @@ def write_page(folder: Path, template: Path, charts: Sequence[Chart], shown: Map
             svg = svg_of(chart.spec(chart.wide, titled=True), chart.name)
             (pictures / f"{chart.name}.svg").write_text(svg, encoding="utf-8")
             (pictures / f"{chart.name}.png").write_bytes(png_of(svg))
+    page = folder / "report.html"
+    with write_aside(page) as aside:
+        aside.write_text(page_text(template, shown), encoding="utf-8")
+    return page
+
+
+def page_text(template: Path, shown: Mapping[str, Any]) -> str:
+    """The page of a template within the frame."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([template.parent, _FRAME]),
         autoescape=True,
@@ -34,11 +42,7 @@ def write_page(folder: Path, template: Path, charts: Sequence[Chart], shown: Map
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    text = environment.get_template(template.name).render(light=LIGHT, dark=DARK, **shown)
-    page = folder / "report.html"
-    with write_aside(page) as aside:
-        aside.write_text(text, encoding="utf-8")
-    return page
+    return environment.get_template(template.name).render(light=LIGHT, dark=DARK, **shown)
 
 
 def drawn(chart: Chart) -> dict[str, Any]:

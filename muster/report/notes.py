@@ -119,7 +119,11 @@ def provenance(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("scheduler", str(run["scheduler"]["name"])),
         *_scheduler_settings(run),
-        *((str(name).replace("_", " "), _typed(value)) for name, value in settings.items() if _is_set(value)),
+        *(
+            (str(name).replace("_", " "), formatting.typed(value))
+            for name, value in settings.items()
+            if _is_set(value)
+        ),
         ("seed", str(run.get("seed", 0))),
         ("trace", str(run["trace"]["source"])),
         ("SHA-256 of the trace", str(run["trace"].get("sha256") or "not recorded")),
@@ -136,24 +140,11 @@ def _scheduler_settings(run: Mapping[str, Any]) -> list[tuple[str, str]]:
             leaves += [(f"{name}.{inner}", setting) for inner, setting in value.items()]
         else:
             leaves.append((str(name), value))
-    return [(name, _typed(value)) for name, value in leaves if _is_set(value)]
+    return [(name, formatting.typed(value)) for name, value in leaves if _is_set(value)]
 
 
 def _is_set(value: Any) -> bool:
-    return value is not None and value not in ([], {}, "")
-
-
-def _typed(value: Any) -> str:
-    """A value as it is typed on the command line: `300`, `true`, `1,2`, `a:1,b:2`."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}:{_typed(inner)}" for name, inner in value.items())
-    if isinstance(value, list | tuple):
-        return ",".join(map(_typed, value))
-    return str(value)
+    return value is not None and value not in ([], (), {}, "")
 
 
 def _flag_value(value: Any) -> str:
@@ -161,8 +152,8 @@ def _flag_value(value: Any) -> str:
     if isinstance(value, Mapping):
         return _flag_value(list(value.values()))
     if isinstance(value, list | tuple):
-        return ":".join(map(_typed, value))
-    return "" if value is True else _typed(value)
+        return ":".join(map(formatting.typed, value))
+    return "" if value is True else formatting.typed(value)
 
 
 def _trace_notes(runs: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -23,12 +23,13 @@ from muster.report.figures import (
     run_names,
 )
 from muster.report.finding import finding
-from muster.report.frame import drawn, write_page
+from muster.report.frame import drawn, page_text, write_page
 from muster.report.means import means_chart
 from muster.report.metrics import QUANTILES, summarise
 from muster.report.notes import command, notes, provenance
 from muster.report.record import read_record, record_folders
 from muster.report.series import GroupMean, RunSeries, chart_series
+from muster.runtime.records import Record
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 TENANTS_LISTED = 50
@@ -48,11 +49,16 @@ class RunOnPage:
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` and `charts/` into the folder of a run or of a comparison; the page's path."""
-    runs, common = _read(folder)
+    runs, common = _named(_read(folder))
     overview = _overview(runs)
     charts = charts_of([run.series for run in runs])
-    shown = {**_shown(runs, common, charts), "overview": [drawn(chart) for chart in overview]}
-    return write_page(folder, TEMPLATE, [*overview, *charts], shown)
+    return write_page(folder, TEMPLATE, [*overview, *charts], _shown(runs, common, charts, overview))
+
+
+def page_of(record: Record) -> str:
+    """The page of one run, as `write_report` writes it."""
+    runs, common = _named([_on_page(record, record.scheduler)])
+    return page_text(TEMPLATE, _shown(runs, common, charts_of([run.series for run in runs]), ()))
 
 
 def _overview(runs: Sequence[RunOnPage]) -> list[Chart]:
@@ -70,8 +76,8 @@ def _overview(runs: Sequence[RunOnPage]) -> list[Chart]:
     return charts
 
 
-def _read(folder: Path) -> tuple[list[RunOnPage], str]:
-    """All runs under distinct names, and the parts of the names that all share."""
+def _read(folder: Path) -> list[RunOnPage]:
+    """All runs under the names of their folders."""
     runs: list[RunOnPage] = []
     problems: list[Problem] = []
     for run_folder in record_folders(folder):
@@ -81,10 +87,18 @@ def _read(folder: Path) -> tuple[list[RunOnPage], str]:
             problems.extend(bad.problems)
             continue
         # One record at a time is held whole; of the others only what the page shows.
-        series = chart_series(record, run_folder.name)
-        runs.append(RunOnPage(run_folder.name, summarise(record), series, record.run))
+        runs.append(_on_page(record, run_folder.name))
     if problems:
         raise InputError(*problems)
+    return runs
+
+
+def _on_page(record: Record, name: str) -> RunOnPage:
+    return RunOnPage(name, summarise(record), chart_series(record, name), record.run)
+
+
+def _named(runs: Sequence[RunOnPage]) -> tuple[list[RunOnPage], str]:
+    """The runs under distinct names, and the parts of the names that all share."""
     names, common = run_names([run.summary for run in runs])
     if len(set(names)) < len(runs):
         names, common = formatting.short_names([run.name for run in runs])
@@ -95,7 +109,9 @@ def _read(folder: Path) -> tuple[list[RunOnPage], str]:
     return renamed, common
 
 
-def _shown(runs: Sequence[RunOnPage], common: str, charts: Sequence[Chart]) -> dict[str, Any]:
+def _shown(
+    runs: Sequence[RunOnPage], common: str, charts: Sequence[Chart], overview: Sequence[Chart]
+) -> dict[str, Any]:
     """What the template shows."""
     names = [run.name for run in runs]
     summaries = [run.summary for run in runs]
@@ -113,6 +129,7 @@ def _shown(runs: Sequence[RunOnPage], common: str, charts: Sequence[Chart]) -> d
         "groups": groups(figures),
         "columns": [column(figure, summaries) for figure in figures],
         "notes": notes(names, summaries, records),
+        "overview": [drawn(chart) for chart in overview],
         "charts": [drawn(chart) for chart in charts if not chart.detail],
         "details": [drawn(chart) for chart in charts if chart.detail],
         "distributions": _distributions(runs),

@@ -6,7 +6,6 @@ A record is a folder: `jobs.parquet`, `allocations.parquet`, `decisions.parquet`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -17,6 +16,7 @@ import polars as pl
 
 from muster.cluster.resources import FURTHER, RESOURCES
 from muster.files import write_parquet
+from muster.formatting import as_json_text
 
 
 class Column(NamedTuple):
@@ -186,8 +186,7 @@ class Record:
         for name in TABLES:
             table: pl.DataFrame = getattr(self, name)
             write_parquet(table, folder / f"{name}.parquet")
-        text = json.dumps(self.run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        (folder / "run.json").write_text(text, encoding="utf-8")
+        (folder / "run.json").write_text(as_json_text(self.run), encoding="utf-8")
 
 
 def _node_table(cluster: Mapping[str, Any]) -> pl.DataFrame:
