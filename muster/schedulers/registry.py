@@ -133,7 +133,18 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     preset = known_presets().get(name.strip().partition("+")[0])
     called = name.strip() if preset else ""
     settings = {**(preset.settings if preset else {}), **(settings or {})}
-    kinds = [_kind(piece, name) for piece in _expanded(name).split("+")]
+    return _combined([_kind(piece, name) for piece in _expanded(name).split("+")], name, settings, called)
+
+
+def build_from(kind: type[Any], settings: Mapping[str, str] | None = None) -> Scheduler:
+    """The scheduler of a class: a whole scheduler, or a part such as an order with the other parts by default."""
+    return _combined(
+        [_checked(kind, getattr(kind, "__name__", repr(kind)))], kind.__name__, dict(settings or {})
+    )
+
+
+def _combined(kinds: list[type[Any]], name: str, settings: dict[str, str], called: str = "") -> Scheduler:
+    """The scheduler of some parts, or of one whole scheduler; `called` is the preset's name."""
     whole = [kind for kind in kinds if not issubclass(kind, Part)]
     if whole:
         if len(kinds) > 1:
