@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.cases import CASES, Case
-from muster.cli.runs import write_run
+from muster.api import Result
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.registry import build
 from muster.simulation import EXACT, Options, rules_named, simulate
@@ -24,7 +24,7 @@ def run(case: Case, trace: Trace, folder: Path) -> int:
     scheduler = build(case.scheduler, {**rules.settings, **case.settings})
     options = Options(rules=rules, **{"restart_cost_seconds": 0.0} | case.options)
     result = simulate(trace, parse_cluster(case.cluster), scheduler, options)
-    write_run(result, folder)
+    Result.of(result).write(folder)
     return len(result.record.decisions)
 
 

@@ -7,10 +7,14 @@ user corrects a file in one go. The command line prints them and exits with stat
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar, cast
 
 SHOWN_AT_MOST = 20
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,26 @@ class InputError(Exception):
         if len(self.problems) > SHOWN_AT_MOST:
             lines.append(f"and {len(self.problems) - SHOWN_AT_MOST} more problems like these")
         return "\n".join(lines)
+
+
+class ErrorCollector:
+    """Collects the problems of several inputs, to raise them together."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+
+    def of(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `call` returns. If it raises an InputError, `settle` raises it: use no result before that."""
+        try:
+            return call(*args, **kwargs)
+        except InputError as bad:
+            self._problems += bad.problems
+            return cast(T, None)
+
+    def settle(self) -> None:
+        """Raise all problems met so far."""
+        if self._problems:
+            raise InputError(*self._problems)
 
 
 class Unable(Exception):

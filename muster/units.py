@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
+from muster.problems import InputError, Problem
+
 _NUMBER_AND_UNIT = re.compile(
     r"\s*\+?(\d+(?:\.\d*)?(?:e[+-]?\d{1,2})?|\.\d+)\s*([a-zµμ/]*)\s*", re.IGNORECASE
 )
@@ -61,6 +63,14 @@ def parse_seconds(value: str | float) -> float:
     return _parse(
         value, _TIMES, "allowed: a time from 0 on, such as 5us, 300s, 5min or 2h, or a number of seconds"
     )
+
+
+def seconds_of(where: str, value: str | float) -> float:
+    """As `parse_seconds`; the InputError of a value that is not a time names the flag or field `where`."""
+    try:
+        return parse_seconds(value)
+    except ValueError as error:
+        raise InputError(Problem(where, str(error), found=value)) from None
 
 
 def _parse(value: str | float, factors: Mapping[str, Decimal], allowed: str) -> float:

@@ -8,14 +8,18 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.simulation_flags import MORE_HELP, Inputs, SimulationFlags
+from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
+from muster.problems import ErrorCollector, InputError, Problem
 from muster.schedulers.presets import DEFAULT_SCHEDULER
+
+if TYPE_CHECKING:
+    from muster.inputs import Inputs
 
 COMPARED_BY_DEFAULT = ("slurm-like", "fifo", "las", DEFAULT_SCHEDULER)
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -50,12 +54,12 @@ def compare(
     Example: muster compare trace.csv --cluster philly --scheduler las
     """
     from muster.cli.progress import progress_bars
-    from muster.cli.runs import as_json_text
     from muster.extras import CHARTS, missing_extra
     from muster.files import write_folder_aside
+    from muster.formatting import as_json_text
     from muster.parallel import run_all
 
-    errors = flags.ErrorCollector()
+    errors = ErrorCollector()
     first, *more = cluster
     inputs = given.inputs(errors, trace, first)
     on_clusters = [inputs, *(inputs.on(errors, name) for name in more)]
@@ -65,7 +69,7 @@ def compare(
         errors.of(inputs.scheduler, name)
     errors.settle()
     clusters = _cluster_names(on_clusters)
-    inputs.print_notes()
+    print_notes(inputs.trace)
     with write_folder_aside(out, overwrite=overwrite) as folder:
         works = {
             f"{own}{suffix}": _Work(name, folder / f"{own}{suffix}", one)
@@ -107,17 +111,16 @@ class _Work:
     inputs: Inputs
 
     def __call__(self, report: Callable[[Any], None]) -> dict[str, Any]:
-        from muster.cli.runs import write_run
+        from muster.api import Result
 
-        run = self.inputs.run(self.inputs.scheduler(self.scheduler), report)
+        result = Result.of(self.inputs.run(self.inputs.scheduler(self.scheduler), report))
         self.folder.mkdir()
-        return write_run(run, self.folder)
+        result.write(self.folder)
+        return dict(result.summary)
 
 
 def _cluster_names(on_clusters: Sequence[Inputs]) -> list[str]:
     """What a folder's name says of each cluster; nothing where there is only one."""
-    from muster.problems import InputError, Problem
-
     names = [NOT_IN_A_NAME.sub("-", one.cluster.name).strip("-.") for one in on_clusters]
     problems = [
         Problem(
@@ -135,8 +138,6 @@ def _cluster_names(on_clusters: Sequence[Inputs]) -> list[str]:
 
 def _folder_names(schedulers: Sequence[str]) -> list[str]:
     """A folder's name for each: the scheduler's, without the path of its file and odd characters."""
-    from muster.problems import InputError, Problem
-
     names = [NOT_IN_A_NAME.sub("-", name.rpartition("/")[2]).strip("-.") for name in schedulers]
     problems = [
         Problem("--scheduler", "is named twice; name each once", found=schedulers[at])

@@ -39,8 +39,7 @@ def convert(
 
     Example: muster convert jobs.csv -o trace.csv --map submit=at,duration=run
     """
-    from muster.cli.runs import as_json_text
-    from muster.formatting import counted
+    from muster.formatting import as_json_text, counted
     from muster.workload.trace import read_trace, write_trace
     from muster.workload.traces.mapped import parse_mapping
 
@@ -61,9 +60,8 @@ def convert(
 
 
 def _convert_nodes(source: Path, output: Path, *, as_json: bool) -> None:
-    from muster.cli.runs import as_json_text
     from muster.cluster.cluster_file import write_cluster_file
-    from muster.formatting import counted
+    from muster.formatting import as_json_text, counted
     from muster.workload.traces.openb_nodes import read_nodes
 
     cluster = read_nodes(source)

@@ -23,8 +23,8 @@ def export(
 
     Example: muster export muster-record
     """
-    from muster.cli.runs import as_json_text
     from muster.files import write_folder_aside
+    from muster.formatting import as_json_text
     from muster.service.client import Client
 
     with (

@@ -1,10 +1,10 @@
-"""Flags that several commands share, and how their text becomes settings; all mistakes are reported together."""
+"""Flags that several commands share, and how their text becomes settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ParamSpec, TypeVar, cast
+from typing import Annotated
 
 import typer
 
@@ -51,29 +51,6 @@ Overwrite = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class ErrorCollector:
-    """Collects the problems of several inputs, to raise them together."""
-
-    def __init__(self) -> None:
-        self._problems: list[Problem] = []
-
-    def of(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `call` gives. If it refused, `settle` will say so: use no result before that."""
-        try:
-            return call(*args, **kwargs)
-        except InputError as bad:
-            self._problems += bad.problems
-            return cast(T, None)
-
-    def settle(self) -> None:
-        """Raises all problems met so far."""
-        if self._problems:
-            raise InputError(*self._problems)
-
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
     """`key=value` as a mapping."""
@@ -109,17 +86,9 @@ def gb_of(flag: str, text: str) -> float:
 
 def positive_seconds_of(flag: str, text: str) -> float:
     """A flag's time in seconds; 0 and infinity are refused."""
+    from muster.units import seconds_of
+
     seconds = seconds_of(flag, text)
     if not 0 < seconds < float("inf"):
         raise InputError(Problem(flag, "allowed: a time above 0", found=text))
     return seconds
-
-
-def seconds_of(flag: str, text: str) -> float:
-    """A flag's time in seconds."""
-    from muster.units import parse_seconds
-
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise InputError(Problem(flag, str(error), found=text)) from None

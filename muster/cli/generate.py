@@ -139,8 +139,7 @@ def _split(text: str) -> list[int]:
 
 
 def _write(trace: Trace, output: Path, *, as_json: bool) -> None:
-    from muster.cli.runs import as_json_text
-    from muster.formatting import counted
+    from muster.formatting import as_json_text, counted
     from muster.workload.trace import write_trace
 
     write_trace(trace, output)

@@ -35,7 +35,7 @@ def logs(
 
     Example: muster logs -f 17
     """
-    from muster.cli.runs import as_json_text
+    from muster.formatting import as_json_text
     from muster.service.client import PatientClient
 
     with PatientClient() as client:

@@ -15,8 +15,8 @@ def nodes(as_json: flags.Json = False) -> None:
 
     Example: muster nodes
     """
-    from muster.cli.runs import as_json_text
     from muster.cli.service_view import plain_table, show
+    from muster.formatting import as_json_text
     from muster.service.client import Client
 
     with Client.of_environment() as client:
@@ -51,8 +51,8 @@ def drain(
 
     Example: muster drain node-3
     """
-    from muster.cli.runs import as_json_text
     from muster.cli.service_view import ranges, unsure_if_interrupted
+    from muster.formatting import as_json_text
     from muster.service.client import Client, node_path
 
     with Client.of_environment() as client, unsure_if_interrupted("muster nodes shows it"):

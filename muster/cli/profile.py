@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.flags import ErrorCollector, Json, Overwrite, script_of, seconds_of
-from muster.problems import InputError, Problem
+from muster.cli.flags import Json, Overwrite, script_of
+from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
     from muster.profiling import JobToProfile
@@ -81,6 +81,7 @@ class MeasuringFlags:
         """The job as it is run for measuring; `errors` collects the errors."""
         from muster.profiling import JobToProfile
         from muster.training.unchanged import UnchangedJob
+        from muster.units import seconds_of
 
         seconds = errors.of(seconds_of, "--patience", self.patience)
         unchanged = None

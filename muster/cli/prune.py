@@ -31,12 +31,12 @@ def prune(
     """
     from muster.cli.app import Interrupted
     from muster.cli.failures import FAILED
-    from muster.cli.runs import as_json_text
     from muster.cli.service_view import moment
-    from muster.formatting import counted
+    from muster.formatting import as_json_text, counted
     from muster.service.client import Client
+    from muster.units import seconds_of
 
-    asked = {"before": time.time() - flags.seconds_of("--before", before), "dry_run": dry_run}
+    asked = {"before": time.time() - seconds_of("--before", before), "dry_run": dry_run}
     total: dict[str, Any] = {"jobs": 0, "bytes": 0, "kept": []}
     after: int | None = 0
     try:

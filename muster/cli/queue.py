@@ -56,8 +56,8 @@ def queue(
 
     Example: muster queue --watch
     """
-    from muster.cli.runs import as_json_text
     from muster.cli.service_view import show
+    from muster.formatting import as_json_text
     from muster.service.client import Client, PatientClient
 
     states = list(dict.fromkeys(state or (_STATES + _ENDED if every else _STATES)))

@@ -18,8 +18,8 @@ def report(
 
     Example: muster report muster-comparison
     """
-    from muster.cli.runs import as_json_text
     from muster.extras import CHARTS, require
+    from muster.formatting import as_json_text
 
     require(CHARTS)
     from muster.report.page import write_report

@@ -36,7 +36,7 @@ def schedulers(
     if name is not None:
         found, named = _only(name, found, named)
     if as_json:
-        from muster.cli.runs import as_json_text
+        from muster.formatting import as_json_text
 
         content: dict[str, Any] = {
             "parts": [asdict(part) for part in found],

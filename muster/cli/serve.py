@@ -11,7 +11,7 @@ import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
-from muster.problems import InputError, Problem
+from muster.problems import ErrorCollector, InputError, Problem
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class NodeFlags:
         ),
     ] = None
 
-    def served(self, errors: flags.ErrorCollector) -> tuple[str, ConfiguredEngine]:
+    def served(self, errors: ErrorCollector) -> tuple[str, ConfiguredEngine]:
         """The engine's name and the engine; fake nodes imply theirs. `errors` collects what is wrong."""
         from muster.service.engines.factory import EngineOptions
         from muster.service.engines.registry import FAKE, LOCAL, configured_engine
@@ -133,7 +133,7 @@ def serve(
     from muster.service.live_limits import LiveLimits
     from muster.service.live_scheduler import live_scheduler
 
-    errors = flags.ErrorCollector()
+    errors = ErrorCollector()
     home = home_folder()
     turn = errors.of(flags.positive_seconds_of, "--round", round_seconds)
     cost = errors.of(_restart_cost, restart_cost)
@@ -150,7 +150,9 @@ def serve(
 
 
 def _restart_cost(text: str) -> float:
-    seconds = flags.seconds_of("--restart-cost", text)
+    from muster.units import seconds_of
+
+    seconds = seconds_of("--restart-cost", text)
     if not 0 <= seconds < float("inf"):
         raise InputError(Problem("--restart-cost", "allowed: a time from 0 on", found=text))
     return seconds

@@ -24,7 +24,7 @@ JobIds = Annotated[list[int], typer.Argument(metavar="JOB", min=1, help="Numbers
 def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json: bool) -> None:
     """Requests something for each job; reports all refusals together, after the other jobs are done."""
     from muster.cli.failures import as_document, error_of
-    from muster.cli.runs import as_json_text
+    from muster.formatting import as_json_text
 
     answers: list[Job] = []
     refusals: list[Refusal] = []

@@ -10,7 +10,8 @@ import typer
 
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.simulation_flags import MORE_HELP, SimulationFlags
+from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
+from muster.problems import ErrorCollector
 from muster.schedulers.presets import DEFAULT_SCHEDULER
 
 
@@ -36,19 +37,21 @@ def simulate(
 
     Example: muster simulate trace.csv --cluster 16x8gpu --scheduler las
     """
+    from muster.api import Result
     from muster.cli.progress import progress_bars
-    from muster.cli.runs import as_json_text, write_run
     from muster.files import write_folder_aside
+    from muster.formatting import as_json_text
 
-    errors = flags.ErrorCollector()
+    errors = ErrorCollector()
     inputs = given.inputs(errors, trace, cluster)
     policy = errors.of(inputs.scheduler, scheduler)
     errors.settle()
-    inputs.print_notes()
+    print_notes(inputs.trace)
     with write_folder_aside(out, overwrite=overwrite) as folder:
         with progress_bars([policy.name], len(inputs.trace.jobs)) as show:
-            run = inputs.run(policy, lambda progress: show(policy.name, progress))
-        summary = write_run(run, folder)
+            result = Result.of(inputs.run(policy, lambda progress: show(policy.name, progress)))
+        result.write(folder)
+    summary = result.summary
     for note in summary["notes"][len(inputs.trace.notes) :]:
         print(note, file=sys.stderr)
     if as_json:

@@ -13,9 +13,9 @@ import typer
 
 from muster.cli import size_ring, size_servers
 from muster.cli.flag_groups import takes_flag_groups
-from muster.cli.flags import ErrorCollector, Json
+from muster.cli.flags import Json
 from muster.cli.size_view import CHART_SUFFIXES
-from muster.problems import InputError, Problem
+from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
     from muster.cluster import Cluster

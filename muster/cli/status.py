@@ -16,8 +16,8 @@ def status(job: JobId, as_json: flags.Json = False) -> None:
 
     Example: muster status 17
     """
-    from muster.cli.runs import as_json_text
     from muster.cli.service_view import moment, plain_table, show
+    from muster.formatting import as_json_text
     from muster.service.client import Client
 
     with Client.of_environment() as client:

@@ -17,7 +17,7 @@ import typer
 from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.help import RARELY_NEEDED
-from muster.problems import InputError, Problem
+from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
     from muster.service.client import Client
@@ -86,7 +86,7 @@ class ResourceFlags:
         ),
     ] = 1
 
-    def fields(self, errors: flags.ErrorCollector) -> dict[str, Any]:
+    def fields(self, errors: ErrorCollector) -> dict[str, Any]:
         """These flags as fields of a request; `errors` collects the errors."""
         return {
             "gpus": self.gpus,
@@ -160,7 +160,7 @@ class QueueFlags:
     ] = None
     held: Annotated[bool, typer.Option("--hold", help="Hold the job until muster release.")] = False
 
-    def fields(self, errors: flags.ErrorCollector) -> dict[str, Any]:
+    def fields(self, errors: ErrorCollector) -> dict[str, Any]:
         """These flags as fields of a request; `errors` collects the errors."""
         limit = self.time_limit
         return {
@@ -249,7 +249,7 @@ def submit(
     """
     from muster.service.client import Client
 
-    errors = flags.ErrorCollector()
+    errors = ErrorCollector()
     file = _read_file(Path(words[0])) if len(words) == 1 and words[0].endswith(".toml") else None
     by_flags = {
         **resources.fields(errors),
@@ -306,8 +306,8 @@ def _is_given(context: typer.Context, field: str) -> bool:
 def _post(
     client: Client, request: Mapping[str, Any], placed: Callable[[Problem], Problem], as_json: bool
 ) -> None:
-    from muster.cli.runs import as_json_text
     from muster.cli.service_view import interruptions, unsure_if_interrupted
+    from muster.formatting import as_json_text
     from muster.service.client import Refusal, Unknown
 
     look_first = f"look with muster queue --name {shlex.quote(request['name'])} before you submit it again"

@@ -36,7 +36,7 @@ def sweep(
 
     require(CHARTS)
     from muster.cli.kept_runs import run_kept
-    from muster.cli.runs import as_json_text
+    from muster.formatting import as_json_text
     from muster.sweep.grid import points_of
     from muster.sweep.sweep_file import read_sweep_file
 

@@ -116,6 +116,6 @@ def _in_store(url: str, user: str, role: str) -> dict[str, Any]:
 
 
 def _print(answer: Any) -> None:
-    from muster.cli.runs import as_json_text
+    from muster.formatting import as_json_text
 
     print(as_json_text(answer), end="")

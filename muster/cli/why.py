@@ -28,7 +28,7 @@ def why(
 
     Example: muster why 17 --record muster-run
     """
-    from muster.cli.runs import as_json_text
+    from muster.formatting import as_json_text
 
     answer, sentences = _live(job) if record is None else _recorded(record, job)
     if as_json:

@@ -23,11 +23,13 @@ from muster.workload.traces.columns import (
     checked,
     default_of,
 )
-from muster.workload.traces.content import open_content
+from muster.workload.traces.content import Content, open_content, table_of
 
 _ALWAYS_WRITTEN = ("job_id", "submit_seconds", "gpus")
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".txt")
+COLUMNS_SOURCE = "jobs"
+"""The source of a trace that was read from columns."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,23 @@ def read_trace(
     `mapping` names the file's column for a native one (`{"submit_seconds": "arrival_s"}`). `models` are
     those whose iterations can be counted; left out, the shipped ones.
     """
-    content = open_content(Path(path))
+    return _trace_of(open_content(Path(path)), kind, mapping, models)
+
+
+def read_columns(
+    columns: object, mapping: Mapping[str, str] | None = None, models: Mapping[str, Model] | None = None
+) -> Trace:
+    """Reads a trace of any known form from columns that a program holds, as from a Parquet file with them.
+
+    `columns` maps names to lists or arrays, or is a data frame of Polars or pandas. Problems name the row, the first
+    being 1.
+    """
+    return _trace_of(table_of(columns, COLUMNS_SOURCE), "auto", mapping, models)
+
+
+def _trace_of(
+    content: Content, kind: str, mapping: Mapping[str, str] | None, models: Mapping[str, Model] | None
+) -> Trace:
     reading = read_content(content, kind, mapping)
     if reading.frame.height == 0:
         cleaned = "; ".join(reading.notes)

@@ -6,13 +6,16 @@ import csv
 import io
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from muster.files import decode_text, read_bytes
-from muster.problems import InputError, Problem
+from muster.problems import ErrorCollector, InputError, Problem
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _PARQUET_MAGIC = b"PAR1"
@@ -73,6 +76,57 @@ def _parquet_table(data: bytes, where: str) -> TraceTable:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else "its structure is damaged"
         raise InputError(Problem(where, f"this Parquet file cannot be read: {reason}")) from None
+    # As if it had been written as CSV: the header would be line 1.
+    return _typed_table(cells, where, first_line=2)
+
+
+def table_of(columns: object, where: str) -> TraceTable:
+    """The table of columns that a program holds: a data frame, or a mapping of names to lists or arrays.
+
+    The first row is 1. Polars frames are taken as they are. Any other frame must have what one of pandas has:
+    `columns`, `isna` and columns with `dtype`, `to_numpy` and `tolist`. NaN is an empty cell.
+    """
+    if isinstance(columns, pl.DataFrame):
+        return _typed_table(columns.fill_nan(None), where, first_line=1)
+    if hasattr(columns, "columns") and hasattr(columns, "isna"):
+        named: Mapping[Any, Any] = {name: _cells_of_pandas(columns[name]) for name in columns.columns}  # type: ignore[index]
+    elif isinstance(columns, Mapping):
+        named = columns
+    else:
+        what = "allowed: a path, a Trace, a data frame, or a mapping of column names to lists or arrays"
+        raise InputError(Problem(where, what, found=type(columns).__name__))
+    errors = ErrorCollector()
+    series = [errors.of(_series, where, str(name), values) for name, values in named.items()]
+    errors.settle()
+    others = [one for one in series if len(one) != len(series[0])]
+    if others:
+        what = f"allowed: {len(series[0])} rows, as in column {series[0].name}"
+        raise InputError(*(Problem(where, what, column=one.name, found=len(one)) for one in others))
+    return _typed_table(pl.DataFrame(series).fill_nan(None), where, first_line=1)
+
+
+def _series(where: str, name: str, values: Any) -> pl.Series:
+    """A column; of mixed types one of text, so that the checks name the cell that does not belong."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        what = "allowed: a list or an array, a value a job"
+        raise InputError(Problem(where, what, column=name, found=values))
+    if isinstance(values, np.ndarray) and values.dtype == np.object_:
+        values = values.tolist()
+    try:
+        return pl.Series(name, values)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        return pl.Series(name, [None if cell is None else str(cell) for cell in values], dtype=pl.String)
+
+
+def _cells_of_pandas(column: Any) -> Any:
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        return column.to_numpy()
+    return [
+        None if empty else cell for cell, empty in zip(column.tolist(), column.isna().tolist(), strict=True)
+    ]
+
+
+def _typed_table(cells: pl.DataFrame, where: str, first_line: int) -> TraceTable:
     if cells.height == 0:
         raise InputError(Problem(where, "there is no job in it: no rows"))
     named = cells.select(
@@ -81,8 +135,8 @@ def _parquet_table(data: bytes, where: str) -> TraceTable:
         else pl.col(name)
         for name, dtype in cells.schema.items()
     )
-    # As if it had been written as CSV: the header would be line 1.
-    return TraceTable(where, named, pl.int_range(2, cells.height + 2, eager=True))
+    lines = pl.int_range(first_line, first_line + cells.height, eager=True)
+    return TraceTable(where, named, lines)
 
 
 def _text_table(text: str, where: str) -> TraceTable:
