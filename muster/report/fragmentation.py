@@ -23,11 +23,8 @@ def fragmentation(record: Record) -> float | None:
     """
     start, end = window(record)
     nodes = record.nodes().with_row_index("code")
-    rows = (
-        held(record)
-        .join(nodes.select("node", "code"), on="node", maintain_order="left")
-        .select("code", "from_seconds", "to_seconds", "gpus")
-    )
+    code_of_node = pl.col("node").cast(pl.Enum(nodes["node"])).to_physical().cast(nodes["code"].dtype)
+    rows = held(record).select(code_of_node.alias("code"), "from_seconds", "to_seconds", "gpus")
     rows = pl.concat([rows, _absent(record, nodes, start, end)])
     codes, gpus = rows["code"].to_numpy(), rows["gpus"].to_numpy()
     code = np.concatenate((nodes["code"].to_numpy(), codes, codes))
@@ -70,5 +67,7 @@ def _absent(record: Record, nodes: pl.DataFrame, start: float, end: float) -> pl
 
 def _share_of_jobs_larger_than(free: FloatArray, record: Record) -> FloatArray:
     """Of the jobs not refused, the share that asks for more GPUs than each amount."""
-    gangs = record.jobs.filter(pl.col("outcome") != "refused")["gpus"].sort().to_numpy()
-    return 1.0 - np.searchsorted(gangs, free, side="right") / max(1, gangs.size)
+    gangs = record.jobs.filter(pl.col("outcome") != "refused")["gpus"].to_numpy()
+    sizes, counts = np.unique(gangs, return_counts=True)
+    fitting = np.append(0, np.cumsum(counts))
+    return 1.0 - fitting[np.searchsorted(sizes, free, side="right")] / max(1, gangs.size)

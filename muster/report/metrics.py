@@ -240,17 +240,25 @@ def _tenants(measured: pl.DataFrame) -> list[dict[str, Any]]:
 
 def _reasons(record: Record, measured: pl.DataFrame, end: float) -> dict[str, dict[str, float]]:
     """Why measured jobs waited: per reason the waiting seconds and the jobs it held up, longest first."""
-    rows = record.reasons.join(measured.select("job_id"), on="job_id", how="semi", maintain_order="left")
-    rows = rows.sort("reason", maintain_order=True).with_columns(
-        (pl.col("to_seconds").fill_null(end) - pl.col("from_seconds")).alias("seconds")
-    )
-    totals = {
-        str(code): {
-            "seconds": float(np.sum(group["seconds"].to_numpy())),
-            "jobs": group["job_id"].n_unique(),
-        }
-        for (code,), group in rows.group_by("reason", maintain_order=True)
-    }
+    if record.reasons.is_empty():
+        return {}
+    names = record.reasons["reason"].unique()
+    rows = record.reasons.select(
+        pl.col("job_id").cast(pl.Enum(measured["job_id"]), strict=False).to_physical().alias("job"),
+        pl.col("reason").cast(pl.Enum(names)).to_physical(),
+        (pl.col("to_seconds").fill_null(end) - pl.col("from_seconds")).alias("seconds"),
+    ).drop_nulls("job")
+    job, code, seconds = (rows[column].to_numpy() for column in ("job", "reason", "seconds"))
+    totals = {}
+    for number, name in enumerate(names.to_list()):
+        of_reason = code == number
+        jobs = np.zeros(measured.height, np.bool_)
+        jobs[job[of_reason]] = True
+        if jobs.any():
+            totals[name] = {
+                "seconds": float(np.sum(seconds[of_reason])),
+                "jobs": int(np.count_nonzero(jobs)),
+            }
     return dict(sorted(totals.items(), key=lambda total: (-total[1]["seconds"], total[0])))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -67,16 +65,21 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
 
 def allocations_frame(held: HeldArray, table: JobTable, cluster: Cluster) -> pl.DataFrame:
     """The table of what was held, a row a job, node, role and stretch of time."""
-    masks, mask_number = np.unique(held["mask"], return_inverse=True)
-    ids = pl.Series([list(gpu_ids(int(mask))) for mask in masks], dtype=pl.List(pl.Int64))
-    count = np.array([int(mask).bit_count() for mask in masks], np.float64)
+    mask = pl.DataFrame({"mask": held["mask"]})
+    distinct = mask.unique()
+    numbers = [list(gpu_ids(one)) for one in distinct["mask"].to_list()]
+    gpus = distinct.with_columns(
+        pl.Series("ids", numbers, dtype=pl.List(pl.Int64)),
+        pl.Series("count", list(map(len, numbers)), dtype=pl.Float64),
+    )
+    of_mask = mask.join(gpus, on="mask", how="left", maintain_order="left")
     frame = pl.DataFrame(
         {
             "job_id": table.ids.gather(held["job"]),
             "node": _named([node.name for node in cluster.nodes], held["node"]),
             "role": _named(ROLES, held["role"]),
-            "gpu_ids": ids.gather(mask_number),
-            "gpus": (count[mask_number] if len(held) else np.zeros(0)) * held["milli"] / WHOLE,
+            "gpu_ids": of_mask["ids"],
+            "gpus": of_mask["count"].to_numpy() * held["milli"] / WHOLE,
             **{
                 resource.name: held["amount"][:, at] / MICRO
                 for at, resource in enumerate(RESOURCES)
@@ -99,14 +102,19 @@ def decisions_frame(columns: NDArray[np.float64]) -> pl.DataFrame:
 
 def reasons_frame(explained: PendingArray, table: JobTable) -> pl.DataFrame:
     """The table of why jobs waited, a row a stretch of time with one reason."""
-    to_json = cache(lambda code, a, b: reason(code).to_json(a, b))
-    said = list(map(to_json, *(explained[key].tolist() for key in ("code", "a", "b"))))
-    names = [reason(code).name for code in explained["code"].tolist()]
+    said = pl.DataFrame({"code": explained["code"], "a": explained["a"], "b": explained["b"]})
+    distinct = said.unique(maintain_order=True)
+    texts = {
+        "reason": [reason(code).name for code in distinct["code"].to_list()],
+        "parameters": [reason(code).to_json(a, b) for code, a, b in distinct.iter_rows()],
+    }
+    named = distinct.with_columns(pl.Series(name, text, dtype=pl.String) for name, text in texts.items())
+    words = said.join(named, on=said.columns, how="left", maintain_order="left")
     frame = pl.DataFrame(
         {
             "job_id": table.ids.gather(explained["job"]),
-            "reason": pl.Series(names, dtype=pl.String),
-            "parameters": pl.Series(said, dtype=pl.String),
+            "reason": words["reason"],
+            "parameters": words["parameters"],
             "from_seconds": explained["from"],
             "to_seconds": explained["to"],
         }

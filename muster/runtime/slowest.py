@@ -7,8 +7,6 @@ with workers and servers have neither.
 
 from __future__ import annotations
 
-import numpy as np
-
 from muster.cluster.ledger_arrays import Floats, NodeArray
 from muster.runtime.allocation_lifecycle import HeldArray
 from muster.runtime.slowest_core import slowest_by_job
@@ -17,7 +15,8 @@ from muster.workload.jobs import JobTable
 
 
 def slowest_moments(held: HeldArray, table: JobTable, models: ModelTable, nodes: NodeArray) -> Floats:
-    """By job and measure: the least of its speed over that with the share; NaN where there is none."""
-    lasted = np.flatnonzero(held["to"] > held["from"])
-    order = lasted[np.lexsort((held["from"][lasted], held["job"][lasted]))]
-    return slowest_by_job(held, order, table.asked, table.node_allowed, models, nodes)
+    """By job and measure: the least of its speed over that with the share; NaN where there is none.
+
+    Rows of one job and interval are adjacent, as they are recorded.
+    """
+    return slowest_by_job(held, table.asked, table.node_allowed, models, nodes)

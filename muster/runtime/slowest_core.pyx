@@ -3,7 +3,7 @@
 from libc.math cimport INFINITY, NAN, fmin, isnan
 from libc.stdint cimport int64_t, uint8_t
 
-from muster.cluster.arrays cimport Floats, Ints, bools, floats, ints, records
+from muster.cluster.arrays cimport Floats, bools, floats, records
 from muster.cluster.ledger_core cimport SLOTS, WHOLE, Node, count_bits
 from muster.runtime.lifecycle cimport Held
 from muster.speed.input_core cimport ModelSpeed
@@ -19,7 +19,8 @@ cdef struct Machines:
     uint8_t* allowed
     int64_t constraints
     ModelSpeed* models
-    double* with_slowest_share
+    double* with_slowest_share  # by model and constraint; NaN: not known yet
+    double* with_share  # by model and node, likewise
 
 # The speed of a gang with what it has and with its share; NaN where it has none.
 cdef struct Moment:
@@ -44,48 +45,56 @@ cdef void _add_row(Machines* machines, Held* row, int64_t model, Moment* moment)
     """Count what a gang has on one machine: the slowest machine holds it up."""
     cdef int64_t per_gpu[SLOTS]
     cdef int64_t resource
+    cdef int64_t gpus = count_bits(row.mask)
+    cdef bint has_share = True
+    cdef double* fair
     cdef Node* node
     cdef ModelSpeed* here
     if row.milli != WHOLE or row.group >= 0 or row.mask == 0:
         moment.speed = NAN
     if isnan(moment.speed):
         return
-    for resource in range(SLOTS):
-        per_gpu[resource] = row.amount[resource] // count_bits(row.mask)
     node = &machines.nodes[row.node]
     here = &machines.models[machines.models[model].on_type[node.gpu_type]]
-    moment.speed = min(moment.speed, speed_at(here, per_gpu))
-    moment.fair = min(moment.fair, speed_at(here, node.share))
+    fair = &machines.with_share[model * machines.node_count + row.node]
+    if isnan(fair[0]):
+        fair[0] = speed_at(here, node.share)
+    for resource in range(SLOTS):
+        per_gpu[resource] = row.amount[resource] // gpus
+        has_share = has_share and per_gpu[resource] == node.share[resource]
+    moment.speed = min(moment.speed, fair[0] if has_share else speed_at(here, per_gpu))
+    moment.fair = min(moment.fair, fair[0])
 
 
-def slowest_by_job(held, order, asked, node_allowed, models, nodes):
+def slowest_by_job(held, asked, node_allowed, models, nodes):
     """By job and measure the least of its speed over that with the share; NaN where there is none.
 
-    `order` are the intervals by job and beginning.
+    Rows of one job and interval are adjacent.
     """
     cdef Held* rows = <Held*> records(held, sizeof(Held))
     cdef Asked* all_asked = <Asked*> records(asked, sizeof(Asked))
     cdef Asked* ask
     cdef Held* first
-    cdef Ints turns = ints(order)
     cdef Machines machines
     cdef Moment moment
     cdef Floats least
-    cdef int64_t at = 0
+    cdef int64_t at = 0, count = len(held)
     cdef double slowest
     shares = np.full((len(models), len(node_allowed)), np.nan)
+    with_share = np.full((len(models), len(nodes)), np.nan)
     result = np.full((len(asked), 2), np.nan)
     least = floats(result)
     machines.nodes, machines.node_count = <Node*> records(nodes, sizeof(Node)), len(nodes)
     machines.allowed, machines.constraints = bools(node_allowed).at, len(node_allowed)
     machines.models, machines.with_slowest_share = <ModelSpeed*> records(models, sizeof(ModelSpeed)), floats(shares).at
-    while at < turns.size:
-        first = &rows[turns.at[at]]
+    machines.with_share = floats(with_share).at
+    while at < count:
+        first = &rows[at]
         ask = &all_asked[first.job]
         moment.speed = INFINITY if ask.sync == RIGID else NAN
         moment.fair = INFINITY
-        while at < turns.size and rows[turns.at[at]].job == first.job and rows[turns.at[at]].begin == first.begin:
-            _add_row(&machines, &rows[turns.at[at]], ask.model, &moment)
+        while at < count and rows[at].job == first.job and rows[at].begin == first.begin:
+            _add_row(&machines, &rows[at], ask.model, &moment)
             at += 1
         if isnan(moment.speed):
             continue

@@ -259,6 +259,33 @@ def test_tables_of_a_whole_run_agree_with_each_other(order: str) -> None:
     assert json.dumps(summary) == json.dumps(summarise(scheduled(order)))
 
 
+def test_reasons_count_each_measured_job_once() -> None:
+    def waited(job: str, reason: str, since: float, until: float) -> dict[str, object]:
+        return {
+            "job_id": job,
+            "reason": reason,
+            "parameters": "{}",
+            "from_seconds": since,
+            "to_seconds": until,
+        }
+
+    record = tables(
+        jobs=[{"job_id": name, "submit_seconds": 0.0, "measured": name != "c"} for name in "abc"],
+        allocations=[],
+        reasons=[
+            waited("c", "no_place", 0, 7),
+            waited("b", "outranked", 0, 1),
+            waited("a", "no_gpus", 0, 2),
+            waited("b", "no_gpus", 1, 4),
+            waited("a", "no_gpus", 5, 9),
+        ],
+    )
+    assert list(summarise(record)["reasons"].items()) == [
+        ("no_gpus", {"seconds": 9.0, "jobs": 2}),
+        ("outranked", {"seconds": 1.0, "jobs": 1}),
+    ]
+
+
 def test_what_is_held_at_the_end_counts_until_the_end() -> None:
     """A run that stops at 100 s with one job running on one GPU since 50 s, and another waiting since 60 s."""
     record = tables(
