@@ -145,6 +145,8 @@ class Placement(Part):
     slots: ClassVar[tuple[str, ...]] = ("placement",)
     rule: ClassVar[int] = -1
     """One of the compiled rules of `placement.kernels`."""
+    leases: ClassVar[bool] = False
+    """Whether jobs hold their places on leases and wait for offers by delay timers (`placement.delay_timers`)."""
 
     def rules(self, snapshot: Snapshot) -> Ints:
         """The rule of each job of the view; one entry where all have the same."""

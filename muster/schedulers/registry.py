@@ -11,11 +11,12 @@ import importlib.metadata
 import importlib.util
 import inspect
 import pkgutil
-import types
+import re
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from importlib.abc import InspectLoader
 from math import inf
 from typing import Any
 
@@ -23,9 +24,7 @@ import muster.schedulers
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.schedulers.composed import Composed, IndependentAllocator
 from muster.schedulers.contract import Scheduler
-from muster.schedulers.leased import Leased
-from muster.schedulers.parts import AdmissionFilter, GangAllocator, Part
-from muster.schedulers.placement.delay_timers import Timers
+from muster.schedulers.parts import AdmissionFilter, GangAllocator, Part, Placement
 from muster.schedulers.presets import Preset, known_presets
 from muster.schedulers.user_code import load_error, register
 
@@ -34,6 +33,8 @@ _WHOLE = ("workers_and_servers", "time_sharing")
 """Folders of schedulers that are not composed of parts."""
 ENTRY_POINTS = "muster.schedulers"
 _FLAG = "--scheduler"
+_NAME = re.compile(r'^    name: ClassVar\[str\] = "([^"]+)"', re.MULTILINE)
+"""How the source of a part states its name."""
 _OWN_SETTINGS: dict[str, tuple[type, Any, str]] = {
     "preemptive": (
         bool,
@@ -96,7 +97,8 @@ def parts() -> list[PartInfo]:
         PartInfo("+".join(kind.slots), kind.name, _sentence(kind), tuple(_settings(kind)), kind.needs)
         for kind in _shipped().values()
     ]
-    for name, kind in {**_shipped_whole(), **_installed()}.items():
+    installed = {name: _installed_kind(name) for name in _entry_points()}
+    for name, kind in {**_shipped_whole(), **installed}.items():
         slot = "+".join(kind.slots) if issubclass(kind, Part) else "whole scheduler"
         infos.append(
             PartInfo(slot, name, _sentence(kind), tuple(_settings(kind)), getattr(kind, "needs", ()))
@@ -158,11 +160,11 @@ def _combined(kinds: list[type[Any]], name: str, settings: dict[str, str], calle
     order = _made(chosen["queue_order"], settings)
     for slot, default in (("allocation", "proportional"), ("placement", order.default_placement)):
         if slot not in chosen:
-            chosen[slot] = _shipped()[default]
+            chosen[slot] = _shipped_kind(default)
             kinds.append(chosen[slot])
     made = {kind: order if kind is chosen["queue_order"] else _made(kind, settings) for kind in kinds}
     allocation, placement = made[chosen["allocation"]], made[chosen["placement"]]
-    leased = isinstance(placement, Timers)
+    leased = isinstance(placement, Placement) and placement.leases
     common = _LEASED_SETTINGS if leased else tuple(_OWN_SETTINGS)
     own = _own_settings(common, settings)
     _refuse_unknown(settings, name, kinds, common)
@@ -170,8 +172,10 @@ def _combined(kinds: list[type[Any]], name: str, settings: dict[str, str], calle
     if leased:
         resizing = None
         if isinstance(allocation, GangAllocator):
-            resizing, allocation = allocation, _shipped()["proportional"]()
+            resizing, allocation = allocation, _shipped_kind("proportional")()
         named = (*(part for part in made.values() if part is not placement), placement)
+        from muster.schedulers.leased import Leased
+
         return Leased(order, allocation, placement, named, selections, resizing, preset=called, **own)
     habits = {"preemptive": order.preemptive, "strict": order.strict} | own
     _refuse_without_effect(own, habits["preemptive"], allocation)
@@ -240,7 +244,7 @@ def _by_slot(kinds: Iterable[type[Part]], name: str) -> dict[str, type[Any]]:
 def _timers_first(chosen: dict[str, type[Part]], kind: type[Part]) -> bool:
     """Let timers have the placement where the other part may leave it to them; whether that settles it."""
     pair = chosen["placement"], kind
-    timers = [one for one in pair if issubclass(one, Timers)]
+    timers = [one for one in pair if issubclass(one, Placement) and one.leases]
     others = [one for one in pair if issubclass(one, GangAllocator) and one.resizes_alone]
     if len(timers) == len(others) == 1:
         chosen["placement"] = timers[0]
@@ -258,63 +262,78 @@ def _kind(piece: str, name: str) -> type[Any]:
         raise InputError(Problem(_FLAG, what, found=piece))
     if ":" in piece:
         return _from_code(piece)
-    known = {**_shipped(), **_shipped_whole(), **_installed()}
-    if piece not in known:
-        hint = did_you_mean(piece, [*known, *known_presets()]) or "`muster schedulers` lists what there is"
-        found = piece if piece == name else f"{piece} in {name}"
-        raise InputError(Problem(_FLAG, with_hint("no such part or preset", hint), found=found))
-    return known[piece]
+    if piece in _entry_points():
+        return _installed_kind(piece)
+    if piece in _stated() or piece in {**_shipped(), **_shipped_whole()}:
+        return _shipped_kind(piece)
+    known = [*_shipped(), *_shipped_whole(), *_entry_points(), *known_presets()]
+    hint = did_you_mean(piece, known) or "`muster schedulers` lists what there is"
+    found = piece if piece == name else f"{piece} in {name}"
+    raise InputError(Problem(_FLAG, with_hint("no such part or preset", hint), found=found))
+
+
+def _shipped_kind(name: str) -> type[Any]:
+    """A shipped part or whole scheduler; only its module is imported where its source states the name."""
+    kinds = _kinds_in(_stated()[name]) if name in _stated() else {}
+    return kinds[name] if name in kinds else {**_shipped(), **_shipped_whole()}[name]
 
 
 @cache
-def _shipped() -> dict[str, type[Part]]:
+def _shipped() -> dict[str, type[Any]]:
     """Every part that has a file in a slot's folder, by name."""
-    found: dict[str, type[Part]] = {}
-    for slot in SLOTS:
-        package = importlib.import_module(f"{muster.schedulers.__name__}.{slot}")
-        for module_info in pkgutil.iter_modules(package.__path__):
-            module = importlib.import_module(f"{package.__name__}.{module_info.name}")
-            for kind in vars(module).values():
-                if _is_own_part(kind, module):
-                    found[kind.name] = kind
-    return found
+    return {name: kind for module in _modules(SLOTS) for name, kind in _kinds_in(module).items()}
 
 
 @cache
 def _shipped_whole() -> dict[str, type[Any]]:
     """Every whole scheduler that has a file in one of their folders, by name."""
-    found: dict[str, type[Any]] = {}
-    for folder in _WHOLE:
-        package = importlib.import_module(f"{muster.schedulers.__name__}.{folder}")
-        for module_info in pkgutil.iter_modules(package.__path__):
-            module = importlib.import_module(f"{package.__name__}.{module_info.name}")
-            for kind in vars(module).values():
-                is_own = (
-                    inspect.isclass(kind) and kind.__module__ == module.__name__ and hasattr(kind, "decide")
-                )
-                if is_own and kind.name:
-                    found[kind.name] = kind
-    return found
+    return {name: kind for module in _modules(_WHOLE) for name, kind in _kinds_in(module).items()}
 
 
-def _is_own_part(kind: object, module: types.ModuleType) -> bool:
-    return (
-        inspect.isclass(kind)
-        and issubclass(kind, Part)
-        and kind.__module__ == module.__name__
-        and bool(kind.name)
-    )
+def _modules(folders: Iterable[str]) -> list[str]:
+    """The modules of folders of shipped parts or schedulers."""
+    packages = [importlib.import_module(f"{muster.schedulers.__name__}.{folder}") for folder in folders]
+    return [
+        f"{package.__name__}.{module.name}"
+        for package in packages
+        for module in pkgutil.iter_modules(package.__path__)
+    ]
 
 
 @cache
-def _installed() -> dict[str, type[Any]]:
-    """What installed packages offer under the entry point group, by name."""
-    found = {}
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        kind = _checked(entry.load(), f"entry point {entry.name}")
-        register(importlib.import_module(kind.__module__), kind.__module__)
-        found[entry.name] = kind
+def _stated() -> Mapping[str, str]:
+    """The module of each shipped part or scheduler whose source states its name in the usual way, by name."""
+    found: dict[str, str] = {}
+    for module in _modules((*SLOTS, *_WHOLE)):
+        spec = importlib.util.find_spec(module)
+        source = spec.loader.get_source(module) if spec and isinstance(spec.loader, InspectLoader) else None
+        found |= dict.fromkeys(_NAME.findall(source or ""), module)
     return found
+
+
+def _kinds_in(module_name: str) -> dict[str, type[Any]]:
+    """The parts and whole schedulers that a module of Muster defines, by name."""
+    classes: list[type[Any]] = [
+        value
+        for value in vars(importlib.import_module(module_name)).values()
+        if inspect.isclass(value) and value.__module__ == module_name
+    ]
+    kinds = [kind for kind in classes if issubclass(kind, Part) or hasattr(kind, "decide")]
+    return {kind.name: kind for kind in kinds if hasattr(kind, "name") and kind.name}
+
+
+@cache
+def _entry_points() -> Mapping[str, importlib.metadata.EntryPoint]:
+    """The entry points of installed packages, by name."""
+    return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+
+
+@cache
+def _installed_kind(name: str) -> type[Any]:
+    """What an installed package offers under a name."""
+    kind = _checked(_entry_points()[name].load(), f"entry point {name}")
+    register(importlib.import_module(kind.__module__), kind.__module__)
+    return kind
 
 
 def _from_code(piece: str) -> type[Any]:

@@ -21,11 +21,9 @@ from muster.problems import InputError, Problem
 from muster.runtime.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
 from muster.runtime.records import Record
 from muster.runtime.slowest import slowest_moments
-from muster.schedulers.certify import Certified
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.user_code import errors_of_policies, plan_problem
-from muster.schedulers.workers_and_servers.interval import PeriodicScheduler
 from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
 from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
@@ -103,7 +101,7 @@ def simulate(
     compiling = CompileClock()
     began, began_cpu = time.perf_counter(), time.process_time()
     with install_listener("numba:compile", compiling), errors_of_policies(), _refused_plans_of(scheduler):
-        asked = Certified(scheduler) if options.certify else scheduler
+        asked = _certified(scheduler) if options.certify else scheduler
         world = World(table, cluster, truth, network, blocks)
         engine = SimulationEngine(world, asked, options, measured)
         engine.run(progress)
@@ -133,6 +131,13 @@ def simulate(
         peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     )
     return Run(record, cost, engine.unfinished(), refused)
+
+
+def _certified(scheduler: Scheduler) -> Scheduler:
+    """The scheduler with the optimality gap of each decision."""
+    from muster.schedulers.certify import Certified
+
+    return Certified(scheduler)
 
 
 @contextmanager
@@ -227,7 +232,7 @@ def _network(
 
 def _refuse_shares(scheduler: Scheduler, table: JobTable) -> None:
     """Refuse shares of GPUs to a scheduler that parts none: they would wait for ever."""
-    if not isinstance(scheduler, PeriodicScheduler):
+    if getattr(scheduler, "divides_gpus", True):
         return
     shares = np.flatnonzero(table.asked["milli"] < WHOLE)
     what = (

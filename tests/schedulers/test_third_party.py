@@ -78,7 +78,7 @@ def installed(example: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
     (example.parent / "plans.py").write_text(PLANS)
     monkeypatch.syspath_prepend(str(example.parent))
-    cached = (registry._installed, known_presets)
+    cached = (registry._entry_points, registry._installed_kind, known_presets)
     for function in cached:
         function.cache_clear()
     yield

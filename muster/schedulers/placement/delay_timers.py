@@ -25,6 +25,8 @@ Waits = tuple[tuple[float, float], ...]
 class Timers(Placement):
     """What all timers share; each kind says how long a gang waits for what."""
 
+    leases: ClassVar[bool] = True
+
     lease_seconds: float = setting(3600.0, "seconds after which a job gives its GPUs back and bids again")
     fit: Literal["best", "published"] = setting(
         "best",

@@ -123,6 +123,8 @@ class PeriodicScheduler:
     honours: ClassVar[frozenset[str]] = frozenset({REQUESTS})
     weighs_interruptions: ClassVar[bool] = False
     """Whether its answers already count what a change costs a running job; else `not_repaid` does."""
+    divides_gpus: ClassVar[bool] = False
+    """Whether jobs may request a share of a GPU."""
 
     interval_seconds: float = setting(600.0, "seconds between decisions (Optimus: 10 minutes)")
     accounting: Accounting = setting("usage", "a job is charged what it holds, or its owner's limit")
