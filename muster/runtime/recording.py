@@ -23,9 +23,7 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
     completed = facts["state"] == COMPLETED
     in_system = np.where(completed, facts["finish"] - asked["submit"], np.nan)
     timed_out = facts["state"] == TIMED_OUT
-    outcome = np.select(
-        [completed, facts["state"] == REFUSED, timed_out], ["completed", "refused", "timed_out"], "unfinished"
-    )
+    outcome = np.select([completed, facts["state"] == REFUSED, timed_out], [0, 1, 2], 3)
     worth = [table.sized[field] for field in ("priority", "urgency", "target")]
     rated = ~np.isnan(table.sized["priority"])
     frame = pl.DataFrame(
@@ -56,7 +54,7 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
             "utility": np.where(rated & ~completed, 0.0, utility(in_system, *worth)),
             "utility_target_seconds": table.sized["target"],
             "deadline_seconds": np.where(np.isfinite(asked["deadline"]), asked["deadline"], np.nan),
-            "outcome": outcome,
+            "outcome": _named(("completed", "refused", "timed_out", "unfinished"), outcome),
             "measured": measured,
         },
     )
