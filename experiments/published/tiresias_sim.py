@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot, State, Trigger
+from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Snapshot, State, Trigger
 from muster.schedulers.queue_order.tiresias import TwoDGittins, TwoDLas
 
 
@@ -24,9 +24,11 @@ class GittinsSim(TwoDGittins):
         """The index of the next known service that each will reach."""
         return stepwise_index(np.sort(self.known(snapshot)), service, self.delta)
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
         """When a job falls to another queue."""
-        return TwoDLas.next_rank_change(self, snapshot, keys, running, waiting)
+        return TwoDLas.next_rank_change(self, snapshot, keys, running, waiting, memory)
 
     def quantum(self) -> float:
         """The setting."""
@@ -78,18 +80,17 @@ class DlasSim(TwoDLas):
     def keys(self, snapshot: Snapshot, state: State) -> tuple[Floats, State]:
         """Rank by queue and place in it, renewed at their events only."""
         jobs, index = snapshot.jobs, snapshot.jobs.index.tolist()
+        known = all(job in state["keys"] for job in index)
+        since = snapshot.now - state["at"]
+        if known and not snapshot.triggers & (Trigger.ARRIVAL | Trigger.COMPLETION):
+            if since < self._jump(snapshot, state, jobs.running):
+                return np.array([state["keys"][job] for job in index]), state
         running = dict(zip(index, jobs.running.tolist(), strict=True))
         ran = dict(zip(index, jobs.run_seconds.tolist(), strict=True))
-        since = snapshot.now - state["at"]
         executed = {job: ran[job] - state["promoted"].get(job, 0.0) for job in index}
         gpus = dict(zip(index, self._paces(jobs), strict=True))
         queue_of = {job: queue for queue, members in enumerate(state["queues"]) for job in members}
         waited = {job: state["waited"].get(job, 0.0) for job in index}
-        known = all(job in state["keys"] for job in index)
-        if known and not snapshot.triggers & (Trigger.ARRIVAL | Trigger.COMPLETION):
-            before = {job: executed[job] - since * running[job] for job in index}
-            if since < self._jump(queue_of, running, before, waited, gpus):
-                return np.array([state["keys"][job] for job in index]), state
         queues = [
             sorted((job for job in members if job in running), key=lambda job: not running[job])
             for members in state["queues"]
@@ -134,29 +135,33 @@ class DlasSim(TwoDLas):
         """What a second of running counts."""
         return jobs.requested_gpus.tolist() if self.service == "gpu-seconds" else [1.0] * len(jobs)
 
-    def _jump(
-        self,
-        queue_of: dict[int, int],
-        running: dict[int, bool],
-        executed: dict[int, float],
-        waited: dict[int, float],
-        gpus: dict[int, float],
-    ) -> float:
-        """Seconds after their last event to when they look at queues again."""
+    def _jump(self, snapshot: Snapshot, state: State, running: Bools) -> float:
+        """Seconds after their last event to when they look at queues again, with these jobs running."""
+        jobs, since = snapshot.jobs, snapshot.now - state["at"]
+        queue_of = {job: queue for queue, members in enumerate(state["queues"]) for job in members}
+        columns = (jobs.index.tolist(), running.tolist(), jobs.run_seconds.tolist(), self._paces(jobs))
         soonest = inf
-        for job, queue in queue_of.items():
-            if job not in running:
+        for job, runs, ran, gpus in zip(*columns, strict=True):
+            queue = queue_of.get(job)
+            if queue is None:
                 continue
-            if running[job] and queue < len(self.thresholds):
-                soonest = min(soonest, ceil((self.thresholds[queue] - executed[job]) / gpus[job]))
-            elif not running[job] and queue and executed[job] > 0 and self.promote_knob < inf:
-                left = self.promote_knob * executed[job] - waited[job]
+            executed = ran - state["promoted"].get(job, 0.0) - since * runs
+            if runs and queue < len(self.thresholds):
+                soonest = min(soonest, ceil((self.thresholds[queue] - executed) / gpus))
+            elif not runs and queue and executed > 0 and self.promote_knob < inf:
+                left = self.promote_knob * executed - state["waited"].get(job, 0.0)
                 soonest = min(soonest, left if left > 0 else inf)
         return soonest
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
-        """Any time; what is no event of theirs is passed over."""
-        return -inf if len(waiting) and len(running) else inf
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
+        """When they look at queues again."""
+        if not len(waiting) or not len(running):
+            return inf
+        holds = np.zeros(len(snapshot.jobs), np.bool_)
+        holds[running] = True
+        return float(memory["at"] + self._jump(snapshot, memory, holds))
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,8 @@ class Composed:
         (still_waiting,) = codes.nonzero()
         if len(still_waiting) or not self._stable_when_queue_empty:
             plan.wake_on = Trigger.ALL
-            self._promise(snapshot, plan, np.asarray(keys, np.float64), still_waiting, until)
+            keys = np.asarray(keys, np.float64)
+            self._promise(snapshot, plan, keys, memory, still_waiting, until)
         if promoted and not self.promote_for_good:
             ends = turn_ends(snapshot.table.facts, np.array(promoted))
             turn_over = float(ends[ends > snapshot.now].min(initial=inf))
@@ -362,7 +363,13 @@ class Composed:
         fit_walk(free, least, pinned, ranked, self.strict, chosen)
 
     def _promise(
-        self, snapshot: Snapshot, plan: Proposal, keys: Floats, waiting: Ints, until: Floats
+        self,
+        snapshot: Snapshot,
+        plan: Proposal,
+        keys: Floats,
+        memory: State,
+        waiting: Ints,
+        until: Floats,
     ) -> None:
         """How long the plan holds if nothing happens while these jobs wait, and when to ask again."""
         jobs, now = snapshot.jobs, snapshot.now
@@ -377,7 +384,7 @@ class Composed:
         if self.preemptive:
             running = np.flatnonzero(plan.reasons == PLACED)
             quantum = self.order.quantum()
-            overtaken = self.order.next_rank_change(snapshot, keys, running, waiting) - _INSTANT
+            overtaken = self.order.next_rank_change(snapshot, keys, running, waiting, memory) - _INSTANT
             stopped_in_vain = ((plan.reasons == NO_PLACE) | (plan.reasons == NO_CPUS)).any()
             if stopped_in_vain or (self.allocator.by_order and not self.order.static_priority):
                 overtaken = -inf

@@ -69,10 +69,12 @@ class Order(Part):
         """What it remembers before the first decision."""
         return None
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
         """When a waiting job's key will first pass a running one's, if nothing happens; `-inf`: cannot say.
 
-        `running` and `waiting` are positions into the view's jobs.
+        `running` and `waiting` are positions into the view's jobs, `memory` is what `keys` remembered.
         """
         return inf if self.static_priority else -inf
 

@@ -149,7 +149,7 @@ class Mine(Order):
     def quantum(self):
         return 1e-300
 
-    def next_rank_change(self, view, keys, running, waiting):
+    def next_rank_change(self, view, keys, running, waiting, memory):
         return view.now
 """
 

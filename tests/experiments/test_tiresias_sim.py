@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from experiments.published.tiresias_sim import DlasGittinsSim, DlasSim
 from muster.cluster import Cluster, Node
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
+from muster.schedulers.composed import Composed
+from muster.schedulers.contract import Decision, Floats, Ints, Snapshot, State
 from muster.schedulers.queue_order.tiresias import gittins_index
 from muster.schedulers.registry import build
 from muster.workload.trace import read_trace
@@ -76,6 +84,82 @@ def test_only_skewed_models_are_kept_together(model: str, start: float) -> None:
 def test_unknown_schedules_are_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="tiresias-sim:dlas-gpu"):
         build("tiresias-sim:dlass")
+
+
+@dataclass(frozen=True)
+class Counted(Composed):
+    """A scheduler whose decisions are counted."""
+
+    decided_at: list[float] = field(default_factory=list)
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        self.decided_at.append(snapshot.now)
+        return super().decide(snapshot, state)
+
+
+class AskedEachSecond:
+    """An order that cannot say when ranks change."""
+
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
+        return -inf
+
+
+@dataclass(frozen=True)
+class DlasEachSecond(AskedEachSecond, DlasSim):
+    """2d-las-sim, asked each second."""
+
+
+@dataclass(frozen=True)
+class GittinsEachSecond(AskedEachSecond, DlasGittinsSim):
+    """2d-gittins-sim, asked each second."""
+
+
+def counted(order: DlasSim) -> Counted:
+    made = build("tiresias-sim:dlas-gpu")
+    assert isinstance(made, Composed)
+    return Counted(**vars(replace(made, order=order)))
+
+
+QUARTERS = st.integers(0, 4000).map(lambda quarters: quarters / 4)
+JOBS = st.lists(
+    st.tuples(QUARTERS, st.integers(1, 1600).map(lambda quarters: quarters / 4), st.integers(1, 6)),
+    min_size=1,
+    max_size=12,
+).map(lambda rows: [job(submit, seconds, gpus) for submit, seconds, gpus in rows])
+"""Seconds are quarters: sums of seconds are exact."""
+
+
+@given(
+    rows=JOBS,
+    order=st.sampled_from([(DlasSim, DlasEachSecond), (DlasGittinsSim, GittinsEachSecond)]),
+    thresholds=st.sampled_from([(30.0,), (100.0, 300.0)]),
+    promote_knob=st.sampled_from([0.3, 1.0, 8.0, inf]),
+    service=st.sampled_from(["gpu-seconds", "seconds"]),
+    rounds=st.sampled_from([None, None, 7.0]),
+)
+@settings(max_examples=150, deadline=None)
+def test_decisions_come_only_when_queues_are_looked_at(
+    rows: list[dict[str, Any]], order: tuple[type[DlasSim], type[DlasSim]], rounds: float | None, **given: Any
+) -> None:
+    asked, each_second = (counted(kind(**given)) for kind in order)
+    records = [
+        run(jobs_of(*rows), cluster_of(4, 2), scheduler, round_seconds=rounds).record
+        for scheduler in (asked, each_second)
+    ]
+    assert records[0].jobs.equals(records[1].jobs)
+    assert records[0].allocations.equals(records[1].allocations)
+    assert records[0].decisions.equals(records[1].decisions)
+    assert set(asked.decided_at) <= set(each_second.decided_at)
+
+
+def test_thirty_jobs_are_decided_in_few_decisions() -> None:
+    # Each job comes, ends and falls twice at most; a decision each second would be 13,000.
+    trace = jobs_of(*(job(60 * at, 2000, gpus=1 + at % 4) for at in range(30)))
+    scheduler = counted(DlasSim())
+    assert max(finishes(run(trace, cluster_of(8), scheduler))) > 13_000
+    assert len(scheduler.decided_at) <= 4 * 30
 
 
 @pytest.mark.reference

@@ -52,7 +52,9 @@ class Gittins(Order):
         start_up = np.where(jobs.running, 0.0, jobs.interruption_cost * jobs.requested_gpus)
         return -best_rates(soon, spent, ages, start_up), {"seen": jobs.index, "ended": ended}
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
         """When the next running job comes into another class of age."""
         if not len(waiting) or not len(running):
             return np.inf

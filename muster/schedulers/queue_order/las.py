@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
-from muster.schedulers.contract import Jobs, Snapshot
+from muster.schedulers.contract import Jobs, Snapshot, State
 from muster.schedulers.parts import GPU_SECONDS, Order, check_seconds, setting
 from muster.schedulers.queue_order.keys import seconds_to_level
 
@@ -39,7 +39,9 @@ class Las(Order):
             return attained
         return np.searchsorted(np.array(self.queues), attained, side="right").astype(np.float64)
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
         """When a running job has attained as much as the next waiting job, or falls to the next queue."""
         if not len(waiting) or not len(running):
             return inf

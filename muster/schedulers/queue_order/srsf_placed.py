@@ -44,7 +44,9 @@ class SrsfPlaced(Order):
         everything = max(service.sum() / snapshot.cluster.total_gpus, seconds.max(initial=0.0))
         return np.where(seconds >= everything, -seconds, service), state
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
         """Cannot say: while others run, a waiting job comes closer to deciding the makespan."""
         return -np.inf
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot
+from muster.schedulers.contract import Floats, Ints, Jobs, Snapshot, State
 from muster.schedulers.parts import DURATIONS, GPU_SECONDS, SECONDS, Order
 
 
@@ -29,7 +29,9 @@ class Srtf(Order):
             return remaining
         return np.where(np.isnan(remaining), jobs.attained_service, remaining)
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
         """Never while durations are known: running jobs only come closer to their end."""
         return inf if snapshot.jobs.durations_known else -inf
 

@@ -70,7 +70,9 @@ class TwoDLas(Order):
                 known[index[at]] = float(service[at])
         return known
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
         """When the next running job falls to another queue; any time where jobs may be promoted."""
         if not len(waiting) or not len(running):
             return inf
@@ -114,7 +116,9 @@ class TwoDGittins(TwoDLas):
         services: Floats = attained[facts["state"] == COMPLETED]
         return services
 
-    def next_rank_change(self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints) -> float:
+    def next_rank_change(
+        self, snapshot: Snapshot, keys: Floats, running: Ints, waiting: Ints, memory: State
+    ) -> float:
         """Any time: an index changes with every second of service."""
         return -inf if len(waiting) and len(running) else inf
 
