@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from itertools import product
+from math import log2, nan
 
 import numpy as np
 import polars as pl
@@ -90,6 +91,20 @@ def show_decisions() -> None:
             print(f"| `{name}` | {cells} |", flush=True)
 
 
+def show_queue() -> None:
+    """A row for each length of the queue before 40 nodes, with the growth since the row before."""
+    print(
+        "\n| `smd`, 40 nodes, waiting jobs | first decision | next | exponent of the growth |\n|---|---|---|---|"
+    )
+    cluster, before = machines(40, gpus=8, cpus=64), nan
+    for jobs in (250, 500, 1000, 2000, 4000):
+        (first, following), _ = decisions("smd", generate(jobs, seed=1), cluster)
+        print(
+            f"| {jobs:,} | {first:.3f} s | {following:.3f} s | {log2(following / before):.2f} |", flush=True
+        )
+        before = following
+
+
 def show_inner() -> None:
     """Milliseconds a job of the inner solvers, where limits allow 60 of each."""
     steps, demands = smd_jobs(1000, most=60)
@@ -161,6 +176,7 @@ def show_exact() -> None:
 
 if __name__ == "__main__":
     show_decisions()
+    show_queue()
     show_inner()
     show_outer()
     show_exact()

@@ -20,7 +20,7 @@ from muster.schedulers.admission.knapsack import (
     choose,
 )
 from muster.schedulers.admission.knapsack.columns import tabulate
-from muster.schedulers.admission.knapsack.relaxation import relax
+from muster.schedulers.admission.knapsack.relaxation import SAMPLE, SAMPLED_FROM, relax
 from tests.schedulers.knapsack_cases import smd_columns, smd_jobs, synergy_shape
 
 EXACT = SolverEffort(gap=0.0, nodes=100_000)
@@ -115,7 +115,22 @@ def test_multiple_choice_is_the_best_of_all_combinations(
 def test_the_relaxation_is_the_linear_program(seed: int, groups: int, resources: int, must: float) -> None:
     rng = np.random.default_rng(seed)
     columns = random_columns(rng, groups, 12, resources, must, whole=False)
-    capacity = rng.uniform(0.2, 0.6, resources) * groups
+    assert_relaxed(columns, rng.uniform(0.2, 0.6, resources) * groups)
+
+
+@pytest.mark.parametrize("must", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("heavier", [1.0, 4.0])
+def test_many_groups_are_relaxed_from_a_sample(must: float, heavier: float) -> None:
+    # Where the groups of the sample are the heavy ones, their cheapest ways do not fit in its part of the capacity.
+    rng = np.random.default_rng(5)
+    columns = random_columns(rng, 2 * SAMPLED_FROM, 6, 3, must, whole=False)
+    columns.usage[columns.group % SAMPLE == 0] *= heavier
+    assert_relaxed(columns, np.array([0.5, 0.45, 0.4]) * 2 * SAMPLED_FROM)
+
+
+def assert_relaxed(columns: Columns, capacity: np.ndarray) -> None:
+    """The bound is the best of the linear program, as another solver finds it."""
+    groups = len(columns.must_choose)
     usable = np.all(columns.usage <= capacity, axis=1)
     members = (columns.group == np.arange(groups)[:, None]).astype(float) * usable
     optional = ~columns.must_choose
@@ -123,8 +138,8 @@ def test_the_relaxation_is_the_linear_program(seed: int, groups: int, resources:
         -columns.profit * usable,
         A_ub=np.vstack([columns.usage.T, members[optional]]),
         b_ub=np.concatenate([capacity, np.ones(optional.sum())]),
-        A_eq=members[~optional] if must else None,
-        b_eq=np.ones((~optional).sum()) if must else None,
+        A_eq=members[~optional],
+        b_eq=np.ones((~optional).sum()),
     )
     if answer.status == 2:
         with pytest.raises(InfeasibleError):

@@ -67,6 +67,20 @@ class SolverTable:
         """Whether a choice stays within the capacity, but for rounding of the sum."""
         return bool(np.all(self.usage[choice].sum(axis=0) <= self.capacity + ROUNDING))
 
+    def one_group_of(self, count: int) -> SolverTable:
+        """Every `count`-th group, in as large a part of the capacity."""
+        columns = np.flatnonzero(self.group % count == 0)
+        group = self.group[columns] // count
+        return SolverTable(
+            group=group,
+            starts=np.flatnonzero(np.diff(group, prepend=-1)),
+            profit=self.profit[columns],
+            usage=self.usage[columns],
+            capacity=self.capacity / count,
+            original=self.original[columns],
+            profit_unit=self.profit_unit,
+        )
+
 
 ROUNDING = 1e-9
 """Of a capacity that counts as 1."""

@@ -12,6 +12,10 @@ from muster.schedulers.admission.knapsack.columns import FloatArray, InfeasibleE
 ROUNDS_AT_MOST = 60
 TOLERANCE = 1e-7
 """Of the relaxation's value; the bound is valid whatever the tolerance."""
+SAMPLED_FROM = 300
+"""Groups from which on a sample of them is solved first."""
+SAMPLE = 4
+"""One group of so many is in the sample."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +35,31 @@ class Relaxation:
 def relax(table: SolverTable, also: IntArray) -> Relaxation:
     """Solve the relaxation; `also` are columns to start with (an incumbent's)."""
     cheapest = table.best_of_each_group(-table.usage.sum(axis=1))
-    program = _Program(table, np.concatenate([cheapest, table.best_of_each_group(table.profit), also]))
+    likely = table.best_of_each_group(table.profit - table.usage @ _likely_prices(table))
+    program = _Program(table, np.concatenate([cheapest, likely, also]))
     if not table.fits(cheapest):
         overrun, _ = program.generate(np.zeros_like(table.profit), overrun_cost=1.0)
         if overrun < -1e-7:
             raise InfeasibleError("even shares of the cheapest ways exceed the capacity together")
     _, relaxation = program.generate(table.profit, overrun_cost=None)
     return relaxation
+
+
+def _likely_prices(table: SolverTable) -> FloatArray:
+    """Prices to begin with: those of a sample of many groups in as large a part of the capacity; 0 for few groups.
+
+    Where they are near the final ones, few columns have to be added: without them the work grows with the square of
+    the number of groups.
+    """
+    if table.groups >= SAMPLED_FROM:
+        sample = table.one_group_of(SAMPLE)
+        if sample.fits(sample.best_of_each_group(-sample.usage.sum(axis=1))):
+            return relax(sample, np.zeros(0, np.int64)).prices
+    return np.zeros(table.capacity.size)
+
+
+_DUAL = int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyDual)
+_PRIMAL = int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyPrimal)
 
 
 class _Program:
@@ -77,6 +99,7 @@ class _Program:
         self.solver.changeColsCost(present.size, present, -profit[self.active])
 
         bound, best_prices, value = np.inf, np.zeros(resources), -np.inf
+        self.solver.setOptionValue("simplex_strategy", _DUAL)
         for _ in range(ROUNDS_AT_MOST):
             self.solver.run()
             value = -self.solver.getInfo().objective_function_value
@@ -95,6 +118,10 @@ class _Program:
             if not new.size:
                 break
             self._add(new, profit)
+            if (
+                table.groups >= SAMPLED_FROM
+            ):  # The last answer is still feasible: from there it is a short way.
+                self.solver.setOptionValue("simplex_strategy", _PRIMAL)
         share = np.asarray(self.solver.getSolution().col_value)[resources:]
         return value, Relaxation(best_prices, bound, self.active.copy(), share)
 
