@@ -10,13 +10,24 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, make_url, select, update
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    make_url,
+    select,
+    update,
+)
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from muster.extras import POSTGRES, install_command
 from muster.problems import InputError, Problem, Unable
 from muster.service.store.claims import claim_on
-from muster.service.store.tables import STORE
+from muster.service.store.tables import METADATA, STORE
 
 SQLITE, POSTGRESQL = "sqlite:///", "postgresql"
 _ALLOWED = "allowed: sqlite:///PATH or postgresql://USER@HOST/DATABASE"
@@ -216,6 +227,7 @@ def _migrate(connection: Connection, url: str, make: bool) -> None:
     newest = ScriptDirectory(folder).get_current_head()
     there = MigrationContext.configure(connection).get_current_revision()
     if there == newest:
+        _check_tables(connection, url)
         return
     if there is None and not make:
         raise InputError(Problem(_shown(url), "there is no store of Muster; muster serve makes one"))
@@ -230,6 +242,20 @@ def _migrate(connection: Connection, url: str, make: bool) -> None:
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+
+
+def _check_tables(connection: Connection, url: str) -> None:
+    """InputError unless the store has the columns that are meant: development versions had others at this step."""
+    there = inspect(connection)
+    for table in METADATA.sorted_tables:
+        exists = there.has_table(table.name)
+        found = {column["name"] for column in there.get_columns(table.name)} if exists else set()
+        if different := sorted(found ^ set(table.columns.keys())):
+            what = (
+                f"a development version of Muster made this store: the columns {', '.join(different)} of its "
+                f"table {table.name} differ. Hint: serve another store or home, or use that version"
+            )
+            raise InputError(Problem(_shown(url), what))
 
 
 @contextmanager

@@ -45,6 +45,19 @@ def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_a_store_of_a_development_version_is_refused(url: str) -> None:
+    """Its step has the same number as the first one of this version, and its tables other columns."""
+    database = Database(url)
+    with database.writing() as connection:
+        connection.exec_driver_sql("ALTER TABLE jobs RENAME COLUMN lease_end TO turn_ends")
+    database.close()
+    error = (
+        "a development version of Muster made this store: the columns lease_end, turn_ends of its table jobs"
+    )
+    with pytest.raises(InputError, match=error):
+        Database(url)
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
