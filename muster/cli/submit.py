@@ -34,6 +34,7 @@ _FLAGS = {
     "compute_threads": "--threads",
     "environment": "--env",
     "held": "--hold",
+    "resources": "--resource",
     "time_limit_seconds": "--time-limit",
     "deadline_seconds": "--deadline",
 }
@@ -77,6 +78,14 @@ class ResourceFlags:
             help="Part of --memory that is not for cached samples, as 8GB, or auto.",
         ),
     ] = _AUTO
+    resource: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=AMOUNT",
+            rich_help_panel=RARELY_NEEDED,
+            help="Amount of a resource that an installed package describes, as power_watts=300; repeatable.",
+        ),
+    ] = None
     threads: Annotated[
         int,
         typer.Option(
@@ -95,6 +104,7 @@ class ResourceFlags:
             "cpus": errors.of(_number, self.cpus),
             "memory_gb": errors.of(_gb_or_auto, "--memory", self.memory),
             "own_memory_gb": errors.of(_gb_or_auto, "--own-memory", self.own_memory),
+            "resources": errors.of(_amounts, self.resource or []),
             "compute_threads": self.threads,
         }
 
@@ -370,6 +380,19 @@ def _named(given: Sequence[str]) -> dict[str, str]:
     if problems:
         raise InputError(*problems)
     return environment
+
+
+def _amounts(given: Sequence[str]) -> dict[str, float]:
+    """What --resource states."""
+    amounts = {}
+    for entry in given:
+        name, _, amount = entry.partition("=")
+        try:
+            amounts[name] = float(amount)
+        except ValueError:
+            what = "allowed: NAME=AMOUNT, for example power_watts=300"
+            raise InputError(Problem("--resource", what, found=entry)) from None
+    return amounts
 
 
 def _deadline(text: str) -> float:

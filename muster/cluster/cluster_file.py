@@ -33,7 +33,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from muster.checked_toml import Way, field_problem, parse_toml
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Link, Links, Node
-from muster.cluster.resources import FURTHER
+from muster.cluster.resources import FURTHER, UNKNOWN
 from muster.files import read_text, write_aside
 from muster.problems import InputError, Problem
 from muster.units import parse_gb, parse_gb_per_s, parse_seconds
@@ -181,12 +181,13 @@ def _in_types(file: ClusterFile) -> Iterator[Contradiction]:
         if kind.gpus_per_island and kind.gpus_per_island > max(kind.gpus, 1):
             what = f"an island lies within a machine, and this type has {kind.gpus} GPUs"
             yield (*way, "gpus_per_island"), what, kind.gpus_per_island
-        for resource in kind.resources:
-            if resource not in (known := [one.name for one in FURTHER]):
-                what = (
-                    f"no installed package describes this resource; there are: {', '.join(known) or 'none'}"
-                )
-                yield (*way, "resources", resource), what, resource
+        known = {one.name: one for one in FURTHER}
+        for resource, amount in kind.resources.items():
+            if resource not in known:
+                yield (*way, "resources", resource), UNKNOWN, resource
+            elif not known[resource].allows(amount):
+                what = f"allowed: a whole number of {known[resource].unit}"
+                yield (*way, "resources", resource), what, amount
         if kind.gpus == 0:
             for field in ("cpus", "memory_gb"):
                 if getattr(kind, field) is None:

@@ -80,6 +80,11 @@ class NodeAllocation(Generic[NodeRef]):
         """What is held here, by resource."""
         return (self.gpus, self.cpus, self.memory_gb, self.storage_gb_per_s, *self.further)
 
+    @property
+    def further_by_name(self) -> dict[str, float]:
+        """What is held here of the resources that do not come with Muster."""
+        return {one.name: amount for one, amount in zip(FURTHER, self.further, strict=True)}
+
     def on(self, node: OtherRef) -> NodeAllocation[OtherRef]:
         """The same amounts on another node, or on the same one by its name or number."""
         return NodeAllocation(

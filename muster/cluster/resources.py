@@ -28,13 +28,23 @@ class Resource:
     """A job states the amount for each of its GPUs; else for all of them together."""
     divisible: bool = True
     """Any amount is possible; else whole numbers, as of licences."""
+    requested: bool = True
+    """A job can state beside its GPUs how much it needs."""
+
+    def in_all(self, amount: float, gpus: int) -> float:
+        """What a job of so many GPUs needs that states this amount."""
+        return amount * gpus if self.per_gpu else amount
+
+    def allows(self, amount: float) -> bool:
+        """Whether there can be such an amount of it."""
+        return self.divisible or amount == int(amount)
 
 
 BUILT_IN = (
-    Resource("gpus", "GPUs", per_gpu=False),
+    Resource("gpus", "GPUs", per_gpu=False, requested=False),
     Resource("cpus", "CPU cores", per_gpu=False),
     Resource("memory_gb", "GB", per_gpu=False),
-    Resource("storage_gb_per_s", "GB/s", per_gpu=False),
+    Resource("storage_gb_per_s", "GB/s", per_gpu=False, requested=False),
 )
 
 
@@ -71,6 +81,8 @@ def installed_resources() -> tuple[Resource, ...]:
 
 FURTHER = installed_resources()
 """Those that do not come with Muster. A job holds exactly its request: no model says what more of them is worth."""
+UNKNOWN = f"no installed package describes this resource; there are: {', '.join(one.name for one in FURTHER) or 'none'}"
+"""Of a name in a request or a cluster file."""
 RESOURCES = (*BUILT_IN, *FURTHER)
 """All, in the order of the ledger's columns."""
 RESOURCE_COUNT, BUILT_IN_COUNT = len(RESOURCES), len(BUILT_IN)

@@ -6,10 +6,15 @@ import json
 from dataclasses import dataclass
 from math import isfinite
 
+from muster.cluster.resources import FURTHER
 from muster.formatting import gpus, thousandths
 
 _GPUS = "needs"
 """The number that is shown as so many GPUs."""
+
+_FURTHER = [one.name for one in FURTHER]
+_BESIDE_GPUS = " and ".join([", ".join(["CPUs", "memory", *_FURTHER][:-1]), ["memory", *_FURTHER][-1]])
+"""What a job may hold with its GPUs: with a further resource installed, that may be what is short."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ _KINDS = (
     ),
     Reason(
         "no_place",
-        "it needs {needs} together with their CPUs and memory; {free} are free but not where they would do",
+        f"it needs {{needs}} together with their {_BESIDE_GPUS}; {{free}} are free but not where they would do",
         "needs",
         "free",
     ),
@@ -81,7 +86,9 @@ _KINDS = (
     ),
     Reason(
         "no_cpus",
-        "it needs {cpus} CPU cores and {memory_gb} GB on one machine, and no machine has both free",
+        "it needs {cpus} CPU cores and {memory_gb} GB on one machine, and no machine has "
+        + " and ".join(["both", *_FURTHER])
+        + " free",
         "cpus",
         "memory_gb",
     ),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.cluster.ledger_arrays import WHOLE
+from muster.cluster.resources import FURTHER
 from muster.service.store.rows import JobRow
 
 
@@ -26,6 +27,7 @@ def trace_columns(
         "priority": [request.priority for request in requests],
         "cpus": [request.cpus for request in requests],
         "memory_gb": [request.memory_gb for request in requests],
+        **{one.name: [request.resources.get(one.name) for request in requests] for one in FURTHER},
         "preemptible": [row.preemptible for row in rows],
         "min_runtime_seconds": [request.min_runtime_seconds for request in requests],
         "restart_cost_seconds": [row.restart_cost_seconds for row in rows],

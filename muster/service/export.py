@@ -45,6 +45,7 @@ def _record(store: Store, status: DaemonStatus) -> Record:
             "cpus": interval.allocation.cpus,
             "memory_gb": interval.allocation.memory_gb,
             "storage_gb_per_s": interval.allocation.storage_gb_per_s,
+            **interval.allocation.further_by_name,
             "slice_group": None,
             "from_seconds": interval.since,
             "to_seconds": now if interval.until is None else interval.until,

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from muster.cluster import Cluster, Node
+from muster.cluster.resources import RESOURCES
 from muster.problems import InputError, Problem
 from muster.service.request import JobRequest
 from muster.workload.jobs import nodes_allowed
+
+_PLACES = {resource.name: place for place, resource in enumerate(RESOURCES)}
+"""Of each resource in `Node.amounts`."""
 
 
 def misfits(request: JobRequest, cluster: Cluster, where: str = "request") -> Iterator[Problem]:
@@ -27,28 +31,40 @@ def misfits(request: JobRequest, cluster: Cluster, where: str = "request") -> It
         yield Problem(where, what, column="gpus", found=request.gpus)
         if not any(node.gpus for node in nodes):
             return
-    requests = {"cpus": request.cpus or 0.0, "memory_gb": request.least_memory_gb or 0.0}
+    requests = {"cpus": 0.0, "memory_gb": 0.0} | request.least_amounts
     gpus = min(request.gpus, sum(node.gpus for node in nodes))
-    columns = {"cpus": "cpus", "memory_gb": "own_memory_gb" if request.memory_gb is None else "memory_gb"}
+    columns = {one: f"resources.{one}" for one in request.resources} | {
+        "cpus": "cpus",
+        "memory_gb": "own_memory_gb" if request.memory_gb is None else "memory_gb",
+    }
     beside = f" beside {gpus} GPUs" if gpus else ""
     each_fits = True
-    for quantity, unit in (("cpus", "CPU cores"), ("memory_gb", "GB of memory")):
-        wanted = requests[quantity]
+    units = {one.name: one.unit for one in RESOURCES} | {"memory_gb": "GB of memory"}
+    for quantity, wanted in requests.items():
+        unit = units[quantity]
         if not _fits(nodes, gpus, {quantity: wanted}):
-            most = max(getattr(node, quantity) for node in nodes if node.gpus or not gpus)
+            most = max(_amount(node, quantity) for node in nodes if node.gpus or not gpus)
             what = f"{whose} no room for so much{beside}; a node has at most {most:g} {unit}"
             yield Problem(where, what, column=columns[quantity], found=wanted)
             each_fits = False
     if each_fits and not _fits(nodes, gpus, requests):
-        what = f"{whose} no room for so many CPU cores together with {requests['memory_gb']:g} GB{beside}"
+        others = [
+            f"{amount:g} {units[name]}" for name, amount in requests.items() if name != "cpus" and amount
+        ]
+        what = f"{whose} no room for so many CPU cores together with {' and '.join(others)}{beside}"
         yield Problem(where, what, column="cpus", found=requests["cpus"])
 
 
 def _fits(nodes: Iterable[Node], gpus: int, requests: Mapping[str, float]) -> bool:
     """Whether empty nodes hold these amounts: on one node without GPUs, else divided over the GPUs."""
     if gpus == 0:
-        return any(all(getattr(node, name) >= amount for name, amount in requests.items()) for node in nodes)
+        return any(all(_amount(node, name) >= amount for name, amount in requests.items()) for node in nodes)
     return _reach((_gpus_with(node, gpus, requests) for node in nodes), gpus)
+
+
+def _amount(node: Node, name: str) -> float:
+    """What a node has of a resource."""
+    return node.amounts[_PLACES[name]]
 
 
 def _reach(amounts: Iterable[int], wanted: int) -> bool:
@@ -58,5 +74,5 @@ def _reach(amounts: Iterable[int], wanted: int) -> bool:
 
 def _gpus_with(node: Node, gpus: int, requests: Mapping[str, float]) -> int:
     """GPUs of a node that can have their part of each of these amounts."""
-    fit = [getattr(node, name) / (amount / gpus) + 1e-9 for name, amount in requests.items() if amount > 0]
+    fit = [_amount(node, name) / (amount / gpus) + 1e-9 for name, amount in requests.items() if amount > 0]
     return int(min(node.gpus, *fit)) if fit else node.gpus  # a tiny amount fits infinitely often

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from muster.problems import Problem
 from muster.schedulers.contract import Scheduler
-from muster.schedulers.honours import DEADLINE, PRIORITY, REQUESTS, WITHOUT_GPUS, honoured
+from muster.schedulers.honours import DEADLINE, FURTHER_RESOURCES, PRIORITY, REQUESTS, WITHOUT_GPUS, honoured
 from muster.service.request import JobRequest
 
 
@@ -18,6 +18,10 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
         (DEADLINE, "deadline_seconds", request.deadline_seconds, "edf+tune-plus"),
         (REQUESTS, "cpus", request.cpus, "gittins+tune-plus"),
         (REQUESTS, "memory_gb", request.memory_gb, "gittins+tune-plus"),
+        *(
+            (FURTHER_RESOURCES, f"resources.{name}", one, "gittins+tune-plus")
+            for name, one in request.resources.items()
+        ),
     ):
         if value is not None and kind not in honours:
             what = f"{policy.name} ignores it; leave it out, or serve with --scheduler {serve}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from muster.cluster.resources import FURTHER, UNKNOWN
 from muster.training.unchanged import STOP_SIGNALS, UnchangedJob
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -44,6 +45,11 @@ class JobRequest(BaseModel):
     own_memory_gb: Annotated[float, Field(ge=0, le=1e6)] | None = None
     """What its processes together need for themselves; the rest of its grant is for cached samples. None: 4 GB each,
     but at most half of the grant."""
+    resources: Annotated[dict[str, Annotated[float, Field(gt=0, le=1e9)]], Field(max_length=100)] = Field(
+        default_factory=dict
+    )
+    """Amounts of the resources that installed packages describe, by name: exactly what it gets. Their descriptions
+    say whether the amount is for each GPU or for all of them together."""
     compute_threads: Annotated[int, Field(ge=1, le=4096)] = 1
     """OMP_NUM_THREADS, the same at every start, so that a resumed run has the same bits."""
     model: Name | None = None
@@ -74,6 +80,17 @@ class JobRequest(BaseModel):
     output_limit_gb: Annotated[float, Field(gt=0, le=1e6)] = 5.0
     """Most output of one process that the disk keeps; the oldest part is dropped where it prints more."""
 
+    @field_validator("resources")
+    @classmethod
+    def _are_described(cls, resources: dict[str, float]) -> dict[str, float]:
+        known = {one.name: one for one in FURTHER}
+        for name, amount in resources.items():
+            if name not in known:
+                raise ValueError(f"{name}: {UNKNOWN}")
+            if not known[name].allows(amount):
+                raise ValueError(f"{name}: allowed: a whole number of {known[name].unit}")
+        return resources
+
     @model_validator(mode="after")
     def _fits_together(self) -> JobRequest:
         if self.gpu_share < 1 and self.gpus != 1:
@@ -99,6 +116,9 @@ class JobRequest(BaseModel):
             )
         if self.ranks != "one":
             raise ValueError("gpus is 0: a job without GPUs has one process; leave ranks out")
+        for_each_gpu = [one.name for one in FURTHER if one.per_gpu and one.name in self.resources]
+        if for_each_gpu:
+            raise ValueError(f"gpus is 0: {for_each_gpu[0]} is stated for each GPU; leave it out")
         if self.model is not None:
             raise ValueError("gpus is 0: the model of a job without GPUs has no effect; leave it out")
 
@@ -106,6 +126,16 @@ class JobRequest(BaseModel):
     def least_memory_gb(self) -> float | None:
         """The least memory that it gets in all; None: the scheduler decides."""
         return max((gb for gb in (self.memory_gb, self.own_memory_gb) if gb is not None), default=None)
+
+    @property
+    def least_amounts(self) -> dict[str, float]:
+        """The least that it gets in all of what it states beside its GPUs, by resource."""
+        stated = {"cpus": self.cpus, "memory_gb": self.least_memory_gb} | {
+            one.name: one.in_all(self.resources[one.name], self.gpus)
+            for one in FURTHER
+            if one.name in self.resources
+        }
+        return {name: amount for name, amount in stated.items() if amount is not None}
 
     def unchanged(self) -> UnchangedJob | None:
         """How to talk to a job that does not use `muster.training`; None: it does."""

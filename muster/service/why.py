@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from muster.cluster.ledger import NodeAllocation
+from muster.cluster.resources import FURTHER
 from muster.formatting import counted, duration, gpus, thousandths
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
@@ -72,6 +73,7 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
         f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
         f"{_sentence(row, now, estimate.drained)}.",
+        *_what_else_it_needs(row),
         *_what_is_not_here(row, status),
         *_what_is_drained(estimate, status),
         *_who_holds(estimate, seen, status),
@@ -157,6 +159,16 @@ def _last_ran(row: JobRow) -> str:
         if row.last_stop is None
         else f" since it was stopped, after {duration(row.run_seconds)} of running"
     )
+
+
+def _what_else_it_needs(row: JobRow) -> list[str]:
+    """Of resources that installed packages describe."""
+    needs = [
+        f"{row.request.resources[one.name]:g} {one.unit}{' for each GPU' if one.per_gpu else ''} ({one.name})"
+        for one in FURTHER
+        if one.name in row.request.resources
+    ]
+    return [f"It also needs {', '.join(needs)}."] if needs else []
 
 
 def _what_is_not_here(row: JobRow, status: DaemonStatus) -> list[str]:

@@ -76,9 +76,6 @@ AskedArray: TypeAlias = Structured[
     ]
 ]
 
-REQUEST_COLUMNS = tuple(one.name for one in RESOURCES if one.name not in ("gpus", "storage_gb_per_s"))
-"""What a trace may state of a job beside its GPUs."""
-
 GPU_TYPE = "gpu_type="
 """What a constraint on the type of GPU begins with."""
 
@@ -232,7 +229,7 @@ def job_table(
     asked["max_gpus"] = jobs["max_gpus"].fill_null(jobs["gpus"]).to_numpy()
     asked["requested"] = NONE
     for at, resource in enumerate(RESOURCES):
-        if resource.name in REQUEST_COLUMNS:
+        if resource.requested:
             amount = jobs[resource.name] * MICRO * (asked["gpus"] if resource.per_gpu else 1)
             asked["requested"][:, at] = amount.round().fill_null(NONE).cast(pl.Int64).to_numpy()
     asked["deadline"] = jobs["deadline_seconds"].fill_null(np.inf).to_numpy()

@@ -43,6 +43,8 @@ class Held(Answer):
     cpus: float
     memory_gb: float
     storage_gb_per_s: float
+    resources: dict[str, float]
+    """Of the resources that installed packages describe, by name."""
     since: float
 
 
@@ -240,7 +242,9 @@ def jobs_of(
     """Jobs with what they hold, as `Job`; nothing starts on the `drained` nodes."""
     held: dict[int, list[dict[str, Any]]] = {}
     for interval in intervals:
-        entry = {name: getattr(interval.allocation, name) for name in Held.model_fields.keys() - {"since"}}
+        here = interval.allocation
+        entry = {name: getattr(here, name) for name in Held.model_fields.keys() - {"since", "resources"}}
+        entry["resources"] = here.further_by_name
         held.setdefault(interval.job, []).append(entry | {"since": store.origin + interval.since})
     now = store.now()
     return [_job(row, held.get(row.id, []), store.origin, now, drained) for row in rows]

@@ -16,7 +16,8 @@ import polars as pl
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Changes, Ledger, NodeAllocation
-from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, NONE, ROWS_USED, WHOLE
+from muster.cluster.ledger_arrays import MICRO, NONE, ROWS_USED, WHOLE
+from muster.cluster.resources import RESOURCES
 from muster.cluster.structured import zero_records
 from muster.problems import InputError
 from muster.runtime import lifecycle as keep
@@ -142,7 +143,7 @@ class LiveColumns:
     def _fits_in(self, request: JobRequest) -> bool:
         """Whether this cluster could hold it, if it held nothing else."""
         # All that `misfits` goes by.
-        shape = (request.constraint, request.gpus, request.cpus, request.least_memory_gb)
+        shape = (request.constraint, request.gpus, *request.least_amounts.items())
         if shape not in self._fits:
             self._fits[shape] = next(misfits(request, self.cluster), None) is None
         return self._fits[shape]
@@ -166,10 +167,10 @@ class LiveColumns:
         spec["submit"] = row.submitted
         spec["gpus"] = spec["min_gpus"] = spec["max_gpus"] = request.gpus
         spec["milli"] = round(request.gpu_share * WHOLE)
-        spec["requested"] = NONE
-        spec["requested"][CPU] = NONE if request.cpus is None else round(request.cpus * MICRO)
-        least_gb = request.least_memory_gb
-        spec["requested"][MEMORY] = NONE if least_gb is None else round(least_gb * MICRO)
+        least = request.least_amounts
+        spec["requested"] = [
+            round(least[one.name] * MICRO) if one.name in least else NONE for one in RESOURCES
+        ]
         spec["model"] = self._model(request.model or "")
         spec["tenant"] = self._number("tenant", request.tenant or "")
         spec["user"] = self._number("user", row.user)

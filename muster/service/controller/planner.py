@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import structlog
 
+from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.actions import Action, Start, actions_of
 from muster.schedulers.contract import Decision, Ints, Jobs, Snapshot, Trigger
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
@@ -170,7 +171,7 @@ class Planner:
                 columns.not_begun(job, now)
         if started or stopped or changed:
             waiting = int(np.count_nonzero(plan.reasons))
-            free = dict(zip(_FREE, columns.ledger.free().tolist(), strict=True))
+            free = dict(zip(_FREE, columns.ledger.free().tolist()[:BUILT_IN_COUNT], strict=True))
             counts = {"running": len(index) - waiting, "waiting": waiting}
             counts |= {"started": started, "stopped": stopped, "changed": changed}
             self._jobs.changes.decisions.append(

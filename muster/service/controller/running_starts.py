@@ -8,7 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import MICRO, WHOLE
+from muster.cluster.resources import RESOURCES
 from muster.service.controller.starts import JobStart
+
+_COUNTED = tuple(place for place, resource in enumerate(RESOURCES) if resource.requested)
+"""In the amounts of nodes and allocations."""
 
 
 class RunningStarts(Mapping[int, JobStart]):
@@ -18,8 +22,8 @@ class RunningStarts(Mapping[int, JobStart]):
         self._cluster = cluster
         self._starts: dict[int, JobStart] = {}
         self._milli: dict[tuple[str, int], int] = defaultdict(int)
-        self._cpus: dict[str, int] = defaultdict(int)
-        self._memory: dict[str, int] = defaultdict(int)
+        self._held: dict[tuple[str, int], int] = defaultdict(int)
+        """By node and resource, in millionths; GPUs are counted one by one."""
 
     def __getitem__(self, job: int) -> JobStart:
         """The start of a job."""
@@ -60,18 +64,17 @@ class RunningStarts(Mapping[int, JobStart]):
 
     def _is_free(self, here: NodeAllocation[str]) -> bool:
         node = self._cluster.nodes[self._cluster.node_index[here.node]]
-        return (
-            all(self._milli[here.node, gpu] + here.milli <= WHOLE for gpu in here.gpu_ids)
-            and self._cpus[here.node] + _micro(here.cpus) <= _micro(node.cpus)
-            and self._memory[here.node] + _micro(here.memory_gb) <= _micro(node.memory_gb)
+        return all(self._milli[here.node, gpu] + here.milli <= WHOLE for gpu in here.gpu_ids) and all(
+            self._held[here.node, resource] + _micro(here.amounts[resource]) <= _micro(node.amounts[resource])
+            for resource in _COUNTED
         )
 
     def _add(self, allocations: Iterable[NodeAllocation[str]], sign: int) -> None:
         for here in allocations:
             for gpu in here.gpu_ids:
                 self._milli[here.node, gpu] += sign * here.milli
-            self._cpus[here.node] += sign * _micro(here.cpus)
-            self._memory[here.node] += sign * _micro(here.memory_gb)
+            for resource in _COUNTED:
+                self._held[here.node, resource] += sign * _micro(here.amounts[resource])
 
 
 def _micro(amount: float) -> int:

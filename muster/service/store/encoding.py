@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from muster.cluster.ledger import NodeAllocation
+from muster.cluster.resources import FURTHER
 from muster.service.request import JobRequest
 from muster.service.store.rows import (
     AllocationInterval,
@@ -80,15 +81,16 @@ def of_allocation_interval(interval: AllocationInterval) -> dict[str, Any]:
     here = interval.allocation
     amounts = {name: getattr(here, name) for name in _AMOUNTS}
     times = {"since": interval.since, "until": interval.until}
-    return (
-        {"job": interval.job, "epoch": interval.epoch, "gpu_ids": json.dumps(here.gpu_ids)} | amounts | times
-    )
+    texts = {"gpu_ids": json.dumps(here.gpu_ids), "resources": json.dumps(here.further_by_name)}
+    return {"job": interval.job, "epoch": interval.epoch} | texts | amounts | times
 
 
 def allocation_interval(row: Row[Any]) -> AllocationInterval:
     """A row of `allocation_intervals`."""
     amounts = {name: getattr(row, name) for name in _AMOUNTS}
-    allocation = NodeAllocation[str](gpu_ids=tuple(json.loads(row.gpu_ids)), **amounts)
+    held = json.loads(row.resources)
+    further = tuple(held.get(one.name, 0.0) for one in FURTHER)
+    allocation = NodeAllocation[str](gpu_ids=tuple(json.loads(row.gpu_ids)), further=further, **amounts)
     return AllocationInterval(row.job, row.epoch, allocation, row.since, row.until)
 
 

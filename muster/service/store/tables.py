@@ -109,6 +109,7 @@ ALLOCATION_INTERVALS = Table(
     _figure("cpus"),
     _figure("memory_gb"),
     _figure("storage_gb_per_s"),
+    Column("resources", Text, nullable=False),  # JSON: the others, by name
     _figure("since"),
     Column("until", Double),
     Index("allocation_intervals_by_job", "job", "epoch"),

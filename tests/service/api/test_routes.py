@@ -125,7 +125,7 @@ def test_a_job_shows_what_it_holds_and_why_it_waits(api: Serving) -> None:
     origin = api.store.origin
     held = {"node": "node-1", "gpu_ids": [2, 3], "gpus": 2.0, "cpus": 4.0, "memory_gb": 8.0}
     for job in (api.ask("GET", "/v1/jobs/1").json, api.ask("GET", "/v1/jobs").json["jobs"][0]):
-        assert job["holds"] == [held | {"storage_gb_per_s": 0.5, "since": origin + 7.0}]
+        assert job["holds"] == [held | {"storage_gb_per_s": 0.5, "resources": {}, "since": origin + 7.0}]
         assert (job["state"], job["starts"], job["last_start"]) == ("running", 2, origin + 7.0)
         assert job["reason_text"] == ""
     waiting = api.ask("GET", "/v1/jobs/2").json

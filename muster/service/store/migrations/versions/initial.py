@@ -113,7 +113,9 @@ def _create_history() -> None:
         _integer("epoch"),
         *(_text(name) for name in ("node", "gpu_ids")),
         _integer("milli"),
-        *(_figure(name) for name in ("cpus", "memory_gb", "storage_gb_per_s", "since")),
+        *(_figure(name) for name in ("cpus", "memory_gb", "storage_gb_per_s")),
+        _text("resources"),
+        _figure("since"),
         sa.Column("until", sa.Double),
     )
     op.create_index(f"{held}_by_job", held, ["job", "epoch"])
