@@ -7,14 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Books, Bools, Ints, Rows
-from muster.cluster.resources import RESOURCE_COUNT
-from muster.compiling import njit
+from muster.cluster.ledger_arrays import Books, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
-from muster.schedulers.allocation.gangs import Gangs, place_gang
-from muster.schedulers.allocation.greedy import keep_fixed
-from muster.schedulers.allocation.node_search import GpuChoice, pick
-from muster.schedulers.allocation.placement_draft import PlacementDraft, set_amounts
+from muster.schedulers.allocation.drafting import set_amounts
+from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.greedy import GpuChoice
+from muster.schedulers.allocation.greedy_core import keep_fixed, pick, place_gang
+from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.parts import setting
 
 
@@ -42,17 +41,17 @@ class TunePublished(DraftAllocator):
         return given.opened
 
 
-@njit(cache=True)
 def _place(
     books: Books, index: Ints, draft: PlacementDraft, gangs: Gangs, tried: Ints, consolidating: bool
 ) -> None:
     keep_fixed(books, index, draft, gangs)
     take = np.zeros(len(gangs.kind_of_node), np.int64)
-    budget = draft.free[:, 0].sum()
-    for at in tried:
+    budget = int(draft.free[:, 0].sum())
+    movable, gpus = draft.movable[tried].tolist(), gangs.gpus[tried].tolist()
+    for at, may_move, wanted in zip(tried.tolist(), movable, gpus, strict=True):
         if budget == 0:
             break
-        if not draft.movable[at] or gangs.gpus[at] > budget:
+        if not may_move or wanted > budget:
             continue
         need = gangs.demands.published[gangs.classes[at]]
         placed = pick(draft, gangs, at, need, consolidating, take)
@@ -63,114 +62,79 @@ def _place(
             _reclaim(draft, gangs, at, need)
             placed = pick(draft, gangs, at, need, consolidating, take)
         if placed:
-            budget -= gangs.gpus[at]
+            budget -= wanted
             place_gang(draft, gangs, at, need, take)
 
 
-@njit(cache=True)
 def _share_if_above(need: Ints, share: Ints) -> Ints:
     """By kind of machine: the whole share where any part of the need is above it."""
     lowered = need.copy()
-    for kind in range(len(need)):
-        above = False
-        for resource in range(1, RESOURCE_COUNT):
-            above = above or need[kind, resource] > share[kind, resource]
-        if above:
-            for resource in range(1, RESOURCE_COUNT):
-                lowered[kind, resource] = share[kind, resource]
+    above = (need[:, 1:] > share[:, 1:]).any(axis=1)
+    lowered[above, 1:] = share[above, 1:]
     return lowered
 
 
-@njit(cache=True)
 def _reclaim(draft: PlacementDraft, gangs: Gangs, at: int, need: Ints) -> None:
     """Cut neighbours to their share on the servers that have the GPUs: one for a gang, else the fullest first."""
-    gpus, kind_of_node = gangs.gpus[at], gangs.kind_of_node
-    allowed = gangs.node_allowed[gangs.constraint[at]]
-    nodes = len(kind_of_node)
+    gpus, kind_of_node = int(gangs.gpus[at]), gangs.kind_of_node
+    free = np.where(gangs.node_allowed[gangs.constraint[at]], draft.free[:, 0], 0)
     if gpus > 1:
-        for node in range(nodes):
-            if allowed[node] and draft.free[node, 0] >= gpus:
-                _reclaim_on(draft, gangs, node, gpus, need[kind_of_node[node]])
-                return
-    used = np.zeros(nodes, np.bool_)
-    while gpus > 0:
-        best = -1
-        for node in range(nodes):
-            open_to_it = allowed[node] and not used[node] and draft.free[node, 0] > 0
-            if open_to_it and (best < 0 or draft.free[node, 0] < draft.free[best, 0]):
-                best = node
-        if best < 0:
+        holding = np.flatnonzero(free >= gpus)
+        if len(holding):
+            _reclaim_on(draft, gangs, int(holding[0]), gpus, need[kind_of_node[holding[0]]])
             return
-        used[best] = True
-        part = min(gpus, draft.free[best, 0])
-        _reclaim_on(draft, gangs, best, part, need[kind_of_node[best]])
+    open_to_it = np.flatnonzero(free > 0)
+    for node in open_to_it[np.argsort(free[open_to_it], kind="stable")].tolist():
+        if gpus == 0:
+            return
+        part = min(gpus, int(free[node]))
+        _reclaim_on(draft, gangs, node, part, need[kind_of_node[node]])
         gpus -= part
 
 
-@njit(cache=True)
 def _reclaim_on(draft: PlacementDraft, gangs: Gangs, node: int, gpus: int, need: Ints) -> None:
     """Walk the jobs of a server, fewest servers, most CPUs, most memory a GPU first, until enough is free."""
-    short = np.zeros(RESOURCE_COUNT, np.int64)
-    for resource in range(1, RESOURCE_COUNT):
-        short[resource] = max(0, gpus * need[resource] - draft.free[node, resource])
-    kind_here = gangs.kind_of_node[node]
-    walked = np.zeros(draft.used[0], np.bool_)
-    while short.max() > 0:
-        victim = _next_victim(draft, node, walked)
-        if victim < 0:
+    short = np.maximum(gpus * need - draft.free[node], 0)[1:]
+    if not short.any():
+        return
+    for number in sorted(_parts_here(draft, node), key=lambda number: _walked_at(draft, number)):
+        if not short.any():
             return
-        walked[victim] = True
-        node_part = draft.node_parts[victim]
-        share = gangs.demands.share[gangs.classes[node_part["at"]]]
-        excess = False
-        for resource in range(1, RESOURCE_COUNT):
-            above = node_part["amount"][resource] - node_part["gpus"] * share[kind_here, resource]
-            excess = excess or above > 0
-            short[resource] = max(0, short[resource] - max(0, above))
-        if excess:
-            number = draft.first[node_part["at"]]
-            while number >= 0:
-                kind = gangs.kind_of_node[draft.node_parts[number]["node"]]
-                _cut(draft, number, share[kind])
-                number = draft.node_parts[number]["next"]
+        part = draft.node_parts[number]
+        share = gangs.demands.share[gangs.classes[part["at"]]]
+        above = np.maximum(part["amount"] - part["gpus"] * share[gangs.kind_of_node[node]], 0)[1:]
+        short = np.maximum(short - above, 0)
+        if above.any():
+            for own in _parts_of(draft, int(part["at"])):
+                _cut(draft, own, share[gangs.kind_of_node[draft.node_parts[own]["node"]]])
 
 
-@njit(cache=True)
+def _parts_here(draft: PlacementDraft, node: int) -> list[int]:
+    """The node parts of a server, in the order in which they came."""
+    parts, number = [], int(draft.first_here[node])
+    while number >= 0:
+        parts.append(number)
+        number = int(draft.node_parts[number]["next_here"])
+    return parts
+
+
+def _parts_of(draft: PlacementDraft, at: int) -> list[int]:
+    """The node parts of a job."""
+    parts, number = [], int(draft.first[at])
+    while number >= 0:
+        parts.append(number)
+        number = int(draft.node_parts[number]["next"])
+    return parts
+
+
 def _cut(draft: PlacementDraft, number: int, share: Ints) -> None:
     """Lower what a node part has above its share; no job is raised at a neighbour's cost."""
-    node_part = draft.node_parts[number]
-    lowered = share.copy()
-    for resource in range(1, RESOURCE_COUNT):
-        lowered[resource] = min(share[resource], node_part["amount"][resource] // node_part["gpus"])
-    set_amounts(draft, number, lowered)
+    part = draft.node_parts[number]
+    set_amounts(draft, number, np.minimum(share, part["amount"] // part["gpus"]))
 
 
-@njit(cache=True)
-def _next_victim(draft: PlacementDraft, node: int, walked: Bools) -> int:
-    """The first node part of a server, in the published order, that has not been walked; -1: none."""
-    best = -1
-    best_servers = 0
-    number = draft.first_here[node]
-    while number >= 0:
-        node_part = draft.node_parts[number]
-        if not walked[number]:
-            servers = 0
-            other = draft.first[node_part["at"]]
-            while other >= 0:
-                servers += 1
-                other = draft.node_parts[other]["next"]
-            if best < 0 or _sooner(node_part, servers, draft.node_parts[best], best_servers):
-                best, best_servers = number, servers
-        number = node_part["next_here"]
-    return best
-
-
-@njit(cache=True)
-def _sooner(one: Rows, servers: int, other: Rows, other_servers: int) -> bool:
-    if servers != other_servers:
-        return servers < other_servers
-    for resource in range(1, 3):
-        mine, theirs = one["amount"][resource] // one["gpus"], other["amount"][resource] // other["gpus"]
-        if mine != theirs:
-            return bool(mine > theirs)
-    return False
+def _walked_at(draft: PlacementDraft, number: int) -> tuple[int, int, int]:
+    """Where a node part is in the published order: servers of its job, then CPUs and memory a GPU, descending."""
+    part = draft.node_parts[number]
+    _, cpus, memory, *_ = (part["amount"] // part["gpus"]).tolist()
+    return len(_parts_of(draft, int(part["at"]))), -cpus, -memory

@@ -56,7 +56,7 @@ cdef inline double read_seconds(ModelSpeed* model, double memory_gb, double stor
 cdef inline double input_stage_seconds(
     ModelSpeed* model, double cpus, double memory_gb, double storage_gb_per_s
 ) noexcept nogil:
-    """Seconds an iteration that the input stage takes, by amounts a GPU; 0 without a profile, infinite without a CPU."""
+    """Seconds an iteration that the input stage takes, by amounts a GPU; 0 without a profile, infinite without CPUs."""
     cdef int64_t low = 0
     cdef double prepare, share
     if model.n_cpus == 0:

@@ -15,7 +15,7 @@ cdef ModelSpeed* _record(object models, int64_t model) except NULL:
 
 
 def input_stage_seconds(models, int64_t model, double cpus, double memory_gb, double storage_gb_per_s):
-    """Seconds an iteration that the input stage takes, by amounts a GPU; 0 without a profile, infinite without a CPU."""
+    """Seconds an iteration that the input stage takes, by amounts a GPU; 0 without a profile, infinite without CPUs."""
     return stage_seconds(_record(models, model), cpus, memory_gb, storage_gb_per_s)
 
 

@@ -104,9 +104,3 @@ def _read_seconds(entry: ModelTable, memory_gb_per_gpu: float, storage_gb_per_s_
             return np.inf
         seconds += entry.batch_gb * (1 - cached) / storage_gb_per_s_per_gpu
     return seconds
-
-
-@njit(cache=True)
-def micro(amount: float) -> int:
-    """Millionths, rounded up, but not because of a rounding error."""
-    return int(np.ceil(amount * 1e6 - 1e-3))

@@ -6,14 +6,10 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
+from muster.schedulers.allocation.drafting import add_part, keep_amounts
 from muster.schedulers.allocation.fair_share import keep_stopped
 from muster.schedulers.allocation.gangs import gangs_of
-from muster.schedulers.allocation.placement_draft import (
-    PlacementDraft,
-    add_part,
-    keep_amounts,
-    open_draft,
-)
+from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft
 from muster.workload.jobs import RUNNING
 from tests.building import cluster_of, hold
 from tests.schedulers.synergy_cases import round_of

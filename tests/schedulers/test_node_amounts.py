@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster.ledger_arrays import CPU, MICRO
+from muster.schedulers.allocation.drafting import add_part, per_gpu
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.newcomers import place_newcomers
-from muster.schedulers.allocation.placement_draft import PlacementDraft, add_part, open_draft
-from muster.schedulers.allocation.resource_fill import fill_node, per_gpu
+from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft
+from muster.schedulers.allocation.resource_fill import fill_node
 from muster.speed.points import speed_at
 from muster.workload.models import Model
 from tests.building import cluster_of

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.schedulers.allocation import node_assignment
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
+from muster.schedulers.allocation.pooled_prices import HALVINGS, HIGHEST_PRICE, lowest_prices
 from tests.schedulers.synergy_cases import Round, random_round
 
 
@@ -34,9 +34,9 @@ def set_lowest_prices(
     """Halve the interval of one price; at each price of it, those of the resources before it come first."""
     if resource == 0:
         return
-    low, high = 0.0, node_assignment._HIGHEST_PRICE
+    low, high = 0.0, HIGHEST_PRICE
     price[resource] = 0.0
-    for halving in range(node_assignment._HALVINGS + 1):
+    for halving in range(HALVINGS + 1):
         set_lowest_prices(gangs, count, share, pool, price, resource - 1)
         if demanded(gangs, count, share, price, resource) <= pool[resource]:
             if halving == 0:
@@ -56,7 +56,6 @@ def test_prices_are_the_lowest_that_clear_the_pool(case: Round, part: tuple[floa
     count = np.bincount(gangs.classes, gangs.gpus, len(gangs.demands.best)).astype(np.int64)
     share = np.maximum(gangs.kinds[0]["share"], 1).astype(np.float64)
     pool = (gangs.gpus.sum() * share * (1, *part, 2.0)).astype(np.int64)
-    found, expected = np.zeros(4), np.zeros(4)
-    node_assignment._clear(gangs, 0, count, share, pool, found)
+    found, expected = lowest_prices(gangs, 0, count, pool), np.zeros(4)
     set_lowest_prices(gangs, count, share, pool, expected, 3)
     assert found.tolist() == expected.tolist()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
-from muster.schedulers.allocation.placement_draft import add_part, open_draft
+from muster.schedulers.allocation.drafting import add_part
+from muster.schedulers.allocation.placement_draft import open_draft
 from muster.workload.jobs import RUNNING
 from tests.building import cluster_of, hold
 from tests.schedulers.synergy_cases import Round, round_of

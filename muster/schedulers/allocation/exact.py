@@ -11,8 +11,9 @@ import numpy as np
 from muster.cluster.ledger_arrays import GPU, MICRO, Ints
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.admission.knapsack.relaxation import quiet_solver
+from muster.schedulers.allocation.drafting import add_part, set_amounts
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.placement_draft import PlacementDraft, add_part, set_amounts
+from muster.schedulers.allocation.placement_draft import PlacementDraft
 
 _CUT_SHORT = (highspy.HighsModelStatus.kSolutionLimit, highspy.HighsModelStatus.kTimeLimit)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-import numpy as np
-
-from muster.cluster.ledger_arrays import Books, Ints
-from muster.compiling import njit
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
-from muster.schedulers.allocation.gangs import Gangs, has_room, place_gang, set_level
-from muster.schedulers.allocation.node_search import GpuChoice, pick
-from muster.schedulers.allocation.placement_draft import PlacementDraft, keep_amounts
+from muster.schedulers.allocation.greedy_core import place_by_first_fit
+from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.parts import setting
+
+GpuChoice = Literal["first-fit", "consolidating"]
 
 
 @dataclass(frozen=True)
@@ -32,34 +29,5 @@ class Greedy(DraftAllocator):
         """First fit in order; running jobs that may not move keep what they have."""
         books, index = given.snapshot.ledger.books, given.snapshot.jobs.index
         tried = given.ranked[given.chosen[given.ranked]] if self.listed else given.ranked
-        _place(books, index, given.opened, given.gangs, tried, self.gpu_choice == "consolidating")
+        place_by_first_fit(books, index, given.opened, given.gangs, tried, self.gpu_choice == "consolidating")
         return given.opened
-
-
-@njit(cache=True)
-def _place(
-    books: Books, index: Ints, draft: PlacementDraft, gangs: Gangs, tried: Ints, consolidating: bool
-) -> None:
-    keep_fixed(books, index, draft, gangs)
-    take = np.zeros(len(gangs.kind_of_node), np.int64)
-    budget = draft.free[:, 0].sum()
-    for at in tried:
-        if budget == 0:
-            break
-        if not draft.movable[at] or gangs.gpus[at] > budget:
-            continue
-        need = gangs.demands.published[gangs.classes[at]]
-        if pick(draft, gangs, at, need, consolidating, take):
-            budget -= gangs.gpus[at]
-            place_gang(draft, gangs, at, need, take)
-
-
-@njit(cache=True)
-def keep_fixed(books: Books, index: Ints, draft: PlacementDraft, gangs: Gangs) -> None:
-    """Fixed jobs keep what they have; those with less than their demand get all of it where it is free."""
-    keep_amounts(books, index, draft)
-    for at in range(len(index)):
-        if draft.fixed[at]:
-            need = gangs.demands.published[gangs.classes[at]]
-            if has_room(draft, gangs, at, need):
-                set_level(draft, gangs, at, need)

@@ -7,21 +7,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import NONE, Ints
+from muster.cluster.ledger_arrays import Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.fair_share import (
-    FairShareAllocator,
-    by_demand_descending,
-    place_by_best_fit,
-)
+from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
+from muster.schedulers.allocation.fair_share import FairShareAllocator, by_demand_descending
+from muster.schedulers.allocation.fair_share_core import place_missing
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.newcomers import place_newcomers
-from muster.schedulers.allocation.node_assignment import assign_nodes, targets
-from muster.schedulers.allocation.placement_draft import PlacementDraft, keep_amounts, keep_in_place
+from muster.schedulers.allocation.node_assignment import assign_nodes
+from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled_that_fit
+from muster.schedulers.allocation.pooled_prices import targets
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.swapping import swap_jobs
-from muster.schedulers.allocation.tune import tune
+from muster.schedulers.allocation.tune_core import tune
 from muster.schedulers.allocation.worth import Worth
 
 _SWAPS_TRIED = 60
@@ -77,10 +76,7 @@ class TunePlus(FairShareAllocator):
 def _as_they_are(gangs: Gangs, in_place: PlacementDraft, served: Ints) -> PlacementDraft:
     """Return the plan in which running jobs keep what they hold unless a newcomer needs it."""
     plan = in_place.copy()
-    take = np.zeros(len(gangs.kind_of_node), np.int64)
-    for at in served.tolist():
-        if plan.first[at] == NONE:
-            place_by_best_fit(plan, gangs, at, take)
+    place_missing(plan, gangs, served)
     return plan
 
 

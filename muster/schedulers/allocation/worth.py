@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Books, Floats, Ints
-from muster.compiling import njit
+from muster.cluster.ledger_arrays import Ints
 from muster.schedulers.allocation.gangs import Gangs
-from muster.schedulers.allocation.placement_draft import PlacementDraft, is_unchanged, stays_put
-from muster.schedulers.allocation.resource_fill import gang_speed, raise_gang
+from muster.schedulers.allocation.placement_draft import PlacementDraft
+from muster.schedulers.allocation.worth_core import worth_of
 from muster.schedulers.contract import Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
 
@@ -31,38 +30,11 @@ class Worth:
         Where a resize restarts nothing, gangs on several machines first get what is left there.
         """
         snapshot = self._view
-        return float(
-            _worth(
-                snapshot.ledger.books,
-                snapshot.jobs.index,
-                self._gangs,
-                plan,
-                self._lost,
-                snapshot.resize_restarts,
-            )
-        )
+        books, index = snapshot.ledger.books, snapshot.jobs.index
+        return worth_of(books, index, self._gangs, plan, self._lost, snapshot.resize_restarts)
 
     def at_most(self, served: Ints) -> float:
         """Return GPUs times speed of these jobs if each has the best speed that any machine gives it."""
         gangs = self._gangs
         fastest = gangs.demands.best_speed[:, gangs.kinds["gpus"] > 0].max(axis=1)
         return float(gangs.gpus[served] @ fastest[gangs.classes[served]])
-
-
-@njit(cache=True)
-def _worth(
-    books: Books, index: Ints, gangs: Gangs, plan: PlacementDraft, lost: Floats, resize_restarts: bool
-) -> float:
-    worth = 0.0
-    for at in range(len(index)):
-        if plan.first[at] < 0:
-            continue
-        if not resize_restarts:
-            raise_gang(plan, gangs, at)
-        head = books.heads[index[at]]
-        if resize_restarts:
-            restarts = head >= 0 and not is_unchanged(books, head, plan, plan.first[at])
-        else:
-            restarts = head >= 0 and not stays_put(books, head, plan, plan.first[at])
-        worth += gangs.gpus[at] * gang_speed(plan, gangs, at) * (1 - lost[at] * restarts)
-    return worth

@@ -1,0 +1,6 @@
+from muster.cluster.ledger_arrays import Books, Ints
+from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.placement_draft import PlacementDraft
+
+def keep_rows(books: Books, index: Ints, draft: PlacementDraft, gangs: Gangs, ranked: Ints) -> None: ...
+def place_missing(draft: PlacementDraft, gangs: Gangs, served: Ints) -> None: ...

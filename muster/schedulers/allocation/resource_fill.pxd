@@ -1,0 +1,12 @@
+"""One node's CPU, memory and storage given to those of its jobs that gain most, for compiled code."""
+
+from libc.stdint cimport int64_t
+
+from muster.schedulers.allocation.draft_core cimport Draft
+from muster.schedulers.allocation.gangs_core cimport Gangs
+
+cdef void divide_all(Draft* draft, Gangs* gangs) noexcept nogil
+cdef void divide_node(Draft* draft, Gangs* gangs, int64_t node) noexcept nogil
+cdef bint meets_requests(Draft* draft, Gangs* gangs, int64_t node) noexcept nogil
+cdef double gang_speed(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil
+cdef void raise_gang(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil

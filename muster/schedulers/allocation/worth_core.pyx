@@ -1,0 +1,35 @@
+"""What a plan is worth, compiled; see `worth`."""
+
+from libc.stdint cimport int64_t
+
+from muster.cluster.arrays cimport floats, ints
+from muster.cluster.ledger_core cimport Books, books_of
+from muster.schedulers.allocation.draft_core cimport Draft, draft_of, is_unchanged, stays_put
+from muster.schedulers.allocation.gangs_core cimport Gangs, gangs_of
+from muster.schedulers.allocation.resource_fill cimport gang_speed, raise_gang
+
+
+def worth_of(books, index, gangs, plan, lost, bint resize_restarts):
+    """GPUs times speed of all jobs of a plan, less the part of it that its restarts lose (`lost`, by job).
+
+    Where a resize restarts nothing, gangs on several machines first get what is left there.
+    """
+    cdef Books here = books_of(books)
+    cdef Draft draft = draft_of(plan)
+    cdef Gangs jobs = gangs_of(gangs)
+    cdef int64_t* numbers = ints(index).at
+    cdef double* part_lost = floats(lost).at
+    cdef int64_t at, head
+    cdef bint restarts
+    cdef double worth = 0.0
+    for at in range(jobs.jobs):
+        if draft.first[at] < 0:
+            continue
+        head = here.heads[numbers[at]]
+        if resize_restarts:
+            restarts = head >= 0 and not is_unchanged(&here, head, &draft, draft.first[at])
+        else:
+            raise_gang(&draft, &jobs, at)
+            restarts = head >= 0 and not stays_put(&here, head, &draft, draft.first[at])
+        worth += jobs.gpus[at] * gang_speed(&draft, &jobs, at) * (1 - part_lost[at] * restarts)
+    return worth
