@@ -12,7 +12,7 @@ from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftA
 from muster.schedulers.allocation.drafting import set_amounts
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.greedy import GpuChoice
-from muster.schedulers.allocation.greedy_core import keep_fixed, pick, place_gang
+from muster.schedulers.allocation.greedy_core import keep_fixed, place_demands, place_one
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.parts import setting
 
@@ -45,25 +45,14 @@ def _place(
     books: Books, index: Ints, draft: PlacementDraft, gangs: Gangs, tried: Ints, consolidating: bool
 ) -> None:
     keep_fixed(books, index, draft, gangs)
-    take = np.zeros(len(gangs.kind_of_node), np.int64)
-    budget = int(draft.free[:, 0].sum())
-    movable, gpus = draft.movable[tried].tolist(), gangs.gpus[tried].tolist()
-    for at, may_move, wanted in zip(tried.tolist(), movable, gpus, strict=True):
-        if budget == 0:
-            break
-        if not may_move or wanted > budget:
-            continue
-        need = gangs.demands.published[gangs.classes[at]]
-        placed = pick(draft, gangs, at, need, consolidating, take)
-        if not placed:
-            need = _share_if_above(need, gangs.demands.share[gangs.classes[at]])
-            placed = pick(draft, gangs, at, need, consolidating, take)
-        if not placed:
+    while (place := place_demands(draft, gangs, tried, consolidating, passing=False)) < len(tried):
+        at = int(tried[place])
+        tried = tried[place + 1 :]
+        number = gangs.classes[at]
+        need = _share_if_above(gangs.demands.published[number], gangs.demands.share[number])
+        if not place_one(draft, gangs, at, need, consolidating):
             _reclaim(draft, gangs, at, need)
-            placed = pick(draft, gangs, at, need, consolidating, take)
-        if placed:
-            budget -= wanted
-            place_gang(draft, gangs, at, need, take)
+            place_one(draft, gangs, at, need, consolidating)
 
 
 def _share_if_above(need: Ints, share: Ints) -> Ints:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
-from muster.schedulers.allocation.greedy_core import place_by_first_fit
+from muster.schedulers.allocation.greedy_core import keep_fixed, place_demands
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.parts import setting
 
@@ -29,5 +29,7 @@ class Greedy(DraftAllocator):
         """First fit in order; running jobs that may not move keep what they have."""
         books, index = given.snapshot.ledger.books, given.snapshot.jobs.index
         tried = given.ranked[given.chosen[given.ranked]] if self.listed else given.ranked
-        place_by_first_fit(books, index, given.opened, given.gangs, tried, self.gpu_choice == "consolidating")
+        keep_fixed(books, index, given.opened, given.gangs)
+        consolidating = self.gpu_choice == "consolidating"
+        place_demands(given.opened, given.gangs, tried, consolidating, passing=True)
         return given.opened

@@ -6,20 +6,21 @@ from libcpp.vector cimport vector
 from muster.cluster.arrays cimport Ints, ints
 from muster.cluster.ledger_core cimport Books, books_of
 from muster.schedulers.allocation.draft_core cimport Draft, draft_of, free_on, keep_amounts
-from muster.schedulers.allocation.gangs_core cimport Gangs, gangs_of, has_room, need_of, set_level
-from muster.schedulers.allocation.gangs_core cimport place_gang as place_gang_on
-from muster.schedulers.allocation.search_core cimport pick as pick_nodes
+from muster.schedulers.allocation.gangs_core cimport Gangs, gangs_of, has_room, need_of, place_gang, set_level
+from muster.schedulers.allocation.search_core cimport pick
 
 
-def place_by_first_fit(books, index, draft, gangs, tried, bint consolidating):
-    """Place the jobs with their whole demand in order; a job whose demand fits nowhere is passed."""
+def place_demands(draft, gangs, tried, bint consolidating, bint passing):
+    """Place the jobs with their whole demand in order, while GPUs are left.
+
+    A job whose demand fits nowhere is passed, or ends it: its place in `tried` is returned, `len(tried)` without one.
+    """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
     cdef Ints order = ints(tried)
     cdef vector[int64_t] take
     cdef int64_t i, at, node, budget = 0
     cdef int64_t* need
-    keep_fixed(books, index, draft, gangs)
     take.resize(jobs.nodes)
     for node in range(plan.nodes):
         budget += free_on(&plan, node)[0]
@@ -30,9 +31,12 @@ def place_by_first_fit(books, index, draft, gangs, tried, bint consolidating):
         if not plan.movable[at] or jobs.gpus[at] > budget:
             continue
         need = need_of(&jobs, jobs.demands.published, at)
-        if pick_nodes(&plan, &jobs, at, need, consolidating, take.data()):
+        if pick(&plan, &jobs, at, need, consolidating, take.data()):
             budget -= jobs.gpus[at]
-            place_gang_on(&plan, &jobs, at, need, take.data())
+            place_gang(&plan, &jobs, at, need, take.data())
+        elif not passing:
+            return i
+    return order.size
 
 
 def keep_fixed(books, index, draft, gangs):
@@ -50,18 +54,14 @@ def keep_fixed(books, index, draft, gangs):
                 set_level(&plan, &jobs, at, need)
 
 
-def pick(draft, gangs, int64_t at, need, bint consolidating, take):
-    """Choose nodes for a job; `take` gets the GPUs on each, `need` is by kind of node and resource.
-
-    Returns whether there is a place.
-    """
+def place_one(draft, gangs, int64_t at, need, bint consolidating):
+    """Place a job with a need, by kind of node and resource; whether it has a place."""
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
-    return bool(pick_nodes(&plan, &jobs, at, ints(need).at, consolidating, ints(take).at))
-
-
-def place_gang(draft, gangs, int64_t at, need, take):
-    """Place a job on the nodes that were chosen for it; `need` is by kind of node and resource."""
-    cdef Draft plan = draft_of(draft)
-    cdef Gangs jobs = gangs_of(gangs)
-    place_gang_on(&plan, &jobs, at, ints(need).at, ints(take).at)
+    cdef vector[int64_t] take
+    cdef int64_t* amounts = ints(need).at
+    take.resize(jobs.nodes)
+    if not pick(&plan, &jobs, at, amounts, consolidating, take.data()):
+        return False
+    place_gang(&plan, &jobs, at, amounts, take.data())
+    return True
