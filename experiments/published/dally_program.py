@@ -9,7 +9,7 @@ import numpy as np
 from muster.schedulers.contract import Floats, Ints, Snapshot, State
 from muster.schedulers.parts import Placement, setting
 from muster.schedulers.placement.delay_timers import Timers
-from muster.schedulers.placement.kernels import PACK, SPREAD
+from muster.schedulers.placement.job_columns import PACK, SPREAD
 from muster.schedulers.placement.skew import skews_of
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Self
 import numpy as np
 
 from muster.cluster import ledger_arrays as b
+from muster.cluster import ledger_steps as steps
 from muster.cluster.description import Cluster
 from muster.cluster.ledger_arrays import (
     CPU,
@@ -169,10 +170,10 @@ class Ledger:
         shares = list(shares)
         books = self.reserve(len(shares), 2)
         mark = int(books.totals[b.ENTRIES])
-        b.release_job(books, job)
+        steps.release_job(books, job)
         chain = NONE
         for share in reversed(shares):
-            row = int(b.new_row(books))
+            row = int(steps.new_row(books))
             record = books.rows[row]
             record["node"] = share.node
             record["mask"] = sum(1 << gpu for gpu in share.gpu_ids)
@@ -182,18 +183,18 @@ class Ledger:
             record["group"] = share.group
             record["next"] = chain
             chain = row
-        refusal = int(b.put_chain(books, job, chain))
+        refusal = int(steps.put_chain(books, job, chain))
         if refusal < 0:
-            b.undo_to(books, mark)
+            steps.undo_to(books, mark)
             raise DoesNotFit(f"job {job} on {shares}: {_REFUSALS[refusal]}")
 
     def carry_out(self, changes: Changes) -> None:
         """Give the jobs of the changes what they hold after them; `DoesNotFit` and no change if that does not fit."""
         books = self.reserve(len(changes.rows), 2 * len(changes.jobs))
         mark = int(books.totals[b.ENTRIES])
-        refusal = int(b.carry_out(books, *changes))
+        refusal = int(steps.carry_out(books, *changes))
         if refusal < 0:
-            b.undo_to(books, mark)
+            steps.undo_to(books, mark)
             raise DoesNotFit(f"jobs {changes.jobs.tolist()}: {_REFUSALS[refusal]}")
 
     def take_changes(self, rows_at_most: int) -> Changes:
@@ -203,7 +204,7 @@ class Ledger:
             return NO_CHANGES
         jobs, first = np.empty(entries, np.int64), np.empty(entries + 1, np.int64)
         rows: b.RowArray = zero_records(rows_at_most, b.ROW)
-        count = b.take_changes(self.books, self._before, jobs, first, rows)
+        count = steps.take_changes(self.books, self._before, jobs, first, rows)
         return Changes(jobs[:count], first[: count + 1], rows[: first[count]])
 
     def holds(self, job: int) -> bool:
@@ -302,11 +303,11 @@ class Transaction:
 
     def undo(self, mark: int = 0) -> None:
         """Take every step since the mark back."""
-        b.undo_to(self.ledger.books, mark)
+        steps.undo_to(self.ledger.books, mark)
 
     def release(self, job: int) -> None:
         """Take all a job holds away from it."""
-        b.release_job(self.ledger.reserve(0, 1), job)
+        steps.release_job(self.ledger.reserve(0, 1), job)
 
     def put(self, job: int, shares: Iterable[NodeAllocation]) -> None:
         """Give these shares to a job, instead of what it holds; `DoesNotFit` and no change if they do not."""

@@ -14,7 +14,7 @@ from muster.schedulers.composed import Composed, IndependentAllocator
 from muster.schedulers.composed_core import CompiledScheduler
 from muster.schedulers.contract import Ints, Scheduler, Snapshot
 from muster.schedulers.parts import DURATIONS, Allocation, Order, Placement
-from muster.schedulers.placement.kernels import PROPORTIONAL
+from muster.schedulers.placement.job_columns import PROPORTIONAL
 from muster.schedulers.placement.rules import Consolidate, FirstFit, Pack, Spread, Yarn
 from muster.schedulers.queue_order.edf import EarliestDeadline
 from muster.schedulers.queue_order.fifo import Fifo, FifoStrict

@@ -27,8 +27,9 @@ from muster.schedulers.parts import (
     named,
 )
 from muster.schedulers.phases import log_phase
-from muster.schedulers.placement.kernels import count_walk, fit_walk, job_columns, reason_columns, serve
+from muster.schedulers.placement.job_columns import job_columns, reason_columns
 from muster.schedulers.placement.migration import migrate
+from muster.schedulers.placement.serving import count_walk, fit_walk, serve
 from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
 _INSTANT = 1e-6

@@ -8,15 +8,12 @@ the horizon exceeds what it costs.
 
 from __future__ import annotations
 
-from muster.compiling import njit
-
 WORK_PER_INTERRUPTION = 12.0
 """Seconds of work before an interruption, for each second that it costs: restarts take at most 7.7 % of the time."""
 HORIZON_SECONDS = 3600.0
 """A change must repay its cost within this time."""
 
 
-@njit(cache=True)
 def repays(gain_per_second: float, cost_seconds: float, horizon_seconds: float = HORIZON_SECONDS) -> bool:
     """Whether a change that gains so many seconds of work each second repays its cost within the horizon."""
     return gain_per_second * horizon_seconds > cost_seconds

@@ -35,7 +35,7 @@ from muster.schedulers.placement.delay_scheduling import (
     allocate_by_locality,
 )
 from muster.schedulers.placement.delay_timers import Timers
-from muster.schedulers.placement.kernels import job_columns, reason_columns
+from muster.schedulers.placement.job_columns import job_columns, reason_columns
 from muster.schedulers.placement.migration import migrate
 from muster.schedulers.reasons import NO_GPUS, PLACED
 from muster.speed.network.forms import PlacementShapes

@@ -19,6 +19,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster import ledger_arrays as b
 from muster.cluster.ledger import Ledger, node_allocations
+from muster.cluster.ledger_steps import bring_up, end_release, take_down
 from muster.cluster.structured import ColumnT, Structured, zero_records
 from muster.runtime import lifecycle as keep
 from muster.runtime.allocation_lifecycle import (
@@ -277,7 +278,7 @@ class SimulationEngine:
         if lease_end <= now:
             triggers |= Trigger.LEASE_END
         while self._releases and self._releases[0][0] <= now:
-            b.end_release(self.ledger.books, heapq.heappop(self._releases)[1])
+            end_release(self.ledger.books, heapq.heappop(self._releases)[1])
             triggers |= Trigger.CAPACITY
         for node, repaired in self._failures.due(now):
             self._change_node(node, repaired, now)
@@ -365,12 +366,12 @@ class SimulationEngine:
     def _change_node(self, node: int, repaired: bool, now: float) -> None:
         books = self.ledger.books
         if repaired:
-            b.bring_up(books, node)
+            bring_up(books, node)
             return
         outcome = self._room()
         active = self._active[: self._active_count]
         keep.lose_node(books, self._facts, active, node, now, self._laws, outcome)
-        b.take_down(books, node)
+        take_down(books, node)
         self._filled(outcome, now)
         self._refresh_neighbours(now)
 

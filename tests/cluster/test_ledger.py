@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from muster.cluster import Cluster, Node
 from muster.cluster import ledger_arrays as b
+from muster.cluster import ledger_steps as steps
 from muster.cluster.ledger import DoesNotFit, Ledger, NodeAllocation, Transaction, gpu_ids
 
 JOBS = 6
@@ -52,7 +53,7 @@ def same(one: list[Any], other: list[Any]) -> bool:
 
 
 def release(ledger: Ledger, job: int) -> None:
-    b.release_job(ledger.reserve(0, 1), job)
+    steps.release_job(ledger.reserve(0, 1), job)
 
 
 def raw_bytes(ledger: Ledger) -> list[bytes]:
@@ -146,7 +147,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def undo(self, data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(self.marks) - 1))
         mark, then = self.marks[at]
-        b.undo_to(self.ledger.books, mark)
+        steps.undo_to(self.ledger.books, mark)
         assert same(then, snapshot(self.ledger))
         del self.marks[at + 1 :]
 
@@ -159,7 +160,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 if books.totals[b.DELAYED]:
                     self.releasing.append(int(entry["chain"]))
                 else:
-                    b.drop_rows(books, entry["chain"])
+                    steps.drop_rows(books, entry["chain"])
         books.totals[b.ENTRIES] = 0
         self.marks.clear()
 
@@ -167,7 +168,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def end_a_release(self) -> None:
         self.settle()
-        b.end_release(self.ledger.books, self.releasing.pop(0))
+        steps.end_release(self.ledger.books, self.releasing.pop(0))
 
     @rule(node=st.integers(0, NODES - 1))
     def fail(self, node: int) -> None:
@@ -179,14 +180,14 @@ class LedgerMachine(RuleBasedStateMachine):
             if any(share.node == node for share in self.ledger.holding(job)):
                 release(self.ledger, job)
         self.settle()
-        b.take_down(books, node)
+        steps.take_down(books, node)
         assert not books.nodes[node]["free"].any()
 
     @rule(node=st.integers(0, NODES - 1))
     def repair(self, node: int) -> None:
         self.settle()
         if not self.ledger.books.nodes[node]["up"]:
-            b.bring_up(self.ledger.books, node)
+            steps.bring_up(self.ledger.books, node)
 
     @invariant()
     def adds_up(self) -> None:
@@ -276,7 +277,7 @@ def test_what_is_releasing_is_not_free_until_it_ends() -> None:
     release(ledger, 0)
     assert ledger.free()[b.GPU] == 0
     assert ledger.books.nodes[0]["releasing"][b.CPU] == 6 * b.MICRO
-    b.end_release(ledger.books, chain)
+    steps.end_release(ledger.books, chain)
     assert ledger.free()[b.GPU] == 2
     assert not ledger.balance().any()
 

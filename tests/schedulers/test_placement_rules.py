@@ -14,13 +14,20 @@ from hypothesis import strategies as st
 from muster.cluster import Cluster, Node
 from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.cluster.ledger_arrays import MICRO
-from muster.schedulers.placement import kernels
+from muster.schedulers.placement import job_columns
 from muster.schedulers.placement.delay_scheduling import ISLAND, MACHINE, NETWORK, NOWHERE, RACK, level_of
 from muster.schedulers.placement.network_aware import share_of_best
+from muster.schedulers.placement.serving import place_job
 from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK
 from tests.building import cluster_of, hold, job, jobs_of, run
 
-RULES = (kernels.PACK, kernels.FIRST_FIT, kernels.CONSOLIDATE, kernels.SPREAD, kernels.YARN)
+RULES = (
+    job_columns.PACK,
+    job_columns.FIRST_FIT,
+    job_columns.CONSOLIDATE,
+    job_columns.SPREAD,
+    job_columns.YARN,
+)
 NAMES = dict(zip(RULES, ("pack", "first-fit", "consolidate", "spread", "yarn"), strict=True))
 
 
@@ -76,7 +83,7 @@ def situations(draw: st.DrawFn) -> Situation:
     kind = draw(st.sampled_from(["amounts", "share", "share, at least the amounts"]))
     need = np.array([0, *amounts], np.int64) * MICRO
     if kind != "amounts":
-        need = kernels.PROPORTIONAL - (need if kind != "share" else 0 * need)
+        need = job_columns.PROPORTIONAL - (need if kind != "share" else 0 * need)
     allowed = [draw(st.sampled_from([True, True, True, False])) for _ in nodes]
     return Situation(ledger, need, _places(ledger, need, allowed))
 
@@ -91,7 +98,7 @@ def _places(ledger: Ledger, need: np.ndarray, allowed: list[bool]) -> list[Place
         wanted = []
         for resource in (1, 2, 3):
             amount, share = int(need[resource]), capacity[resource - 1] // max(node.gpus, 1)
-            wanted.append(amount if amount >= 0 else max(share, kernels.PROPORTIONAL - amount))
+            wanted.append(amount if amount >= 0 else max(share, job_columns.PROPORTIONAL - amount))
         fit, fit_empty = (
             min([gpus, *(here // one for here, one in zip(room, wanted, strict=True) if one)])
             for gpus, room in ((free_gpus, free), (node.gpus, capacity))
@@ -105,19 +112,19 @@ def by_description(rule: int, places: list[Place], gpus: int) -> list[int] | Non
     here = [place for place in places if place.allowed]
     whole = [place for place in here if place.fit >= gpus]
     take = [0] * len(places)
-    if rule == kernels.YARN:
+    if rule == job_columns.YARN:
         return _by_whole_nodes(here, take, gpus)
-    if rule in (kernels.PACK, kernels.CONSOLIDATE) and whole:
+    if rule in (job_columns.PACK, job_columns.CONSOLIDATE) and whole:
         take[min(whole, key=lambda place: place.fullness).number] = gpus
         return take
     if sum(place.fit for place in here) < gpus:
         return None
     while gpus:
         open_places = [place for place in here if place.fit > take[place.number]]
-        if rule == kernels.FIRST_FIT:
+        if rule == job_columns.FIRST_FIT:
             place = open_places[0]
             part = min(place.fit, gpus)
-        elif rule == kernels.SPREAD:
+        elif rule == job_columns.SPREAD:
             place = max(open_places, key=lambda place: (place.fit - take[place.number], -place.number))
             part = 1
         else:
@@ -131,7 +138,7 @@ def by_description(rule: int, places: list[Place], gpus: int) -> list[int] | Non
             part = min(place.fit, gpus)
         take[place.number] += part
         gpus -= part
-    if rule == kernels.CONSOLIDATE and sum(map(bool, take)) > _fewest(here, sum(take)):
+    if rule == job_columns.CONSOLIDATE and sum(map(bool, take)) > _fewest(here, sum(take)):
         return None
     return take
 
@@ -161,15 +168,11 @@ def _by_whole_nodes(here: list[Place], take: list[int], gpus: int) -> list[int] 
 @given(situation=situations(), gpus=st.integers(1, 12))
 @settings(max_examples=300, deadline=None)
 def test_a_gang_gets_the_nodes_that_its_rule_describes(rule: int, situation: Situation, gpus: int) -> None:
-    books, nodes = situation.ledger.books, len(situation.places)
-    scratch = scratch_of(np.full(nodes, 7))
-    take = scratch.take
-    found = kernels.find_nodes(books, situation.allowed, gpus, situation.need, rule, scratch)
+    nodes = len(situation.places)
     expected = by_description(rule, situation.places, gpus)
-    assert (take.tolist() if found else None) == expected
     job = nodes  # The one that holds nothing yet.
     books = situation.ledger.reserve(nodes, nodes)
-    placed = kernels.place_job(books, job, gpus, 1000, situation.allowed, situation.need, rule, scratch)
+    placed = place_job(books, job, (gpus, 1000), situation.allowed, situation.need, rule)
     assert placed == (expected is not None)
     held = situation.ledger.holding(job)
     assert {share.node: len(share.gpu_ids) for share in held} == {
@@ -198,18 +201,17 @@ def test_consolidate_waits_for_the_fewest_nodes(
     held: Sequence[int], allowed: Sequence[bool], gpus: int, expected: list[int] | None
 ) -> None:
     """Of nodes with four, four and two GPUs, counting only those that are allowed."""
-    ledger = Ledger(cluster_of(4, 4, 2), 3)
+    ledger = Ledger(cluster_of(4, 4, 2), 4)
     for node, count in enumerate(held):
         if count:
             hold(ledger, node, [NodeAllocation(node, tuple(range(count)))])
-    take = np.zeros(3, np.int64)
-    need = np.zeros(4, np.int64)
-    scratch = scratch_of(take)
-    found = kernels.find_nodes(ledger.books, np.array(allowed), gpus, need, kernels.CONSOLIDATE, scratch)
-    assert (take.tolist() if found else None) == expected
+    books, rule = ledger.reserve(3, 3), job_columns.CONSOLIDATE
+    found = place_job(books, 3, (gpus, 1000), np.array(allowed), np.zeros(4, np.int64), rule)
+    take = {share.node: len(share.gpu_ids) for share in ledger.holding(3)}
+    assert ([take.get(node, 0) for node in range(3)] if found else None) == expected
 
 
-@pytest.mark.parametrize("rule", [kernels.PACK, kernels.SPREAD], ids=lambda rule: NAMES[rule])
+@pytest.mark.parametrize("rule", [job_columns.PACK, job_columns.SPREAD], ids=lambda rule: NAMES[rule])
 @given(situation=situations(), shares=st.lists(st.sampled_from([250, 400, 600, 999]), min_size=1, max_size=6))
 @settings(max_examples=200, deadline=None)
 def test_a_share_takes_the_fullest_gpu_with_room(rule: int, situation: Situation, shares: list[int]) -> None:
@@ -232,18 +234,9 @@ def test_a_share_takes_the_fullest_gpu_with_room(rule: int, situation: Situation
             here = {gpu: free for (at, gpu), free in room.items() if at == place.number and free >= milli}
             whole = sum(free == 1000 for (at, _), free in room.items() if at == place.number)
             for gpu, free in here.items():
-                empty = (-whole if rule == kernels.SPREAD else 1000 + whole) if free == 1000 else free
+                empty = (-whole if rule == job_columns.SPREAD else 1000 + whole) if free == 1000 else free
                 best = min(best or (np.inf, 0, 0), (empty, place.number, gpu))
-        placed = kernels.place_job(
-            books,
-            job + number,
-            1,
-            milli,
-            situation.allowed,
-            situation.need,
-            rule,
-            scratch_of(np.zeros(job, np.int64)),
-        )
+        placed = place_job(books, job + number, (1, milli), situation.allowed, situation.need, rule)
         assert placed == (best is not None)
         if best is None:
             assert not ledger.holds(job + number)
@@ -252,11 +245,6 @@ def test_a_share_takes_the_fullest_gpu_with_room(rule: int, situation: Situation
         assert (share.node, share.gpu_ids, share.milli) == (best[1], (best[2],), milli)
         room[best[1], best[2]] -= milli
     assert not ledger.balance().any()
-
-
-def scratch_of(take: np.ndarray) -> kernels.Scratch:
-    """Scratch of the kernels, with an array that gets the GPUs on each node."""
-    return kernels.Scratch(take.copy(), take, np.zeros(len(take), np.int64))
 
 
 @given(situation=situations())
@@ -268,8 +256,13 @@ def test_a_job_without_gpus_takes_the_fullest_node(situation: Situation) -> None
         for place, record in zip(situation.places, situation.ledger.books.nodes, strict=True)
         if place.allowed and (need[1:] <= record["free"][1:]).all()
     ]
-    expected = min(fits, key=lambda place: place.fullness).number if fits else -1
-    assert kernels.find_node_without_gpus(situation.ledger.books, situation.allowed, need) == expected
+    job = len(situation.places)
+    placed = place_job(
+        situation.ledger.reserve(1, 1), job, (0, 1000), situation.allowed, need, job_columns.PACK
+    )
+    assert placed == bool(fits)
+    held = [share.node for share in situation.ledger.holding(job)]
+    assert held == ([min(fits, key=lambda place: place.fullness).number] if fits else [])
 
 
 @pytest.mark.parametrize(

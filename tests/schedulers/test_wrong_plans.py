@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from muster.cluster import ledger_arrays as b
 from muster.cluster.ledger import DoesNotFit
+from muster.cluster.ledger_steps import new_row, put_chain
 from muster.schedulers import leased
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
 from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.contract import Proposal
 from muster.schedulers.placement.delay_scheduling import NOWHERE
-from muster.schedulers.placement.kernels import NOT_FREE, ReasonColumns, pick_from, put_share
+from muster.schedulers.placement.job_columns import NOT_FREE, ReasonColumns
+from muster.schedulers.placement.serving import pick_from
 from muster.schedulers.reasons import PLACED
 from muster.schedulers.registry import build
 from muster.schedulers.time_sharing.gpu_occupancy import GpuOccupancy
@@ -39,8 +41,9 @@ def test_the_ledger_refuses_gpus_that_are_not_free() -> None:
     case = round_of(servers(1), [("alexnet", 1)])
     books = case.snapshot.ledger.reserve(8, 8)
     before = books.nodes.copy(), books.devices.copy()
-    row = put_share(books, -1, 0, NOT_FREE, 1000, np.zeros(4, np.int64))
-    assert b.put_chain(books, 0, row) == b.UNFIT_GPU
+    row = new_row(books)
+    books.rows[row]["node"], books.rows[row]["mask"] = 0, NOT_FREE
+    assert put_chain(books, 0, row) == b.UNFIT_GPU
     assert np.array_equal(before[0], books.nodes)
     assert np.array_equal(before[1], books.devices)
     assert books.heads[0] < 0

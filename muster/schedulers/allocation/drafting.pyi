@@ -1,6 +1,6 @@
 from muster.cluster.ledger_arrays import Books, Bools, Ints
 from muster.schedulers.allocation.placement_draft import PlacementDraft
-from muster.schedulers.placement.kernels import JobColumns, ReasonColumns
+from muster.schedulers.placement.job_columns import JobColumns, ReasonColumns
 
 def open_parts(books: Books, index: Ints, draft: PlacementDraft, requested: Ints) -> None: ...
 def reserve(

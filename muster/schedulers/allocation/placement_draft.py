@@ -34,7 +34,7 @@ from muster.schedulers.allocation.drafting import (
     write_reserved,
 )
 from muster.schedulers.contract import Proposal, Snapshot
-from muster.schedulers.placement.kernels import PROPORTIONAL, job_columns, reason_columns
+from muster.schedulers.placement.job_columns import PROPORTIONAL, job_columns, reason_columns
 
 NODE_PART = layout_of(
     ("at", np.int64),  # position of the job

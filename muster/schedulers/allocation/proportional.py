@@ -8,7 +8,7 @@ import numpy as np
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.contract import Ints, Jobs, Snapshot
 from muster.schedulers.parts import Allocation
-from muster.schedulers.placement.kernels import PROPORTIONAL, proportional_needs
+from muster.schedulers.placement.job_columns import PROPORTIONAL, proportional_needs
 
 _SHARE_OF_THE_NODE = np.full((1, 1, RESOURCE_COUNT), PROPORTIONAL)
 

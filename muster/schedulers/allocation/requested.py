@@ -7,7 +7,7 @@ import numpy as np
 
 from muster.schedulers.contract import Ints, Jobs, Snapshot
 from muster.schedulers.parts import Allocation
-from muster.schedulers.placement.kernels import PROPORTIONAL
+from muster.schedulers.placement.job_columns import PROPORTIONAL
 
 
 @dataclass(frozen=True)

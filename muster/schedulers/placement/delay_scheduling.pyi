@@ -1,5 +1,5 @@
 from muster.cluster.ledger_arrays import Books, Bools, Floats, Ints
-from muster.schedulers.placement.kernels import JobColumns, ReasonColumns
+from muster.schedulers.placement.job_columns import JobColumns, ReasonColumns
 
 NOWHERE: int
 ISLAND: int

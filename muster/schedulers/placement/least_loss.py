@@ -11,7 +11,7 @@ from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
 from muster.schedulers.honours import FURTHER_RESOURCES, REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.parts import GangAllocator, check_seconds, setting
-from muster.schedulers.placement.kernels import job_columns, proportional_needs, reason_columns
+from muster.schedulers.placement.job_columns import job_columns, proportional_needs, reason_columns
 from muster.schedulers.placement.network_aware import (
     PlacementLimits,
     RankedGangs,

@@ -14,7 +14,7 @@ import numpy as np
 from muster.cluster.ledger_arrays import WHOLE
 from muster.schedulers.contract import Ints, Snapshot
 from muster.schedulers.interruption import HORIZON_SECONDS
-from muster.schedulers.placement.kernels import ReasonColumns, job_columns
+from muster.schedulers.placement.job_columns import ReasonColumns, job_columns
 from muster.schedulers.placement.network_aware import (
     PlacementLimits,
     RankedGangs,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from muster.schedulers.parts import Placement
-from muster.schedulers.placement import kernels
+from muster.schedulers.placement import job_columns
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Pack(Placement):
     """Best fit: the fullest node that holds the gang, else as few nodes as possible."""
 
     name: ClassVar[str] = "pack"
-    rule: ClassVar[int] = kernels.PACK
+    rule: ClassVar[int] = job_columns.PACK
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class FirstFit(Placement):
     """Nodes in order, as many GPUs on each as fit."""
 
     name: ClassVar[str] = "first-fit"
-    rule: ClassVar[int] = kernels.FIRST_FIT
+    rule: ClassVar[int] = job_columns.FIRST_FIT
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Consolidate(Placement):
     """Best fit on the fewest nodes that could ever hold the gang; otherwise it waits."""
 
     name: ClassVar[str] = "consolidate"
-    rule: ClassVar[int] = kernels.CONSOLIDATE
+    rule: ClassVar[int] = job_columns.CONSOLIDATE
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Spread(Placement):
     """One GPU at a time, where most are free."""
 
     name: ClassVar[str] = "spread"
-    rule: ClassVar[int] = kernels.SPREAD
+    rule: ClassVar[int] = job_columns.SPREAD
 
 
 @dataclass(frozen=True)
@@ -44,4 +44,4 @@ class Yarn(Placement):
     """The first node that holds the gang, or where none is large enough the first empty ones and one for the rest."""
 
     name: ClassVar[str] = "yarn"
-    rule: ClassVar[int] = kernels.YARN
+    rule: ClassVar[int] = job_columns.YARN

@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.schedulers.contract import Floats, Ints, Snapshot
 from muster.schedulers.parts import Placement, setting
-from muster.schedulers.placement.kernels import CONSOLIDATE, PACK
+from muster.schedulers.placement.job_columns import CONSOLIDATE, PACK
 from muster.speed.network.model_file import find
 from muster.speed.network.models import CompactModel
 

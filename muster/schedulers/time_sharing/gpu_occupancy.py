@@ -13,7 +13,8 @@ import numpy as np
 from muster.cluster.ledger import DoesNotFit
 from muster.cluster.ledger_arrays import ROWS_USED, WHOLE, Bools, Floats, Ints
 from muster.schedulers.contract import Snapshot
-from muster.schedulers.placement.kernels import NOT_FREE, pick_from
+from muster.schedulers.placement.job_columns import NOT_FREE
+from muster.schedulers.placement.serving import pick_from
 from muster.schedulers.time_sharing.places import most_holders, read_places
 
 Place = tuple[tuple[int, int], ...]

@@ -21,7 +21,7 @@ from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
 from muster.schedulers.parts import DURATIONS, check_seconds, setting, settings_of
 from muster.schedulers.phases import log_phase
-from muster.schedulers.placement.kernels import job_columns
+from muster.schedulers.placement.job_columns import job_columns
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, sizing_problem
 from muster.schedulers.workers_and_servers.task_placement import held_sizes, place_tasks

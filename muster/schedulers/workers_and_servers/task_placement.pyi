@@ -1,5 +1,5 @@
 from muster.cluster.ledger_arrays import Books, Bools, Ints
-from muster.schedulers.placement.kernels import JobColumns
+from muster.schedulers.placement.job_columns import JobColumns
 from muster.schedulers.workers_and_servers.tasks import NetworkCards, Tasks
 from muster.workload.jobs import AskedArray
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import structlog
 
-from muster.cluster import ledger_arrays as b
+from muster.cluster.ledger_steps import bring_up, take_down
 from muster.schedulers.contract import Trigger
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.engines import Engine
@@ -97,11 +97,11 @@ class RequestHandler:
                 continue
             log.info("a node is used", node=name, used=name not in unusable, there=name in there)
             if name in self._unusable:
-                b.bring_up(self._jobs.columns.ledger.books, node)
+                bring_up(self._jobs.columns.ledger.books, node)
             else:
                 for job, allocations in list(self._jobs.columns.plan.items()):
                     if any(here.node == name for here in allocations):
                         self._jobs.columns.waiting(job, now)
-                b.take_down(self._jobs.columns.ledger.books, node)
+                take_down(self._jobs.columns.ledger.books, node)
             self._jobs.pending |= Trigger.CAPACITY
         self._unusable = unusable

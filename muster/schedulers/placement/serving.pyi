@@ -1,0 +1,29 @@
+from muster.cluster.ledger_arrays import Books, Bools, Ints
+from muster.schedulers.placement.job_columns import JobColumns, ReasonColumns
+from muster.workload.jobs import AskedArray, FactArray
+
+def pick_from(free: int, gpus: int, island: int, count: int) -> int: ...
+def place_job(
+    books: Books, job: int, gang: tuple[int, int], allowed: Bools, need: Ints, rule: int
+) -> bool: ...
+def fit_walk(free: Ints, least: Ints, pinned: Bools, ranked: Ints, strict: bool, chosen: Bools) -> None: ...
+def count_walk(
+    asked: AskedArray,
+    facts: FactArray,
+    jobs: Ints,
+    pinned: Bools,
+    ranked: Ints,
+    free: int,
+    strict: bool,
+    chosen: Bools,
+) -> None: ...
+def serve(
+    books: Books,
+    jobs: JobColumns,
+    ranked: Ints,
+    chosen: Bools,
+    resource_options: Ints,
+    rules: Ints,
+    strict: bool,
+    reasons: ReasonColumns,
+) -> None: ...

@@ -1,0 +1,225 @@
+"""A whole queue served in order: which jobs fit in all, and which of them find a place."""
+
+from libc.math cimport rint
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
+from libcpp.vector cimport vector
+
+cimport muster.schedulers.placement.rules_core as rules_core
+from muster.cluster.arrays cimport Bools, Ints, bools, ints, records
+from muster.cluster.ledger_core cimport CPU, GPU, MEMORY, MICRO, SLOTS, STORAGE, WHOLE, Books, books_of, release_job
+from muster.schedulers.placement.columns cimport (
+    Jobs,
+    Needs,
+    Reasons,
+    allowed_nodes,
+    jobs_of,
+    need_of,
+    needs_of,
+    note_lack,
+    put_back,
+    reasons_of,
+    spec_of,
+    thousandths_of,
+)
+from muster.schedulers.placement.rules_core cimport Scratch
+from muster.workload.jobs_core cimport Asked, Fact
+
+from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+
+cdef int64_t _BEHIND_HEAD = BEHIND_HEAD
+cdef int64_t _NO_CPUS = NO_CPUS
+cdef int64_t _NO_GPUS = NO_GPUS
+cdef int64_t _NO_PLACE = NO_PLACE
+cdef int64_t _OUTRANKED = OUTRANKED
+cdef int64_t _PLACED = PLACED
+
+# One service of a queue.
+cdef struct Service:
+    Books books
+    Jobs jobs
+    Needs needs
+    int64_t* rules
+    int64_t rule_lines
+    Reasons reasons
+    Scratch scratch
+    uint8_t hopeless[64]  # gang sizes that found no place
+
+
+def pick_from(int64_t free, int64_t gpus, int64_t island, int64_t count):
+    """Of a node's free GPUs (a mask) so many, close together; NOT_FREE if there are fewer (`rules_core.pick_from`)."""
+    return rules_core.pick_from(free, gpus, island, count)
+
+
+def place_job(books, int64_t job, gang, allowed, need, int64_t rule):
+    """Give a job that holds nothing its GPUs, if there is a place by the rule; `gang` is their number and thousandths."""
+    cdef Books here = books_of(books)
+    cdef vector[int64_t] fit = vector[int64_t](here.node_count), take = vector[int64_t](here.node_count)
+    cdef Scratch scratch
+    cdef Asked asked
+    asked.gpus, asked.milli = gang
+    scratch.fit, scratch.take = fit.data(), take.data()
+    return bool(rules_core.place_job(&here, job, &asked, bools(allowed).at, ints(need).at, rule, scratch))
+
+
+def fit_walk(free, least, pinned, ranked, bint strict, chosen):
+    """Leave out chosen jobs whose CPUs and memory do not fit beside those of the jobs before them, all nodes pooled.
+
+    `free` is what the ranked jobs may use in all, `least` the least that each of them holds; both by resource, in
+    millionths. Pinned jobs come first.
+    """
+    left = free.copy()
+    _fit_walk(ints(left), ints(least).at, bools(pinned).at, ints(ranked), strict, bools(chosen).at)
+
+
+cdef void _fit_walk(Ints left, int64_t* least, uint8_t* pinned, Ints ranked, bint strict, uint8_t* chosen) noexcept nogil:
+    cdef int64_t turn, place, at, resource
+    cdef bint blocked = False, fits
+    for turn in range(2):
+        for place in range(ranked.size):
+            at = ranked.at[place]
+            if not chosen[at] or (pinned[at] != 0) != (turn == 0):
+                continue
+            fits = not blocked
+            for resource in range(1, left.size):
+                fits = fits and (resource == STORAGE or least[at * left.size + resource] <= left.at[resource])
+            if turn == 0 or fits:
+                for resource in range(left.size):
+                    left.at[resource] -= least[at * left.size + resource]
+            else:
+                chosen[at] = False
+                blocked = strict
+
+
+def count_walk(asked, facts, jobs, pinned, ranked, int64_t free, bint strict, chosen):
+    """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
+
+    Running jobs among the ranked compete with the others, unless they are pinned: those are chosen first. `free`
+    is what is free now, in millionths of a GPU.
+    """
+    cdef Asked* specs = <Asked*> records(asked, sizeof(Asked))
+    cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
+    cdef Ints numbers = ints(jobs), order = ints(ranked)
+    cdef Bools kept = bools(pinned), take = bools(chosen)
+    cdef int64_t place, at, held
+    cdef Asked* spec
+    for place in range(order.size):
+        at = order.at[place]
+        held = <int64_t> rint(all_facts[numbers.at[at]].held * 1e6)
+        take.at[at] = kept.at[at] and (held > 0 or specs[numbers.at[at]].gpus == 0)
+        if not take.at[at]:
+            free += held
+    for place in range(order.size):
+        at = order.at[place]
+        if take.at[at]:
+            continue
+        spec = &specs[numbers.at[at]]
+        held = <int64_t> rint(all_facts[numbers.at[at]].held * 1e6)
+        if held == 0:
+            held = spec.gpus * spec.milli * 1000
+        if held <= free:
+            take.at[at] = True
+            free -= held
+        elif strict:
+            return
+
+
+def serve(books, jobs, ranked, chosen, resource_options, rules, bint strict, reasons):
+    """Stop the running jobs that are not chosen, then place the chosen ones in order, then the others that still fit.
+
+    A running job keeps its place. A chosen job that finds no place leaves its GPUs to later ones; a job stopped
+    for it in vain gets its place back. `resource_options[position or 0]` are the needs to try, best first, and
+    `rules[position or 0]` the rule of placement. What comes out are the reasons.
+    """
+    cdef Service service
+    service.books, service.jobs = books_of(books), jobs_of(jobs)
+    service.needs, service.reasons = needs_of(resource_options), reasons_of(reasons)
+    service.rules, service.rule_lines = ints(rules).at, len(rules)
+    cdef vector[int64_t] fit = vector[int64_t](service.books.node_count)
+    cdef vector[int64_t] take = vector[int64_t](service.books.node_count)
+    service.scratch.fit, service.scratch.take = fit.data(), take.data()
+    memset(service.hopeless, 0, sizeof(service.hopeless))
+    _serve(&service, ints(ranked), bools(chosen).at, strict)
+
+
+cdef bint _gpus_releasing(Books* books) noexcept nogil:
+    """Whether GPUs that were given back are not free yet."""
+    cdef int64_t node
+    if books.delayed[0]:
+        for node in range(books.node_count):
+            if books.nodes[node].releasing[GPU] > 0:
+                return True
+    return False
+
+
+cdef void _serve(Service* service, Ints ranked, uint8_t* chosen, bint strict) noexcept nogil:
+    cdef Books* books = &service.books
+    cdef Jobs* jobs = &service.jobs
+    cdef Reasons* reasons = &service.reasons
+    cdef vector[int64_t] stopped = vector[int64_t](jobs.count, -1)
+    cdef int64_t turn, place, at, job, code
+    cdef bint blocked = False, releasing, promised
+    for place in range(ranked.size):
+        at = ranked.at[place]
+        job = jobs.numbers[at]
+        if books.heads[job] >= 0:
+            reasons.codes[at] = _PLACED
+            if not chosen[at]:
+                stopped[at] = books.heads[job]
+                release_job(books, job)
+    # What is still releasing was promised to a chosen job: others may not take the rest of its GPUs meanwhile.
+    releasing = _gpus_releasing(books)
+    for turn in range(2):
+        promised = releasing and turn == 1
+        for place in range(ranked.size):
+            at = ranked.at[place]
+            job = jobs.numbers[at]
+            if books.heads[job] >= 0 or (chosen[at] != 0) != (turn == 0):
+                continue
+            if not promised and stopped[at] >= 0 and put_back(books, job, stopped[at]):
+                reasons.codes[at] = _PLACED
+            elif blocked:
+                reasons.codes[at] = _BEHIND_HEAD
+            elif promised or thousandths_of(jobs, at) * 1000 > books.totals[GPU]:
+                code = _OUTRANKED if promised or stopped[at] >= 0 else _NO_GPUS
+                note_lack(books, jobs, at, code, reasons)
+                blocked = strict
+            elif _place_with_first_option(service, at):
+                reasons.codes[at] = _PLACED
+            else:
+                _note_no_place(service, at)
+                blocked = strict
+
+
+cdef bint _place_with_first_option(Service* service, int64_t at) noexcept nogil:
+    """Place a job with the first of its resource options for which there is a place."""
+    cdef Asked* spec = spec_of(&service.jobs, at)
+    cdef int64_t rule = service.rules[0 if service.rule_lines == 1 else at], option
+    cdef bint alike = service.needs.lines == 1 and service.rule_lines == 1 and spec.constraint == 0
+    alike = alike and spec.milli == WHOLE and spec.gpus < 64
+    if alike and service.hopeless[spec.gpus]:
+        return False
+    for option in range(service.needs.options):
+        if rules_core.place_job(
+            &service.books,
+            service.jobs.numbers[at],
+            spec,
+            allowed_nodes(&service.jobs, at),
+            need_of(&service.needs, at, option),
+            rule,
+            service.scratch,
+        ):
+            return True
+    if alike:
+        service.hopeless[spec.gpus] = True
+    return False
+
+
+cdef void _note_no_place(Service* service, int64_t at) noexcept nogil:
+    """Note that there is no place for a job, or no CPUs and memory for one without GPUs."""
+    cdef Asked* spec = spec_of(&service.jobs, at)
+    note_lack(&service.books, &service.jobs, at, _NO_PLACE, &service.reasons)
+    if spec.gpus == 0:
+        service.reasons.codes[at] = _NO_CPUS
+        service.reasons.a[at] = <double> spec.requested[CPU] / MICRO
+        service.reasons.b[at] = <double> max(spec.requested[MEMORY], <int64_t> 0) / MICRO
