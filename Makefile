@@ -39,8 +39,6 @@ $(BUILT): $(STAMP) $(COMPILED)
 		--config-settings editable_mode=compat --editable .
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable experiments
 	$(BIN)/python -m pip check
-	@echo 'Compiling ahead, so that the first commands need not: a minute or two'
-	$(BIN)/python -m muster.warm_up
 	@touch $@
 
 demo: install

@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.cases import CASES
 
 PICTURE = Path("docs/pictures/scaling.svg")
-ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 def timed(name: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def decisions(name: str, trace: Trace, cluster: Cluster) -> tuple[list[float], i
 
 
 def show_decisions() -> None:
-    """A row a scheduler and size; the kernels are compiled before."""
+    """A row a scheduler and size."""
     print("| scheduler | jobs | nodes | workers and servers placed | first decision | next |")
     print("|---|---|---|---|---|---|")
     for name in SCHEDULERS:

@@ -12,7 +12,7 @@ from muster.problems import InputError, Problem
 DISTRIBUTION = "muster-scheduler"
 SIMULATOR, CHARTS, SERVICE, POSTGRES = "simulator", "charts", "service", "postgres"
 PACKAGES = {
-    SIMULATOR: ("numba", "highspy", "polars", "pydantic", "typer", "rich", "backports"),
+    SIMULATOR: ("highspy", "polars", "pydantic", "typer", "rich", "backports"),
     CHARTS: ("altair", "jinja2", "markupsafe", "vl_convert"),
     SERVICE: ("fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client", "structlog", "regex"),
     POSTGRES: ("psycopg",),

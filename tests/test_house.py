@@ -72,7 +72,7 @@ PLANTED = {
     "schedulers-are-pure": {"muster.schedulers.parts": forbidden_by("schedulers-are-pure")},
     "report-reads-records": {"muster.report.page": forbidden_by("report-reads-records")},
     "schedulers": {
-        "muster.schedulers.queue_order.fifo": ["muster.schedulers.placement.kernels"],
+        "muster.schedulers.queue_order.fifo": ["muster.schedulers.placement.job_columns"],
         "muster.schedulers.parts": ["muster.schedulers.composed"],
     },
     "speed": {

@@ -178,7 +178,7 @@ def _root(
     """Stands before every command."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("muster: %(message)s"))
-    logger = logging.getLogger("muster")  # Of this package alone: Numba says much when debugging.
+    logger = logging.getLogger("muster")  # Of this package alone.
     logger.handlers = [handler]
     logger.setLevel(log_level.upper())
 

@@ -146,7 +146,7 @@ class Placement(Part):
 
     slots: ClassVar[tuple[str, ...]] = ("placement",)
     rule: ClassVar[int] = -1
-    """One of the compiled rules of `placement.kernels`."""
+    """One of the rules of `placement.job_columns`."""
     leases: ClassVar[bool] = False
     """Whether jobs hold their places on leases and wait for offers by delay timers (`placement.delay_timers`)."""
 

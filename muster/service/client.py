@@ -81,7 +81,7 @@ class Client:
                 raise _no_daemon_at(f"in {' or '.join(map(str, homes))}")
             url = f"{SCHEME}{socket_path(home)}"
             if endpoint.starting:
-                print("The daemon is starting; waiting for it (its first start compiles).", file=sys.stderr)
+                print("The daemon is starting; waiting for it.", file=sys.stderr)
         token = os.environ.get("MUSTER_TOKEN")
         if token and not (token.isascii() and token.isprintable()):
             raise InputError(Problem("MUSTER_TOKEN", "allowed: one line of plain letters, as it was shown"))

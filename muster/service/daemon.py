@@ -17,7 +17,6 @@ from pathlib import Path
 import structlog
 import uvicorn
 
-from muster.compiling import announce_with
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.service.accounts import together
@@ -44,7 +43,6 @@ from muster.service.live_limits import LiveLimits
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
 from muster.service.unix_socket import bind
-from muster.service.warm_up import warm_up
 
 _SWITCH_SECONDS = 0.0005
 """For which one thread may keep the others from running Python. A request changes threads some times; with the usual
@@ -77,7 +75,6 @@ class Serving:
 def serve(serving: Serving, say: Callable[[str], None]) -> None:
     """Serves until a signal stops it. `say` gets a line for people once it serves."""
     _log_as_json()
-    announce_with(log.info)
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_UMASK)
     make_home(serving.home)
@@ -137,11 +134,10 @@ def _serve(
     url = next((_url(each) for each in listeners if each.family != socket.AF_UNIX), None)
     write_endpoint(serving.home, url, starting=True)
     try:
-        warm_up(status)
+        controller = Controller(store, engine, status, serving.home)
     except BaseException:
         remove_endpoint(serving.home)
         raise
-    controller = Controller(store, engine, status, serving.home)
     web = server(create_app(store, status, serving.home, serving.limits))
     failure: list[BaseException] = []
 

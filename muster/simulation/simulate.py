@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numba.core.event import install_listener
 
 import muster
 from muster.cluster import Cluster
@@ -25,7 +24,6 @@ from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
 from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
-from muster.simulation.compile_clock import CompileClock
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
 from muster.simulation.impossible import left_out_note, set_impossible_aside
 from muster.simulation.network import NetworkOfRun, network_of_run
@@ -51,9 +49,7 @@ class Cost:
     """mean, p99, max"""
     wall_seconds: float
     cpu_seconds: float
-    """User and system time of this process from the first event to the finished tables, less the compiling."""
-    compile_seconds: float
-    """Spent compiling kernels: some seconds the first time after an installation, then nothing."""
+    """User and system time of this process from the first event to the finished tables."""
     jobs_per_second: float
     """Jobs of the trace over CPU seconds."""
     peak_memory_mb: float
@@ -98,9 +94,8 @@ def simulate(
     _refuse_without_gpus(scheduler, honours, table)
     refused = set_impossible_aside(table, cluster, trace, options, honours)
     measured = _measured(table, options)
-    compiling = CompileClock()
     began, began_cpu = time.perf_counter(), time.process_time()
-    with install_listener("numba:compile", compiling), errors_of_policies(), _refused_plans_of(scheduler):
+    with errors_of_policies(), _refused_plans_of(scheduler):
         asked = _certified(scheduler) if options.certify else scheduler
         world = World(table, cluster, truth, network, blocks)
         engine = SimulationEngine(world, asked, options, measured)
@@ -114,7 +109,7 @@ def simulate(
         reasons=reasons_frame(engine.explained(), table),
         run=_described(trace, scheduler, options, world, refused, [*unblocked, *_notes_of(engine)]),
     )
-    cpu = time.process_time() - began_cpu - compiling.cpu_seconds
+    cpu = time.process_time() - began_cpu
     if progress is not None:
         progress(engine.progress())
     decisions = np.array(engine.decision_seconds if len(engine.decision_seconds) else [0.0])
@@ -126,7 +121,6 @@ def simulate(
         },
         wall_seconds=time.perf_counter() - began,
         cpu_seconds=cpu,
-        compile_seconds=compiling.cpu_seconds,
         jobs_per_second=len(table) / max(cpu, 1e-9),
         peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     )

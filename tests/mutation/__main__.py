@@ -91,7 +91,7 @@ def _try_all(mutations: Iterable[Mutation], results: dict[str, Result], options:
     with tempfile.TemporaryDirectory(prefix="mutate-", ignore_cleanup_errors=True) as folder:
         free: SimpleQueue[Copy] = SimpleQueue()
         for number in range(options.workers):
-            free.put(Copy(ROOT, Path(folder) / str(number), nearest, limits))
+            free.put(Copy(ROOT, Path(folder) / str(number), limits))
 
         def try_one(mutation: Mutation) -> None:
             tests = nearest.tests_for(mutation.path, mutation.function, options.files)

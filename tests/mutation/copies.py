@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tests.mutation import bounded
 from tests.mutation.mutations import Mutation
-from tests.mutation.nearest import Nearest
 from tests.mutation.waiting import OVERTIME, wait_while_busy
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "build", "dist", "demo", "out")
@@ -41,15 +40,13 @@ class Tried:
 
 
 class Copy:
-    """A copy with compiled kernels of its own, a temporary folder of its own and a process space of its own."""
+    """A copy with a temporary folder of its own and a process space of its own."""
 
-    def __init__(self, root: Path, folder: Path, nearest: Nearest, limits: Limits) -> None:
-        self._root, self._nearest, self._limits = root, nearest, limits
-        self._tree, self._kernels, self._temporary = folder / "tree", folder / "kernels", folder / "tmp"
+    def __init__(self, root: Path, folder: Path, limits: Limits) -> None:
+        self._root, self._limits = root, limits
+        self._tree, self._temporary = folder / "tree", folder / "tmp"
         shutil.copytree(root, self._tree, ignore=_LEFT_OUT, symlinks=True)
         self._temporary.mkdir()
-        self._kernels.mkdir()
-        self._restore_kernels(set())
 
     def try_out(self, mutation: Mutation, tests: list[str]) -> Tried:
         """Run tests with a mutation applied, nearest first, until one fails."""
@@ -57,7 +54,6 @@ class Copy:
             return Tried("no test")
         file = self._tree / mutation.path
         source, times = file.read_text(encoding="utf-8"), file.stat()
-        dependents = self._nearest.dependents(mutation.path)
         file.write_text(mutation.applied(source), encoding="utf-8")
         _forget_bytecode(file)
         try:
@@ -66,7 +62,6 @@ class Copy:
             file.write_text(source, encoding="utf-8")
             os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
             _forget_bytecode(file)
-            self._restore_kernels(dependents)
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary.mkdir(exist_ok=True)
 
@@ -122,21 +117,6 @@ class Copy:
                 process.wait()
         return status, report.read_text(encoding="utf-8", errors="replace")
 
-    def _restore_kernels(self, dependents: set[str]) -> None:
-        """Put back the compiled kernels of these files as they were, and remember new ones of other files.
-
-        A kernel's cache is valid for the code of that kernel only, so a run compiles what the mutation has changed.
-        """
-        for cache in (self._tree / "muster").rglob("*.nbc"):
-            kept = self._kernels / cache.relative_to(self._tree)
-            if _same(cache, kept):
-                continue
-            if _source_of(cache, self._tree) not in dependents:
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(cache, kept)
-            elif kept.exists():
-                shutil.copy2(kept, cache)
-
 
 def isolation() -> list[str]:
     """The command before a command that gives it a process space of its own, so that nothing else can be killed."""
@@ -162,11 +142,3 @@ def _forget_bytecode(file: Path) -> None:
     """Python takes bytecode for valid if the source has the same size and second of change."""
     for bytecode in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
         bytecode.unlink()
-
-
-def _source_of(cache: Path, tree: Path) -> str:
-    return (cache.parent.parent / f"{cache.name.partition('.')[0]}.py").relative_to(tree).as_posix()
-
-
-def _same(one: Path, other: Path) -> bool:
-    return other.exists() and one.stat().st_mtime_ns == other.stat().st_mtime_ns

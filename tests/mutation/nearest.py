@@ -84,16 +84,6 @@ class Nearest:
         reaching = {test for _, test in rated}
         return nearest + [test for test in _WHOLE_RUNS if test in reaching and test not in nearest]
 
-    def dependents(self, path: str) -> set[str]:
-        """Returns the paths of a file and of all files that import it, directly or indirectly."""
-        found, waiting = set(), [_dotted(path)]
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                waiting += self._importers.get(name, ())
-        return {self._sources[name].path for name in found}
-
     def _rating(self, test: str, module: str, function: str) -> float:
         source, target = self._sources[test], self._sources[module]
         distance = self._distances[test][module]

@@ -8,7 +8,6 @@ import pytest
 
 from muster.schedulers.registry import build
 from muster.service import daemon
-from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.factory import EngineOptions
 from muster.service.engines.registry import FAKE, configured_engine
 from muster.service.home import Endpoint, make_home, read_endpoint, socket_path, store_url
@@ -22,14 +21,14 @@ class Stopped(Exception):
     pass
 
 
-def test_clients_find_a_daemon_that_still_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_find_a_daemon_that_still_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Endpoint | None] = []
 
-    def warm_up(status: DaemonStatus) -> None:
+    def controller(*_: object) -> None:
         found.append(read_endpoint(tmp_path))
         raise Stopped
 
-    monkeypatch.setattr(daemon, "warm_up", warm_up)
+    monkeypatch.setattr(daemon, "Controller", controller)
     make_home(tmp_path)
     serving = daemon.Serving(
         home=tmp_path,

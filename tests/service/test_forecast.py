@@ -11,7 +11,6 @@ from muster.service.forecast import NoForecast, forecast
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store.rows import JobRow, State
-from muster.service.warm_up import warm_up
 
 from .serving import a_status
 
@@ -63,15 +62,6 @@ def test_a_forecast_ends_a_job_at_its_time_limit(tmp_path: Path) -> None:
 def test_a_queue_that_is_too_long_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoForecast, match="too long"):
         forecast([row(job, steps=1) for job in range(1, 2002)], a_status(tmp_path))
-
-
-def test_a_warm_up_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    status = replace(a_status(tmp_path / "home"), policy=live_scheduler("las+tune-plus", {}, 60.0))
-    before = replace(status)
-    warm_up(status)
-    assert status == before
-    assert list(tmp_path.glob("muster-warm-up-*")) == []
 
 
 def test_nothing_starts_on_a_drained_node(tmp_path: Path) -> None:

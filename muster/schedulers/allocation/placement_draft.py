@@ -107,7 +107,7 @@ def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chose
         classes, demands = snapshot.resource_profiles.of(jobs.model, jobs.gpus, requested)
         more = demands.fair[classes][:, snapshot.resource_profiles.kind_of_node] - requested[:, None]
         allowed = snapshot.table.node_allowed[jobs.constraint[comes]] & (books.nodes["up"] != 0)
-        reserve(books, jobs.index, draft, comes, allowed, requested, more)
+        reserve(books, jobs.index, draft, comes, allowed, requested, np.ascontiguousarray(more))
     return draft
 
 

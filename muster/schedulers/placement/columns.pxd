@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t
 from muster.cluster.ledger_core cimport Books
 from muster.workload.jobs_core cimport Asked
 
-# `kernels.JobColumns`.
+# `job_columns.JobColumns`.
 cdef struct Jobs:
     Asked* spec  # by number
     int64_t* numbers  # by position
@@ -13,7 +13,7 @@ cdef struct Jobs:
     int64_t count
     int64_t nodes
 
-# `kernels.ReasonColumns`, by position.
+# `job_columns.ReasonColumns`, by position.
 cdef struct Reasons:
     int64_t* codes
     double* a

@@ -7,7 +7,7 @@ from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain
 
 
 cdef Jobs jobs_of(object columns) except *:
-    """The jobs of a snapshot (`kernels.JobColumns`)."""
+    """The jobs of a snapshot (`job_columns.JobColumns`)."""
     cdef Jobs jobs
     jobs.spec = <Asked*> records(columns[0], sizeof(Asked))
     jobs.numbers, jobs.count = ints(columns[1]).at, len(columns[1])
@@ -16,7 +16,7 @@ cdef Jobs jobs_of(object columns) except *:
 
 
 cdef Reasons reasons_of(object columns) except *:
-    """The reasons of a proposal (`kernels.ReasonColumns`)."""
+    """The reasons of a proposal (`job_columns.ReasonColumns`)."""
     cdef Reasons reasons
     reasons.codes = ints(columns[0]).at
     reasons.a, reasons.b = floats(columns[1]).at, floats(columns[2]).at

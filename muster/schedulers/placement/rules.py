@@ -1,4 +1,4 @@
-"""The compiled placement rules; what each does is written at `kernels.find_nodes`."""
+"""The compiled placement rules; `rules_core.find_nodes` says what each does."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -51,7 +51,7 @@ class Optimus(PeriodicScheduler):
 
 
 class SizingColumns(NamedTuple):
-    """A sizing problem as kernels take it: a row a job, in order of arrival; amounts by resource."""
+    """A sizing problem as compiled code takes it: a row a job, in order of arrival; amounts by resource."""
 
     terms: Floats
     ring_seconds: Floats

@@ -305,7 +305,7 @@ class LiveColumns:
         keep.settle_journal(books, self.spec, self.status, self.models, now, self.laws, self._before, outcome)
 
     def _outcome(self) -> LifecycleReport:
-        """Room for what the kernels report, which nothing here reads."""
+        """Room for what the steps report, which nothing here reads."""
         held: HeldArray = zero_records(int(self.ledger.books.totals[ROWS_USED]) + 1, HELD)
         return LifecycleReport(held, np.zeros(1, np.int64), np.zeros(6, np.int64))
 

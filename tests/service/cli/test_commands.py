@@ -458,7 +458,7 @@ def test_the_daemon_is_found_by_its_home(
     write_endpoint(api.home)
     assert muster("queue") == Outcome(0, "No job has been submitted yet.\n", "")
     write_endpoint(api.home, starting=True)
-    starting = "The daemon is starting; waiting for it (its first start compiles).\n"
+    starting = "The daemon is starting; waiting for it.\n"
     assert muster("queue") == Outcome(0, "No job has been submitted yet.\n", starting)
 
 
