@@ -99,6 +99,7 @@ BAD = [
     *((column, cell) for column in NUMBERS for cell in ("NaN", "inf", "-inf", "x", "1,5", "1e400", "2e12")),
     *((column, "-1") for column in NUMBERS if column != "priority"),
     *((column, "1.5") for column in ("gpus", "gpu_milli", "min_gpus", "max_gpus")),
+    ("server_cpus", "0.0000009"),
     *((column, "0") for column in (*WORK, "gpu_milli", "cpus", "memory_gb", "min_gpus", "max_gpus")),
     *((column, "") for column in (*WORK, "job_id", "submit_seconds", "gpus")),
     ("gpus", "-1"),

@@ -99,7 +99,7 @@ COLUMNS: tuple[Column, ...] = (
     Number("worker_gpus", 1, MOST_GPUS, _WHOLE_GPUS, whole=True),
     Number("worker_cpus", 0, 1e9, "a number of CPU cores from 0 on"),
     Number("worker_memory_gb", 0, 1e9, "a number of GB from 0 on"),
-    Number("server_cpus", 0, 1e9, "a number of CPU cores above 0", above_low=True),
+    Number("server_cpus", 1e-6, 1e9, "a number of CPU cores from 0.000001 on"),
     Number("server_memory_gb", 0, 1e9, "a number of GB from 0 on"),
     Number("nic_gb_per_s", 0, 1e9, "a bandwidth in GB/s above 0", above_low=True),
     Number("batch", 1, 1e9, "a whole number of samples from 1 to 1e9", whole=True),
