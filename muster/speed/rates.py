@@ -1,4 +1,4 @@
-"""How fast a job runs on what it holds: the stages composed, for simulations and schedulers.
+"""How fast a job runs on what it holds: the stages composed (in `rates_core`, for simulations and schedulers).
 
 A pipelined loader hides the shorter of input and the rest: an iteration takes max(input, compute +
 communication). Communication is what the network leaves exposed (`speed.network`), given as seconds for each
