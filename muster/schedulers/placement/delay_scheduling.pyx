@@ -36,14 +36,14 @@ from muster.schedulers.placement.rules_core cimport (
     put_share,
 )
 
-from muster.schedulers import reasons as codes
+from muster.schedulers.reasons import BEHIND_HEAD, DELAY_TIMER, NO_GPUS, NO_PLACE, PLACED, RACK_TIMER
 
-cdef int64_t _BEHIND_HEAD = codes.BEHIND_HEAD
-cdef int64_t _DELAY_TIMER = codes.DELAY_TIMER
-cdef int64_t _NO_GPUS = codes.NO_GPUS
-cdef int64_t _NO_PLACE = codes.NO_PLACE
-cdef int64_t _PLACED = codes.PLACED
-cdef int64_t _RACK_TIMER = codes.RACK_TIMER
+cdef int64_t _BEHIND_HEAD = BEHIND_HEAD
+cdef int64_t _DELAY_TIMER = DELAY_TIMER
+cdef int64_t _NO_GPUS = NO_GPUS
+cdef int64_t _NO_PLACE = NO_PLACE
+cdef int64_t _PLACED = PLACED
+cdef int64_t _RACK_TIMER = RACK_TIMER
 
 cdef int64_t _ANY_SIZE = <int64_t> 1 << 40
 cdef int64_t _MOST = <int64_t> 1 << 62
@@ -57,13 +57,14 @@ cdef struct Known:
     int64_t largest_rack
 
 
-# What a job takes, and the best place that it takes now.
+# Which places a job takes besides machines.
 cdef struct Takes:
     bint rack
     bint any
-    bint published
+    bint published  # in the order of the published program
 
 
+# The best place that a job takes now: where it is, or for which timer the job waits.
 cdef struct Offer:
     int64_t level
     int64_t where  # a node up to MACHINE, a rack at RACK
@@ -71,6 +72,7 @@ cdef struct Offer:
     int64_t timer  # DELAY_TIMER or RACK_TIMER where the job waits for a narrower place, else PLACED
 
 
+# Free GPUs of a node that come with what a gang needs.
 cdef struct Fitting:
     int64_t gpus
     int64_t node
@@ -289,7 +291,7 @@ cdef bint place_in_racks(
 cdef bint _place_in_order(
     Books* books, int64_t job, int64_t gpus, uint8_t* allowed, int64_t* need, Workspace* work
 ) noexcept nogil:
-    """Put a gang on the first GPUs by rack and machine; `fit` of the scratch are those that come with what they need."""
+    """Put a gang on the first GPUs by rack and machine; `scratch.fit` are those that come with what they need."""
     cdef vector[int64_t] nodes
     cdef int64_t at, node, mask, chain = -1, left = gpus
     cdef int64_t* take = work.scratch.take
@@ -408,7 +410,14 @@ cdef Offer _best_offer(
 
 
 cdef void _accept(
-    Books* books, int64_t job, Asked* asked, uint8_t* allowed, int64_t* need, Offer offer, bint published, Workspace* work
+    Books* books,
+    int64_t job,
+    Asked* asked,
+    uint8_t* allowed,
+    int64_t* need,
+    Offer offer,
+    bint published,
+    Workspace* work,
 ) noexcept nogil:
     """Put a gang on the place that it takes."""
     if offer.level <= MACHINE:
@@ -439,7 +448,7 @@ cdef class _Walk:
     cdef Workspace work
 
     cdef Offer serve_one(self, int64_t at) noexcept nogil:
-        """Give a job the best place that it takes, or its own back; its level, or NOWHERE and the timer it waits for."""
+        """Give a job the best place that it takes, or its own back; the level, or NOWHERE and its timer."""
         cdef Books* books = &self.books
         cdef Asked* asked = spec_of(&self.jobs, at)
         cdef uint8_t* allowed = allowed_nodes(&self.jobs, at)

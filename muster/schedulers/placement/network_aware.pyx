@@ -55,18 +55,18 @@ from muster.workload.jobs_core cimport Asked
 
 import numpy as np
 
-from muster.schedulers import reasons as codes
-from muster.speed.network import forms
+from muster.schedulers.reasons import NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+from muster.speed.network.forms import ANYWHERE, EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK
 
-cdef int64_t _NO_GPUS = codes.NO_GPUS
-cdef int64_t _NO_PLACE = codes.NO_PLACE
-cdef int64_t _OUTRANKED = codes.OUTRANKED
-cdef int64_t _PLACED = codes.PLACED
-cdef int64_t _IN_ISLAND = forms.IN_ISLAND
-cdef int64_t _IN_MACHINE = forms.IN_MACHINE
-cdef int64_t _EVENLY = forms.EVENLY
-cdef int64_t _IN_RACK = forms.IN_RACK
-cdef int64_t _ANYWHERE = forms.ANYWHERE
+cdef int64_t _NO_GPUS = NO_GPUS
+cdef int64_t _NO_PLACE = NO_PLACE
+cdef int64_t _OUTRANKED = OUTRANKED
+cdef int64_t _PLACED = PLACED
+cdef int64_t _IN_ISLAND = IN_ISLAND
+cdef int64_t _IN_MACHINE = IN_MACHINE
+cdef int64_t _EVENLY = EVENLY
+cdef int64_t _IN_RACK = IN_RACK
+cdef int64_t _ANYWHERE = ANYWHERE
 
 cdef double _ALIKE = 1e-9
 cdef int64_t _MOST = <int64_t> 1 << 62
@@ -361,7 +361,7 @@ cdef class _Arrangement:
         return True
 
     cdef bint move_all(self, double kept) noexcept nogil:
-        """Place all chosen jobs again, wherever they run; whether that repays the interruptions, `kept` being without."""
+        """Place all chosen jobs again; whether that repays the interruptions, `kept` being what is placed without."""
         cdef Ints order = self.queue.order
         cdef double moved_worth, cost = 0.0
         cdef int64_t place, at, job, held
