@@ -16,7 +16,7 @@ from muster.cluster.ledger_core cimport (
     release_job,
     undo_to,
 )
-from muster.schedulers.interruption_core cimport repays
+from muster.schedulers.interruption cimport repays
 from muster.schedulers.placement.columns cimport Needs, need_of, needs_of, put_back
 from muster.schedulers.placement.network_aware cimport FormsOfGang, share_on
 from muster.schedulers.placement.rules_core cimport need_on

@@ -20,7 +20,7 @@ from muster.cluster.ledger_core cimport (
     same_chain,
     undo_to,
 )
-from muster.schedulers.interruption_core cimport repays
+from muster.schedulers.interruption cimport repays
 from muster.schedulers.placement.columns cimport (
     Jobs,
     Needs,

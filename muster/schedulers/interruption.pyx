@@ -6,14 +6,15 @@ restarts take at most 1 / (1 + WORK_PER_INTERRUPTION) of its time. And a change 
 the horizon exceeds what it costs.
 """
 
-from __future__ import annotations
-
 WORK_PER_INTERRUPTION = 12.0
 """Seconds of work before an interruption, for each second that it costs: restarts take at most 7.7 % of the time."""
-HORIZON_SECONDS = 3600.0
+cdef double _HORIZON_SECONDS = 3600.0
+HORIZON_SECONDS = _HORIZON_SECONDS
 """A change must repay its cost within this time."""
 
 
-def repays(gain_per_second: float, cost_seconds: float, horizon_seconds: float = HORIZON_SECONDS) -> bool:
+cpdef bint repays(
+    double gain_per_second, double cost_seconds, double horizon_seconds=_HORIZON_SECONDS
+) noexcept nogil:
     """Whether a change that gains so many seconds of work each second repays its cost within the horizon."""
     return gain_per_second * horizon_seconds > cost_seconds
