@@ -129,3 +129,13 @@ def test_amounts_beside_a_gpu_leave_the_gpu_entry_alone() -> None:
     per_gpu(draft, int(draft.first[0]), amounts)
     assert amounts[:2].tolist() == [7, 2 * MICRO]
     assert (3 * amounts[1:] == draft.node_parts[draft.first[0]]["amount"][1:]).all()
+
+
+def test_amounts_below_nothing_are_rounded_down() -> None:
+    """A node part may owe something where a draft is overdrawn: two GPUs that owe 3 owe 2 each, not 1."""
+    case = round_of(cluster_of(3, cpus_per_gpu=2.0), [("one", 2)], {"one": by_cpus("one", {2: 1.0})})
+    _, draft = shared_out(case)
+    draft.node_parts["amount"][draft.first[0], CPU] = -3
+    amounts = np.zeros(4, np.int64)
+    per_gpu(draft, int(draft.first[0]), amounts)
+    assert amounts[CPU] == -2

@@ -39,7 +39,10 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
 
 def request_above_share(gangs: Gangs, at: Ints) -> Bools:
     """Return which of these jobs request more beside a GPU than its share on some node: they are hardest to place."""
+    requested = gangs.demands.requested[gangs.classes[at]]
+    if not requested.any():
+        return np.zeros(len(at), np.bool_)
     kinds = gangs.kinds[gangs.kinds["gpus"] > 0]
     share = np.maximum(kinds["capacity"] // kinds["gpus"][:, None], 1).min(axis=0)
-    above: Bools = (gangs.demands.requested[gangs.classes[at]] > share).any(axis=1)
+    above: Bools = (requested > share).any(axis=1)
     return above

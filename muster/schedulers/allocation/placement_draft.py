@@ -16,13 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.cluster.ledger import Transaction
-from muster.cluster.ledger_arrays import (
-    NONE,
-    WHOLE,
-    Bools,
-    Ints,
-    Rows,
-)
+from muster.cluster.ledger_arrays import NONE, WHOLE, Bools, Ints, Rows
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.cluster.structured import layout_of
 from muster.schedulers.allocation.drafting import (
