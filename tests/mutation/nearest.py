@@ -61,10 +61,6 @@ class Nearest:
         ]
         uses = Counter(word for test in self._tests for word in self._sources[test].words)
         self._rarity = {word: math.log(len(self._tests) / count) for word, count in uses.items()}
-        self._importers: dict[str, set[str]] = {}
-        for name, source in self._sources.items():
-            for imported in source.imports:
-                self._importers.setdefault(imported, set()).add(name)
         self._distances = {test: self._distances_from(test) for test in self._tests}
 
     def tests_for(self, path: str, function: str, most: int) -> list[str]:
