@@ -25,8 +25,8 @@ def frontier(steps: StepTime, demands: Demands, least_workers: Ints | None = Non
             steps.asynchronous,
             np.ascontiguousarray(steps.ring_seconds),
         ),
-        demands.worker,
-        demands.server,
+        np.ascontiguousarray(demands.worker, np.float64),
+        np.ascontiguousarray(demands.server, np.float64),
         demands.limit * (1 + ROUNDING),
         least,
     )
