@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf
 
 import numpy as np
 
 from muster.cluster.ledger_arrays import MICRO, WHOLE
-from muster.schedulers.allocation.proportional import Proportional
-from muster.schedulers.allocation.requested import Requested
 from muster.schedulers.composed import Composed, IndependentAllocator
 from muster.schedulers.composed_core import CompiledScheduler
 from muster.schedulers.contract import Ints, Scheduler, Snapshot
-from muster.schedulers.parts import DURATIONS, Allocation, Order, Placement
+from muster.schedulers.parts import DURATIONS, Part
+from muster.schedulers.phases import phases_are_logged
 from muster.schedulers.placement.job_columns import PROPORTIONAL
-from muster.schedulers.placement.rules import Consolidate, FirstFit, Pack, Spread, Yarn
-from muster.schedulers.queue_order.edf import EarliestDeadline
-from muster.schedulers.queue_order.fifo import Fifo, FifoStrict
-from muster.schedulers.queue_order.las import Las
-from muster.schedulers.queue_order.priority import Priority
-from muster.schedulers.queue_order.smallest import Smallest
-from muster.schedulers.queue_order.srtf import Sjf, Srsf, Srtf
 
-_ORDERS: Mapping[type[Order], int] = {
-    Fifo: 0,
-    FifoStrict: 0,
-    Sjf: 1,
-    Smallest: 2,
-    Priority: 3,
-    EarliestDeadline: 4,
-    Srtf: 5,
-    Srsf: 6,
-    Las: 7,
-}
-_LAS_IN_QUEUES = 8
-_ALLOCATIONS: tuple[type[Allocation], ...] = (Proportional, Requested)
-_PLACEMENTS: tuple[type[Placement], ...] = (Pack, FirstFit, Consolidate, Spread, Yarn)
+_ATTAINED_IN_QUEUES = 8
+"""The order by attained service with queues, which the plain one becomes."""
+
+
+def _form(part: Part) -> int | None:
+    """The number of a part's compiled form; None for a class that only inherits one."""
+    number: int | None = vars(type(part)).get("compiled")
+    return number
 
 
 def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler | None:
-    """The compiled form of a scheduler for all jobs of a snapshot; None if a part of it is written in Python.
+    """The compiled form of a scheduler for all jobs of a snapshot; None if Python is needed.
 
-    A class derived from a shipped part is another part.
+    That is for a part written in Python, jobs that it does not know, and a log of a decision's phases. A class derived
+    from a shipped part is another part.
     """
-    if type(scheduler) is not Composed or not _parts_are_compiled(scheduler):
+    if type(scheduler) is not Composed or not _parts_are_compiled(scheduler) or phases_are_logged():
         return None
     table, nodes = snapshot.table, snapshot.ledger.books.nodes
     share = nodes["share"][nodes["gpus"] > 0].min(axis=0)
@@ -54,9 +40,10 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
     if unknown.any() and not unknown.all():
         return None
     order = scheduler.order
+    queues: tuple[float, ...] = getattr(order, "queues", ())
     takes_turns = order.time_slices or (DURATIONS in order.needs and bool(unknown.any()))
     settings = {
-        "order": _LAS_IN_QUEUES if isinstance(order, Las) and order.queues else _ORDERS[type(order)],
+        "order": _ATTAINED_IN_QUEUES if queues else _form(order),
         "most_gpus": int(nodes["gpus"].max()),
         "rule": scheduler.allocator.placement.rule,  # type: ignore[attr-defined]
         "preemptive": scheduler.preemptive,
@@ -68,7 +55,6 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
         "resize_restarts": snapshot.resize_restarts,
         "quantum": order.quantum(),
     }
-    queues = order.queues if isinstance(order, Las) else ()
     kind_of, demands, needs = _kinds(scheduler, snapshot)
     return CompiledScheduler(settings, kind_of, demands, needs, table.node_allowed, queues)
 
@@ -77,9 +63,9 @@ def _parts_are_compiled(scheduler: Composed) -> bool:
     allocator = scheduler.allocator
     return (
         type(allocator) is IndependentAllocator
-        and type(scheduler.order) in _ORDERS
-        and type(allocator.allocation) in _ALLOCATIONS
-        and type(allocator.placement) in _PLACEMENTS
+        and all(
+            _form(part) is not None for part in (scheduler.order, allocator.allocation, allocator.placement)
+        )
         and not scheduler.selections
         and not scheduler.migrate
         and scheduler.lease_seconds == inf

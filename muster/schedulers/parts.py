@@ -33,6 +33,8 @@ class Part:
     slots: ClassVar[tuple[str, ...]] = ()
     """Which of selection, order, allocation, placement it fills; `tune` fills two."""
     needs: ClassVar[tuple[str, ...]] = ()
+    compiled: ClassVar[int | None] = None
+    """The number of its compiled form (`composed_core`), if it has one; a class derived from it has none of its own."""
     honours: ClassVar[frozenset[str]] = frozenset()
     """Which of `schedulers.honours` it takes into account."""
 

@@ -11,8 +11,13 @@ from muster.schedulers.contract import Snapshot
 _LOG = logging.getLogger("muster.schedulers")
 
 
+def phases_are_logged() -> bool:
+    """Whether somebody reads the phases of decisions; compiled schedulers log none."""
+    return _LOG.isEnabledFor(logging.DEBUG)
+
+
 def log_phase(snapshot: Snapshot, phase: str, positions: Ints | Bools | Callable[[], Ints | Bools]) -> None:
     """Log the numbers of the jobs at these positions of the view; a function is only called where they are logged."""
-    if _LOG.isEnabledFor(logging.DEBUG):
+    if phases_are_logged():
         at = positions() if callable(positions) else positions
         _LOG.debug("at %.6g s: %s: %s", snapshot.now, phase, snapshot.jobs.index[at].tolist())

@@ -38,7 +38,8 @@ TYPES = [
 
 PLANTED = """
 from muster.cluster.ledger import Ledger
-from muster.cluster.ledger_arrays import Books, count_bits
+from muster.cluster.ledger_arrays import Books
+from muster.cluster.ledger_steps import new_row
 from muster.runtime.allocation_lifecycle import LifecycleReport
 from muster.schedulers.contract import Snapshot
 from muster.speed.input_pipeline import ModelTable
@@ -60,7 +61,7 @@ def in_kernel(books: Books, job: int, models: ModelTable, outcome: LifecycleRepo
         books.devices[node, gpu]["{holders}"] += 1
     models[0]["{n_cpus}"] = 1
     outcome.held[0]["{from}"] = 0.0
-    return count_bits(books.rows[books.rows[row]["{next}"]]["{mask}"])
+    return new_row(books) + books.rows[books.rows[row]["{next}"]]["{mask}"]
 
 def of_ledger(ledger: Ledger) -> None:
     ledger.books.nodes["{free}"][:, 0].sum()

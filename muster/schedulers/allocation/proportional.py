@@ -18,6 +18,7 @@ class Proportional(Allocation):
     """Each GPU brings its node's share of CPU, memory and storage, or what the owner asks for where that is more."""
 
     name: ClassVar[str] = "proportional"
+    compiled: ClassVar[int | None] = 0
 
     def resource_options(self, snapshot: Snapshot, jobs: Jobs) -> Ints:
         """One rung, the same for all unless somebody asks for more than a share."""

@@ -15,6 +15,7 @@ class Requested(Allocation):
     """The CPU and memory that the owner asked for; the proportional share where nothing was said."""
 
     name: ClassVar[str] = "requested"
+    compiled: ClassVar[int | None] = 1
 
     def resource_options(self, snapshot: Snapshot, jobs: Jobs) -> Ints:
         """One rung a job: the request by GPU."""

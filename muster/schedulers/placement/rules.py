@@ -13,6 +13,7 @@ class Pack(Placement):
 
     name: ClassVar[str] = "pack"
     rule: ClassVar[int] = job_columns.PACK
+    compiled: ClassVar[int | None] = job_columns.PACK
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class FirstFit(Placement):
 
     name: ClassVar[str] = "first-fit"
     rule: ClassVar[int] = job_columns.FIRST_FIT
+    compiled: ClassVar[int | None] = job_columns.FIRST_FIT
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Consolidate(Placement):
 
     name: ClassVar[str] = "consolidate"
     rule: ClassVar[int] = job_columns.CONSOLIDATE
+    compiled: ClassVar[int | None] = job_columns.CONSOLIDATE
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Spread(Placement):
 
     name: ClassVar[str] = "spread"
     rule: ClassVar[int] = job_columns.SPREAD
+    compiled: ClassVar[int | None] = job_columns.SPREAD
 
 
 @dataclass(frozen=True)
@@ -45,3 +49,4 @@ class Yarn(Placement):
 
     name: ClassVar[str] = "yarn"
     rule: ClassVar[int] = job_columns.YARN
+    compiled: ClassVar[int | None] = job_columns.YARN

@@ -13,6 +13,7 @@ class EarliestDeadline(Order):
     """Earliest deadline first, preemptive; jobs without a deadline come last, by arrival."""
 
     name: ClassVar[str] = "edf"
+    compiled: ClassVar[int | None] = 4
     static_priority: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = frozenset({DEADLINE})
 

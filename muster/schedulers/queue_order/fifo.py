@@ -12,6 +12,7 @@ class Fifo(Order):
     """Earliest arrival first; what does not fit is passed by later jobs, running jobs are left alone."""
 
     name: ClassVar[str] = "fifo"
+    compiled: ClassVar[int | None] = 0
     preemptive: ClassVar[bool] = False
     static_priority: ClassVar[bool] = True
 
@@ -25,5 +26,6 @@ class FifoStrict(Fifo):
     """Earliest arrival first; a job that does not fit blocks all behind it, gangs are kept together."""
 
     name: ClassVar[str] = "fifo-strict"
+    compiled: ClassVar[int | None] = 0
     strict: ClassVar[bool] = True
     default_placement: ClassVar[str] = "consolidate"

@@ -17,6 +17,7 @@ class Las(Order):
     """Least attained GPU-seconds first, preemptive, asked again every quantum; optionally in FIFO queues."""
 
     name: ClassVar[str] = "las"
+    compiled: ClassVar[int | None] = 7
     time_slices: ClassVar[bool] = True
 
     queues: tuple[float, ...] = setting(

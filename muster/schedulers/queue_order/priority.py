@@ -13,6 +13,7 @@ class Priority(Order):
     """Highest priority first, preemptive; by arrival within a priority."""
 
     name: ClassVar[str] = "priority"
+    compiled: ClassVar[int | None] = 3
     static_priority: ClassVar[bool] = True
     honours: ClassVar[frozenset[str]] = frozenset({PRIORITY})
 

@@ -12,6 +12,7 @@ class Smallest(Order):
     """Fewest GPUs first, preemptive; by arrival among equals."""
 
     name: ClassVar[str] = "smallest"
+    compiled: ClassVar[int | None] = 2
     static_priority: ClassVar[bool] = True
 
     def key(self, jobs: Jobs) -> Ints:

@@ -15,6 +15,7 @@ class Srtf(Order):
     """Shortest remaining time first, preemptive; where durations are unknown, least attained service first."""
 
     name: ClassVar[str] = "srtf"
+    compiled: ClassVar[int | None] = 5
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
 
     @property
@@ -45,6 +46,7 @@ class Srsf(Srtf):
     """Shortest remaining service (time x GPUs) first, preemptive."""
 
     name: ClassVar[str] = "srsf"
+    compiled: ClassVar[int | None] = 6
 
     @property
     def key_unit(self) -> str:
@@ -61,6 +63,7 @@ class Sjf(Order):
     """Shortest job first by its whole duration; running jobs are left alone."""
 
     name: ClassVar[str] = "sjf"
+    compiled: ClassVar[int | None] = 1
     needs: ClassVar[tuple[str, ...]] = (DURATIONS,)
     preemptive: ClassVar[bool] = False
     static_priority: ClassVar[bool] = True
