@@ -2,6 +2,10 @@
 
 Whenever GPUs may be free, waiting jobs and those whose lease has just ended bid in the order's order. What
 each accepts is the timers' matter. A lease that has not ended is not broken.
+
+While no job waits, a job whose GPUs could not be closer together would get its own place back at each lease end: it is
+lent its GPUs without an end. When jobs wait again, its lease ends where it would have ended: leases follow one
+another since its start.
 """
 
 from __future__ import annotations
@@ -13,10 +17,17 @@ from typing import Any
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger_arrays import GPU
-from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State
+from muster.cluster.ledger_arrays import DELAYED, GPU
+from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import FURTHER_RESOURCES, REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
-from muster.schedulers.leased_core import end_leases, find_bidders, go_on_if_unused, lower_to, mark_content
+from muster.schedulers.leased_core import (
+    end_leases,
+    find_bidders,
+    go_on_if_unused,
+    lower_to,
+    mark_content,
+    new_lease_ends,
+)
 from muster.schedulers.parts import (
     AdmissionFilter,
     Allocation,
@@ -78,8 +89,9 @@ class Leased:
         return described(self.name, self.parts, common)
 
     def initial(self, cluster: Cluster) -> State:
-        """What its order and its timers remember."""
-        return {"order": self.order.initial(cluster), "timers": self.timers.nothing_learned()}
+        """What its order and its timers remember, and that no job is lent its GPUs without an end."""
+        timers = self.timers.nothing_learned()
+        return {"order": self.order.initial(cluster), "timers": timers, "open_ended": False}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """End leases, rank the bidders, let them bid."""
@@ -87,13 +99,17 @@ class Leased:
             plan = Proposal.blank(transaction, len(snapshot.jobs))
             plan.stable_until = inf
             state = self._propose(snapshot, state, plan)
+            open_ended = self._may_be_open_ended(snapshot, state, plan)
+            if open_ended or state["open_ended"]:
+                self._lend(snapshot, plan, open_ended)
+                state = {**state, "open_ended": open_ended}
             return plan.decision(), state
 
     def _propose(self, snapshot: Snapshot, state: State, plan: Proposal) -> State:
         """Write the proposal; the state after it."""
         jobs, now, lease = snapshot.jobs, snapshot.now, self.timers.lease_seconds
         count = len(jobs)
-        bidders, ended, since = find_bidders(snapshot.table.facts, jobs.index, now)
+        bidders, ended, since = find_bidders(snapshot.table.facts, jobs.index, now, lease)
         if snapshot.table.some_pinned:
             pinned = ended & jobs.pinned
             plan.lease_ends = dict.fromkeys(jobs.index[pinned].tolist(), now + lease)
@@ -143,7 +159,26 @@ class Leased:
             no_job = np.zeros(0, np.int64)
             self.resizing.allocate(snapshot, plan, no_job, plan.reasons == PLACED)
         plan.stable_until = plan.next_wake
-        return {"order": memory, "timers": known}
+        return {**state, "order": memory, "timers": known}
+
+    def _may_be_open_ended(self, snapshot: Snapshot, state: State, plan: Proposal) -> bool:
+        """Whether no job waits, and nothing else than a lease's end has an effect on the jobs that run."""
+        return bool(
+            self.timers.bids == "always"
+            and self.resizing is None
+            and not (self.migrate or self.selections or snapshot.triggers & Trigger.ROUND)
+            and state["order"] is None
+            and not snapshot.ledger.books.totals[DELAYED]
+            and not plan.reasons.any()
+        )
+
+    def _lend(self, snapshot: Snapshot, plan: Proposal, open_ended: bool) -> None:
+        """Say when leases end that begin, or that end at another time than before."""
+        table, index, lease = snapshot.table, snapshot.jobs.index, self.timers.lease_seconds
+        given, ends = new_lease_ends(
+            snapshot.ledger.books, table.asked, table.facts, index, snapshot.now, lease, open_ended
+        )
+        plan.lease_ends = dict(zip(given.tolist(), ends.tolist(), strict=True))
 
     def _migrate(self, snapshot: Snapshot, plan: Proposal, ended: Bools) -> None:
         """Move jobs within their leases where that repays; if any moves, jobs that wait may find a place at once."""

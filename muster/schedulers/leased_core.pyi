@@ -1,7 +1,16 @@
 from muster.cluster.ledger_arrays import Books, Bools, Floats, Ints
-from muster.workload.jobs import FactArray
+from muster.workload.jobs import AskedArray, FactArray
 
-def find_bidders(facts: FactArray, jobs: Ints, now: float) -> tuple[Ints, Bools, Floats]: ...
+def new_lease_ends(
+    books: Books,
+    asked: AskedArray,
+    facts: FactArray,
+    jobs: Ints,
+    now: float,
+    lease: float,
+    open_ended: bool,
+) -> tuple[Ints, Floats]: ...
+def find_bidders(facts: FactArray, jobs: Ints, now: float, lease: float) -> tuple[Ints, Bools, Floats]: ...
 def end_leases(books: Books, jobs: Ints, bidders: Ints, ended: Bools, released: Ints) -> None: ...
 def mark_content(
     books: Books,

@@ -1,6 +1,6 @@
 """The steps of a scheduler that leases which read or change the ledger job by job, compiled."""
 
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, fabs, rint
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
@@ -8,6 +8,7 @@ from muster.cluster.arrays cimport Ints, bools, floats, ints, records
 from muster.cluster.ledger_core cimport (
     WHOLE,
     Books,
+    Node,
     Row,
     books_of,
     copy_chain,
@@ -18,9 +19,10 @@ from muster.cluster.ledger_core cimport (
 )
 from muster.schedulers.interruption cimport repays
 from muster.schedulers.placement.columns cimport Needs, need_of, needs_of, put_back
+from muster.schedulers.placement.delay_scheduling cimport ISLAND, MACHINE, NETWORK, RACK, level_of_chain
 from muster.schedulers.placement.network_aware cimport FormsOfGang, share_on
 from muster.schedulers.placement.rules_core cimport need_on
-from muster.workload.jobs_core cimport RUNNING, WAITING, Fact
+from muster.workload.jobs_core cimport RUNNING, WAITING, Asked, Fact
 
 import numpy as np
 
@@ -29,7 +31,90 @@ from muster.schedulers.reasons import PLACED
 cdef int64_t _PLACED = PLACED
 
 
-def find_bidders(facts, jobs, double now):
+cdef double _ROUNDING = 1e-3  # of a lease: at a moment farther from a whole number of leases, none ends
+
+
+cdef double _end_of_lease(Fact* fact, double now, double lease) noexcept nogil:
+    """When the lease of a running job ends: as noted, or where it is lent without an end, the next one from now on."""
+    cdef double end = fact.lease_end
+    if end < INFINITY:
+        return end
+    end = fact.last_start + lease
+    while end < now:
+        end += lease
+    return end
+
+
+cdef bint _ends_now(Fact* fact, double now, double lease) noexcept nogil:
+    """Whether a running job's lease has ended by now."""
+    cdef double leases
+    if fact.lease_end == INFINITY:
+        leases = (now - fact.last_start) / lease
+        if fabs(leases - rint(leases)) > _ROUNDING:
+            return False
+    return _end_of_lease(fact, now, lease) <= now
+
+
+cdef vector[int64_t] _largest_by_level(Books* books) noexcept nogil:
+    """GPUs of the largest island, machine and rack, whatever is free."""
+    cdef vector[int64_t] largest, racks
+    cdef int64_t number
+    cdef Node* node
+    largest.resize(NETWORK)
+    for number in range(books.node_count):
+        node = &books.nodes[number]
+        largest[ISLAND] = max(largest[ISLAND], min(node.gpus, max(node.island, <int64_t> 1)))
+        largest[MACHINE] = max(largest[MACHINE], node.gpus)
+        if node.rack >= <int64_t> racks.size():
+            racks.resize(node.rack + 1)
+        racks[node.rack] += node.gpus
+        largest[RACK] = max(largest[RACK], racks[node.rack])
+    return largest
+
+
+def new_lease_ends(books, asked, facts, jobs, double now, double lease, bint open_ended):
+    """The jobs that hold something and whose leases end at another time than before; inf: its end changes nothing."""
+    cdef Books held = books_of(books)
+    cdef Asked* specs = <Asked*> records(asked, sizeof(Asked))
+    cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
+    cdef Fact* fact
+    cdef Ints numbers = ints(jobs)
+    cdef vector[int64_t] largest
+    cdef int64_t at, job, chain, count = 0
+    cdef int64_t* number
+    cdef double end
+    cdef double* moment
+    given, ends = np.empty(numbers.size, np.int64), np.empty(numbers.size)
+    number, moment = ints(given).at, floats(ends).at
+    if open_ended:
+        largest = _largest_by_level(&held)
+    for at in range(numbers.size):
+        job = numbers.at[at]
+        chain, fact = held.heads[job], &all_facts[job]
+        if chain < 0:
+            continue
+        if open_ended and _stays(&held, chain, specs[job].gpus, largest):
+            end = INFINITY
+        elif fact.state != RUNNING or _ends_now(fact, now, lease):
+            end = now + lease
+        else:
+            end = _end_of_lease(fact, now, lease)
+        if end != fact.lease_end:
+            number[count], moment[count] = job, end
+            count += 1
+    return given[:count], ends[:count]
+
+
+cdef bint _stays(Books* books, int64_t chain, int64_t gpus, vector[int64_t]& largest) noexcept nogil:
+    """Whether a job's GPUs could not be closer together, whatever is free: it takes no other place."""
+    cdef int64_t level
+    if not _holds_whole_gpus(books, chain):
+        return False
+    level = level_of_chain(books, chain)
+    return level == ISLAND or gpus > largest[level - 1]
+
+
+def find_bidders(facts, jobs, double now, double lease):
     """Positions of those who wait or whose lease has ended; whose has; since when each is without GPUs."""
     cdef Fact* all_facts = <Fact*> records(facts, sizeof(Fact))
     cdef Fact* fact
@@ -43,7 +128,7 @@ def find_bidders(facts, jobs, double now):
     found, has_ended, begins = ints(bidders).at, bools(ended).at, floats(since).at
     for at in range(numbers.size):
         fact = &all_facts[numbers.at[at]]
-        if fact.state == RUNNING and fact.lease_end <= now:
+        if fact.state == RUNNING and _ends_now(fact, now, lease):
             has_ended[at] = True
             begins[at] = now
         elif fact.state == WAITING:
