@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from muster.cluster import Cluster, Node
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 from muster.schedulers.composed import Composed
-from muster.schedulers.contract import Decision, Floats, Ints, Snapshot, State
+from muster.schedulers.contract import Floats, Ints, Snapshot, State
 from muster.schedulers.queue_order.tiresias import gittins_index
 from muster.schedulers.registry import build
 from muster.workload.trace import read_trace
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
+from tests.schedulers.wrapped import Counted
 
 COLUMNS = {"submit_seconds": "submit_time", "gpus": "num_gpu", "duration_seconds": "duration"}
 CLUSTERS = {"n15g4": "15x4gpu,40cpu,256gb", "n4g4": "4x4gpu,40cpu,256gb"}
@@ -86,17 +87,6 @@ def test_unknown_schedules_are_refused_with_the_known_ones() -> None:
         build("tiresias-sim:dlass")
 
 
-@dataclass(frozen=True)
-class Counted(Composed):
-    """A scheduler whose decisions are counted."""
-
-    decided_at: list[float] = field(default_factory=list)
-
-    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
-        self.decided_at.append(snapshot.now)
-        return super().decide(snapshot, state)
-
-
 class AskedEachSecond:
     """An order that cannot say when ranks change."""
 
@@ -119,7 +109,7 @@ class GittinsEachSecond(AskedEachSecond, DlasGittinsSim):
 def counted(order: DlasSim) -> Counted:
     made = build("tiresias-sim:dlas-gpu")
     assert isinstance(made, Composed)
-    return Counted(**vars(replace(made, order=order)))
+    return Counted(replace(made, order=order))
 
 
 QUARTERS = st.integers(0, 4000).map(lambda quarters: quarters / 4)
@@ -151,7 +141,7 @@ def test_decisions_come_only_when_queues_are_looked_at(
     assert records[0].jobs.equals(records[1].jobs)
     assert records[0].allocations.equals(records[1].allocations)
     assert records[0].decisions.equals(records[1].decisions)
-    assert set(asked.decided_at) <= set(each_second.decided_at)
+    assert set(asked.asked_at) <= set(each_second.asked_at)
 
 
 def test_thirty_jobs_are_decided_in_few_decisions() -> None:
@@ -159,7 +149,7 @@ def test_thirty_jobs_are_decided_in_few_decisions() -> None:
     trace = jobs_of(*(job(60 * at, 2000, gpus=1 + at % 4) for at in range(30)))
     scheduler = counted(DlasSim())
     assert max(finishes(run(trace, cluster_of(8), scheduler))) > 13_000
-    assert len(scheduler.decided_at) <= 4 * 30
+    assert len(scheduler.asked_at) <= 4 * 30
 
 
 @pytest.mark.reference

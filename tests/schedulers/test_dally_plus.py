@@ -27,6 +27,7 @@ from muster.speed.network.speed import NetworkSpeed
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, LINKS, gang
 from tests.schedulers.test_dally_timers import CLUSTERS, JOBS, NOISY
+from tests.schedulers.wrapped import Wrapped
 
 NAMES = ("VGG", "AlexNet", "MobileNetV3", "ResNet18", "ResNet50", "BERT")
 
@@ -83,19 +84,11 @@ def test_the_rack_with_the_fewest_machines_then_the_fullest() -> None:
     assert find_rack(books, fit, racks, 6, True) == 0
 
 
-@dataclass
-class Weighed:
+@dataclass(kw_only=True)
+class Weighed(Wrapped):
     """A scheduler with `least-loss` whose every decision is looked at."""
 
-    inner: Composed
     network: NetworkSpeed
-    name: str = "weighed"
-
-    def describe(self) -> dict[str, Any]:
-        return self.inner.describe()
-
-    def initial(self, cluster: Cluster) -> State:
-        return self.inner.initial(cluster)
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         plan, after = self.inner.decide(snapshot, state)
@@ -148,7 +141,7 @@ def test_no_place_below_the_least_and_no_machine_refused(
     assert isinstance(scheduler, Composed)
     names = list(dict.fromkeys(row["model"] for row in sorted(rows, key=lambda row: row["submit_seconds"])))
     speed = NetworkSpeed([NOISY if name == "noisy" else None for name in names], cluster)
-    watched = Weighed(scheduler, speed)
+    watched = Weighed(scheduler, network=speed)
     result = run(jobs_of(*rows), cluster, watched, layers={"noisy": NOISY}, skip_impossible=True)
     assert result.unfinished == 0
 

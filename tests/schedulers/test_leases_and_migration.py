@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -13,16 +13,19 @@ from hypothesis import strategies as st
 
 from muster.cluster import Cluster
 from muster.problems import InputError
-from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
+from muster.schedulers.contract import Decision, Snapshot, State, Trigger
 from muster.schedulers.interruption import HORIZON_SECONDS
 from muster.schedulers.placement.network_aware import share_of_best
 from muster.schedulers.reasons import PLACED
 from muster.schedulers.registry import build
+from muster.simulation.failures import Failures
 from tests.building import cluster_of, column, finishes, job, jobs_of, run
 from tests.schedulers.test_conformance import conforming
 from tests.schedulers.test_dally_network import CHATTY
 from tests.schedulers.test_dally_plus import blocked, two_machines
 from tests.schedulers.test_dally_timers import CLUSTERS, JOBS, NOISY
+from tests.schedulers.wrapped import Counted, Wrapped
+from tests.simulation.fixed_runs import digest
 
 LEASE = 100.0
 LEASED = ("las+least-loss", "srtf+pack", "srtf+tune", "dally-plus", "tiresias", "2d-las+consolidate")
@@ -64,18 +67,8 @@ def test_a_promoted_job_waits_for_the_end_of_a_lease() -> None:
     assert long[:2] == pytest.approx([0, 800])
 
 
-@dataclass
-class LeaseKept:
+class LeaseKept(Wrapped):
     """A scheduler with leases whose every decision is looked at."""
-
-    inner: Scheduler
-    name: str = "lease kept"
-
-    def describe(self) -> dict[str, Any]:
-        return self.inner.describe()
-
-    def initial(self, cluster: Cluster) -> State:
-        return self.inner.initial(cluster)
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         jobs, now = snapshot.jobs, snapshot.now
@@ -121,6 +114,51 @@ def test_a_lease_takes_seconds_above_0(seconds: str) -> None:
         build("las+least-loss", {"lease_seconds": seconds})
 
 
+class EveryLeaseEnds(Wrapped):
+    """Timers that are asked at each lease end: as in rounds, no lease is without an end."""
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        return super().decide(replace(snapshot, triggers=snapshot.triggers | Trigger.ROUND), state)
+
+
+@given(
+    JOBS,
+    CLUSTERS,
+    st.sampled_from(["dally", "dally-nowait", "dally-manual", "themis", "2d-las+no-wait", "dally-tune"]),
+    st.sampled_from([{}, {"release_seconds_per_gpu": 1.0}, {"failures": Failures(2000.0, 50.0)}]),
+    st.sampled_from([0.0, 5.0]),
+    st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_lease_ends_that_change_nothing_are_no_decisions(
+    rows: list[dict[str, Any]],
+    cluster: Cluster,
+    name: str,
+    options: dict[str, Any],
+    cost: float,
+    together: bool,
+) -> None:
+    if together:
+        rows = [row | {"submit_seconds": row["submit_seconds"] // LEASE * LEASE} for row in rows]
+    records = []
+    moments: list[list[float]] = []
+    for wrapped in (Wrapped, EveryLeaseEnds):
+        scheduler = Counted(wrapped(build(name, {"lease_seconds": str(LEASE)})))
+        given = {"layers": {"noisy": NOISY}, "skip_impossible": True, "restart_cost_seconds": cost, **options}
+        records.append(digest(run(jobs_of(*rows), cluster, scheduler, **given)))
+        moments.append(scheduler.asked_at)
+    assert records[0] == records[1]
+    assert set(moments[0]) <= set(moments[1])
+
+
+def test_jobs_without_competitors_need_no_lease_ends() -> None:
+    scheduler = Counted(build("dally", {"lease_seconds": str(LEASE)}))
+    result = run(jobs_of(*(job(50 * at, 1000 * LEASE) for at in range(8))), cluster_of(8), scheduler)
+    assert max(finishes(result)) == 350 + 1000 * LEASE
+    # When one comes and when one ends, but for the last.
+    assert len(scheduler.asked_at) == 8 + 7
+
+
 # Migration
 
 
@@ -154,18 +192,8 @@ def test_a_job_moves_as_soon_as_it_may_be_interrupted() -> None:
     assert finishes(result)[2] == pytest.approx(190 + 15 + (200 - (190 - 10) / 2) * 1.01)
 
 
-@dataclass
-class MovesRepay:
+class MovesRepay(Wrapped):
     """A scheduler that migrates whose every decision is looked at."""
-
-    inner: Scheduler
-    name: str = "moves repay"
-
-    def describe(self) -> dict[str, Any]:
-        return self.inner.describe()
-
-    def initial(self, cluster: Cluster) -> State:
-        return self.inner.initial(cluster)
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         jobs, now = snapshot.jobs, snapshot.now
