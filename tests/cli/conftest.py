@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +41,18 @@ class Outcome:
 
 
 @pytest.fixture
-def muster(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Runs a command line in this process."""
+def muster(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Outcome]]:
+    """Runs a command line in this process, and forgets how much it logs."""
 
     def call(*arguments: str | Path) -> Outcome:
         status = run([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return Outcome(status, captured.out, captured.err)
 
-    return call
+    yield call
+    logger = logging.getLogger("muster")
+    logger.handlers = []
+    logger.setLevel(logging.NOTSET)
 
 
 def muster_process(*arguments: str | Path, folder: Path | None = None) -> Outcome:
