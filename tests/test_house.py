@@ -77,7 +77,7 @@ PLANTED = {
     },
     "speed": {
         "muster.speed.network.tree": ["muster.speed.rates"],
-        "muster.speed.input_pipeline": ["muster.speed.points"],
+        "muster.speed.input_pipeline": ["muster.speed.rates"],
     },
     "speed-is-pure": {"muster.speed.rates": forbidden_by("speed-is-pure")},
     "service": {
