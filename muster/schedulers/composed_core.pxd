@@ -102,6 +102,8 @@ cdef class CompiledScheduler:
     cdef vector[Left] trace
     cdef vector[int64_t] heap, changed
     cdef vector[double] levels
+    cdef double next_level  # the least key of a waiting job that is not below those asked about
+    cdef size_t next_victim
     cdef int64_t free_at_start[2]
     cdef bint blocked, promised, in_vain
     cdef Ranked blocker
@@ -147,4 +149,5 @@ cdef class CompiledScheduler:
     cdef void _promise(self, WorldView* world, double now) noexcept nogil
     cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil
     cdef void _begin_levels(self, WorldView* world) noexcept nogil
-    cdef double _seconds_of(self, WorldView* world, Ranked one, size_t* victim, double now) noexcept nogil
+    cdef double _seconds_of(self, WorldView* world, Ranked one, double now) noexcept nogil
+    cdef void _advance_levels(self, WorldView* world, double attained) noexcept nogil

@@ -656,16 +656,15 @@ cdef class CompiledScheduler:
     cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil:
         """How soon a running job has attained as much as the next waiting job, or falls to the next queue."""
         cdef double soonest = INFINITY
-        cdef size_t at, victim = 0
+        cdef size_t at
         self._begin_levels(world)
         for at in range(self.running.size()):
             if world.books.heads[self.running[at].job] >= 0:
-                soonest = min(soonest, self._seconds_of(world, self.running[at], &victim, now))
+                soonest = min(soonest, self._seconds_of(world, self.running[at], now))
         sort(self.served.begin(), self.served.end())
         self._begin_levels(world)
-        victim = 0
         for at in range(self.served.size()):
-            soonest = min(soonest, self._seconds_of(world, self.served[at], &victim, now))
+            soonest = min(soonest, self._seconds_of(world, self.served[at], now))
         return soonest
 
     cdef void _begin_levels(self, WorldView* world) noexcept nogil:
@@ -673,6 +672,7 @@ cdef class CompiledScheduler:
         cdef size_t at, place
         cdef int64_t kind
         self.levels.clear()
+        self.next_level, self.next_victim = -INFINITY, 0
         for at in range(self.waiting_kinds.size()):
             kind = self.waiting_kinds[at]
             self.kinds[kind].cursor = self.kinds[kind].placed
@@ -681,12 +681,10 @@ cdef class CompiledScheduler:
                     self.levels.push_back(self.waiting[kind][place].key)
         sort(self.levels.begin(), self.levels.end())
 
-    cdef double _seconds_of(self, WorldView* world, Ranked one, size_t* victim, double now) noexcept nogil:
+    cdef double _seconds_of(self, WorldView* world, Ranked one, double now) noexcept nogil:
         """How soon a job reaches the next level. Jobs are asked about in the order of their keys."""
-        cdef double level = INFINITY, attained = one.key, gpus = world.facts[one.job].held
-        cdef size_t at, place
-        cdef KindState* state
-        cdef vector[Ranked]* queue
+        cdef double attained = one.key, gpus = world.facts[one.job].held
+        cdef size_t place
         if not gpus > 0:
             gpus = world.asked[one.job].gpus * (world.asked[one.job].milli / <double> WHOLE)
         if not gpus > 0:
@@ -695,19 +693,31 @@ cdef class CompiledScheduler:
             attained = service_of(&world.facts[one.job], now)
             place = upper_bound(self.queues.begin(), self.queues.end(), attained) - self.queues.begin()
             return (self.queues[place] - attained) / gpus if place < self.queues.size() else INFINITY
-        while victim[0] < self.victims.size() and (
-            self.victims[victim[0]].key < attained or world.books.heads[self.victims[victim[0]].job] >= 0
+        while self.next_level < attained:
+            self._advance_levels(world, attained)
+        return (self.next_level - attained) / gpus
+
+    cdef void _advance_levels(self, WorldView* world, double attained) noexcept nogil:
+        """Find the least key of a waiting job that is not below this."""
+        cdef double level = INFINITY
+        cdef size_t at
+        cdef KindState* state
+        cdef vector[Ranked]* queue
+        while self.next_victim < self.victims.size() and (
+            self.victims[self.next_victim].key < attained
+            or world.books.heads[self.victims[self.next_victim].job] >= 0
         ):
-            victim[0] += 1
-        if victim[0] < self.victims.size():
-            level = self.victims[victim[0]].key
+            self.next_victim += 1
+        if self.next_victim < self.victims.size():
+            level = self.victims[self.next_victim].key
         if self.waiting_kinds.size() > _FEW_KINDS:
-            place = lower_bound(self.levels.begin(), self.levels.end(), attained) - self.levels.begin()
-            return (min(level, self.levels[place]) - attained) / gpus if place < self.levels.size() else (level - attained) / gpus
+            at = lower_bound(self.levels.begin(), self.levels.end(), attained) - self.levels.begin()
+            self.next_level = min(level, self.levels[at]) if at < self.levels.size() else level
+            return
         for at in range(self.waiting_kinds.size()):
             state, queue = &self.kinds[self.waiting_kinds[at]], &self.waiting[self.waiting_kinds[at]]
             while state.cursor < queue.size() and queue.at(state.cursor).key < attained:
                 state.cursor += 1
             if state.cursor < queue.size():
                 level = min(level, queue.at(state.cursor).key)
-        return (level - attained) / gpus
+        self.next_level = level
