@@ -84,6 +84,7 @@ docs: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.synergy
 	$(BIN)/python -m benchmarks.smd
 	$(BIN)/python -m benchmarks.service

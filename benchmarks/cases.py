@@ -61,6 +61,7 @@ def dally_trace(arrivals: str, jobs: int, a_day: float) -> Callable[[], Trace]:
     return lambda: dally.trace(dally.Setting(arrivals, False, "authors' scales"), jobs, 1, a_day)
 
 
+_HUGE = "12500x8gpu"
 _LARGE = str(Path(__file__).parent / "dally-32x8x8.toml")
 _CONTENDED = {"congestion": 0.5, "contention": True}
 _MEASURED = {"round_seconds": 300.0, "measure": (4000, 4999)}
@@ -71,26 +72,33 @@ CASES = [
         Case(f"synergy-12000-{order}{'-published' if published else ''}", synergy_trace, "synergy-16", order,
              f"<= {goal} s", _MEASURED, published)
         for published in (False, True)
-        for order, goal in (("fifo", 1.5), ("srtf", 1.5), ("las", 3))
+        for order, goal in (("fifo", 0.15), ("srtf", 0.5), ("las", 0.5))
     ),
     *(
         Case(f"synergy-12000-{name}", synergy_trace, "synergy-16", name, f"<= {goal} s", _MEASURED,
              settings={"preemptive": "true"}, warm_trace=_synergy_warm)
-        for name, goal in (("fifo+tune", 4), ("las+tune", 12), ("fifo+tune-plus", 8))
+        for name, goal in (("fifo+tune", 3), ("las+tune", 12), ("fifo+tune-plus", 3))
     ),
-    Case("philly-fifo", philly_trace, "philly", "fifo", "<= 5 s, 1.5 GB"),
-    Case("philly-las", philly_trace, "philly", "las", "<= 30 s, 1.5 GB", _ROUNDS),
-    Case("philly-srtf", philly_trace, "philly", "srtf", "<= 30 s, 1.5 GB", _ROUNDS),
+    Case("philly-fifo", philly_trace, "philly", "fifo", "<= 0.8 s"),
+    Case("philly-las", philly_trace, "philly", "las", "<= 0.8 s", _ROUNDS),
+    Case("philly-srtf", philly_trace, "philly", "srtf", "<= 0.8 s", _ROUNDS),
     *(
-        Case(f"mixed-20000-load{load}-{order}", mixed_trace(20_000, 512, load), "64x8gpu", order,
-             f">= {jobs:,.0f} jobs/s")
-        for load, share in ((0.8, 1), (1.2, 3))
-        for order, jobs in (("fifo", 20_000 / share), ("srtf", 5_000 / share), ("las", 5_000 / share))
+        Case(f"mixed-20000-load{load}-{order}", mixed_trace(20_000, 512, load), "64x8gpu", order, f"<= {goal} s")
+        for load in (0.8, 1.2)
+        for order, goal in (("fifo-strict", 0.25), ("fifo", 0.25), ("sjf", 0.25), ("srtf", 0.6), ("las", 0.6))
     ),
+    *(
+        Case(f"restarts-20000-{order}", mixed_trace(20_000, 512, 1.2), "64x8gpu", order, "<= 0.6 s",
+             {"restart_cost_seconds": 60.0})
+        for order in ("srtf", "las")
+    ),
+    Case("million-fifo", mixed_trace(1_000_000, 100_000, 0.8), _HUGE, "fifo", "<= 60 s, 2 GB"),
+    Case("million-las", mixed_trace(1_000_000, 100_000, 0.8), _HUGE, "las", "<= 30 s, 2 GB", _ROUNDS),
+    Case("deep-queue-fifo", mixed_trace(120_000, 100_000, 3.0), _HUGE, "fifo", "<= 20 us a decision"),
     *(
         Case(f"scaling-{order}-{jobs}", mixed_trace(jobs, 512, 0.8), "64x8gpu", order, "n log n")
         for order in ("fifo", "srtf", "las")
-        for jobs in (1_000, 3_000, 10_000, 30_000, 100_000)
+        for jobs in (1_000, 10_000, 100_000, 1_000_000)
     ),
     *(
         Case(f"dally-500-{policy}", dally_trace("batch", 500, 100.0), "dally-2x8x8", policy, "<= 3 s",
