@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 IMPORT = re.compile(r"^(?:from (muster[\w.]*) c?import|c?import (muster[\w.]*))", re.MULTILINE)
+IMPORTS = re.compile(r"^(?:from [\w.]+ c?import (?:\([^)]*\)|[^\n]*)|c?import [^\n]*)", re.MULTILINE)
 PURE = {"muster.schedulers": ("time", "random", "posix", "libc.time", "libc.stdlib", "libc.stdio")}
 """What compiled files of a room may not use."""
 
@@ -62,6 +63,27 @@ def test_a_compiled_file_uses_what_is_under_it(path: Path) -> None:
             assert not re.search(
                 rf"^(?:from|c?import) (?:{'|'.join(names)})\b", path.read_text(), re.MULTILINE
             )
+
+
+def names_imported(text: str) -> set[str]:
+    """What a compiled file calls the things that it imports."""
+    found = re.findall(r"^from [\w.]+ c?import (\([^)]*\)|[^\n]*)", text, re.MULTILINE)
+    parts = (part.partition("#")[0].strip() for names in found for part in names.strip("()").split(","))
+    modules = re.findall(r"^c?import ([\w.]+)(?: as (\w+))?", text, re.MULTILINE)
+    return {part.split(" as ")[-1] for part in parts if part} | {
+        name or module.rpartition(".")[2] for module, name in modules
+    }
+
+
+@pytest.mark.parametrize("path", compiled_files(), ids=lambda path: path.name)
+def test_a_compiled_file_uses_what_it_imports(path: Path) -> None:
+    """ruff does this for .py files. What a .pxd imports, its .pyx may use."""
+    text = path.read_text()
+    used = re.sub(IMPORTS, "", text)
+    if path.suffix == ".pxd" and path.with_suffix(".pyx").exists():
+        used += path.with_suffix(".pyx").read_text()
+    assert {name for name in names_imported(text) if not re.search(rf"\b{name}\b", used)} == set()
+    assert max(map(len, text.split("\n"))) <= 120
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from libcpp.vector cimport vector
 
 from muster.cluster.ledger_core cimport Books
 from muster.schedulers.placement.node_index cimport NodeIndex
-from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked, Fact
 
 cdef enum:

@@ -11,15 +11,13 @@ place on. A decision therefore looks at the running jobs, the jobs that start, a
 from libc.math cimport INFINITY, ceil, isnan, rint
 from libcpp.algorithm cimport lower_bound, sort, upper_bound
 
-from muster.cluster.arrays cimport bools, floats, ints
+from muster.cluster.arrays cimport bools, ints
 from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain, release_job
-from muster.schedulers.placement.rules_core cimport CONSOLIDATE, PACK, fewest_nodes, place_job
+from muster.schedulers.placement.rules_core cimport CONSOLIDATE, PACK, Scratch, fewest_nodes, place_job
 from muster.workload.jobs_core cimport RUNNING, WAITING, left_of, protection_end, service_of
 
-import numpy as np
-
 from muster.schedulers.interruption import WORK_PER_INTERRUPTION
-from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
+from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
 
 cdef int64_t _BEHIND_HEAD = BEHIND_HEAD
 cdef int64_t _NO_GPUS = NO_GPUS
@@ -392,7 +390,7 @@ cdef class CompiledScheduler:
                 release_job(world.books, job)
 
     cdef void _serve(self, WorldView* world, int64_t turn) noexcept nogil:
-        """Place the chosen jobs in order (turn 0), then the others that still fit, of which some ran until now (turn 1)."""
+        """Place the chosen jobs in order (turn 0), then those that still fit, some of which ran until now (turn 1)."""
         cdef size_t at, victim = 0 if turn == 1 else self.victims.size()
         cdef int64_t kind
         cdef KindState* state
@@ -522,7 +520,7 @@ cdef class CompiledScheduler:
         cdef KindState* state = &self.kinds[kind]
         cdef Ranked one = self.waiting[kind][place]
         cdef int64_t turn = 1 if self.preemptive and place >= state.chosen else 0
-        cdef int64_t free
+        cdef int64_t free, lacks
         cdef Why why
         if self.blocked:
             why = self.of_blocker
@@ -532,7 +530,8 @@ cdef class CompiledScheduler:
             why = self._lack(world, one.job, _OUTRANKED, world.books.totals[GPU])
         else:
             free = self._left_at(turn, one)
-            why = self._lack(world, one.job, _NO_PLACE if state.failed == _NO_PLACE and state.demand <= free else _NO_GPUS, free)
+            lacks = _NO_PLACE if state.failed == _NO_PLACE and state.demand <= free else _NO_GPUS
+            why = self._lack(world, one.job, lacks, free)
         if self.protection_ends < INFINITY and place < state.would_run:
             why = self._protected(world, one.job, why)
         return why
@@ -572,6 +571,7 @@ cdef class CompiledScheduler:
         cdef int64_t kind
         cdef Why placed
         cdef vector[Ranked]* queue
+        cdef vector[Ranked].iterator first
         placed.code, placed.a, placed.b = _PLACED, 0.0, 0.0
         for at in range(self.served.size()):
             self._note(world, self.served[at].job, placed)
@@ -582,7 +582,8 @@ cdef class CompiledScheduler:
             if world.books.heads[self.fresh[at].job] < 0:
                 kind = self.kind_of[self.fresh[at].job]
                 queue = &self.waiting[kind]
-                place = lower_bound(queue.begin() + self.kinds[kind].placed, queue.end(), self.fresh[at]) - queue.begin()
+                first = queue.begin() + self.kinds[kind].placed
+                place = lower_bound(first, queue.end(), self.fresh[at]) - queue.begin()
                 self._note(world, self.fresh[at].job, self._why(world, kind, place))
         self.fresh.clear()
         for at in range(self.waiting_kinds.size()):

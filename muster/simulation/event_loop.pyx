@@ -5,7 +5,7 @@ timers. With rounds, decisions are taken at ticks only, and a tick is skipped wh
 Python is entered to write progress, for failures, and to make room for records.
 """
 
-from libc.math cimport INFINITY, NAN, ceil, isnan, rint
+from libc.math cimport INFINITY, NAN, ceil, rint
 from libc.stdint cimport int64_t
 from libcpp cimport bool as cpp_bool
 from libcpp.algorithm cimport pop_heap, push_heap, sort
@@ -185,16 +185,20 @@ cdef class EventLoop:
     cdef double _next_finish(self) noexcept nogil:
         """The next completion."""
         cdef Moment* first
+        cdef Fact* fact
         while not self._finishes.empty():
             first = &self._finishes.front()
-            if self._world.facts[first.number].state == RUNNING and self._world.facts[first.number].finish == first.time:
+            fact = &self._world.facts[first.number]
+            if fact.state == RUNNING and fact.finish == first.time:
                 return first.time
             pop_heap(self._finishes.begin(), self._finishes.end(), _later)
             self._finishes.pop_back()
         return INFINITY
 
     cdef double _next_arrival(self) noexcept nogil:
-        return self._world.asked[self._arrivals[self._arrived]].submit if self._arrived < self._arrival_count else INFINITY
+        if self._arrived == self._arrival_count:
+            return INFINITY
+        return self._world.asked[self._arrivals[self._arrived]].submit
 
     cdef double _next_event(self) noexcept nogil:
         """The next moment at which something happens or the scheduler is to be asked."""

@@ -2,7 +2,7 @@
 
 from libc.math cimport rint
 
-from muster.cluster.ledger_core cimport PACKED, SERVER, Device, Node, Row, device_of
+from muster.cluster.ledger_core cimport PACKED, SERVER, Device, Row, device_of
 from muster.speed.input_core cimport input_stage_seconds
 from muster.speed.parameter_server.step_core cimport longest_term
 from muster.workload.jobs_core cimport MOST_TERMS, RIGID, RING
@@ -25,7 +25,7 @@ cdef void _note_sharing(Books* books, Row* row, double* turns, double* busy) noe
 
 
 cdef Stages _sized_stages(Asked* asked, double gpus, double server_cpus, double exposed, double crowd) noexcept nogil:
-    """The step of a job whose workers and servers are counted (SMD's layered model); a ring communicates as its place has it."""
+    """The step of a job whose workers and servers are counted (SMD's layered model); a ring goes by its place."""
     cdef Stages stages
     cdef double workers = rint(gpus * 1e6 / asked.worker_gpus)
     cdef double servers = rint(server_cpus / asked.server_cpu) if server_cpus > 0 else workers

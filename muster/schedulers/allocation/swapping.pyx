@@ -9,7 +9,6 @@ from muster.cluster.arrays cimport Ints, ints
 from muster.cluster.ledger_core cimport SLOTS
 from muster.schedulers.allocation.draft_core cimport (
     Draft,
-    NodePart,
     alone,
     draft_of,
     per_gpu,

@@ -32,7 +32,8 @@ cdef class NodeIndex:
         for node in range(nodes):
             self._known[node].first = -1
             self._stale_list[node] = node
-        self.stale.nodes, self.stale.is_listed, self.stale.count = self._stale_list.data(), self._stale_flags.data(), nodes
+        self.stale.nodes, self.stale.is_listed = self._stale_list.data(), self._stale_flags.data()
+        self.stale.count = nodes
 
     cdef void attach(self, Books* books) noexcept nogil:
         """The ledger lists the nodes that its steps change."""

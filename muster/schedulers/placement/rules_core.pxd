@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from muster.cluster.arrays cimport Ints
 from muster.cluster.ledger_core cimport Books
 from muster.workload.jobs_core cimport Asked
 

@@ -7,7 +7,7 @@ from libcpp.vector cimport vector
 
 cimport muster.schedulers.placement.rules_core as rules_core
 from muster.cluster.arrays cimport Bools, Ints, bools, ints, records
-from muster.cluster.ledger_core cimport CPU, GPU, MEMORY, MICRO, SLOTS, STORAGE, WHOLE, Books, books_of, release_job
+from muster.cluster.ledger_core cimport CPU, GPU, MEMORY, MICRO, STORAGE, WHOLE, Books, books_of, release_job
 from muster.schedulers.placement.columns cimport (
     Jobs,
     Needs,
@@ -52,7 +52,7 @@ def pick_from(int64_t free, int64_t gpus, int64_t island, int64_t count):
 
 
 def place_job(books, int64_t job, gang, allowed, need, int64_t rule):
-    """Give a job that holds nothing its GPUs, if there is a place by the rule; `gang` is their number and thousandths."""
+    """Give a job its GPUs, if there is a place by the rule; `gang` is their number and thousandths of each."""
     cdef Books here = books_of(books)
     cdef vector[int64_t] fit = vector[int64_t](here.node_count), take = vector[int64_t](here.node_count)
     cdef Scratch scratch
@@ -72,7 +72,9 @@ def fit_walk(free, least, pinned, ranked, bint strict, chosen):
     _fit_walk(ints(left), ints(least).at, bools(pinned).at, ints(ranked), strict, bools(chosen).at)
 
 
-cdef void _fit_walk(Ints left, int64_t* least, uint8_t* pinned, Ints ranked, bint strict, uint8_t* chosen) noexcept nogil:
+cdef void _fit_walk(
+    Ints left, int64_t* least, uint8_t* pinned, Ints ranked, bint strict, uint8_t* chosen
+) noexcept nogil:
     cdef int64_t turn, place, at, resource
     cdef bint blocked = False, fits
     for turn in range(2):
