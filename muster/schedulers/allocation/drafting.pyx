@@ -4,11 +4,9 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 from libcpp.vector cimport vector
 
-from muster.cluster.arrays cimport Bools, Floats, Ints, bools, floats, ints, records
+from muster.cluster.arrays cimport Bools, Ints, bools, ints, records
 from muster.cluster.ledger_core cimport (
-    CPU,
     GPU,
-    MEMORY,
     MICRO,
     SERVER,
     WHOLE,
@@ -32,14 +30,20 @@ from muster.schedulers.allocation.draft_core cimport add_part as add_to
 from muster.schedulers.allocation.draft_core cimport keep_amounts as keep_amounts_of
 from muster.schedulers.allocation.draft_core cimport per_gpu as amounts_per_gpu
 from muster.schedulers.allocation.draft_core cimport set_amounts as set_amounts_of
+from muster.schedulers.placement.columns cimport (
+    Jobs,
+    Reasons,
+    jobs_of,
+    note_no_place,
+    reasons_of,
+    thousandths_of,
+)
 from muster.schedulers.placement.rules_core cimport PACK, Scratch, pick_gpus, place_job
 from muster.workload.jobs_core cimport Asked
 
-from muster.schedulers.reasons import NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+from muster.schedulers.reasons import NO_GPUS, OUTRANKED, PLACED
 
-cdef int64_t _NO_CPUS = NO_CPUS
 cdef int64_t _NO_GPUS = NO_GPUS
-cdef int64_t _NO_PLACE = NO_PLACE
 cdef int64_t _OUTRANKED = OUTRANKED
 cdef int64_t _PLACED = PLACED
 
@@ -290,24 +294,16 @@ def serve_shares(books, jobs, needs, shared, chosen):
 def explain(books, jobs, ranked, running, reasons):
     """Write the reason of every ranked job, with its two numbers."""
     cdef Books here = books_of(books)
-    cdef Asked* spec = <Asked*> records(jobs.spec, sizeof(Asked))
-    cdef Asked* asked
-    cdef Ints numbers = ints(jobs.numbers), order = ints(ranked), codes = ints(reasons.codes)
-    cdef Floats first = floats(reasons.a), second = floats(reasons.b)
+    cdef Jobs columns = jobs_of(jobs)
+    cdef Reasons written = reasons_of(reasons)
+    cdef Ints order = ints(ranked)
     cdef Bools runs = bools(running)
     cdef int64_t i, at
     for i in range(order.size):
         at = order.at[i]
-        if here.heads[numbers.at[at]] >= 0:
-            codes.at[at] = _PLACED
+        if here.heads[columns.numbers[at]] >= 0:
+            written.codes[at] = _PLACED
             continue
-        asked = &spec[numbers.at[at]]
-        codes.at[at] = _NO_PLACE
-        first.at[at] = asked.gpus * asked.milli / <double> WHOLE
-        second.at[at] = here.totals[GPU] / <double> MICRO
-        if asked.gpus == 0:
-            codes.at[at] = _NO_CPUS
-            first.at[at] = asked.requested[CPU] / <double> MICRO
-            second.at[at] = max(asked.requested[MEMORY], <int64_t> 0) / <double> MICRO
-        if asked.gpus * asked.milli * 1000 > here.totals[GPU]:
-            codes.at[at] = _OUTRANKED if runs.at[at] else _NO_GPUS
+        note_no_place(&here, &columns, at, &written)
+        if thousandths_of(&columns, at) * 1000 > here.totals[GPU]:
+            written.codes[at] = _OUTRANKED if runs.at[at] else _NO_GPUS

@@ -46,4 +46,5 @@ cdef Jobs jobs_of(object columns) except *
 cdef Reasons reasons_of(object columns) except *
 cdef Needs needs_of(object options) except *
 cdef void note_lack(Books* books, Jobs* jobs, int64_t at, int64_t code, Reasons* reasons) noexcept nogil
+cdef void note_no_place(Books* books, Jobs* jobs, int64_t at, Reasons* reasons) noexcept nogil
 cdef bint put_back(Books* books, int64_t job, int64_t chain) noexcept nogil

@@ -3,7 +3,12 @@
 cimport numpy as cnp
 
 from muster.cluster.arrays cimport bools, floats, ints, records
-from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain
+from muster.cluster.ledger_core cimport CPU, GPU, MEMORY, MICRO, WHOLE, copy_chain, put_chain
+
+from muster.schedulers.reasons import NO_CPUS, NO_PLACE
+
+cdef int64_t _NO_CPUS = NO_CPUS
+cdef int64_t _NO_PLACE = NO_PLACE
 
 
 cdef Jobs jobs_of(object columns) except *:
@@ -37,6 +42,16 @@ cdef void note_lack(Books* books, Jobs* jobs, int64_t at, int64_t code, Reasons*
     reasons.codes[at] = code
     reasons.a[at] = <double> thousandths_of(jobs, at) / WHOLE
     reasons.b[at] = <double> books.totals[GPU] / MICRO
+
+
+cdef void note_no_place(Books* books, Jobs* jobs, int64_t at, Reasons* reasons) noexcept nogil:
+    """Note that there is no place for a job, or no CPUs and memory for one without GPUs."""
+    cdef Asked* spec = spec_of(jobs, at)
+    note_lack(books, jobs, at, _NO_PLACE, reasons)
+    if spec.gpus == 0:
+        reasons.codes[at] = _NO_CPUS
+        reasons.a[at] = <double> spec.requested[CPU] / MICRO
+        reasons.b[at] = <double> max(spec.requested[MEMORY], <int64_t> 0) / MICRO
 
 
 cdef bint put_back(Books* books, int64_t job, int64_t chain) noexcept nogil:

@@ -7,7 +7,7 @@ from libcpp.vector cimport vector
 
 cimport muster.schedulers.placement.rules_core as rules_core
 from muster.cluster.arrays cimport Bools, Ints, bools, ints, records
-from muster.cluster.ledger_core cimport CPU, GPU, MEMORY, MICRO, STORAGE, WHOLE, Books, books_of, release_job
+from muster.cluster.ledger_core cimport GPU, STORAGE, WHOLE, Books, books_of, release_job
 from muster.schedulers.placement.columns cimport (
     Jobs,
     Needs,
@@ -17,6 +17,7 @@ from muster.schedulers.placement.columns cimport (
     need_of,
     needs_of,
     note_lack,
+    note_no_place,
     put_back,
     reasons_of,
     spec_of,
@@ -25,12 +26,10 @@ from muster.schedulers.placement.columns cimport (
 from muster.schedulers.placement.rules_core cimport Scratch
 from muster.workload.jobs_core cimport Asked, Fact
 
-from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED
+from muster.schedulers.reasons import BEHIND_HEAD, NO_GPUS, OUTRANKED, PLACED
 
 cdef int64_t _BEHIND_HEAD = BEHIND_HEAD
-cdef int64_t _NO_CPUS = NO_CPUS
 cdef int64_t _NO_GPUS = NO_GPUS
-cdef int64_t _NO_PLACE = NO_PLACE
 cdef int64_t _OUTRANKED = OUTRANKED
 cdef int64_t _PLACED = PLACED
 
@@ -189,7 +188,7 @@ cdef void _serve(Service* service, Ints ranked, uint8_t* chosen, bint strict) no
             elif _place_with_first_option(service, at):
                 reasons.codes[at] = _PLACED
             else:
-                _note_no_place(service, at)
+                note_no_place(books, jobs, at, reasons)
                 blocked = strict
 
 
@@ -215,13 +214,3 @@ cdef bint _place_with_first_option(Service* service, int64_t at) noexcept nogil:
     if alike:
         service.hopeless[spec.gpus] = True
     return False
-
-
-cdef void _note_no_place(Service* service, int64_t at) noexcept nogil:
-    """Note that there is no place for a job, or no CPUs and memory for one without GPUs."""
-    cdef Asked* spec = spec_of(&service.jobs, at)
-    note_lack(&service.books, &service.jobs, at, _NO_PLACE, &service.reasons)
-    if spec.gpus == 0:
-        service.reasons.codes[at] = _NO_CPUS
-        service.reasons.a[at] = <double> spec.requested[CPU] / MICRO
-        service.reasons.b[at] = <double> max(spec.requested[MEMORY], <int64_t> 0) / MICRO
