@@ -48,6 +48,8 @@ def assumptions(table: JobTable, cluster: Cluster, honours: frozenset[str]) -> l
         said.append(f"no model file for {shown}: taken as insensitive to CPU, memory and storage")
     said += untold_gpu_types(models, cluster.gpu_types)
     said += _without_effect(table, honours)
+    if SIZES in honours:
+        said += _proportional_compute(table)
     if REQUESTS not in honours:
         said += _beyond_their_share(table, cluster)
     return list(dict.fromkeys(said))
@@ -84,15 +86,30 @@ def network_not_known(table: JobTable, cluster: Cluster, flavour: str) -> list[s
     return [f"no network model for {unknown}: taken as insensitive to the network"] if unknown else []
 
 
+def _elastic(table: JobTable) -> Bools:
+    """Gangs that may hold other GPUs than they ask for."""
+    asked = table.asked
+    other_sizes = (asked["min_gpus"] != asked["gpus"]) | (asked["max_gpus"] != asked["gpus"])
+    elastic: Bools = (asked["sync"] == RIGID) & other_sizes
+    return elastic
+
+
+def _proportional_compute(table: JobTable) -> list[str]:
+    """That elastic jobs have models of which only one batch is known."""
+    used = np.unique(table.asked["model"][_elastic(table)]).tolist()
+    names = [table.model_names[at] for at in used if (known := table.models[at]) and known.compute is None]
+    shown = ", ".join(sorted(names))
+    what = "on other numbers of GPUs, their compute is taken as proportional to the samples of each GPU"
+    return [f"the model files of {shown} have no [compute] table: {what}"] if names else []
+
+
 def _without_effect(table: JobTable, honours: frozenset[str]) -> list[str]:
     """Columns that jobs state and that the scheduler ignores, each with the number of jobs."""
     asked = table.asked
-    rigid = asked["sync"] == RIGID
-    other_sizes = (asked["min_gpus"] != asked["gpus"]) | (asked["max_gpus"] != asked["gpus"])
     stated = (
         (PRIORITY, "priority", asked["priority"] != 0),
         (DEADLINE, "deadline_seconds", np.isfinite(asked["deadline"])),
-        (SIZES, "min_gpus and max_gpus", rigid & other_sizes),
+        (SIZES, "min_gpus and max_gpus", _elastic(table)),
         *(
             (FURTHER_RESOURCES, resource.name, asked["requested"][:, RESOURCES.index(resource)] > 0)
             for resource in FURTHER

@@ -3,25 +3,29 @@
 A job's speed needs one number of the network, seconds of exposed communication for each second of compute;
 it is written into the job's facts before the world works out its rate. Jobs on one GPU, of a model without
 a network profile, or with parameter servers (whose traffic is not an all-reduce) have none. Of a ring of workers
-each is one GPU to the network, however many it has, and its compute goes by how many there are.
+each is one GPU to the network, however many it has, and its compute goes by how many there are. A gang on other than
+the GPUs that it asked for computes on other local batches (`speed.worker_options`), behind which more or less hides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import ROWS_USED, Books, Floats, Ints
 from muster.simulation.network_gangs import on_several_machines, put_by_journal
+from muster.speed.input_pipeline import ModelTable
+from muster.speed.local_batch import local_batches
 from muster.speed.network.model_file import network_models
 from muster.speed.network.models import NetworkModel
-from muster.speed.network.placement import Placements, shapes_of
+from muster.speed.network.placement import Placements, Shapes, shapes_of
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.parameter_server.of_jobs import ring_models
 from muster.workload.jobs import AskedArray, FactArray, JobTable
-from muster.workload.sized import RING
+from muster.workload.sized import RIGID, RING
 
 AUTO, NONE = "auto", "none"
 
@@ -56,13 +60,27 @@ def network_of_run(
     )
 
 
+class _Compute(NamedTuple):
+    """Compute seconds of some jobs, as their network models have them."""
+
+    reference: Floats
+    """An iteration of a gang with the GPUs that it asked for; of a ring, with the workers that it has."""
+    seconds: Floats
+    """An iteration."""
+    stretched: Floats | None
+    """Of one pass, times the model's own; None: 1 for all."""
+
+
 class NetworkOfRun:
     """Keeps `exposed` in the facts true while jobs come, move and go."""
 
-    def __init__(self, speed: NetworkSpeed, cluster: Cluster, table: JobTable, *, contention: bool) -> None:
+    def __init__(
+        self, speed: NetworkSpeed, cluster: Cluster, table: JobTable, models: ModelTable, *, contention: bool
+    ) -> None:
         self.contention = contention
         self.speed = speed
         self._cluster = cluster
+        self._models = models
         self._compute = speed.compute_seconds
         self._sensitive = self._compute > 0.0
         self._some_rings = bool((table.asked["sync"] == RING).any())
@@ -86,8 +104,10 @@ class NetworkOfRun:
         if count:
             jobs = gathered[0, :count]
             models, placements = asked["model"][jobs], _placements(gathered, count, rows)
-            seconds = self.speed.exposed_seconds(models, shapes_of(placements, self.speed.tree))
-            facts["exposed"][jobs] = seconds / self._compute_of(asked, jobs, placements)
+            shapes = shapes_of(placements, self.speed.tree)
+            compute = self._compute_of(asked, jobs, shapes)
+            seconds = self.speed.exposed_seconds(models, shapes, compute.stretched)
+            facts["exposed"][jobs] = seconds / compute.reference
 
     def among_neighbours(self, books: Books, asked: AskedArray, active: Ints) -> tuple[Ints, Floats]:
         """The running jobs that talk to each other's machines, and what each has exposed side by side."""
@@ -95,18 +115,25 @@ class NetworkOfRun:
         count, rows = on_several_machines(books, asked, active, self._sensitive, gathered)
         jobs = gathered[0, :count]
         placements = _placements(gathered, count, rows)
-        compute = self._compute_of(asked, jobs, placements)
-        seconds = self.speed.contended_seconds(asked["model"][jobs], placements, compute)
-        return jobs, seconds / compute
+        compute = self._compute_of(asked, jobs, shapes_of(placements, self.speed.tree))
+        seconds = self.speed.contended_seconds(
+            asked["model"][jobs], placements, compute.seconds, compute.stretched
+        )
+        return jobs, seconds / compute.reference
 
-    def _compute_of(self, asked: AskedArray, jobs: Ints, placements: Placements) -> Floats:
+    def _compute_of(self, asked: AskedArray, jobs: Ints, shapes: Shapes) -> _Compute:
         """Seconds of compute an iteration that go with the network model's seconds: a ring's by its workers."""
-        compute: Floats = self._compute[asked["model"][jobs]]
+        models, workers = asked["model"][jobs], shapes["gpus"]
+        reference: Floats = self._compute[models]
         if self._some_rings and len(jobs):
-            workers = shapes_of(placements, self.speed.tree)["gpus"]
             forward, backward = asked["terms"][jobs, 0, :2].T
-            compute = np.where(asked["sync"][jobs] == RING, forward / workers + backward, compute)
-        return compute
+            reference = np.where(asked["sync"][jobs] == RING, forward / workers + backward, reference)
+        resized = (asked["sync"][jobs] == RIGID) & (asked["gpus"][jobs] != workers)
+        if not resized.any():
+            return _Compute(reference, reference, None)
+        ratio = np.where(resized, asked["gpus"][jobs] / workers, 1.0)
+        _, passes, last_pass = local_batches(self._models, models, ratio)
+        return _Compute(reference, reference * (passes * last_pass), last_pass)
 
     def _unknown(self, table: JobTable) -> list[str]:
         """The models of gangs that are not known; none where the network does not count for any gang."""

@@ -86,7 +86,7 @@ def simulate(
     table, truth = _prepared(trace, cluster, known, options, layers)
     if attained is not None:
         table.facts["attained"] = attained
-    network = _network(table, trace, cluster, options, layers)
+    network = _network(table, truth, trace, cluster, options, layers)
     make_blocks = options.rules.blocks
     blocks, unblocked = (None, ()) if make_blocks is None else make_blocks(table, trace, network)
     _refuse_shares(scheduler, table)
@@ -191,6 +191,7 @@ def _prepared(
 
 def _network(
     table: JobTable,
+    truth: ModelTable,
     trace: Trace,
     cluster: Cluster,
     options: Options,
@@ -210,7 +211,7 @@ def _network(
     )
     if speed is None:
         return None
-    network = NetworkOfRun(speed, cluster, table, contention=options.contention)
+    network = NetworkOfRun(speed, cluster, table, truth, contention=options.contention)
     asked = table.asked
     kinds, kind = np.unique(np.stack([asked["model"], asked["gpus"]]), axis=1, return_inverse=True)
     best = np.array([network.best_exposed(model, gpus) for model, gpus in kinds.T.tolist()])

@@ -19,6 +19,9 @@ cdef struct ModelSpeed:
     double batch_gb
     double dataset_gb
     double memory_gb_per_s
+    double batch
+    double fixed_share
+    double largest_batch
     int64_t on_type[MOST_GPU_TYPES]
 
 

@@ -37,6 +37,9 @@ MODEL_DTYPE = np.dtype(
         ("batch_gb", np.float64),  # read an iteration and GPU; 0: unknown, storage does not count
         ("dataset_gb", np.float64),  # per GPU
         ("memory_gb_per_s", np.float64),  # of cached samples, per GPU
+        ("batch", np.float64),  # samples a GPU takes an iteration where the rest was measured; 0: unknown
+        ("fixed_share", np.float64),  # of compute_seconds, that a pass takes however few its samples
+        ("largest_batch", np.float64),  # samples that one GPU holds at once
         ("on_type", np.int64, (MOST_GPU_TYPES,)),  # the record that holds on each type of GPU of the cluster
     ]
 )
@@ -52,6 +55,9 @@ ModelTable: TypeAlias = Structured[
         "batch_gb",
         "dataset_gb",
         "memory_gb_per_s",
+        "batch",
+        "fixed_share",
+        "largest_batch",
         "on_type",
     ]
 ]
@@ -108,6 +114,10 @@ def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> Mod
     entry["memory"][:n_memory] = model.memory_gb_per_gpu
     entry["reference_seconds"] = model.seconds_per_iteration
     entry["compute_seconds"] = seconds[-1, -1]
+    entry["batch"] = entry["largest_batch"] = model.batch
+    if model.compute is not None:
+        entry["fixed_share"] = model.compute.fixed_samples / (model.compute.fixed_samples + model.batch)
+        entry["largest_batch"] = model.compute.largest_batch or model.batch
     if model.dataset is not None:
         entry["batch_gb"] = model.batch * model.dataset.sample_gb
         entry["dataset_gb"] = model.dataset.size_gb

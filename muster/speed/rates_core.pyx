@@ -4,6 +4,7 @@ from libc.math cimport rint
 
 from muster.cluster.ledger_core cimport PACKED, SERVER, Device, Row, device_of
 from muster.speed.input_core cimport input_stage_seconds
+from muster.speed.local_batch_core cimport LocalBatch, local_batch
 from muster.speed.parameter_server.step_core cimport longest_term
 from muster.workload.jobs_core cimport MOST_TERMS, RIGID, RING
 
@@ -41,12 +42,14 @@ cdef Stages stage_seconds(
 ) noexcept nogil:
     """Input, compute and communication seconds of a step, the GPUs held, and iterations made in a step.
 
-    Those are as many as the gang holds of what it asked for, over those who share its GPUs. The slowest node's
-    input stage and GPUs hold the gang up. Rows without a GPU (parameter servers) do not count there.
-    A job without GPUs goes at the speed of its reference wherever it is. `exposed` is the communication that nothing
-    hides, in seconds for each second of compute.
+    Jobs that share its GPUs take their part of the iterations. The slowest node's input stage and GPUs hold the gang
+    up; a gang on other than the GPUs that it asked for keeps its total batch, of which each GPU takes its part. Rows
+    without a GPU (parameter servers) do not count there. A job without GPUs goes at the speed of its reference
+    wherever it is. `exposed` is the communication that nothing hides, in seconds for each second of compute of a gang
+    with the GPUs that it asked for.
     """
     cdef Stages stages
+    cdef LocalBatch local
     cdef Row* row
     cdef ModelSpeed* model
     cdef double here, turns, busy, server_cpus = 0.0, crowd = 1.0, gpus = 0.0, slowest = 0.0, compute = 0.0
@@ -75,8 +78,9 @@ cdef Stages stage_seconds(
         stages.input_seconds, stages.compute, stages.communication = 0.0, models[asked.model].compute_seconds, 0.0
         stages.gpus, stages.iterations = 0.0, 1.0
         return stages
-    stages.input_seconds, stages.compute, stages.communication = slowest, compute, compute * exposed
-    stages.gpus, stages.iterations = gpus, gpus / (asked.gpus * asked.milli / 1000.0) / crowd
+    local = local_batch(&models[asked.model], asked.gpus * asked.milli / 1000.0 / gpus if gpus > 0 else 1.0)
+    stages.input_seconds, stages.compute = slowest * local.samples, compute * (local.passes * local.last_pass)
+    stages.communication, stages.gpus, stages.iterations = compute * exposed, gpus, 1.0 / crowd
     return stages
 
 

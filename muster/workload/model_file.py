@@ -57,6 +57,17 @@ class GpuTypeFile(BaseModel):
     compute_scale: _Positive | None = None
 
 
+class ComputeFile(BaseModel):
+    """Fields of the table `[compute]`: how compute depends on the samples that a GPU takes."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    fixed_samples: _NotNegative
+    largest_batch: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    source: _Word | None = None
+    error: _Word | None = None
+
+
 class ModelFile(BaseModel):
     """Fields of a model file."""
 
@@ -82,6 +93,7 @@ class ModelFile(BaseModel):
     gpu_type: _Word | None = None
     gpu_types: dict[_Word, GpuTypeFile] = Field(default_factory=dict)
     dataset: DatasetFile | None = None
+    compute: ComputeFile | None = None
 
 
 _NUMBER_ABOVE_0 = "allowed: a number above 0"
@@ -98,6 +110,10 @@ _ALLOWED: Mapping[str, str] = {
     "speed": "allowed: a list of rows of numbers above 0, one row a CPU point",
     "gpu_type": "allowed: the type of GPU that was measured, in quotes, as clusters name it",
     "gpu_types": "allowed: a table [gpu_types.NAME] with speed or compute_scale",
+    "fixed_samples": "allowed: a number from 0 on (samples that take as long as the fixed part of a pass)",
+    "largest_batch": "allowed: a whole number of samples that one GPU holds at once, at least batch",
+    "error": "allowed: a sentence in quotes on how far the numbers are off",
+    "compute": "allowed: a table [compute] with fixed_samples and if wanted largest_batch, source, error",
     "dataset": "allowed: a table [dataset] with size_gb, sample_gb, storage_gb_per_s, memory_gb_per_s",
 }
 
@@ -185,7 +201,11 @@ def _index_words(field: str) -> tuple[str, ...]:
 
 
 def _unknown_field(names: Sequence[str]) -> str:
-    tables: Mapping[str, type[BaseModel]] = {"dataset": DatasetFile, "gpu_types": GpuTypeFile}
+    tables: Mapping[str, type[BaseModel]] = {
+        "dataset": DatasetFile,
+        "gpu_types": GpuTypeFile,
+        "compute": ComputeFile,
+    }
     allowed = (ModelFile if len(names) == 1 else tables[names[0]]).model_fields
     close = difflib.get_close_matches(names[-1], allowed, n=1)
     hint = f"did you mean {close[0]}?" if close else ""
@@ -225,6 +245,7 @@ def _contradictions(fields: ModelFile) -> list[Contradiction]:
         *_matrices_off_the_axes(fields),
         *_unclear_gpu_types(fields),
         *_references_off_the_axes(fields),
+        *_batches_beyond_the_gpu(fields),
     ]
     return wrong or _not_one_at_reference(fields) or _too_fast_for_storage(fields)
 
@@ -268,6 +289,13 @@ def _references_off_the_axes(fields: ModelFile) -> Iterator[Contradiction]:
         axis, point = getattr(fields, column), getattr(fields, f"reference_{column}")
         if point not in axis:
             yield f"reference_{column}", point, f"it must be one of {column}: {_listed(axis)}"
+
+
+def _batches_beyond_the_gpu(fields: ModelFile) -> Iterator[Contradiction]:
+    """A largest batch that is smaller than the batch with which the model was measured."""
+    most = None if fields.compute is None else fields.compute.largest_batch
+    if most is not None and most < fields.batch:
+        yield "compute.largest_batch", most, f"allowed: at least batch, {fields.batch}, which a GPU holds"
 
 
 def _not_one_at_reference(fields: ModelFile) -> list[Contradiction]:

@@ -37,6 +37,22 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Compute:
+    """How compute depends on the samples that a GPU takes: seconds = fixed + samples x seconds a sample.
+
+    One forward and backward pass over the model's own batch takes what the matrix says.
+    """
+
+    fixed_samples: float
+    """Samples that take as long as the fixed part of a pass."""
+    largest_batch: int | None = None
+    """Samples that one GPU holds at once; more are taken in several passes. None: the model's batch."""
+    source: str | None = None
+    error: str | None = None
+    """A sentence on how far the numbers are off."""
+
+
+@dataclass(frozen=True)
 class Model:
     """One model and its sensitivity: speed by CPU cores and memory a GPU (Synergy, matrix W)."""
 
@@ -58,6 +74,8 @@ class Model:
     aliases: tuple[str, ...] = ()
     dataset: Dataset | None = None
     """Where known; without it the model's speed does not depend on storage."""
+    compute: Compute | None = None
+    """Where known; without it compute is proportional to the samples that a GPU takes."""
     restart_seconds: float | None = None
     """Of one stop and start-up of a job of this model; None: not stated."""
     gpu_type: str | None = None
@@ -142,10 +160,11 @@ def read_model(path: Path | str) -> Model:
             table = _with_compute_scaled(fields, speed, kind.compute_scale)
         others.append((name, table))
     return Model(
-        **fields.model_dump(exclude={"speed", "dataset", "gpu_types"}),
+        **fields.model_dump(exclude={"speed", "dataset", "compute", "gpu_types"}),
         speed=speed,
         on_gpu_type=tuple(others),
         dataset=Dataset(**fields.dataset.model_dump()) if fields.dataset else None,
+        compute=Compute(**fields.compute.model_dump()) if fields.compute else None,
         notes=notes,
     )
 

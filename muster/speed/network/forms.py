@@ -46,7 +46,7 @@ class PlacementShapes:
     def __init__(self, speed: NetworkSpeed | None, cluster: Cluster) -> None:
         self._speed = speed
         self._cluster = cluster
-        self._number: dict[tuple[int, int], int] = {}
+        self._number: dict[tuple[int, int, float], int] = {}
         self._forms = Forms(np.full((0, MOST_FORMS, 3), -1), np.zeros((0, MOST_FORMS)))
 
     @cached_property
@@ -54,22 +54,27 @@ class PlacementShapes:
         """By model the share of the gradients in the largest one; None: not stated."""
         return None if self._speed is None else self._speed.largest_shares()
 
-    def of(self, models: Ints, gpus: Ints) -> tuple[Ints, Forms]:
-        """Which line of the forms is each gang's, and the forms."""
-        pairs = list(zip(models.tolist(), gpus.tolist(), strict=True))
-        new = [pair for pair in dict.fromkeys(pairs) if pair not in self._number]
+    def of(self, models: Ints, gpus: Ints, stretched: Floats | None = None) -> tuple[Ints, Forms]:
+        """Which line of the forms is each gang's, and the forms.
+
+        `stretched`: compute of the pass that communication hides behind, times that of the model's own batch; the
+        speeds are then those of such a pass (`speed.worker_options`).
+        """
+        lengths = np.ones(len(gpus)) if stretched is None else stretched
+        gangs = list(zip(models.tolist(), gpus.tolist(), lengths.tolist(), strict=True))
+        new = [gang for gang in dict.fromkeys(gangs) if gang not in self._number]
         if new:
-            worked_out = [self._worked_out(model, count) for model, count in new]
-            self._number |= {pair: len(self._number) + at for at, pair in enumerate(new)}
+            worked_out = [self._worked_out(*gang) for gang in new]
+            self._number |= {gang: len(self._number) + at for at, gang in enumerate(new)}
             self._forms = Forms(
                 np.concatenate([self._forms.kinds, np.array([kinds for kinds, _ in worked_out])]),
                 np.concatenate([self._forms.speeds, np.array([speeds for _, speeds in worked_out])]),
             )
-        return np.array([self._number[pair] for pair in pairs], np.int64), self._forms
+        return np.array([self._number[gang] for gang in gangs], np.int64), self._forms
 
-    def _worked_out(self, model: int, gpus: int) -> tuple[Ints, Floats]:
+    def _worked_out(self, model: int, gpus: int, stretched: float) -> tuple[Ints, Floats]:
         """Kinds and speeds of one gang's forms, padded."""
-        known = [(form, self._speed_of(model, example)) for form, example in self._examples(gpus)]
+        known = [(form, self._speed_of(model, example, stretched)) for form, example in self._examples(gpus)]
         slowest = min((speed for _, speed in known if speed is not None), default=1.0)
         ranked = sorted(
             ((form, slowest if speed is None else speed) for form, speed in known),
@@ -82,13 +87,13 @@ class PlacementShapes:
             kinds[at], speeds[at] = form, speed
         return kinds, speeds
 
-    def _speed_of(self, model: int, example: Sequence[Sequence[int]]) -> float | None:
+    def _speed_of(self, model: int, example: Sequence[Sequence[int]], stretched: float) -> float | None:
         """None where the empty cluster has no such place."""
         placed = place(example, self._cluster)
         if placed is None or self._speed is None:
             return None if placed is None else 1.0
         shapes = shapes_of(placed, self._speed.tree)
-        return float(self._speed.efficiency(np.array([model]), shapes)[0])
+        return float(self._speed.efficiency(np.array([model]), shapes, np.array([stretched]))[0])
 
     def _examples(self, gpus: int) -> Iterator[tuple[tuple[int, int, int], list[list[int]]]]:
         """Every form that a gang can have here, with the GPUs by machine of each rack of one such place."""

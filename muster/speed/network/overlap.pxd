@@ -18,4 +18,6 @@ cdef struct Costs:
     double latency_seconds[MOST_DIMENSIONS]
     double seconds_per_gb[MOST_DIMENSIONS]
 
-cdef double seconds_beyond_compute(double compute_seconds, Messages messages, Costs* costs) noexcept nogil
+cdef double seconds_beyond_compute(
+    double compute_seconds, Messages messages, double stretched, Costs* costs
+) noexcept nogil

@@ -9,20 +9,22 @@ from muster.cluster.arrays cimport Floats, floats
 import numpy as np
 
 
-cdef double seconds_beyond_compute(double compute_seconds, Messages messages, Costs* costs) noexcept nogil:
-    """Seconds an iteration lasts beyond its compute."""
+cdef double seconds_beyond_compute(
+    double compute_seconds, Messages messages, double stretched, Costs* costs
+) noexcept nogil:
+    """Seconds an iteration lasts beyond its compute, which takes `stretched` times as long as the messages say."""
     cdef double free[MOST_DIMENSIONS]
-    cdef double done, end = compute_seconds
+    cdef double done, end = compute_seconds * stretched
     cdef int64_t i, d
     for d in range(costs.dimensions):
         free[d] = 0.0
     for i in range(messages.count):
-        done = messages.ready_seconds[i]
+        done = messages.ready_seconds[i] * stretched
         for d in range(costs.dimensions):
             done = max(done, free[d]) + costs.latency_seconds[d] + costs.seconds_per_gb[d] * messages.gradient_gb[i]
             free[d] = done
         end = max(end, done + messages.update_seconds[i])
-    return end - compute_seconds
+    return end - compute_seconds * stretched
 
 
 def exposed_seconds(
@@ -46,4 +48,4 @@ def exposed_seconds(
     costs.dimensions = latency.size
     for d in range(latency.size):
         costs.latency_seconds[d], costs.seconds_per_gb[d] = latency.at[d], per_gb.at[d]
-    return seconds_beyond_compute(compute_seconds, messages, &costs)
+    return seconds_beyond_compute(compute_seconds, messages, 1.0, &costs)

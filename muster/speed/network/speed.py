@@ -115,7 +115,7 @@ class NetworkSpeed:
             self.tree.hop_seconds,
         )
         self._arrays = _model_arrays(models)
-        self._stages: dict[tuple[int, bytes], Any] = {}
+        self._stages: dict[tuple[int, bytes, float], Any] = {}
 
     @property
     def compute_seconds(self) -> Floats:
@@ -129,43 +129,54 @@ class NetworkSpeed:
         sizes = [messages[1, first : first + count] for first, count in spans]
         return np.array([gb.max(initial=0.0) / max(gb.sum(), 1e-300) for gb in sizes])
 
-    def stages(self, models: Ints, shapes: Shapes) -> StageArray:
-        """STAGE_DTYPE for every pair of model and shape, alone; from the cache where it has been seen."""
+    def stages(self, models: Ints, shapes: Shapes, stretched: Floats | None = None) -> StageArray:
+        """STAGE_DTYPE for every pair of model and shape, alone; from the cache where it has been seen.
+
+        `stretched` says how many times as long as the model's the compute is that communication can hide behind: that
+        of one pass over the samples of a GPU, where those are not the model's batch.
+        """
         width = shapes.dtype.itemsize
         data = shapes.tobytes()
+        times = np.ones(len(shapes)) if stretched is None else stretched
         keys = [
-            (model, data[at * width : (at + 1) * width])
-            for at, model in enumerate(np.asarray(models).tolist())
+            (model, data[at * width : (at + 1) * width], length)
+            for at, (model, length) in enumerate(
+                zip(np.asarray(models).tolist(), times.tolist(), strict=True)
+            )
         ]
         known = self._stages
         new = [at for at, key in enumerate(keys) if key not in known]
         if new:
             fresh: StageArray = zero_records(len(new), STAGE_DTYPE)
             numbers = np.asarray(models, dtype=np.int64)[new]
-            fill_stages(self._arrays, self._all_reduce, numbers, shapes[new], fresh)
+            fill_stages(self._arrays, self._all_reduce, numbers, shapes[new], times[new], fresh)
             known.update(zip((keys[at] for at in new), fresh.tolist(), strict=True))
         stages: StageArray = zero_records(len(keys), STAGE_DTYPE)
         stages[:] = [known[key] for key in keys]
         return stages
 
-    def exposed_seconds(self, models: Ints, shapes: Shapes) -> Floats:
-        """Communication seconds an iteration that compute does not hide, each job alone."""
-        return self.stages(models, shapes)["exposed_seconds"]
+    def exposed_seconds(self, models: Ints, shapes: Shapes, stretched: Floats | None = None) -> Floats:
+        """Communication seconds an iteration that compute does not hide, each job alone; `stretched` as in `stages`."""
+        return self.stages(models, shapes, stretched)["exposed_seconds"]
 
-    def efficiency(self, models: Ints, shapes: Shapes) -> Floats:
-        """compute / (compute + exposed communication), each job alone (Dally's eff)."""
-        return self._efficiency(models, self.exposed_seconds(models, shapes))
+    def efficiency(self, models: Ints, shapes: Shapes, stretched: Floats | None = None) -> Floats:
+        """compute / (compute + exposed communication), each job alone (Dally's eff); `stretched` as in `stages`."""
+        return self._efficiency(models, self.exposed_seconds(models, shapes, stretched), stretched)
 
     def contended_seconds(
-        self, models: Ints, placements: Placements, compute_seconds: Floats | None = None
+        self,
+        models: Ints,
+        placements: Placements,
+        compute_seconds: Floats | None = None,
+        stretched: Floats | None = None,
     ) -> Floats:
         """Exposed communication seconds an iteration of all these jobs running side by side.
 
-        `compute_seconds` an iteration, where a job's are others than its model's.
+        `compute_seconds` an iteration, where a job's are others than its model's; `stretched` as in `stages`.
         """
         compute = self.compute_seconds[models] if compute_seconds is None else compute_seconds
         shapes = shapes_of(placements, self.tree)
-        stages = self.stages(models, shapes)
+        stages = self.stages(models, shapes, stretched)
         alone = compute + stages["exposed_seconds"]
         first, links = uplinks_of(placements, self.tree)
         capacity = self.tree.uplink_gb_per_s
@@ -183,8 +194,10 @@ class NetworkSpeed:
         """compute / (compute + exposed communication) of all these jobs running side by side."""
         return self._efficiency(models, self.contended_seconds(models, placements))
 
-    def _efficiency(self, models: Ints, exposed: Floats) -> Floats:
+    def _efficiency(self, models: Ints, exposed: Floats, stretched: Floats | None = None) -> Floats:
         compute = self.compute_seconds[models]
+        if stretched is not None:
+            compute = compute * stretched
         whole = compute + exposed
         return np.divide(compute, whole, out=np.ones_like(whole), where=whole > 0.0)
 

@@ -1,9 +1,14 @@
 from typing import Any
 
-from muster.cluster.ledger_arrays import Ints
+from muster.cluster.ledger_arrays import Floats, Ints
 from muster.speed.network.placement import Shapes
 from muster.speed.network.speed import StageArray
 
 def fill_stages(
-    arrays: tuple[Any, ...], how: tuple[Any, ...], models: Ints, shapes: Shapes, stages: StageArray
+    arrays: tuple[Any, ...],
+    how: tuple[Any, ...],
+    models: Ints,
+    shapes: Shapes,
+    stretched: Floats,
+    stages: StageArray,
 ) -> None: ...

@@ -39,14 +39,14 @@ cdef struct AllReduce:
     double* hop_seconds
 
 
-cdef void _fill_measured(Model* model, Shape* shape, Stage* stage) noexcept nogil:
+cdef void _fill_measured(Model* model, double stretched, Shape* shape, Stage* stage) noexcept nogil:
     """The stage of a model that is known by measurements.
 
     Its volume are the GB whose all-reduce keeps the uplinks busy as long as the communication takes.
     """
     cdef int64_t further = max(shape.gpus - 2, <int64_t> 0)
     cdef double machines = shape.machines, racks = shape.racks
-    cdef double net, uplink_gb, between_racks, longer, compute = model.compute_seconds
+    cdef double net, uplink_gb, between_racks, longer, compute = model.compute_seconds * stretched
     if shape.machines == 1:
         net, stage.volume_gb = model.local_seconds + model.local_seconds_per_gpu * further, 0.0
     else:
@@ -63,7 +63,7 @@ cdef void _fill_measured(Model* model, Shape* shape, Stage* stage) noexcept nogi
 
 
 cdef void _fill_layered(
-    Model* model, Messages messages, AllReduce* all_reduce, Shape* shape, Stage* stage
+    Model* model, Messages messages, double stretched, AllReduce* all_reduce, Shape* shape, Stage* stage
 ) noexcept nogil:
     """The stage of a model whose messages are known."""
     cdef Links links = links_of(all_reduce.flavour, shape, all_reduce.level_gb_per_s, all_reduce.hop_seconds)
@@ -73,13 +73,13 @@ cdef void _fill_layered(
     for d in range(costs.dimensions):
         latency += costs.latency_seconds[d]
         per_gb += costs.seconds_per_gb[d]
-    stage.exposed_seconds = seconds_beyond_compute(model.compute_seconds, messages, &costs)
+    stage.exposed_seconds = seconds_beyond_compute(model.compute_seconds, messages, stretched, &costs)
     stage.all_reduce_seconds = latency * model.messages + per_gb * model.gradient_gb
     stage.volume_gb = model.gradient_gb
 
 
-def fill_stages(arrays, how, models, shapes, stages):
-    """Write the stage of every pair of model and shape into `stages`, which are all 0.
+def fill_stages(arrays, how, models, shapes, stretched, stages):
+    """Write the stage of every model, shape and length of compute into `stages`, which are all 0.
 
     `arrays` and `how` are those of `speed`: what the models send, and how all-reduces run.
     """
@@ -89,6 +89,7 @@ def fill_stages(arrays, how, models, shapes, stages):
     cdef Shape* all_shapes = <Shape*> records(shapes, sizeof(Shape))
     cdef Stage* all_stages = <Stage*> records(stages, sizeof(Stage))
     cdef Ints numbers = ints(models)
+    cdef double* times = floats(stretched).at
     cdef AllReduce all_reduce
     cdef Messages messages
     cdef Model* model
@@ -100,9 +101,9 @@ def fill_stages(arrays, how, models, shapes, stages):
         if all_shapes[at].gpus <= 1:
             continue
         if model.measured:
-            _fill_measured(model, &all_shapes[at], &all_stages[at])
+            _fill_measured(model, times[at], &all_shapes[at], &all_stages[at])
             continue
         messages.count, messages.ready_seconds = model.messages, of_messages + model.first
         messages.gradient_gb = messages.ready_seconds + width
         messages.update_seconds = messages.gradient_gb + width
-        _fill_layered(model, messages, &all_reduce, &all_shapes[at], &all_stages[at])
+        _fill_layered(model, messages, times[at], &all_reduce, &all_shapes[at], &all_stages[at])
