@@ -20,7 +20,7 @@ from muster.simulation.options import FIRST_ARRIVAL
 from muster.speed.network.layers import read_layers
 from muster.speed.network.models import NetworkModel
 from muster.units import seconds_of
-from muster.workload.models import Model, read_models, shipped_models
+from muster.workload.models import Model, read_models, registry
 from muster.workload.trace import Trace, read_columns, read_trace
 from muster.workload.traces.mapped import parse_mapping
 
@@ -142,7 +142,7 @@ def flag_of(name: str) -> str:
 
 def _known_models(folder: PathName | None) -> Mapping[str, Model]:
     """The shipped models, and over them those of a folder."""
-    return {**shipped_models(), **(read_models(Path(folder)) if folder else {})}
+    return {**registry(), **(read_models(Path(folder)) if folder else {})}
 
 
 def _cluster_of(cluster: object) -> Cluster:

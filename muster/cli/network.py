@@ -39,9 +39,7 @@ class OutputFlags:
 def network(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL", help="Shipped network model, model file (.toml), or a model of --layers."
-        ),
+        typer.Argument(metavar="MODEL", help="Shipped model, model file (.toml), or a model of --layers."),
     ],
     cluster: ClusterName = "dally-2x8x8",
     placement: Annotated[
@@ -96,12 +94,12 @@ def network(
         raise InputError(*problems)
 
     what_there_is = parse_cluster(cluster)
-    known, origin = _model(model, layers)
-    speed = NetworkSpeed([known], what_there_is, flavour=flavour, congestion=congestion)
+    known = _model(model, layers)
+    speed = NetworkSpeed([known.network], what_there_is, flavour=flavour, congestion=congestion)
     if placement is not None:
-        rows = [look_at(speed, *_placed(placement, what_there_is))]
+        rows = [look_at(speed, *_placed(placement, what_there_is), known.compute_seconds)]
     else:
-        rows = survey(speed, what_there_is, _most_gpus(gpus, what_there_is))
+        rows = survey(speed, what_there_is, _most_gpus(gpus, what_there_is), known.compute_seconds)
 
     if chart is not None:
         _draw(rows, f"{model} on {what_there_is.name}", chart)
@@ -113,10 +111,12 @@ def network(
             "congestion": congestion,
         }
         print(
-            json.dumps({**settings, "origin": origin, "placements": [asdict(row) for row in rows]}, indent=2)
+            json.dumps(
+                {**settings, "origin": known.origin, "placements": [asdict(row) for row in rows]}, indent=2
+            )
         )
     else:
-        _print_table(rows, f"{model} on {what_there_is.name}", origin)
+        _print_table(rows, f"{model} on {what_there_is.name}", known.origin)
 
 
 def _most_gpus(wanted: int | None, cluster: Cluster) -> int:
@@ -128,26 +128,42 @@ def _most_gpus(wanted: int | None, cluster: Cluster) -> int:
     return wanted
 
 
-def _model(name: str, layers: Path | None) -> tuple[NetworkModel | None, str]:
-    """The model and a sentence on where its numbers come from."""
+@dataclass(frozen=True)
+class _Known:
+    """A model, by name."""
+
+    network: NetworkModel | None
+    compute_seconds: float | None
+    """Of an iteration; None: those of the network's profile."""
+    origin: str
+    """A sentence on where the numbers come from."""
+
+
+def _model(name: str, layers: Path | None) -> _Known:
+    """The model, of a layer file, a model file or the registry."""
     from muster.speed.network.layers import read_layers
-    from muster.speed.network.model_file import all_names, find, network_models, read_model_file, shipped
-    from muster.workload.models import shipped_models
+    from muster.speed.network.model_file import network_of
+    from muster.workload.models import find, read_model, registry
 
     if layers is not None:
         layered = read_layers(layers)
         if name not in layered:
             raise InputError(Problem("MODEL", f"{layers} has {', '.join(layered)}", found=name))
-        return layered[name], f"layer profile {layers}"
-    file = read_model_file(Path(name)) if name.endswith(".toml") else find(name)
-    if file is not None:
-        return file.model, f"{file.source}; {file.error}"
-    if name in shipped_models():
-        _, notes = network_models([name])
-        return None, notes[0]
-    hint = did_you_mean(name, all_names())
-    what = f"no such network model; allowed: {', '.join(shipped())}, or a file NAME.toml"
-    raise InputError(Problem("MODEL", with_hint(what, hint), found=name))
+        return _Known(layered[name], None, f"layer profile {layers}")
+    model = read_model(Path(name)) if name.endswith(".toml") else find(name)
+    if model is None:
+        known = registry()
+        hint = did_you_mean(name, [word for entry in known.values() for word in (entry.name, *entry.aliases)])
+        what = f"no such model; allowed: {', '.join(known)}, or a file NAME.toml"
+        raise InputError(Problem("MODEL", with_hint(what, hint), found=name))
+    file = network_of(model)
+    if file is None:
+        origin = f"{model.name} has no network model: taken as insensitive to the network"
+        return _Known(None, model.compute_seconds, origin)
+    origin = f"{file.source}; {file.error}"
+    if model.compute_seconds != file.model.compute_seconds:
+        origin += f"; its seconds are longer here, as an iteration computes for {model.compute_seconds:.4g} s"
+    return _Known(file.model, model.compute_seconds, origin)
 
 
 def _placed(text: str, cluster: Cluster) -> tuple[str, GpusByRack, Any]:

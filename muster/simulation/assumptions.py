@@ -22,7 +22,7 @@ def unknown_resources(table: JobTable) -> list[str]:
     """The resources beside GPUs that nothing is known of: no job has a model, or a request for it."""
     asked = table.asked
     rigid = asked["sync"] == RIGID
-    if not rigid.all() or any(table.models[number] for number in np.unique(asked["model"])):
+    if not rigid.all() or any(_input_known(table, number) for number in np.unique(asked["model"])):
         return []
     known = {
         "cpu": (asked["requested"][:, CPU] >= 0).any(),
@@ -38,7 +38,7 @@ def assumptions(table: JobTable, cluster: Cluster, honours: frozenset[str]) -> l
     used = np.unique(table.asked["model"][table.asked["sync"] == RIGID]).tolist()
     models = [table.models[number] for number in used]
     said = [note for model in models if model is not None for note in model.notes]
-    unknown = [table.model_names[number] for number in used if table.models[number] is None]
+    unknown = [table.model_names[number] for number in used if not _input_known(table, number)]
     named = sorted(name for name in unknown if name)
     said += _about_resources(unknown_resources(table), cluster)
     if named:
@@ -46,13 +46,19 @@ def assumptions(table: JobTable, cluster: Cluster, honours: frozenset[str]) -> l
             f" and {len(named) - 10} more" if len(named) > 10 else ""
         )
         said.append(f"no model file for {shown}: taken as insensitive to CPU, memory and storage")
-    said += untold_gpu_types(models, cluster.gpu_types)
+    said += untold_gpu_types([model for model in models if model and model.input_known], cluster.gpu_types)
     said += _without_effect(table, honours)
     if SIZES in honours:
         said += _proportional_compute(table)
     if REQUESTS not in honours:
         said += _beyond_their_share(table, cluster)
     return list(dict.fromkeys(said))
+
+
+def _input_known(table: JobTable, number: int) -> bool:
+    """Whether a model's sensitivity to CPUs and memory is known."""
+    model = table.models[number]
+    return model is not None and model.input_known
 
 
 def _with_hint(name: str) -> str:

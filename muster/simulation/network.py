@@ -19,7 +19,7 @@ from muster.cluster.ledger_arrays import ROWS_USED, Books, Floats, Ints
 from muster.simulation.network_gangs import on_several_machines, put_by_journal
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.local_batch import local_batches
-from muster.speed.network.model_file import network_models
+from muster.speed.network.model_file import network_models, network_of
 from muster.speed.network.models import NetworkModel
 from muster.speed.network.placement import Placements, Shapes, shapes_of
 from muster.speed.network.speed import NetworkSpeed
@@ -41,7 +41,7 @@ def network_of_run(
     """The network's speeds by the table's models; None where it does not count for any of them.
 
     `auto`: the physical network where the cluster has more of it than one rack, and for rings everywhere.
-    `profiles` go before the shipped network models of the same name.
+    `profiles` go before the network models of the registry of the same name.
     """
     if flavour == NONE:
         return None
@@ -50,7 +50,11 @@ def network_of_run(
     if flavour != AUTO or len(cluster.racks) > 1:
         own = {name.lower(): model for name, model in (profiles or {}).items()}
         shipped, _ = network_models(names)
-        models = [own.get(name.lower(), model) for name, model in zip(names, shipped, strict=True)]
+        known = [None if model is None else network_of(model) for model in table.models]
+        models = [
+            own.get(name.lower(), found if file is None else file.model)
+            for name, found, file in zip(names, shipped, known, strict=True)
+        ]
     for number, model in ring_models(table, profiles).items():
         models[number] = model
     if not any(models):

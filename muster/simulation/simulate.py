@@ -33,7 +33,7 @@ from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.network.models import NetworkModel
 from muster.speed.rates import reference_seconds
 from muster.workload.jobs import REFUSED, JobTable, job_table, untyped_cluster_note
-from muster.workload.models import Model, shipped_models
+from muster.workload.models import Model, registry
 from muster.workload.sized import RIGID
 from muster.workload.trace import Trace
 from muster.workload.traces.columns import NAMES
@@ -82,7 +82,7 @@ def simulate(
     `attained` are GPU-seconds that jobs, by arrival, had before the trace begins: a queue that is gone on with.
     """
     options = options or Options()
-    known = shipped_models() if models is None else models
+    known = registry() if models is None else models
     table, truth = _prepared(trace, cluster, known, options, layers)
     if attained is not None:
         table.facts["attained"] = attained

@@ -107,6 +107,13 @@ def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> Mod
     entry["compute_seconds"] = 1.0
     if model is None:
         return entry
+    entry["batch"] = entry["largest_batch"] = model.batch
+    if model.compute is not None:
+        entry["fixed_share"] = model.compute.fixed_samples / (model.compute.fixed_samples + model.batch)
+        entry["largest_batch"] = model.compute.largest_batch or model.batch
+    if not model.input_known:
+        entry["reference_seconds"] = entry["compute_seconds"] = model.compute_seconds
+        return entry
     n_cpus, n_memory = len(model.cpus_per_gpu), len(model.memory_gb_per_gpu)
     seconds = model.seconds_per_iteration / np.array(speed)
     entry["n_cpus"], entry["n_memory"] = n_cpus, n_memory
@@ -114,10 +121,6 @@ def _record(model: Model | None, speed: Sequence[Sequence[float]] | None) -> Mod
     entry["memory"][:n_memory] = model.memory_gb_per_gpu
     entry["reference_seconds"] = model.seconds_per_iteration
     entry["compute_seconds"] = seconds[-1, -1]
-    entry["batch"] = entry["largest_batch"] = model.batch
-    if model.compute is not None:
-        entry["fixed_share"] = model.compute.fixed_samples / (model.compute.fixed_samples + model.batch)
-        entry["largest_batch"] = model.compute.largest_batch or model.batch
     if model.dataset is not None:
         entry["batch_gb"] = model.batch * model.dataset.sample_gb
         entry["dataset_gb"] = model.dataset.size_gb

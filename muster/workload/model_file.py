@@ -27,6 +27,7 @@ _REFERENCE_TOLERANCE = 1e-6
 
 _Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 _Word: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Contradiction: TypeAlias = tuple[str, object, str]
 """A field that is right alone and wrong beside others: its name, what was found, what is allowed."""
@@ -68,34 +69,91 @@ class ComputeFile(BaseModel):
     error: _Word | None = None
 
 
+class CompactFile(BaseModel):
+    """Fields of the table `[network.compact]`: those of `speed.network.models.CompactModel`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    compute_seconds: _Positive
+    messages_per_iteration: Annotated[int, Field(ge=1, le=1_000_000)]
+    gradient_gb: _NotNegative
+    first_ready_share: _Share
+    ready_power: _Positive
+    gradient_power: _Positive
+    largest_share: _Share
+    largest_at: _Share
+    update_seconds: _NotNegative
+    update_at: _Share
+
+
+class MeasuredFile(BaseModel):
+    """Fields of the table `[network.measured]`: those of `speed.network.models.MeasuredModel`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    compute_seconds: _Positive
+    local_seconds: _NotNegative
+    local_seconds_per_gpu: _NotNegative
+    uplink_seconds: _NotNegative
+    uplink_seconds_per_gpu: _NotNegative
+    overlap: Annotated[float, Field(ge=1, le=10)]
+    nic_gb_per_s: _Positive
+
+
+class NetworkFile(BaseModel):
+    """Fields of the table `[network]`: one of the two forms, and where it comes from."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    source: _Word
+    licence: _Word
+    error: _Word
+    compact: CompactFile | None = None
+    measured: MeasuredFile | None = None
+
+
 class ModelFile(BaseModel):
-    """Fields of a model file."""
+    """Fields of a model file; those of `INPUT_FIELDS` may be absent, all together, where there is `[network]`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
     name: _Word
     aliases: Annotated[tuple[_Word, ...], Field(strict=False)] = ()
-    family: _Word
-    batch: Annotated[int, Field(ge=1, le=10**9)]
-    seconds_per_iteration: _Positive
+    family: _Word = "other"
+    batch: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    seconds_per_iteration: _Positive = math.nan
     source: _Word
     licence: _Word
-    reference_cpus_per_gpu: _Positive
-    reference_memory_gb_per_gpu: _Positive
+    reference_cpus_per_gpu: _Positive = math.nan
+    reference_memory_gb_per_gpu: _Positive = math.nan
     cpus_per_gpu: Annotated[
         tuple[_Positive, ...], Field(strict=False, min_length=1, max_length=MOST_CPU_POINTS)
-    ]
+    ] = ()
     memory_gb_per_gpu: Annotated[
         tuple[_Positive, ...], Field(strict=False, min_length=1, max_length=MOST_MEMORY_POINTS)
-    ]
-    speed: _Matrix
+    ] = ()
+    speed: _Matrix = ()
     restart_seconds: _NotNegative | None = None
     gpu_type: _Word | None = None
     gpu_types: dict[_Word, GpuTypeFile] = Field(default_factory=dict)
     dataset: DatasetFile | None = None
     compute: ComputeFile | None = None
+    network: NetworkFile | None = None
 
 
+INPUT_FIELDS = (
+    "family",
+    "batch",
+    "seconds_per_iteration",
+    "reference_cpus_per_gpu",
+    "reference_memory_gb_per_gpu",
+    "cpus_per_gpu",
+    "memory_gb_per_gpu",
+    "speed",
+)
+"""The sensitivity to CPUs and memory, with what it was measured on."""
+_INPUT_ALONE = (*INPUT_FIELDS[2:], "dataset", "gpu_types")
+"""Fields that mean nothing without the others of `INPUT_FIELDS`."""
 _NUMBER_ABOVE_0 = "allowed: a number above 0"
 _ALLOWED: Mapping[str, str] = {
     "name": "allowed: a name in quotes",
@@ -114,6 +172,19 @@ _ALLOWED: Mapping[str, str] = {
     "largest_batch": "allowed: a whole number of samples that one GPU holds at once, at least batch",
     "error": "allowed: a sentence in quotes on how far the numbers are off",
     "compute": "allowed: a table [compute] with fixed_samples and if wanted largest_batch, source, error",
+    "network": "allowed: a table [network] with source, licence, error and one of compact and measured",
+    "compact": "allowed: a table [network.compact] with the fields of docs/reference/models.md",
+    "measured": "allowed: a table [network.measured] with the fields of docs/reference/models.md",
+    "messages_per_iteration": "allowed: a whole number from 1 to 1,000,000",
+    "overlap": "allowed: a number from 1 (nothing hides) to 10 (nearly all hides)",
+    **dict.fromkeys(("gradient_gb", "update_seconds"), "allowed: a number from 0 on"),
+    **dict.fromkeys(
+        ("first_ready_share", "largest_share", "largest_at", "update_at"), "allowed: a number from 0 to 1"
+    ),
+    **dict.fromkeys(
+        ("local_seconds", "local_seconds_per_gpu", "uplink_seconds", "uplink_seconds_per_gpu"),
+        "allowed: a number from 0 on",
+    ),
     "dataset": "allowed: a table [dataset] with size_gb, sample_gb, storage_gb_per_s, memory_gb_per_s",
 }
 
@@ -125,10 +196,13 @@ def checked_model_file(path: Path) -> ModelFile:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(_toml_problem(path, text, error)) from None
+    missing = list(_missing_input(path, raw))
     try:
         fields = ModelFile.model_validate(raw)
     except ValidationError as error:
-        raise InputError(*_problems_of(path, text, error)) from None
+        raise InputError(*_problems_of(path, text, error), *missing) from None
+    if missing:
+        raise InputError(*missing)
     problems = [
         Problem(str(path), what, row=_line_of(text, *column.split(".")), column=column, found=found)
         for column, found, what in _contradictions(fields)
@@ -136,6 +210,16 @@ def checked_model_file(path: Path) -> ModelFile:
     if problems:
         raise InputError(*problems)
     return fields
+
+
+def _missing_input(path: Path, raw: Mapping[str, object]) -> Iterator[Problem]:
+    """The fields of the input stage that are missing, where some are stated or nothing else is known of the model."""
+    if "network" in raw and not any(field in raw for field in _INPUT_ALONE):
+        return
+    for field in INPUT_FIELDS:
+        if field not in raw:
+            what = f"this field is missing; {_ALLOWED.get(field, _NUMBER_ABOVE_0)}"
+            yield Problem(str(path), what, column=field)
 
 
 def _text_of(path: Path) -> str:
@@ -205,7 +289,10 @@ def _unknown_field(names: Sequence[str]) -> str:
         "dataset": DatasetFile,
         "gpu_types": GpuTypeFile,
         "compute": ComputeFile,
+        "network": NetworkFile,
     }
+    if names[0] == "network" and len(names) > 2:
+        tables = {"network": CompactFile if names[1] == "compact" else MeasuredFile}
     allowed = (ModelFile if len(names) == 1 else tables[names[0]]).model_fields
     close = difflib.get_close_matches(names[-1], allowed, n=1)
     hint = f"did you mean {close[0]}?" if close else ""
@@ -246,7 +333,10 @@ def _contradictions(fields: ModelFile) -> list[Contradiction]:
         *_unclear_gpu_types(fields),
         *_references_off_the_axes(fields),
         *_batches_beyond_the_gpu(fields),
+        *_unclear_networks(fields),
     ]
+    if not fields.speed:
+        return wrong
     return wrong or _not_one_at_reference(fields) or _too_fast_for_storage(fields)
 
 
@@ -285,7 +375,7 @@ def _unclear_gpu_types(fields: ModelFile) -> Iterator[Contradiction]:
 
 
 def _references_off_the_axes(fields: ModelFile) -> Iterator[Contradiction]:
-    for column in ("cpus_per_gpu", "memory_gb_per_gpu"):
+    for column in ("cpus_per_gpu", "memory_gb_per_gpu") if fields.speed else ():
         axis, point = getattr(fields, column), getattr(fields, f"reference_{column}")
         if point not in axis:
             yield f"reference_{column}", point, f"it must be one of {column}: {_listed(axis)}"
@@ -293,9 +383,20 @@ def _references_off_the_axes(fields: ModelFile) -> Iterator[Contradiction]:
 
 def _batches_beyond_the_gpu(fields: ModelFile) -> Iterator[Contradiction]:
     """A largest batch that is smaller than the batch with which the model was measured."""
-    most = None if fields.compute is None else fields.compute.largest_batch
-    if most is not None and most < fields.batch:
+    if fields.compute is None:
+        return
+    most = fields.compute.largest_batch
+    if fields.batch is None:
+        yield "compute", None, "says nothing without batch, the samples of a GPU in an iteration"
+    elif most is not None and most < fields.batch:
         yield "compute.largest_batch", most, f"allowed: at least batch, {fields.batch}, which a GPU holds"
+
+
+def _unclear_networks(fields: ModelFile) -> Iterator[Contradiction]:
+    """A network table of both forms, or of none."""
+    network = fields.network
+    if network is not None and (network.compact is None) == (network.measured is None):
+        yield "network", None, "allowed: exactly one of compact and measured"
 
 
 def _not_one_at_reference(fields: ModelFile) -> list[Contradiction]:
@@ -324,7 +425,7 @@ def _too_fast_for_storage(fields: ModelFile) -> list[Contradiction]:
         return []
     for column, memory in enumerate(fields.memory_gb_per_gpu):
         cached = min(1, memory / data.size_gb)
-        batch_gb = fields.batch * data.sample_gb
+        batch_gb = (fields.batch or 0) * data.sample_gb
         read_seconds = batch_gb * (cached / data.memory_gb_per_s + (1 - cached) / data.storage_gb_per_s)
         most = max(row[column] for _, matrix in _matrices(fields) for row in matrix)
         fastest = fields.seconds_per_iteration / most

@@ -1,6 +1,7 @@
-"""What a model is sensitive to: its measured speed on CPU cores and memory, read from a small TOML file.
+"""The registry of models: what is known of how fast each trains, one small TOML file a model, all parts optional.
 
-Ten models ship with Muster (Synergy's table); `read_model` and `read_models` read a user's own.
+Shipped are ten models with their sensitivity to CPUs and memory (Synergy's table), and those of which the network is
+known; `read_model` and `read_models` read a user's own.
 `docs/reference/models.md` describes the fields and how to add a model.
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.workload.model_file import ModelFile, checked_model_file
 
+_TABLES = {"dataset", "compute", "network", "gpu_types"}
 OTHER_GPUS = "other"
 """As the name of a GPU type: all that are not named."""
 _SHIPPED_FOLDER = Path(__file__).parent / "model_files"
@@ -53,6 +55,23 @@ class Compute:
 
 
 @dataclass(frozen=True)
+class NetworkProfile:
+    """What is known of a model's gradients: the numbers of one form of `speed.network.models`."""
+
+    compact: Mapping[str, float] | None
+    measured: Mapping[str, float] | None
+    source: str
+    licence: str
+    error: str
+    """A sentence on how far the numbers are from what they were fitted to."""
+
+    @property
+    def compute_seconds(self) -> float:
+        """Of an iteration on one GPU, as it was profiled."""
+        return (self.measured or self.compact or {})["compute_seconds"]
+
+
+@dataclass(frozen=True)
 class Model:
     """One model and its sensitivity: speed by CPU cores and memory a GPU (Synergy, matrix W)."""
 
@@ -60,7 +79,7 @@ class Model:
     family: str
     """Its class in a workload's split: image, language, speech, or a user's own word."""
     batch: int
-    """Samples a GPU takes an iteration."""
+    """Samples a GPU takes an iteration; 0: not known."""
     seconds_per_iteration: float
     """At the reference point."""
     reference_cpus_per_gpu: float
@@ -68,12 +87,17 @@ class Model:
     cpus_per_gpu: tuple[float, ...]
     memory_gb_per_gpu: tuple[float, ...]
     speed: tuple[tuple[float, ...], ...]
-    """A row a CPU point, a column a memory point; 1 at the reference; never falls with more of either."""
+    """A row a CPU point, a column a memory point; 1 at the reference; never falls with more of either.
+
+    Of a model whose input stage is not known, axes and matrix are empty.
+    """
     source: str
     licence: str
     aliases: tuple[str, ...] = ()
     dataset: Dataset | None = None
     """Where known; without it the model's speed does not depend on storage."""
+    network: NetworkProfile | None = None
+    """Where known; without it the model is insensitive to the network."""
     compute: Compute | None = None
     """Where known; without it compute is proportional to the samples that a GPU takes."""
     restart_seconds: float | None = None
@@ -84,6 +108,18 @@ class Model:
     """Speeds on other types of GPU, by name, at the same points, relative to the same reference."""
     notes: tuple[str, ...] = ()
     """What was corrected when the file was read, a sentence each."""
+
+    @property
+    def input_known(self) -> bool:
+        """Whether its sensitivity to CPUs and memory is known."""
+        return bool(self.cpus_per_gpu)
+
+    @property
+    def compute_seconds(self) -> float:
+        """Of an iteration on one GPU that never waits for input."""
+        return (
+            self.seconds_per_iteration / self.best_speed if self.input_known else self.seconds_per_iteration
+        )
 
     def speed_on(self, gpu_type: str) -> tuple[tuple[float, ...], ...] | None:
         """The speeds on GPUs of a type; None where nothing is stated for it."""
@@ -100,20 +136,33 @@ class Model:
 
 
 @functools.cache
-def shipped_models() -> Mapping[str, Model]:
-    """The ten models of Synergy's table, by name (aliases are not keys)."""
+def registry() -> Mapping[str, Model]:
+    """All shipped models, by name (aliases are not keys)."""
     return MappingProxyType(read_models(_SHIPPED_FOLDER))
+
+
+@functools.cache
+def shipped_models() -> Mapping[str, Model]:
+    """The shipped models whose sensitivity to CPUs and memory is known: the ten of Synergy's table, by name."""
+    return MappingProxyType({name: model for name, model in registry().items() if model.input_known})
+
+
+def find(name: str, models: Mapping[str, Model] | None = None) -> Model | None:
+    """The model of that name or alias, in any case, among `models` (default: the shipped ones); None: there is none."""
+    known = registry() if models is None else models
+    wanted = name.strip().lower()
+    named = (entry for entry in known.values() if wanted in map(str.lower, (entry.name, *entry.aliases)))
+    return next(named, None)
 
 
 def model(name: str, models: Mapping[str, Model] | None = None) -> Model:
     """The model of that name or alias among `models` (default: the shipped ones)."""
-    known = shipped_models() if models is None else models
-    by_any_name = {alias: entry for entry in known.values() for alias in (entry.name, *entry.aliases)}
-    wanted = name.strip().lower()
-    for candidate, entry in by_any_name.items():
-        if candidate.lower() == wanted:
-            return entry
-    hint = did_you_mean(wanted, by_any_name)
+    known = registry() if models is None else models
+    found = find(name, known)
+    if found is not None:
+        return found
+    by_any_name = [alias for entry in known.values() for alias in (entry.name, *entry.aliases)]
+    hint = did_you_mean(name.strip().lower(), by_any_name)
     raise InputError(Problem("model", with_hint(f"allowed: {', '.join(sorted(known))}", hint), found=name))
 
 
@@ -149,6 +198,8 @@ def read_model(path: Path | str) -> Model:
     """One model from its TOML file; all mistakes in the file are raised together."""
     path = Path(path)
     fields = checked_model_file(path)
+    if not fields.speed:
+        return _without_input(fields)
     speed, notes = _made_monotone(fields, fields.speed, path.name, capped=True)
     others = []
     for name, kind in fields.gpu_types.items():
@@ -160,12 +211,27 @@ def read_model(path: Path | str) -> Model:
             table = _with_compute_scaled(fields, speed, kind.compute_scale)
         others.append((name, table))
     return Model(
-        **fields.model_dump(exclude={"speed", "dataset", "compute", "gpu_types"}),
+        **fields.model_dump(exclude={"speed", *_TABLES}),
         speed=speed,
         on_gpu_type=tuple(others),
         dataset=Dataset(**fields.dataset.model_dump()) if fields.dataset else None,
         compute=Compute(**fields.compute.model_dump()) if fields.compute else None,
+        network=NetworkProfile(**fields.network.model_dump()) if fields.network else None,
         notes=notes,
+    )
+
+
+def _without_input(fields: ModelFile) -> Model:
+    """A model of which compute and network are known; its seconds are those of the network's profile."""
+    assert fields.network is not None
+    network = NetworkProfile(**fields.network.model_dump())
+    plain = fields.model_dump(exclude={"batch", "seconds_per_iteration", *_TABLES})
+    return Model(
+        **plain,
+        batch=fields.batch or 0,
+        seconds_per_iteration=network.compute_seconds,
+        compute=Compute(**fields.compute.model_dump()) if fields.compute else None,
+        network=network,
     )
 
 

@@ -182,12 +182,13 @@ class Places(Toy):
 
     gpus: dict[int, int] = field(default_factory=dict)
     cpus: float = 8.0
+    memory_gb: float = 50.0
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         with snapshot.transaction() as transaction:
             for number in snapshot.jobs.index[snapshot.jobs.waiting].tolist():
                 rows = [
-                    NodeAllocation(node, tuple(range(count)), cpus=self.cpus * count, memory_gb=50.0 * count)
+                    NodeAllocation(node, tuple(range(count)), self.cpus * count, self.memory_gb * count)
                     for node, count in self.gpus.items()
                 ]
                 transaction.put(number, rows)

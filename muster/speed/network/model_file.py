@@ -1,79 +1,25 @@
-"""Network models as TOML files: the shipped ones, and a user's own.
+"""The network models of the registry: the shipped ones, and a user's own.
 
-A file has `name`, `source`, `licence`, `error` (a sentence on how far the fit is off), if wanted `aliases`, and
-a table `[compact]` or `[measured]` with the fields of that form, which `docs/explanation/network.md` describes.
+A model file (`docs/reference/models.md`) has a table `[network]` with `source`, `licence` and `error` (a sentence on
+how far the fit is off), and in it `[network.compact]` or `[network.measured]` with the fields of that form, which
+`docs/explanation/network.md` describes.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from muster.checked_toml import parse_toml
-from muster.files import read_text, write_aside
+from muster.files import write_aside
+from muster.problems import InputError, Problem
 from muster.speed.network.models import CompactModel, MeasuredModel
-
-_SHIPPED_FOLDER = Path(__file__).parent / "model_files"
-
-_Word = Annotated[str, Field(min_length=1)]
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Compact(_Table):
-    """Fields of `[compact]`: those of CompactModel."""
-
-    compute_seconds: _Positive
-    messages_per_iteration: Annotated[int, Field(ge=1, le=1_000_000)]
-    gradient_gb: _Amount
-    first_ready_share: _Share
-    ready_power: _Positive
-    gradient_power: _Positive
-    largest_share: _Share
-    largest_at: _Share
-    update_seconds: _Amount
-    update_at: _Share
-
-
-class _Measured(_Table):
-    """Fields of `[measured]`: those of MeasuredModel."""
-
-    compute_seconds: _Positive
-    local_seconds: _Amount
-    local_seconds_per_gpu: _Amount
-    uplink_seconds: _Amount
-    uplink_seconds_per_gpu: _Amount
-    overlap: Annotated[float, Field(ge=1, le=10)]
-    nic_gb_per_s: _Positive
-
-
-class _File(_Table):
-    name: _Word
-    aliases: Annotated[tuple[_Word, ...], Field(strict=False)] = ()
-    source: _Word
-    licence: _Word
-    error: _Word
-
-
-class _CompactFile(_File):
-    compact: _Compact
-
-
-class _MeasuredFile(_File):
-    measured: _Measured
+from muster.workload import models
+from muster.workload.models import Model, read_model
 
 
 @dataclass(frozen=True)
@@ -88,22 +34,29 @@ class NetworkModelFile:
     """A sentence on how far the model is from what it was fitted to."""
 
 
+def network_of(model: Model) -> NetworkModelFile | None:
+    """What a model's file states of its network; None where it states nothing."""
+    profile = model.network
+    if profile is None:
+        return None
+    numbers: Mapping[str, Any] = profile.measured or profile.compact or {}
+    made = MeasuredModel if profile.measured else CompactModel
+    aliases = tuple(alias.lower() for alias in model.aliases)
+    network: CompactModel | MeasuredModel = made(model.name, **numbers)
+    return NetworkModelFile(network, aliases, profile.source, profile.licence, profile.error)
+
+
 @functools.cache
 def shipped() -> Mapping[str, NetworkModelFile]:
     """The network models that come with Muster, by name."""
-    files = [read_model_file(path) for path in sorted(_SHIPPED_FOLDER.glob("*.toml"))]
-    return MappingProxyType({file.model.name: file for file in files})
+    known = {name: network_of(model) for name, model in models.registry().items()}
+    return MappingProxyType({name: file for name, file in known.items() if file is not None})
 
 
 def find(name: str) -> NetworkModelFile | None:
     """The shipped network model of that name or alias, whatever its case; None if there is none."""
-    wanted = name.strip().lower()
-    return next((file for key, file in shipped().items() if wanted in (key, *file.aliases)), None)
-
-
-def all_names() -> list[str]:
-    """The names and aliases of the shipped network models."""
-    return [word for key, file in shipped().items() for word in (key, *file.aliases)]
+    model = models.find(name)
+    return None if model is None else shipped().get(model.name)
 
 
 def network_models(
@@ -119,24 +72,12 @@ def network_models(
 
 
 def read_model_file(path: Path) -> NetworkModelFile:
-    """A network model from its TOML file."""
-    text = read_text(path)
-    file: _CompactFile | _MeasuredFile
-    if _has_measured_table(text):
-        file = parse_toml(text, str(path), _MeasuredFile)
-        model: CompactModel | MeasuredModel = MeasuredModel(file.name, **file.measured.model_dump())
-    else:
-        file = parse_toml(text, str(path), _CompactFile)
-        model = CompactModel(file.name, **file.compact.model_dump())
-    aliases = tuple(alias.lower() for alias in file.aliases)
-    return NetworkModelFile(model, aliases, file.source, file.licence, file.error)
-
-
-def _has_measured_table(text: str) -> bool:
-    try:
-        return "measured" in tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
+    """The network model of a model file."""
+    file = network_of(read_model(path))
+    if file is None:
+        what = "allowed: a model file with a table [network]; this one says nothing of the network"
+        raise InputError(Problem(str(path), what, column="network"))
+    return file
 
 
 def write_model_file(file: NetworkModelFile, path: Path) -> None:
@@ -145,9 +86,14 @@ def write_model_file(file: NetworkModelFile, path: Path) -> None:
     lines = [f"name = {json.dumps(numbers.pop('name'))}"]
     if file.aliases:
         lines.append(f"aliases = {json.dumps(file.aliases)}")
-    texts = {"source": file.source, "licence": file.licence, "error": file.error}
-    lines += [f"{key} = {json.dumps(text, ensure_ascii=False)}" for key, text in texts.items()]
-    lines += ["", "[measured]" if isinstance(file.model, MeasuredModel) else "[compact]"]
+    where = {"source": file.source, "licence": file.licence}
+    lines += _texts(where)
+    lines += ["", "[network]", *_texts(where | {"error": file.error}), ""]
+    lines.append("[network.measured]" if isinstance(file.model, MeasuredModel) else "[network.compact]")
     lines += [f"{key} = {value:.6g}" for key, value in numbers.items()]
     with write_aside(path) as aside:
         aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _texts(fields: Mapping[str, str]) -> list[str]:
+    return [f"{key} = {json.dumps(text, ensure_ascii=False)}" for key, text in fields.items()]

@@ -43,10 +43,14 @@ class Surveyed:
     """Of all gradients, one after the other, hidden or not."""
 
 
-def survey(speed: NetworkSpeed, cluster: Cluster, most_gpus: int) -> list[Surveyed]:
+def survey(
+    speed: NetworkSpeed, cluster: Cluster, most_gpus: int, compute_seconds: float | None = None
+) -> list[Surveyed]:
     """Model 0 of `speed` on every kind of placement that the cluster has, for 1, 2, 4, ... GPUs.
 
-    A placement that is of several kinds is listed once, under the first of them.
+    A placement that is of several kinds is listed once, under the first of them. `compute_seconds` of an iteration may
+    be others than those of the network's profile; then all seconds are longer or shorter alike, and the efficiency is
+    the profile's.
     """
     counts = [1 << power for power in range(most_gpus.bit_length()) if 1 << power < most_gpus] + [most_gpus]
     rows = []
@@ -56,24 +60,33 @@ def survey(speed: NetworkSpeed, cluster: Cluster, most_gpus: int) -> list[Survey
             placements = place(gpus_by_rack, cluster)
             if placements is not None and written(gpus_by_rack) not in seen:
                 seen.add(written(gpus_by_rack))
-                rows.append(look_at(speed, kind, gpus_by_rack, placements))
+                rows.append(look_at(speed, kind, gpus_by_rack, placements, compute_seconds))
     return rows
 
 
-def look_at(speed: NetworkSpeed, kind: str, gpus_by_rack: GpusByRack, placements: Placements) -> Surveyed:
-    """Model 0 of `speed` on one placement."""
+def look_at(
+    speed: NetworkSpeed,
+    kind: str,
+    gpus_by_rack: GpusByRack,
+    placements: Placements,
+    compute_seconds: float | None = None,
+) -> Surveyed:
+    """Model 0 of `speed` on one placement; `compute_seconds` as for `survey`."""
     shapes = shapes_of(placements, speed.tree)
     model = np.zeros(1, dtype=np.int64)
     stage = speed.stages(model, shapes)[0]
-    exposed = float(stage["exposed_seconds"])
+    profiled = float(speed.compute_seconds[0])
+    compute = profiled if compute_seconds is None else compute_seconds
+    longer = compute / profiled if profiled else 1.0
+    exposed = float(stage["exposed_seconds"]) * longer
     return Surveyed(
         kind,
         written(gpus_by_rack),
         int(shapes[0]["gpus"]),
-        float(speed.compute_seconds[0]) + exposed,
+        compute + exposed,
         float(speed.efficiency(model, shapes)[0]),
         exposed,
-        float(stage["all_reduce_seconds"]),
+        float(stage["all_reduce_seconds"]) * longer,
     )
 
 

@@ -80,7 +80,7 @@ def test_draws_the_same_chart_twice(tmp_path: Path, suffix: str) -> None:
         (
             "bert-lrge",
             {},
-            "MODEL: found 'bert-lrge'; no such network model; allowed: ",
+            "MODEL: found 'bert-lrge'; no such model; allowed: ",
         ),
         ("vgg11", {"placement": "4,x"}, "--placement: found '4,x'"),
         ("vgg11", {"placement": "9"}, "--placement: found '9'; dally-2x8x8 has no room"),

@@ -157,12 +157,13 @@ def test_a_model_file_reads_back(tmp_path: Path, model: CompactModel | MeasuredM
 def test_a_model_file_names_the_field_that_is_wrong(tmp_path: Path, field: str, value: str) -> None:
     numbers = {key: str(number) for key, number in asdict(MEASURED).items() if key != "name"} | {field: value}
     table = "\n".join(f"{key} = {number}" for key, number in numbers.items())
-    words = 'name = "m"\nsource = "s"\nlicence = "l"\nerror = "e"'
+    words = 'name = "m"\nsource = "s"\nlicence = "l"\n[network]\nsource = "s"\nlicence = "l"\nerror = "e"'
     with pytest.raises(InputError, match=f"measured.{field}"):
-        read_model_file(written(tmp_path / "m.toml", f"{words}\n[measured]\n{table}\n"))
+        read_model_file(written(tmp_path / "m.toml", f"{words}\n[network.measured]\n{table}\n"))
 
 
 def test_a_file_that_is_no_toml_or_has_no_form_is_refused(tmp_path: Path) -> None:
-    for text in ("name = ", 'name = "m"\nsource = "s"\nlicence = "l"\nerror = "e"\n'):
+    words = 'name = "m"\nsource = "s"\nlicence = "l"\n'
+    for text in ("name = ", words, f'{words}[network]\nsource = "s"\nlicence = "l"\nerror = "e"\n'):
         with pytest.raises(InputError):
             read_model_file(written(tmp_path / "m.toml", text))

@@ -1,0 +1,64 @@
+"""A model has the same seconds an iteration wherever they are asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from muster.cli.network import network
+from muster.cluster.shipped import parse_cluster
+from muster.speed.input_pipeline import model_table
+from muster.speed.network.forms import PlacementShapes
+from muster.speed.network.model_file import network_models
+from muster.speed.network.speed import NetworkSpeed
+from muster.speed.rates import reference_seconds
+from muster.speed.worker_options import worker_options
+from muster.workload.models import find, registry
+from tests.building import finishes, jobs_of, run
+from tests.speed.test_worker_options import Places
+
+DALLY = parse_cluster("dally-2x8x8")
+ROOMY = replace(
+    DALLY,
+    nodes=tuple(replace(node, cpus=400.0, memory_gb=4000.0, storage_gb_per_s=100.0) for node in DALLY.nodes),
+)
+"""With CPUs and memory that feed every model."""
+PLACES = {"1": {0: 1}, "4": {0: 4}, "4,4": {0: 4, 2: 4}, "4/4": {0: 4, 8: 4}, "2,3/2": {0: 2, 1: 3, 9: 2}}
+ITERATIONS = 1000
+
+
+@pytest.mark.parametrize("name", sorted(registry()))
+@pytest.mark.parametrize("place", sorted(PLACES))
+def test_network_and_simulator_agree(name: str, place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (shown,) = shown_by_network(name, place, capsys)
+    rows = Places(gpus=PLACES[place], cpus=24.0, memory_gb=250.0)
+    gpus = sum(PLACES[place].values())
+    trace = jobs_of({"submit_seconds": 0, "iterations": ITERATIONS, "gpus": gpus, "model": name})
+    (finish,) = finishes(run(trace, ROOMY, rows, contention=False))
+    assert finish == pytest.approx(ITERATIONS * shown, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(registry()))
+def test_service_and_schedulers_agree_with_them(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    model = find(name)
+    assert model is not None
+    (alone,) = shown_by_network(name, "1", capsys)
+    table = model_table([model])
+    # The service counts steps by these seconds, with what a GPU's share feeds.
+    assert reference_seconds(table, 0, np.array([24.0, 250.0, 1.0])) == pytest.approx(alone)
+    (spread,) = shown_by_network(name, "4/4", capsys)
+    shapes = PlacementShapes(NetworkSpeed(network_models([name])[0], ROOMY), ROOMY)
+    found = worker_options(table, shapes, np.array([0]), np.array([8]), np.array([8]))
+    in_two_racks = [kind[1:] == [2, 2] for kind in found.kinds[0].tolist()]
+    assert found.seconds[0][in_two_racks][0] == pytest.approx(spread)
+    assert found.seconds[0][in_two_racks][0] >= found.compute_seconds[0] >= alone * (1 - 1e-9)
+
+
+def shown_by_network(name: str, place: str, capsys: pytest.CaptureFixture[str]) -> list[float]:
+    """Seconds of an iteration that `muster network` prints."""
+    network(name, cluster="dally-2x8x8", placement=place, as_json=True)
+    rows = json.loads(capsys.readouterr().out)["placements"]
+    return [row["iteration_seconds"] for row in rows]
