@@ -1,6 +1,6 @@
 """What worlds do with decisions and with time, for compiled code."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 
 from muster.cluster.arrays cimport Bools, Floats, Ints
 from muster.cluster.ledger_core cimport SLOTS, Books, Row
@@ -18,23 +18,23 @@ cdef enum:
     UNCHANGED = -2  # in the place of a chain of rows: the journal says nothing of the job
 
 cdef struct Held:
-    int64_t job
-    int64_t node
     int64_t mask
-    int64_t milli
-    int64_t amount[SLOTS]
-    int64_t role
-    int64_t group
     double begin
     double end
+    int32_t job
+    int32_t node
+    int32_t group
+    int16_t milli
+    int16_t role
+    int64_t amount[SLOTS]  # a record has as many as there are resources
 
 cdef struct PendingInterval:
-    int64_t job
-    int64_t code
     double a
     double b
     double begin
     double end
+    int32_t job
+    int32_t code
 
 cdef struct RestartModel:
     int64_t resize_restarts
@@ -51,6 +51,13 @@ cdef struct Runtime:
     Held* held
     int64_t* releases
     int64_t* counts
+
+cdef inline size_t held_size(int64_t resources) noexcept nogil:
+    """Bytes of a record."""
+    return sizeof(Held) - (SLOTS - resources) * sizeof(int64_t)
+
+cdef inline Held* held_at(Held* records, int64_t number, int64_t resources) noexcept nogil:
+    return <Held*> (<char*> records + number * held_size(resources))
 
 cdef void settle_job(Fact* fact, double now, RestartModel* laws) noexcept nogil
 cdef void rate_job(Runtime* world, int64_t job, double now) noexcept nogil

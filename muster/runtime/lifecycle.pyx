@@ -25,8 +25,10 @@ from muster.workload.jobs_core cimport COMPLETED, RUNNING, TIMED_OUT, WAITING
 
 import numpy as np
 
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.reasons import NODE_FAILED, NOT_CONSIDERED
 
+cdef int64_t _RESOURCES = RESOURCE_COUNT
 cdef int64_t _NODE_FAILED = NODE_FAILED
 cdef int64_t _NOT_CONSIDERED = NOT_CONSIDERED
 
@@ -93,12 +95,12 @@ cdef void _close_rows(Runtime* world, int64_t chain, double now) noexcept nogil:
     while chain >= 0:
         row = &world.books.rows[chain]
         if now > row.since:
-            line = &world.held[world.counts[HELD_ROWS]]
-            line.job, line.node, line.mask, line.milli = row.job, row.node, row.mask, row.milli
+            line = held_at(world.held, world.counts[HELD_ROWS], world.books.resources)
+            line.mask, line.begin, line.end = row.mask, row.since, now
+            line.job, line.node, line.group = <int32_t> row.job, <int32_t> row.node, <int32_t> row.group
+            line.milli, line.role = <int16_t> row.milli, <int16_t> row.role
             for resource in range(world.books.resources):
                 line.amount[resource] = row.amount[resource]
-            line.role, line.group = row.role, row.group
-            line.begin, line.end = row.since, now
             world.counts[HELD_ROWS] += 1
         chain = row.next
 
@@ -296,7 +298,7 @@ cdef Runtime _runtime(object books, object asked, object facts, object models, o
         world.models = <ModelSpeed*> records(models, sizeof(ModelSpeed))
     world.laws = <RestartModel*> records(laws, sizeof(RestartModel))
     if outcome is not None:
-        world.held = <Held*> records(outcome[0], sizeof(Held))
+        world.held = <Held*> records(outcome[0], held_size(_RESOURCES))
         world.releases, world.counts = ints(outcome[1]).at, ints(outcome[2]).at
     return world
 
@@ -391,7 +393,7 @@ def close_job(books, int64_t job, double now, outcome):
     """Close what a job holds and give it back, outside any decision."""
     cdef Runtime world
     world.books = books_of(books)
-    world.held = <Held*> records(outcome[0], sizeof(Held))
+    world.held = <Held*> records(outcome[0], held_size(_RESOURCES))
     world.releases, world.counts = ints(outcome[1]).at, ints(outcome[2]).at
     close_holding(&world, job, now)
 
@@ -470,7 +472,8 @@ def note_reasons(facts, index, codes, a, b, double now, explained):
             continue
         if fact.reason > 0 and now > fact.reason_since:
             line = &lines[ended]
-            line.job, line.code, line.a, line.b = jobs.at[at], fact.reason, fact.reason_a, fact.reason_b
+            line.job, line.code = <int32_t> jobs.at[at], <int32_t> fact.reason
+            line.a, line.b = fact.reason_a, fact.reason_b
             line.begin, line.end = fact.reason_since, now
             ended += 1
         fact.reason, fact.reason_since = code.at[at], now

@@ -5,12 +5,16 @@ from libc.stdint cimport int64_t, uint8_t
 
 from muster.cluster.arrays cimport Floats, bools, floats, records
 from muster.cluster.ledger_core cimport SLOTS, WHOLE, Node, count_bits
-from muster.runtime.lifecycle cimport Held
+from muster.runtime.lifecycle cimport Held, held_at, held_size
 from muster.speed.input_core cimport ModelSpeed
 from muster.speed.points_core cimport speed_at
 from muster.workload.jobs_core cimport RIGID, Asked
 
 import numpy as np
+
+from muster.cluster.resources import RESOURCE_COUNT
+
+cdef int64_t _RESOURCES = RESOURCE_COUNT
 
 # The machines, and how fast models are with the share of the slowest of them that a constraint allows.
 cdef struct Machines:
@@ -21,6 +25,7 @@ cdef struct Machines:
     ModelSpeed* models
     double* with_slowest_share  # by model and constraint; NaN: not known yet
     double* with_share  # by model and node, likewise
+    int64_t resources
 
 # The speed of a gang with what it has and with its share; NaN where it has none.
 cdef struct Moment:
@@ -60,7 +65,7 @@ cdef void _add_row(Machines* machines, Held* row, int64_t model, Moment* moment)
     if isnan(fair[0]):
         fair[0] = speed_at(here, node.share)
     for resource in range(SLOTS):
-        per_gpu[resource] = row.amount[resource] // gpus
+        per_gpu[resource] = row.amount[resource] // gpus if resource < machines.resources else 0
         has_share = has_share and per_gpu[resource] == node.share[resource]
     moment.speed = min(moment.speed, fair[0] if has_share else speed_at(here, per_gpu))
     moment.fair = min(moment.fair, fair[0])
@@ -71,10 +76,11 @@ def slowest_by_job(held, asked, node_allowed, models, nodes):
 
     Rows of one job and interval are adjacent.
     """
-    cdef Held* rows = <Held*> records(held, sizeof(Held))
+    cdef Held* rows = <Held*> records(held, held_size(_RESOURCES))
     cdef Asked* all_asked = <Asked*> records(asked, sizeof(Asked))
     cdef Asked* ask
     cdef Held* first
+    cdef Held* row
     cdef Machines machines
     cdef Moment moment
     cdef Floats least
@@ -88,13 +94,17 @@ def slowest_by_job(held, asked, node_allowed, models, nodes):
     machines.allowed, machines.constraints = bools(node_allowed).at, len(node_allowed)
     machines.models, machines.with_slowest_share = <ModelSpeed*> records(models, sizeof(ModelSpeed)), floats(shares).at
     machines.with_share = floats(with_share).at
+    machines.resources = _RESOURCES
     while at < count:
-        first = &rows[at]
+        first = held_at(rows, at, _RESOURCES)
         ask = &all_asked[first.job]
         moment.speed = INFINITY if ask.sync == RIGID else NAN
         moment.fair = INFINITY
-        while at < count and rows[at].job == first.job and rows[at].begin == first.begin:
-            _add_row(&machines, &rows[at], ask.model, &moment)
+        while at < count:
+            row = held_at(rows, at, _RESOURCES)
+            if row.job != first.job or row.begin != first.begin:
+                break
+            _add_row(&machines, row, ask.model, &moment)
             at += 1
         if isnan(moment.speed):
             continue

@@ -189,11 +189,11 @@ class SimulationEngine:
         """Let the arrays that the compiled loop writes have room for so much."""
         self.ledger.reserve(rows, entries)
         if held > len(self._outcome.held):
-            self._outcome = self._outcome._replace(held=_grown(self._outcome.held, held))
+            _grow(self._outcome.held, held)
         if releases > len(self._outcome.releases):
             self._outcome = self._outcome._replace(releases=np.zeros(2 * releases, np.int64))
         if explained > len(self._explained):
-            self._explained = _grown(self._explained, explained)
+            _grow(self._explained, explained)
 
     def take_report(self, now: float, arrived: int, active: int, held: int, explained: int) -> None:
         """How far the compiled loop is."""
@@ -464,7 +464,7 @@ class SimulationEngine:
 
     def _note_reasons(self, codes: Ints, a: Floats, b_: Floats, index: Ints, now: float) -> None:
         if self._explained_count + len(index) > len(self._explained):
-            self._explained = _grown(self._explained, self._explained_count + len(index))
+            _grow(self._explained, self._explained_count + len(index))
         self._explained_count += int(
             keep.note_reasons(
                 self._facts,
@@ -499,7 +499,7 @@ class SimulationEngine:
         at_most = int(self.ledger.books.totals[b.ROWS_USED])
         held, releases, counts = self._outcome
         if self._held_count + at_most > len(held):
-            self._outcome = self._outcome._replace(held=_grown(held, self._held_count + at_most))
+            _grow(held, self._held_count + at_most)
         if self._options.release_seconds_per_gpu and len(releases) < self._active_count:
             self._outcome = self._outcome._replace(releases=np.zeros(2 * self._active_count, np.int64))
         counts[:] = 0
@@ -555,7 +555,6 @@ def _restart_model(options: Options) -> RestartModel:
     return model
 
 
-def _grown(array: Structured[ColumnT], needed: int) -> Structured[ColumnT]:
-    grown: Structured[ColumnT] = zero_records(max(needed, 2 * len(array)), array.dtype)
-    grown[: len(array)] = array
-    return grown
+def _grow(array: Structured[ColumnT], needed: int) -> None:
+    """Make an array longer in place, by a third at least: a large one is not copied, its memory is mapped elsewhere."""
+    array.resize(max(needed, len(array) + len(array) // 3), refcheck=False)

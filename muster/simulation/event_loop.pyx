@@ -6,9 +6,8 @@ Python is entered to write progress, for failures, and to make room for records.
 """
 
 from libc.math cimport INFINITY, NAN, ceil, rint
-from libc.stdint cimport int64_t
-from libcpp cimport bool as cpp_bool
-from libcpp.algorithm cimport pop_heap, push_heap, sort
+from libc.stdint cimport int32_t, int64_t
+from libcpp.algorithm cimport make_heap, pop_heap, push_heap, sort
 from libcpp.vector cimport vector
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
@@ -26,6 +25,7 @@ from muster.runtime.lifecycle cimport (
     Runtime,
     close_holding,
     finish_job,
+    held_size,
     interrupt_at_node,
     make_true,
     settle_job,
@@ -44,25 +44,30 @@ from muster.workload.jobs_core cimport COMPLETED, RUNNING, TIMED_OUT, WAITING, A
 
 import numpy as np
 
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.reasons import NOT_CONSIDERED, PLACED
 
+cdef int64_t _RESOURCES = RESOURCE_COUNT
 cdef int64_t _NOT_CONSIDERED = NOT_CONSIDERED
 cdef int64_t _PLACED = PLACED
 cdef int64_t _FRUITLESS_AT_MOST = 1000
 cdef int64_t _PROGRESS_EVERY = 4096
 cdef int64_t _DECISION_COLUMNS = 12
+cdef size_t _FEW_MOMENTS = 64  # in a heap, of which it does not matter how many are out of date
 
 
-cdef struct Moment:
-    double time
-    int64_t number
-
-
-cdef cpp_bool _later(const Moment& one, const Moment& other) noexcept nogil:
-    """For heaps whose first element is the earliest."""
-    if one.time != other.time:
-        return one.time > other.time
-    return one.number > other.number
+cdef extern from * nogil:
+    """
+    #include <cstdint>
+    // Something that happens to a job or a chain of rows. The later moment is the lesser: heaps begin with the earliest.
+    struct MusterMoment { double time; int64_t number; };
+    static inline bool operator<(const MusterMoment& one, const MusterMoment& other) {
+        return one.time != other.time ? one.time > other.time : one.number > other.number;
+    }
+    """
+    cdef cppclass Moment "MusterMoment":
+        double time
+        int64_t number
 
 
 cdef double _clock() noexcept nogil:
@@ -120,7 +125,7 @@ cdef class EventLoop:
         self._view.books, self._view.asked, self._view.facts = &self._world.books, self._world.asked, self._world.facts
         self._world.models = <ModelSpeed*> records(engine._models, sizeof(ModelSpeed))
         self._world.laws = <RestartModel*> records(engine._laws, sizeof(RestartModel))
-        self._world.held, self._held_room = <Held*> records(held, sizeof(Held)), len(held)
+        self._world.held, self._held_room = <Held*> records(held, held_size(_RESOURCES)), len(held)
         self._world.releases, self._world.counts = ints(releases).at, ints(counts).at
         self._release_room = len(releases)
         self._row_room, self._entry_room = len(engine.ledger.books.rows), len(engine.ledger.books.journal)
@@ -184,14 +189,10 @@ cdef class EventLoop:
 
     cdef double _next_finish(self) noexcept nogil:
         """The next completion."""
-        cdef Moment* first
-        cdef Fact* fact
         while not self._finishes.empty():
-            first = &self._finishes.front()
-            fact = &self._world.facts[first.number]
-            if fact.state == RUNNING and fact.finish == first.time:
-                return first.time
-            pop_heap(self._finishes.begin(), self._finishes.end(), _later)
+            if self._is_up_to_date(&self._finishes.front()):
+                return self._finishes.front().time
+            pop_heap(self._finishes.begin(), self._finishes.end())
             self._finishes.pop_back()
         return INFINITY
 
@@ -239,7 +240,7 @@ cdef class EventLoop:
             self._complete(now)
         while not self._releases.empty() and self._releases.front().time <= now:
             end_release(&self._world.books, self._releases.front().number)
-            pop_heap(self._releases.begin(), self._releases.end(), _later)
+            pop_heap(self._releases.begin(), self._releases.end())
             self._releases.pop_back()
             triggers |= ON_CAPACITY
         if self._next_failure <= now:
@@ -285,7 +286,7 @@ cdef class EventLoop:
         self._due.clear()
         while self._next_finish() <= now:
             self._due.push_back(self._finishes.front().number)
-            pop_heap(self._finishes.begin(), self._finishes.end(), _later)
+            pop_heap(self._finishes.begin(), self._finishes.end())
             self._finishes.pop_back()
         sort(self._due.begin(), self._due.end())
         for at in range(self._due.size()):
@@ -335,7 +336,7 @@ cdef class EventLoop:
             release.time += milli / 1000 * self._release_seconds
             release.number = chain
             self._releases.push_back(release)
-            push_heap(self._releases.begin(), self._releases.end(), _later)
+            push_heap(self._releases.begin(), self._releases.end())
         self._world.counts[RELEASES] = 0
 
     # Decisions
@@ -379,12 +380,29 @@ cdef class EventLoop:
         for at in range(self._scheduler.victims.size()):
             if self._world.books.heads[self._scheduler.victims[at].job] >= 0:
                 self._note_finish(self._scheduler.victims[at].job)
+        if self._finishes.size() > _FEW_MOMENTS + 4 * <size_t> self._scheduler.running_count:
+            self._drop_outdated_finishes()
+
+    cdef bint _is_up_to_date(self, Moment* done) noexcept nogil:
+        """Whether a job still runs and will be done at this moment."""
+        cdef Fact* fact = &self._world.facts[done.number]
+        return fact.state == RUNNING and fact.finish == done.time
+
+    cdef void _drop_outdated_finishes(self) noexcept nogil:
+        """Keep the completions that will be: a heap is the slower the larger it is."""
+        cdef size_t at, left = 0
+        for at in range(self._finishes.size()):
+            if self._is_up_to_date(&self._finishes[at]):
+                self._finishes[left] = self._finishes[at]
+                left += 1
+        self._finishes.resize(left)
+        make_heap(self._finishes.begin(), self._finishes.end())
 
     cdef void _note_finish(self, int64_t job) noexcept nogil:
         cdef Moment done
         done.time, done.number = self._world.facts[job].finish, job
         self._finishes.push_back(done)
-        push_heap(self._finishes.begin(), self._finishes.end(), _later)
+        push_heap(self._finishes.begin(), self._finishes.end())
 
     cdef void _note_decision(self, double now, int64_t started, int64_t stopped, int64_t changed) noexcept nogil:
         """A line of the record."""
@@ -415,7 +433,8 @@ cdef class EventLoop:
         cdef PendingInterval* line
         if fact.reason > 0 and now > fact.reason_since:
             line = &self._pending_intervals[self._explained]
-            line.job, line.code, line.a, line.b = job, fact.reason, fact.reason_a, fact.reason_b
+            line.job, line.code = <int32_t> job, <int32_t> fact.reason
+            line.a, line.b = fact.reason_a, fact.reason_b
             line.begin, line.end = fact.reason_since, now
             self._explained += 1
         fact.reason, fact.reason_since = code, now

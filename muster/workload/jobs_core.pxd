@@ -1,5 +1,6 @@
 """Jobs as compiled code sees them: the layouts of `jobs`, and what follows of a job at a moment."""
 
+from libc.math cimport rint
 from libc.stdint cimport int64_t
 
 from muster.cluster.ledger_core cimport SLOTS
@@ -72,7 +73,16 @@ cdef struct Fact:
     double reason_b
     double reason_since
 
+cdef inline double to_millionth(double value) noexcept nogil:
+    return rint(value * 1e6) / 1e6
+
+cdef inline double service_of(Fact* fact, double now) noexcept nogil:
+    """GPU-seconds that a job has attained by now, to the millionth."""
+    cdef double service = fact.attained
+    if fact.state == RUNNING:
+        service += fact.held * (now - fact.settled)
+    return to_millionth(service)
+
 cdef double work_of(Fact* fact, double now) noexcept nogil
-cdef double service_of(Fact* fact, double now) noexcept nogil
 cdef double left_of(Asked* asked, Fact* fact, double now) noexcept nogil
 cdef double protection_end(Asked* asked, Fact* fact, double multiple) noexcept nogil

@@ -1,14 +1,10 @@
 """What jobs have done by a moment, what they have left, and until when they may not be interrupted."""
 
-from libc.math cimport INFINITY, isnan, rint
+from libc.math cimport INFINITY, isnan
 
 from muster.cluster.arrays cimport Floats, Ints, floats, ints, records
 
 import numpy as np
-
-
-cdef inline double _to_millionth(double value) noexcept nogil:
-    return rint(value * 1e6) / 1e6
 
 
 cdef double work_of(Fact* fact, double now) noexcept nogil:
@@ -16,15 +12,7 @@ cdef double work_of(Fact* fact, double now) noexcept nogil:
     cdef double work = fact.done
     if fact.state == RUNNING:
         work += fact.rate * max(now - max(fact.settled, fact.resumes), 0.0)
-    return _to_millionth(work)
-
-
-cdef double service_of(Fact* fact, double now) noexcept nogil:
-    """GPU-seconds that a job has attained by now, to the millionth."""
-    cdef double service = fact.attained
-    if fact.state == RUNNING:
-        service += fact.held * (now - fact.settled)
-    return _to_millionth(service)
+    return to_millionth(work)
 
 
 cdef double left_of(Asked* asked, Fact* fact, double now) noexcept nogil:
