@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "deploy"))
 from build_backend import use_packaged_compiler  # beside this file
 
 # Results do not depend on the compiler: no fused multiply-add, which rounds once where others round twice.
-FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-Wno-sign-compare"]
+FLAGS = ["-O3", "-std=c++17", "-ffp-contract=off", "-fno-math-errno", "-Wno-sign-compare"]
 MACROS = [("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")]
 DIRECTIVES = {
     "language_level": 3,

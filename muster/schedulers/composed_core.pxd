@@ -77,6 +77,7 @@ cdef class CompiledScheduler:
     cdef int64_t order, rule
     cdef bint preemptive, strict, static_priority, takes_turns, durations_known, some_protected, resize_restarts
     cdef double quantum, work_per_interruption
+    cdef double most_gpus  # that a job demands
     cdef vector[double] queues
     cdef int64_t* needs
     cdef int64_t* kind_of

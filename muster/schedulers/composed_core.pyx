@@ -8,7 +8,7 @@ jobs of a kind that start are the first of its queue, and the others wait for on
 place on. A decision therefore looks at the running jobs, the jobs that start, and the jobs whose reason changes.
 """
 
-from libc.math cimport INFINITY, ceil, isnan, rint
+from libc.math cimport INFINITY, ceil, isnan
 from libcpp.algorithm cimport lower_bound, sort, upper_bound
 
 from muster.cluster.arrays cimport bools, ints
@@ -28,6 +28,7 @@ cdef int64_t _PROTECTED = PROTECTED
 
 cdef double _INSTANT = 1e-6  # seconds by which a promise of stability is cut short, so that rounding cannot undo it
 cdef double _FOREVER = 1.7976931348623157e308  # less than infinity alone
+cdef double _ROUNDING = 1e-9  # far more than the rounding of a product
 cdef size_t _FEW_KINDS = 16  # which are searched one by one
 cdef int64_t _SEVERAL = -1  # reasons, in the place of one
 
@@ -55,6 +56,7 @@ cdef class CompiledScheduler:
         self.kind_of, self.needs = ints(kind_of).at, ints(needs).at
         self.node_allowed = bools(node_allowed).at
         self.queues = list(queues)
+        self.most_gpus = demands.max(initial=0) / MICRO
         self.waiting.resize(count)
         self.kinds.resize(count)
         self.is_waiting_kind.resize(count, False)
@@ -252,13 +254,14 @@ cdef class CompiledScheduler:
         """Sort the running jobs by key and arrival; a key is better by what an interruption costs."""
         cdef bint counts_cost = self.some_protected and REMAINING_SECONDS <= self.order <= ATTAINED
         cdef bint by_service = self.order == REMAINING_SERVICE or self.order == ATTAINED
+        cdef bint plain_service = self.order == ATTAINED
         cdef Py_ssize_t at, place, steps = 0
         cdef Ranked one
         cdef Ranked* here
         cdef double cost
         for at in range(<Py_ssize_t> self.running.size()):
             here = &self.running[at]
-            here.key = self._key(world, here.job, now)
+            here.key = service_of(&world.facts[here.job], now) if plain_service else self._key(world, here.job, now)
             if counts_cost:
                 cost = interruption_cost(&world.facts[here.job], now)
                 here.key -= cost * (world.facts[here.job].held if by_service else 1.0)
@@ -335,25 +338,27 @@ cdef class CompiledScheduler:
     cdef void _walk(self, WorldView* world, double pinned_after, int64_t free) noexcept nogil:
         """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds").
 
-        A running job that is protected beyond `pinned_after` is chosen first. `free` is in millionths of a GPU. The
-        waiting jobs before the cursor of their kind are chosen.
+        A running job holds what its kind demands. One that is protected beyond `pinned_after` is chosen first. `free`
+        is in millionths of a GPU. The waiting jobs before the cursor of their kind are chosen.
         """
-        cdef size_t at = 0
-        cdef int64_t job, held, kind
+        cdef size_t at = 0, running = self.running.size()
+        cdef int64_t job, kind, demand
         cdef KindState* state
-        for at in range(self.running.size()):
+        cdef Ranked waits  # the first of the heap
+        for at in range(running):
             job = self.running[at].job
-            held = <int64_t> rint(world.facts[job].held * 1e6)
-            self.chosen[job] = held > 0 and self.until[job] > pinned_after
+            self.chosen[job] = self.some_protected and self.until[job] > pinned_after
             if not self.chosen[job]:
-                free += held
+                free += self.kinds[self.kind_of[job]].demand
         self.heap.clear()
         for at in range(self.waiting_kinds.size()):
             self.kinds[self.waiting_kinds[at]].cursor = self.kinds[self.waiting_kinds[at]].head
             self._push(self.waiting_kinds[at])
         at = 0
-        while at < self.running.size() or not self.heap.empty():
-            if self._kind_comes_first(self.running, at):
+        if not self.heap.empty():
+            waits = self._first_of(0)
+        while free > 0 and (at < running or not self.heap.empty()):
+            if not self.heap.empty() and (at == running or waits < self.running[at]):
                 kind = self._pop()
                 state = &self.kinds[kind]
                 if state.demand <= free:
@@ -363,17 +368,17 @@ cdef class CompiledScheduler:
                         self._push(kind)
                 elif self.strict:
                     return
+                if not self.heap.empty():
+                    waits = self._first_of(0)
                 continue
             job = self.running[at].job
             at += 1
+            demand = self.kinds[self.kind_of[job]].demand
             if self.chosen[job]:
                 continue
-            held = <int64_t> rint(world.facts[job].held * 1e6)
-            if held == 0:
-                held = self.kinds[self.kind_of[job]].demand
-            if held <= free:
+            if demand <= free:
                 self.chosen[job] = True
-                free -= held
+                free -= demand
             elif self.strict:
                 return
 
@@ -656,10 +661,19 @@ cdef class CompiledScheduler:
 
     cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil:
         """How soon a running job has attained as much as the next waiting job, or falls to the next queue."""
-        cdef double soonest = INFINITY
+        cdef double soonest = INFINITY, attained
+        cdef double most_gpus = self.most_gpus * (1 + _ROUNDING)
+        cdef bint in_queues = self.order == ATTAINED_QUEUES
         cdef size_t at
         self._begin_levels(world)
         for at in range(self.running.size()):
+            attained = self.running[at].key
+            if not in_queues:
+                while self.next_level < attained:
+                    self._advance_levels(world, attained)
+                # Not even with the most GPUs of any job would it be there sooner than another.
+                if self.next_level - attained > soonest * most_gpus:
+                    continue
             if world.books.heads[self.running[at].job] >= 0:
                 soonest = min(soonest, self._seconds_of(world, self.running[at], now))
         sort(self.served.begin(), self.served.end())

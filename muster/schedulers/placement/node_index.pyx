@@ -9,8 +9,19 @@ from libcpp.algorithm cimport sort
 from muster.cluster.ledger_core cimport CPU, WHOLE
 from muster.schedulers.placement.rules_core cimport gpus_that_fit, holds_gang, pick_gpus, put_share
 
-cdef extern from *:
-    int64_t lowest_bit "__builtin_ctzll"(uint64_t bits) nogil
+cdef extern from * nogil:
+    """
+    #include <set>
+    // Exchanges one element of a set for another without new memory.
+    template <typename Element>
+    static inline void muster_replace(std::set<Element>& elements, const Element& old, const Element& with) {
+        auto node = elements.extract(old);
+        node.value() = with;
+        elements.insert(std::move(node));
+    }
+    """
+    int64_t lowest_bit "__builtin_ctzll"(uint64_t bits)
+    void replace "muster_replace"(ordered_set[Fullness]& elements, Fullness& old, Fullness& new)
 
 cdef int64_t _LEAST = -(1 << 62)
 
@@ -52,14 +63,15 @@ cdef class NodeIndex:
                 continue
             before = self._known[node].first
             if before >= 0:
-                self._by_fullness.erase(self._known[node])
+                replace(self._by_fullness, self._known[node], now)
+            else:
+                self._by_fullness.insert(now)
             if before != now.first:
                 if before >= 0:
                     self._by_free[before][node // 64] &= ~(<uint64_t> 1 << (node % 64))
                     self._counts[before] -= 1
                 self._by_free[now.first][node // 64] |= <uint64_t> 1 << (node % 64)
                 self._counts[now.first] += 1
-            self._by_fullness.insert(now)
             self._known[node] = now
         self.stale.count = 0
 
