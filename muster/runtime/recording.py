@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -11,6 +15,7 @@ from muster.cluster.ledger import gpu_ids
 from muster.cluster.ledger_arrays import GPU, MICRO, ROLES, WHOLE
 from muster.cluster.resources import RESOURCES
 from muster.runtime.allocation_lifecycle import HeldArray, PendingArray
+from muster.runtime.recording_core import distinct_masks, distinct_reasons
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
 from muster.schedulers.reasons import reason
 from muster.schedulers.workers_and_servers.sizes import utility
@@ -61,34 +66,34 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
     return frame.fill_nan(None).cast(JOBS).select(list(JOBS))  # type: ignore[arg-type]
 
 
-def allocations_frame(held: HeldArray, table: JobTable, cluster: Cluster) -> pl.DataFrame:
-    """The table of what was held, a row a job, node, role and stretch of time."""
-    mask = pl.DataFrame({"mask": held["mask"]})
-    distinct = mask.unique()
-    numbers = [list(gpu_ids(one)) for one in distinct["mask"].to_list()]
-    gpus = distinct.with_columns(
-        pl.Series("ids", numbers, dtype=pl.List(pl.Int64)),
-        pl.Series("count", list(map(len, numbers)), dtype=pl.Float64),
-    )
-    of_mask = mask.join(gpus, on="mask", how="left", maintain_order="left")
-    frame = pl.DataFrame(
-        {
-            "job_id": table.ids.gather(held["job"]),
-            "node": _named([node.name for node in cluster.nodes], held["node"]),
-            "role": _named(ROLES, held["role"]),
-            "gpu_ids": of_mask["ids"],
-            "gpus": of_mask["count"].to_numpy() * held["milli"] / WHOLE,
-            **{
-                resource.name: held["amount"][:, at] / MICRO
-                for at, resource in enumerate(RESOURCES)
-                if at != GPU  # which are counted in the mask
-            },
-            "slice_group": pl.Series(held["group"]).replace(-1, None),
-            "from_seconds": held["from"],
-            "to_seconds": held["to"],
-        }
-    )
-    return frame.cast(ALLOCATIONS).select(list(ALLOCATIONS))  # type: ignore[arg-type]
+def allocations_frame(
+    held: HeldArray, table: JobTable, cluster: Cluster, columns: Collection[str] = ALLOCATIONS
+) -> pl.DataFrame:
+    """The table of what was held, a row a job, node, role and stretch of time; these columns of it."""
+    mask_of, first = distinct_masks(held)
+    gpus = [list(gpu_ids(mask)) for mask in held["mask"][first].tolist()]
+    counts = np.array([len(one) for one in gpus], np.float64)
+    makers: dict[str, Callable[[], Any]] = {
+        "job_id": lambda: table.ids.gather(held["job"]),
+        "node": lambda: _named([node.name for node in cluster.nodes], held["node"]),
+        "role": lambda: _named(ROLES, held["role"]),
+        "gpu_ids": lambda: pl.Series(gpus, dtype=pl.List(pl.Int64)).gather(mask_of),
+        "gpus": lambda: counts[mask_of] * held["milli"] / WHOLE,
+        **{
+            resource.name: partial(_amounts, held, at)
+            for at, resource in enumerate(RESOURCES)
+            if at != GPU  # which are counted in the mask
+        },
+        "slice_group": lambda: pl.Series(held["group"]).replace(-1, None),
+        "from_seconds": lambda: held["from"],
+        "to_seconds": lambda: held["to"],
+    }
+    return _made(makers, ALLOCATIONS, columns)
+
+
+def _amounts(held: HeldArray, resource: int) -> NDArray[np.float64]:
+    amounts: NDArray[np.float64] = held["amount"][:, resource] / MICRO
+    return amounts
 
 
 def decisions_frame(columns: NDArray[np.float64]) -> pl.DataFrame:
@@ -98,27 +103,32 @@ def decisions_frame(columns: NDArray[np.float64]) -> pl.DataFrame:
     return frame.with_columns(pl.col(free) / MICRO, pl.col("value", "bound").fill_nan(None)).cast(DECISIONS)  # type: ignore[arg-type]
 
 
-def reasons_frame(explained: PendingArray, table: JobTable) -> pl.DataFrame:
-    """The table of why jobs waited, a row a stretch of time with one reason."""
-    said = pl.DataFrame({"code": explained["code"], "a": explained["a"], "b": explained["b"]})
-    distinct = said.unique(maintain_order=True)
-    texts = {
-        "reason": [reason(code).name for code in distinct["code"].to_list()],
-        "parameters": [reason(code).to_json(a, b) for code, a, b in distinct.iter_rows()],
+def reasons_frame(
+    explained: PendingArray, table: JobTable, columns: Collection[str] = REASONS
+) -> pl.DataFrame:
+    """The table of why jobs waited, a row a stretch of time with one reason; these columns of it."""
+    reason_of, first = distinct_reasons(explained)
+    distinct = [
+        (reason(code), a, b)
+        for code, a, b in zip(*(explained[name][first].tolist() for name in ("code", "a", "b")), strict=True)
+    ]
+    makers: dict[str, Callable[[], Any]] = {
+        "job_id": lambda: table.ids.gather(explained["job"]),
+        "reason": lambda: _named([kind.name for kind, _, _ in distinct], reason_of),
+        "parameters": lambda: _named([kind.to_json(a, b) for kind, a, b in distinct], reason_of),
+        "from_seconds": lambda: explained["from"],
+        "to_seconds": lambda: explained["to"],
     }
-    named = distinct.with_columns(pl.Series(name, text, dtype=pl.String) for name, text in texts.items())
-    words = said.join(named, on=said.columns, how="left", maintain_order="left")
-    frame = pl.DataFrame(
-        {
-            "job_id": table.ids.gather(explained["job"]),
-            "reason": words["reason"],
-            "parameters": words["parameters"],
-            "from_seconds": explained["from"],
-            "to_seconds": explained["to"],
-        }
-    )
-    return frame.cast(REASONS).select(list(REASONS))  # type: ignore[arg-type]
+    return _made(makers, REASONS, columns)
 
 
-def _named(names: list[str] | tuple[str, ...], numbers: NDArray[np.int64]) -> pl.Series:
+def _made(
+    makers: Mapping[str, Callable[[], Any]], schema: Mapping[str, pl.DataType], columns: Collection[str]
+) -> pl.DataFrame:
+    """The columns of a table that are asked for, each made by its own function, in the order of the schema."""
+    chosen = {name: kind for name, kind in schema.items() if name in columns}
+    return pl.DataFrame({name: makers[name]() for name in chosen}).cast(chosen)  # type: ignore[arg-type]
+
+
+def _named(names: list[str] | tuple[str, ...], numbers: NDArray[Any]) -> pl.Series:
     return pl.Series(names, dtype=pl.String).gather(numbers)
