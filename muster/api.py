@@ -9,7 +9,7 @@ import html
 import inspect
 import io
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -65,6 +65,7 @@ def simulate(
     inputs = inputs_of(errors, jobs, cluster, texts, options)
     policy = errors.of(_scheduler_of, inputs, scheduler)
     errors.settle()
+    inputs = replace(inputs, options=replace(inputs.options, records=records))
     return Result.of(inputs.run(policy), records=records)
 
 

@@ -322,9 +322,10 @@ def test_a_trace_takes_no_mapping(trace_file: Path) -> None:
     assert errors_of(read_trace(trace_file), map="gpus=n").startswith("--map: columns are mapped for files")
 
 
-def test_without_records_the_figures_are_the_same(trace_file: Path, tmp_path: Path) -> None:
-    whole = muster.simulate(trace_file, CLUSTER, "las")
-    figures = muster.simulate(trace_file, CLUSTER, "las", records=False)
+@pytest.mark.parametrize("scheduler", ["las", "gandiva"])
+def test_without_records_the_figures_are_the_same(trace_file: Path, tmp_path: Path, scheduler: str) -> None:
+    whole = muster.simulate(trace_file, CLUSTER, scheduler)
+    figures = muster.simulate(trace_file, CLUSTER, scheduler, records=False)
     assert {**figures.summary, "measured": 0} == {**whole.summary, "measured": 0}
     assert figures.record is None
     for use in (lambda: figures.jobs, lambda: figures.save(tmp_path / "out"), figures.page):
@@ -333,6 +334,14 @@ def test_without_records_the_figures_are_the_same(trace_file: Path, tmp_path: Pa
     assert not (tmp_path / "out").exists()
     assert repr(figures) == repr(whole)
     assert figures._repr_html_() == f"<pre>{html.escape(repr(whole))}</pre>"
+
+
+def test_without_records_no_long_column_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(muster.api, "summarise", lambda record, _: made.append(record) or {})
+    muster.simulate(JOBS, CLUSTER, "las", records=False)
+    assert not {"job_id", "role", "gpu_ids"} & set(made[0].allocations.columns)
+    assert "parameters" not in made[0].reasons.columns
 
 
 def test_a_notebook_shows_the_page_of_muster_report(tmp_path: Path) -> None:

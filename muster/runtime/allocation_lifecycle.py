@@ -20,7 +20,11 @@ HELD = np.dtype(
         ("group", np.int32),
         ("milli", np.int16),
         ("role", np.int16),
-        ("amount", np.int64, (RESOURCE_COUNT,)),  # the last, so that it takes no more room than there are resources
+        (
+            "amount",
+            np.int64,
+            (RESOURCE_COUNT,),
+        ),  # the last, so that it takes no more room than there are resources
     ]
 )
 HeldArray: TypeAlias = Structured[

@@ -6,7 +6,7 @@ A record is a folder: `jobs.parquet`, `allocations.parquet`, `decisions.parquet`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -137,6 +137,15 @@ TABLES: Mapping[str, dict[str, pl.DataType]] = {
 }
 """Their types."""
 JOBS, ALLOCATIONS, DECISIONS, REASONS = TABLES.values()
+FIGURE_COLUMNS: Mapping[str, Collection[str]] = {
+    "allocations": (
+        *("node", "gpus", "cpus", "memory_gb", "storage_gb_per_s"),
+        *("slice_group", "from_seconds", "to_seconds"),
+    ),
+    "reasons": ("job_id", "reason", "from_seconds", "to_seconds"),
+}
+"""Of the long tables, the columns from which the figures of a run follow; with the GPUs where jobs take turns on
+them."""
 NODE_QUANTITIES = tuple(resource.name for resource in RESOURCES)
 
 

@@ -52,6 +52,8 @@ class Options:
     skip_impossible: bool = False
     """Leave jobs out that no empty cluster could hold, instead of refusing the trace."""
     seed: int = 0
+    records: bool = True
+    """Whether the record has all of its columns; else only those from which the figures follow."""
 
     @property
     def network_flavour(self) -> str:

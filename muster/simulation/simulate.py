@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import resource
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,9 @@ import muster
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import WHOLE, Bools, Floats
 from muster.problems import InputError, Problem
+from muster.runtime.allocation_lifecycle import HeldArray
 from muster.runtime.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
-from muster.runtime.records import Record
+from muster.runtime.records import FIGURE_COLUMNS, TABLES, Record
 from muster.runtime.slowest import slowest_moments
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
@@ -101,31 +102,45 @@ def simulate(
         world = World(table, cluster, truth, network, blocks)
         engine = SimulationEngine(world, asked, options, measured)
         engine.run(progress)
-        held = engine.held()
+        held, explained, unfinished = engine.held(), engine.explained(), engine.unfinished()
         slowest = slowest_moments(held, table, truth, engine.ledger.books.nodes)
+    notes, decisions, at_the_end = _notes_of(engine), engine.decisions, engine.progress()
+    seconds = (
+        np.append(engine.decision_seconds, 0.0)
+        if not len(engine.decision_seconds)
+        else engine.decision_seconds
+    )
+    del engine  # whose arrays take as much memory as the tables will
     record = Record(
         jobs=jobs_frame(table, measured, slowest),
-        allocations=allocations_frame(held, table, cluster),
-        decisions=decisions_frame(engine.decisions),
-        reasons=reasons_frame(engine.explained(), table),
-        run=_described(trace, scheduler, options, world, refused, [*unblocked, *_notes_of(engine)]),
+        allocations=allocations_frame(held, table, cluster, _columns_of("allocations", options, held)),
+        decisions=decisions_frame(decisions),
+        reasons=reasons_frame(explained, table, _columns_of("reasons", options, held)),
+        run=_described(trace, scheduler, options, world, refused, [*unblocked, *notes]),
     )
     cpu = time.process_time() - began_cpu
     if progress is not None:
-        progress(engine.progress())
-    decisions = np.array(engine.decision_seconds if len(engine.decision_seconds) else [0.0])
+        progress(at_the_end)
     cost = Cost(
         decision_seconds={
-            "mean": float(decisions.mean()),
-            "p99": float(np.quantile(decisions, 0.99)),
-            "max": float(decisions.max()),
+            "mean": float(seconds.mean()),
+            "p99": float(np.quantile(seconds, 0.99)),
+            "max": float(seconds.max()),
         },
         wall_seconds=time.perf_counter() - began,
         cpu_seconds=cpu,
         jobs_per_second=len(table) / max(cpu, 1e-9),
         peak_memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     )
-    return Run(record, cost, engine.unfinished(), refused)
+    return Run(record, cost, unfinished, refused)
+
+
+def _columns_of(table: str, options: Options, held: HeldArray) -> Collection[str]:
+    """The columns of a table to make: all, or those from which figures follow."""
+    if options.records:
+        return TABLES[table]
+    in_turns = table == "allocations" and bool((held["group"] >= 0).any())
+    return {*FIGURE_COLUMNS[table], *(["gpu_ids"] if in_turns else [])}
 
 
 def _certified(scheduler: Scheduler) -> Scheduler:
