@@ -29,7 +29,9 @@ cdef struct Draft:
 
 
 cdef inline int64_t floor_of(int64_t amount, int64_t parts) noexcept nogil:
-    """One part of an amount, rounded down, also below 0."""
+    """One part of an amount, rounded down, also below 0; all of it where there are no parts."""
+    if parts == 0:
+        return amount
     cdef int64_t part = amount // parts
     return part - (part * parts > amount)
 

@@ -50,7 +50,7 @@ cdef int64_t _chain_at(Books* books, Places* places, int64_t at, bint packed) no
         row.node, row.mask, row.next = node, places.masks[place], chain
         row.amount[0] = gpus * MICRO
         for resource in range(1, books.resources):
-            row.amount[resource] = gpus * books.nodes[node].share[resource] // most
+            row.amount[resource] = gpus * books.nodes[node].share[resource] // max(most, <int64_t> 1)
         if most > 1:
             row.group = node + PACKED if packed else node
         chain = number

@@ -64,7 +64,7 @@ cdef struct Gang:
 cdef int64_t _count(Row* row, int64_t* needs) noexcept nogil:
     """How many workers or servers a row holds."""
     cdef int64_t resource = _CPU if row.role == SERVER else _GPU
-    return row.amount[resource] // needs[_COLUMNS * row.role + resource]
+    return row.amount[resource] // max(needs[_COLUMNS * row.role + resource], <int64_t> 1)
 
 
 cdef int64_t _count_all(Books* books, int64_t chain, int64_t* needs, int64_t role) noexcept nogil:
@@ -396,7 +396,7 @@ def held_sizes(books, asked, index):
                 cpus += row.amount[_CPU]
             chain = row.next
         if gpus > 0:
-            workers.at[at] = gpus // (<int64_t> MICRO if ask.sync == RIGID else ask.worker_gpus)
+            workers.at[at] = gpus // (<int64_t> MICRO if ask.sync == RIGID else max(ask.worker_gpus, <int64_t> 1))
         if cpus > 0:
             servers.at[at] = <int64_t> rint(<double> cpus / ask.server_cpu)
     return result
