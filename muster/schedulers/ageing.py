@@ -15,7 +15,7 @@ from muster.workload.jobs import RUNNING, WAITING, FactArray
 
 LEAST_TURN_SECONDS = 300.0
 """That a promoted job runs before others may go before it again; longer where its interruption costs more."""
-_LATE = 1e-6
+LATE = 1e-6
 """Seconds by which the moment of a promotion is asked for too late, so that rounding cannot make it too early."""
 
 
@@ -27,7 +27,7 @@ def overdue(facts: FactArray, index: Ints, now: float, seconds: float) -> Ints:
 
 def next_overdue(facts: FactArray, jobs: Ints, now: float, seconds: float) -> float:
     """When the next of these jobs will have waited so long; inf if none that has not already."""
-    due = facts["last_stop"][jobs] + seconds + _LATE
+    due = facts["last_stop"][jobs] + seconds + LATE
     return float(due[due > now].min(initial=np.inf))
 
 

@@ -7,12 +7,14 @@ from math import inf
 import numpy as np
 
 from muster.cluster.ledger_arrays import MICRO, WHOLE
+from muster.schedulers.admission.quota import Quota
 from muster.schedulers.composed import Composed, IndependentAllocator
 from muster.schedulers.composed_core import CompiledScheduler
 from muster.schedulers.contract import Ints, Scheduler, Snapshot
 from muster.schedulers.parts import DURATIONS, Part
 from muster.schedulers.phases import phases_are_logged
 from muster.schedulers.placement.job_columns import PROPORTIONAL
+from muster.schedulers.whole_queue import WholeQueueScheduler
 
 _ATTAINED_IN_QUEUES = 8
 """The order by attained service with queues, which the plain one becomes."""
@@ -54,9 +56,17 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
         "some_protected": table.some_pinned,
         "resize_restarts": snapshot.resize_restarts,
         "quantum": order.quantum(),
+        "promote_after": scheduler.promote_after_seconds,
+        "promote_for_good": scheduler.promote_for_good,
     }
-    kind_of, demands, needs = _kinds(scheduler, snapshot)
-    return CompiledScheduler(settings, kind_of, demands, needs, table.node_allowed, queues)
+    columns = (*_kinds(scheduler, snapshot), table.node_allowed, queues)
+    if not scheduler.selections and scheduler.promote_after_seconds == inf:
+        return CompiledScheduler(settings, *columns)
+    quota = next(iter(scheduler.selections), None)
+    assert quota is None or isinstance(quota, Quota)
+    per_tenant = None if quota is None else quota.per_tenant(table.tenants)
+    settings["weighted"] = quota is not None and bool(quota.weights)
+    return WholeQueueScheduler(settings, *columns, per_tenant)
 
 
 def _parts_are_compiled(scheduler: Composed) -> bool:
@@ -66,10 +76,10 @@ def _parts_are_compiled(scheduler: Composed) -> bool:
         and all(
             _form(part) is not None for part in (scheduler.order, allocator.allocation, allocator.placement)
         )
-        and not scheduler.selections
+        and all(type(one) is Quota for one in scheduler.selections)
+        and len(scheduler.selections) <= 1
         and not scheduler.migrate
         and scheduler.lease_seconds == inf
-        and scheduler.promote_after_seconds == inf
     )
 
 

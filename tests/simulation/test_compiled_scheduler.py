@@ -42,7 +42,8 @@ def random_trace(random: Random, most_gpus: int) -> Trace:
     for _ in range(random.randint(10, 40)):
         now += random.choice([0.0, 0.5, 3.0, 10.0])
         gpus = random.choice(shapes)
-        row = job(now, random.choice([1.0, 7.5, 20.0, 60.0, 61.0, 200.0]), gpus=gpus)
+        row = job(now, random.choice([1.0, 7.5, 20.0, 60.0, 61.0, 200.0, 700.0]), gpus=gpus)
+        row["tenant"] = random.choice(["a", "a", "b", "c"])
         row["model"] = random.choice(["", "resnet18", "gnmt", "alexnet"])
         row["priority"] = random.choice([0.0, 0.0, 1.0])
         row["preemptible"] = random.random() < 0.9
@@ -75,6 +76,11 @@ def random_options(random: Random) -> Options:
     )
 
 
+def random_quota(random: Random) -> dict[str, str]:
+    most = {"limits": "a:3,b:8", "guaranteed": "a:2,c:4", "weights": "a:2,b:0.5"}
+    return {name: value for name, value in most.items() if random.random() < 0.6}
+
+
 def random_scheduler(random: Random, order: str) -> Composed:
     given = {"preemptive": random.choice(["true", "false"])} if random.random() < 0.4 else {}
     if order == "las":
@@ -84,6 +90,12 @@ def random_scheduler(random: Random, order: str) -> Composed:
     if random.random() < 0.2:
         given["strict"] = "true"
     name = f"{order}+{random.choice(ALLOCATIONS)}+{random.choice(PLACEMENTS)}"
+    if random.random() < 0.4:
+        given["promote_after_seconds"] = random.choice(["5", "60", "300"])
+        given["promote_for_good"] = random.choice(["true", "false", "false"])
+    if random.random() < 0.4:
+        name += "+quota"
+        given |= random_quota(random)
     scheduler = registry.build(name, given)
     assert isinstance(scheduler, Composed)
     return scheduler
@@ -104,12 +116,16 @@ def test_a_run_is_the_same_as_at_the_python_level(order: str, seed: int) -> None
     assert compiled.unfinished == python.unfinished
 
 
+@pytest.mark.parametrize("given", [{}, {"limits": "a:2"}, {"promote_after_seconds": "5"}], ids=str)
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_shipped_order_runs_compiled(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shipped_order_runs_compiled(
+    order: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise the comparison above compares nothing."""
     decided = []
     monkeypatch.setattr(Composed, "decide", lambda *_: decided.append(1))
     monkeypatch.setattr(SimulationEngine, "_decide", lambda *_: decided.append(1))
     trace = jobs_of(*(job(at, 10.0 + at) for at in range(9)))
-    assert simulate(trace, cluster_of(2, 1), registry.build(order), Options()).unfinished == 0
+    scheduler = registry.build(f"{order}+quota" if "limits" in given else order, given)
+    assert simulate(trace, cluster_of(2, 1), scheduler, Options()).unfinished == 0
     assert not decided

@@ -1,5 +1,6 @@
 """Tenants: hard limits, guaranteed GPUs, borrowing by weight, and reclaim."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
@@ -7,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muster.schedulers.admission.quota_core import quota_keys
-from muster.schedulers.contract import Bools, Ints, Snapshot
+from muster.schedulers.contract import Bools, Floats, Ints, Snapshot
 from muster.schedulers.parts import AdmissionFilter, Ranking, setting
 from muster.schedulers.reasons import OVER_LIMIT
 
@@ -27,13 +28,18 @@ class Quota(AdmissionFilter):
     )
     weights: dict[str, float] = setting({}, "shares in which tenants borrow, as a:2,b:1; 1 for the others")
 
+    def per_tenant(self, tenants: Sequence[str]) -> tuple[Floats, Floats, Floats]:
+        """The limit, the guarantee and the weight of each tenant."""
+        limits, guaranteed, weights = (
+            np.array([given.get(tenant, default) for tenant in tenants], np.float64)
+            for given, default in ((self.limits, inf), (self.guaranteed, 0.0), (self.weights, 1.0))
+        )
+        return limits, guaranteed, weights
+
     def select(self, snapshot: Snapshot, ranked: Ints, pinned: Bools) -> Ranking:
         """Guaranteed jobs in their order, then borrowers by (GPUs held with this job / weight)."""
         jobs, tenants = snapshot.jobs, snapshot.table.tenants
-        per_tenant = [
-            np.array([given.get(tenant, default) for tenant in tenants], np.float64)
-            for given, default in ((self.limits, inf), (self.guaranteed, 0.0), (self.weights, 1.0))
-        ]
+        per_tenant = self.per_tenant(tenants)
         running = jobs.running
         fixed = pinned | running
         fixed[ranked] = pinned[ranked]
