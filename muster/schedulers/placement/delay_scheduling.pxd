@@ -40,7 +40,6 @@ cdef class LeaseTerms:
     cdef bint published
 
 cdef Workspace workspace_for(Books* books, vector[int64_t]& numbers, vector[uint8_t]& inside) noexcept nogil
-cdef int64_t count_racks(Books* books) noexcept nogil
 cdef int64_t level_of_chain(Books* books, int64_t chain) noexcept nogil
 cdef int64_t smallest_island(Books* books, int64_t node, int64_t gpus) noexcept nogil
 cdef void count_by_rack(Books* books, uint8_t* allowed, int64_t* need, int64_t* fit, Workspace* work) noexcept nogil

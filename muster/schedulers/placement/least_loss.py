@@ -47,9 +47,8 @@ class LeastLoss(GangAllocator):
         book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
         line, forms = book.of(jobs.model, jobs.gpus)
         served = ranked[chosen[ranked]]
-        first, others = served[:1], served[1:]
-        by_sensitivity = most_sensitive_first(forms.speeds[line[others]], jobs.gpus[others])
-        order = np.concatenate([first, others[by_sensitivity]])
+        by_sensitivity = most_sensitive_first(served[1:], forms.share_anywhere[line], jobs.gpus)
+        order = np.concatenate([served[:1], by_sensitivity])
         rows = 4 * snapshot.cluster.total_gpus + len(jobs)
         books = proposal.transaction.ledger.reserve(rows, 8 * len(jobs))
         needs = proportional_needs(books.nodes, jobs.requested_per_gpu)

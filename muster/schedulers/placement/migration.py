@@ -35,7 +35,7 @@ def migrate(snapshot: Snapshot, positions: Ints, needs: Ints) -> tuple[bool, flo
     jobs = snapshot.jobs
     movable = positions[(jobs.gpu_milli[positions] == WHOLE) & (jobs.gpus[positions] > 0)]
     line, forms = (snapshot.forms or PlacementShapes(None, snapshot.cluster)).of(jobs.model, jobs.gpus)
-    order = movable[most_sensitive_first(forms.speeds[line[movable]], jobs.gpus[movable])]
+    order = most_sensitive_first(movable, forms.share_anywhere[line], jobs.gpus)
     books = snapshot.ledger.reserve(4 * snapshot.cluster.total_gpus + len(jobs), 8 * len(jobs))
     before = books.heads[jobs.index[movable]]
     everyone = np.ones(len(jobs), np.bool_)

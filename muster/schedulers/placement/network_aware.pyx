@@ -5,7 +5,7 @@ worth more than the interruptions of those that move. What is then free goes by 
 """
 
 from libc.stdint cimport uint8_t
-from libcpp.algorithm cimport stable_sort
+from libcpp.algorithm cimport sort, stable_sort
 from libcpp.vector cimport vector
 
 from muster.cluster.arrays cimport Ints, bools, floats, ints
@@ -43,7 +43,6 @@ from muster.schedulers.placement.delay_scheduling cimport (
     Workspace,
     best_rack,
     count_by_rack,
-    count_racks,
     level_of_chain,
     place_in_rack,
     place_in_racks,
@@ -71,17 +70,45 @@ cdef int64_t _ANYWHERE = ANYWHERE
 cdef double _ALIKE = 1e-9
 cdef int64_t _MOST = <int64_t> 1 << 62
 
-_INSENSITIVE = 0.98
+cdef double _INSENSITIVE = 0.98
 """Share of a gang's best speed anywhere, from which on it is put last, into what the others leave."""
 
 
-def most_sensitive_first(speeds, gpus):
-    """The order in which gangs look for places: large ones that the network can hurt, then the others.
+cdef struct Gang:
+    int64_t gpus
+    double anywhere  # share of its best speed
+    int64_t at
 
-    `speeds` are those on each gang's forms, the best first; unused ends are 0.
+
+cdef bint _more_sensitive(const Gang& one, const Gang& other) noexcept nogil:
+    if (one.anywhere >= _INSENSITIVE) != (other.anywhere >= _INSENSITIVE):
+        return one.anywhere < _INSENSITIVE
+    if one.gpus != other.gpus:
+        return one.gpus > other.gpus
+    return one.anywhere < other.anywhere
+
+
+def most_sensitive_first(positions, share_anywhere, gpus):
+    """The positions in the order in which gangs look for places: large ones that the network can hurt, then the others.
+
+    `share_anywhere` is by position what a gang's worst place offers of its best speed, and `gpus` its size.
     """
-    anywhere = np.where(speeds > 0, speeds, np.inf).min(axis=1) / speeds[:, 0]
-    return np.lexsort((anywhere, -gpus, anywhere >= _INSENSITIVE))
+    cdef Ints places = ints(positions)
+    cdef double* share = floats(share_anywhere).at
+    cdef int64_t* size = ints(gpus).at
+    cdef int64_t* found
+    cdef vector[Gang] gangs
+    cdef int64_t place
+    gangs.resize(places.size)
+    for place in range(places.size):
+        gangs[place].at = places.at[place]
+        gangs[place].gpus, gangs[place].anywhere = size[places.at[place]], share[places.at[place]]
+    stable_sort(gangs.begin(), gangs.end(), _more_sensitive)
+    ordered = np.empty(places.size, np.int64)
+    found = ints(ordered).at
+    for place in range(places.size):
+        found[place] = gangs[place].at
+    return ordered
 
 
 cdef class RankedGangs:
@@ -168,19 +195,21 @@ cdef bint _has_form(int64_t* kind, int64_t level, bint even, int64_t machines, i
 
 cdef double share_on(Books* books, int64_t chain, FormsOfGang forms) noexcept nogil:
     """What a gang's place offers of its best speed, by the first of its forms that the place has."""
-    cdef vector[int64_t] in_rack
-    cdef int64_t level = level_of_chain(books, chain), machines = 0, used = 0, most = 0, number = 0, row = chain
-    cdef size_t rack
+    cdef vector[int64_t] racks  # of each machine
+    cdef int64_t level = level_of_chain(books, chain), machines, used = 0, most = 0, number = 0, row = chain
+    cdef size_t at, begin = 0
     cdef bint even = True
-    in_rack.resize(count_racks(books))
     while row >= 0:
-        in_rack[books.nodes[books.rows[row].node].rack] += 1
+        racks.push_back(books.nodes[books.rows[row].node].rack)
         even = even and books.rows[row].amount[GPU] == books.rows[chain].amount[GPU]
-        machines += 1
         row = books.rows[row].next
-    for rack in range(in_rack.size()):
-        used += in_rack[rack] > 0
-        most = max(most, in_rack[rack])
+    machines = racks.size()
+    sort(racks.begin(), racks.end())
+    for at in range(racks.size()):
+        if at + 1 == racks.size() or racks[at + 1] != racks[at]:
+            used += 1
+            most = max(most, <int64_t> (at + 1 - begin))
+            begin = at + 1
     even = even and most * used == machines
     while not _has_form(&forms.kinds[3 * number], level, even, machines, used):
         number += 1

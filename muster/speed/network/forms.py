@@ -39,6 +39,12 @@ class Forms:
     speeds: Floats
     """Compute over compute and exposed communication, likewise."""
 
+    @cached_property
+    def share_anywhere(self) -> Floats:
+        """The speed of each gang kind's slowest form, as a share of that of its fastest."""
+        share: Floats = np.where(self.speeds > 0, self.speeds, np.inf).min(axis=1) / self.speeds[:, 0]
+        return share
+
 
 class PlacementShapes:
     """Looks the forms of gangs up, and works each kind of gang out once."""
@@ -46,7 +52,8 @@ class PlacementShapes:
     def __init__(self, speed: NetworkSpeed | None, cluster: Cluster) -> None:
         self._speed = speed
         self._cluster = cluster
-        self._number: dict[tuple[int, int, float], int] = {}
+        self._lines: Ints = np.full((0, 0), -1)  # by model and GPUs; -1: not worked out yet
+        self._stretched: dict[tuple[int, int, float], int] = {}
         self._forms = Forms(np.full((0, MOST_FORMS, 3), -1), np.zeros((0, MOST_FORMS)))
 
     @cached_property
@@ -60,17 +67,41 @@ class PlacementShapes:
         `stretched`: compute of the pass that communication hides behind, times that of the model's own batch; the
         speeds are then those of such a pass (`speed.worker_options`).
         """
-        lengths = np.ones(len(gpus)) if stretched is None else stretched
-        gangs = list(zip(models.tolist(), gpus.tolist(), lengths.tolist(), strict=True))
-        new = [gang for gang in dict.fromkeys(gangs) if gang not in self._number]
-        if new:
-            worked_out = [self._worked_out(*gang) for gang in new]
-            self._number |= {gang: len(self._number) + at for at, gang in enumerate(new)}
+        if stretched is not None:
+            gangs = list(zip(models.tolist(), gpus.tolist(), stretched.tolist(), strict=True))
+            unknown = [gang for gang in dict.fromkeys(gangs) if gang not in self._stretched]
+            self._stretched |= dict(zip(unknown, self._add(unknown), strict=True))
+            return np.array([self._stretched[gang] for gang in gangs], np.int64), self._forms
+        if not len(models):
+            return np.zeros(0, np.int64), self._forms
+        self._make_room(int(models.max()) + 1, int(gpus.max()) + 1)
+        line: Ints = self._lines[models, gpus]
+        if line.min() < 0:
+            new = line < 0
+            pairs = list(dict.fromkeys(zip(models[new].tolist(), gpus[new].tolist(), strict=True)))
+            for pair, number in zip(pairs, self._add([(*pair, 1.0) for pair in pairs]), strict=True):
+                self._lines[pair] = number
+            line = self._lines[models, gpus]
+        return line, self._forms
+
+    def _add(self, gangs: Sequence[tuple[int, int, float]]) -> range:
+        """Work out the forms of more gangs; their lines."""
+        before = len(self._forms.kinds)
+        if gangs:
+            worked_out = [self._worked_out(*gang) for gang in gangs]
             self._forms = Forms(
                 np.concatenate([self._forms.kinds, np.array([kinds for kinds, _ in worked_out])]),
                 np.concatenate([self._forms.speeds, np.array([speeds for _, speeds in worked_out])]),
             )
-        return np.array([self._number[gang] for gang in gangs], np.int64), self._forms
+        return range(before, len(self._forms.kinds))
+
+    def _make_room(self, models: int, gpus: int) -> None:
+        """Let there be a line for so many models and GPUs."""
+        rows, columns = self._lines.shape
+        if models > rows or gpus > columns:
+            larger = np.full((max(models, rows), max(gpus, columns)), -1)
+            larger[:rows, :columns] = self._lines
+            self._lines = larger
 
     def _worked_out(self, model: int, gpus: int, stretched: float) -> tuple[Ints, Floats]:
         """Kinds and speeds of one gang's forms, padded."""
