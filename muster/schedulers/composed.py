@@ -129,11 +129,20 @@ class Composed:
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(snapshot.jobs))
             plan.stable_until, plan.wake_on = inf, Trigger.ALL & ~Trigger.COMPLETION
-            if snapshot.jobs.waiting.any() or not self._stable_when_queue_empty:
+            if not self._is_settled(snapshot, state, plan):
                 state = self._propose(snapshot, state, plan)
             if snapshot.jobs.leased:
                 self._lend(snapshot, plan)
             return plan.decision(), state
+
+    def _is_settled(self, snapshot: Snapshot, state: State, plan: Proposal) -> bool:
+        """Whether what is best needs no look at the order; it is in the proposal then."""
+        if self._stable_when_queue_empty:
+            return not snapshot.jobs.waiting.any()
+        if self.migrate or self.selections or state["order"] or isfinite(self.promote_after_seconds):
+            return False
+        plan.wake_on = Trigger.ALL
+        return self.allocator.settle(snapshot, plan)
 
     @property
     def _stable_when_queue_empty(self) -> bool:

@@ -190,6 +190,13 @@ class GangAllocator(Part):
     resizes_alone: ClassVar[bool] = False
     """Whether it may leave all GPUs to leases and timers, and only decide what each job has beside them."""
 
+    def settle(self, snapshot: Snapshot, proposal: Proposal) -> bool:
+        """Write the changes that are best whatever the order of the jobs, if each job holds something then.
+
+        Returns whether that is so, and stays so until a job comes or capacity changes; else nothing is written.
+        """
+        return False
+
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the changes into the proposal: stop, place, move, resize; and a reason for each position.
 

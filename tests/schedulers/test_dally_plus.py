@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -16,8 +16,9 @@ from muster.cluster.ledger import Ledger
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 from muster.schedulers.composed import Composed
-from muster.schedulers.contract import Decision, Snapshot, State
+from muster.schedulers.contract import Decision, Proposal, Snapshot, State
 from muster.schedulers.placement.delay_scheduling import find_rack, fit_by_rack
+from muster.schedulers.placement.least_loss import LeastLoss
 from muster.schedulers.reasons import PLACED
 from muster.schedulers.registry import build
 from muster.speed.network.forms import ANYWHERE, EVENLY, PlacementShapes
@@ -144,6 +145,44 @@ def test_no_place_below_the_least_and_no_machine_refused(
     watched = Weighed(scheduler, network=speed)
     result = run(jobs_of(*rows), cluster, watched, layers={"noisy": NOISY}, skip_impossible=True)
     assert result.unfinished == 0
+
+
+class WeighsAll(LeastLoss):
+    """`least-loss` that ranks and weighs all jobs at every decision."""
+
+    def settle(self, snapshot: Snapshot, proposal: Proposal) -> bool:
+        return False
+
+
+@given(
+    JOBS,
+    CLUSTERS,
+    st.sampled_from(["dally-plus", "las+least-loss", "fifo+least-loss", "dally-plus-oracle"]),
+    st.sampled_from(
+        [{}, {"round_seconds": 60.0}, {"release_seconds_per_gpu": 3.0}, {"restart_cost_seconds": 0.0}]
+    ),
+    st.sampled_from(
+        [{}, {"lease_seconds": "120"}, {"preemptive": "false"}, {"least": "0.1", "horizon_seconds": "1e6"}]
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_without_a_look_at_the_order_a_run_is_the_same(
+    rows: list[dict[str, Any]],
+    cluster: Cluster,
+    name: str,
+    options: dict[str, float],
+    given_settings: dict[str, str],
+) -> None:
+    quick = build(name, {"preemptive": "true"} | given_settings)
+    assert isinstance(quick, Composed)
+    assert isinstance(quick.allocator, LeastLoss)
+    thorough = replace(quick, allocator=WeighsAll(**vars(quick.allocator)))
+    ran = [
+        run(jobs_of(*rows), cluster, one, layers={"noisy": NOISY}, skip_impossible=True, **options).record
+        for one in (quick, thorough)
+    ]
+    for table in ("jobs", "allocations", "decisions", "reasons"):
+        assert getattr(ran[0], table).equals(getattr(ran[1], table)), table
 
 
 def test_a_small_job_does_not_break_a_whole_machine() -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from muster.cluster.ledger_arrays import Books
 from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
 from muster.schedulers.honours import FURTHER_RESOURCES, REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS
@@ -18,8 +19,9 @@ from muster.schedulers.placement.network_aware import (
     Shapes,
     arrange,
     most_sensitive_first,
+    place_beside_all,
 )
-from muster.speed.network.forms import PlacementShapes
+from muster.speed.network.forms import Forms, PlacementShapes
 
 
 @dataclass(frozen=True)
@@ -41,22 +43,43 @@ class LeastLoss(GangAllocator):
             raise ValueError("least and enough: allowed: 0 <= least <= enough <= 1")
         check_seconds(self, "horizon_seconds", finite=True)
 
+    def settle(self, snapshot: Snapshot, proposal: Proposal) -> bool:
+        """Place the only job that waits, if all jobs are then where the network costs them nothing."""
+        if snapshot.table.some_request or np.count_nonzero(snapshot.jobs.waiting) > 1:
+            return False
+        return place_beside_all(
+            self._reserved(snapshot), job_columns(snapshot), self._shapes(snapshot), self.enough
+        )
+
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """The first in rank, then large gangs that the network can hurt, then the others."""
         jobs = snapshot.jobs
-        book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
-        line, forms = book.of(jobs.model, jobs.gpus)
+        line, forms = self._forms(snapshot)
         served = ranked[chosen[ranked]]
         by_sensitivity = most_sensitive_first(served[1:], forms.share_anywhere[line], jobs.gpus)
         order = np.concatenate([served[:1], by_sensitivity])
-        rows = 4 * snapshot.cluster.total_gpus + len(jobs)
-        books = proposal.transaction.ledger.reserve(rows, 8 * len(jobs))
-        needs = proportional_needs(books.nodes, jobs.requested_per_gpu)
         arrange(
-            books,
+            self._reserved(snapshot),
             job_columns(snapshot),
             RankedGangs(ranked, order, chosen, jobs.pinned, jobs.interruption_cost),
-            Shapes(line, forms.kinds, forms.speeds, needs),
+            self._shapes(snapshot),
             PlacementLimits(self.enough, self.least, self.horizon_seconds),
             reason_columns(proposal),
         )
+
+    def _reserved(self, snapshot: Snapshot) -> Books:
+        """The ledger, with room for all jobs to be placed again."""
+        jobs = len(snapshot.jobs)
+        return snapshot.ledger.reserve(4 * snapshot.cluster.total_gpus + jobs, 8 * jobs)
+
+    def _forms(self, snapshot: Snapshot) -> tuple[Ints, Forms]:
+        """Which line of the forms is each job's, and the forms."""
+        book = snapshot.forms or PlacementShapes(None, snapshot.cluster)
+        return book.of(snapshot.jobs.model, snapshot.jobs.gpus)
+
+    def _shapes(self, snapshot: Snapshot) -> Shapes:
+        """The forms and needs of all jobs."""
+        line, forms = self._forms(snapshot)
+        nodes = snapshot.ledger.books.nodes
+        needs = proportional_needs(nodes, snapshot.jobs.requested_per_gpu)
+        return Shapes(line, forms.kinds, forms.speeds, needs)

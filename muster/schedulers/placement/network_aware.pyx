@@ -466,6 +466,37 @@ def arrange(books, jobs, RankedGangs queue, Shapes shapes, PlacementLimits limit
     search.note_reasons(releasing)
 
 
+def place_beside_all(books, jobs, Shapes shapes, double enough):
+    """Place the job that waits, if every job is then where it loses nothing; whether that is so.
+
+    The order of the jobs does not matter then. With more than one that waits it would.
+    """
+    cdef _Arrangement search = _Arrangement()
+    cdef int64_t at, job, gpus, mark, waits = -1
+    search.books, search.jobs, search.shapes = books_of(books), jobs_of(jobs), shapes
+    for at in range(search.jobs.count):
+        job = search.jobs.numbers[at]
+        if search.books.heads[job] < 0:
+            if waits >= 0:
+                return False
+            waits = at
+        elif share_on(&search.books, search.books.heads[job], shapes.of(at)) < 1.0:
+            return False
+    if waits < 0:
+        return True
+    if thousandths_of(&search.jobs, waits) * 1000 > search.books.totals[GPU]:
+        return False
+    search.chain.assign(search.jobs.count, -1)
+    search.hopeless.assign(shapes.lines * shapes.first.count, 0)
+    search.held_here.assign(search.books.node_count, 0)
+    search.work = workspace_for(&search.books, search.numbers, search.inside)
+    mark, gpus = search.books.entries[0], spec_of(&search.jobs, waits).gpus
+    if search.put_one(waits, enough) < gpus or search.books.heads[search.jobs.numbers[waits]] < 0:
+        undo_to(&search.books, mark)
+        return False
+    return True
+
+
 def share_of_best(books, int64_t chain, kinds, speeds):
     """What a gang's place offers of its best speed, by the first of its forms that the place has."""
     cdef Books held = books_of(books)
