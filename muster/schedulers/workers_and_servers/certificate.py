@@ -21,6 +21,8 @@ def certified(scheduler: PeriodicScheduler, snapshot: Snapshot, state: State) ->
         return scheduler.decide(snapshot, state)
     question = scheduler.question(snapshot, layers_known=True)
     decision, after = scheduler.decide(snapshot, state)
+    if after["open_ended"]:  # What the sizes are worth falls while they stay as they are.
+        decision = decision._replace(next_wake=after["next"], stable_until=after["next"])
     with snapshot.transaction() as transaction:
         transaction.try_out(decision.changes)
         workers, servers = held_sizes(snapshot.ledger.books, snapshot.table.asked, snapshot.jobs.index)

@@ -21,8 +21,9 @@ from muster.schedulers.honours import REQUESTS
 from muster.schedulers.interruption import HORIZON_SECONDS, repays
 from muster.schedulers.parts import DURATIONS, check_seconds, setting, settings_of
 from muster.schedulers.phases import log_phase
-from muster.schedulers.placement.job_columns import job_columns
+from muster.schedulers.placement.job_columns import JobColumns
 from muster.schedulers.reasons import GPU_NOT_PARTED, NO_PLACE, NOT_CONSIDERED, NOT_SELECTED, PLACED
+from muster.schedulers.workers_and_servers.settled import Settled
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, sizing_problem
 from muster.schedulers.workers_and_servers.task_placement import held_sizes, place_tasks
 from muster.schedulers.workers_and_servers.tasks import NetworkCards, Tasks
@@ -46,6 +47,8 @@ class SizingSolution:
     """The total profit, in the measure of `bound`, of workers and servers of the jobs of the question."""
     last: Bools | None = None
     """Jobs that are placed after all others, because they only use what would stay idle."""
+    fastest: bool = False
+    """Whether each job has its fastest size, and something of each resource is left."""
     memory: State = None
     notes: tuple[str, ...] = ()
 
@@ -155,8 +158,8 @@ class PeriodicScheduler:
         }
 
     def initial(self, cluster: Cluster) -> State:
-        """Ask at once; nothing to remember, and no job promoted."""
-        return {"next": -inf, "memory": None, "promoted": ()}
+        """Ask at once; nothing to remember, no job promoted and none settled."""
+        return {"next": -inf, "memory": None, "promoted": (), "settled": None, "open_ended": False}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """At an interval's end size and place all jobs again; in between, and without jobs, everything stays.
@@ -180,6 +183,7 @@ class PeriodicScheduler:
 
     def _propose(self, snapshot: Snapshot, state: State, plan: Proposal) -> State:
         """Write the proposal for jobs that hold whole GPUs; the state after it."""
+        state = self._caught_up(snapshot, state)
         jobs = snapshot.jobs
         promoted = self._promoted(snapshot, state["promoted"])
         urgent = np.flatnonzero(among(jobs.index, promoted) & jobs.waiting)
@@ -189,6 +193,11 @@ class PeriodicScheduler:
             plan.next_wake = plan.stable_until = state["next"] if waits else inf
             self._wake_for_promotions(snapshot, plan, promoted_wait=False)
             return state
+        next_time = state["next"] if snapshot.now < state["next"] else snapshot.now + self.interval_seconds
+        settled = self._settle_newcomer(snapshot, plan, state["settled"])
+        if settled is not None:
+            after = {"next": next_time, "memory": None, "promoted": (), "settled": settled}
+            return self._wake_next(snapshot, plan, after)
         question = self.question(snapshot, self.layers_known())
         if not self._may_change(snapshot, state) and not len(urgent):
             question = replace(question, pinned=jobs.running)
@@ -210,10 +219,74 @@ class PeriodicScheduler:
             held = held_sizes(snapshot.ledger.books, snapshot.table.asked, jobs.index[free])
             plan.value, plan.bound = answer.value_of(*held), answer.bound
         plan.notes = answer.notes
-        next_time = state["next"] if snapshot.now < state["next"] else snapshot.now + self.interval_seconds
-        plan.next_wake = plan.stable_until = next_time
+        after = {
+            "next": next_time,
+            "memory": answer.memory,
+            "promoted": tuple(promoted.tolist()),
+            "settled": self._settled_by(snapshot, question, answer),
+        }
+        after = self._wake_next(snapshot, plan, after)
         self._wake_for_promotions(snapshot, plan, bool((plan.reasons[urgent] != PLACED).any()))
-        return {"next": next_time, "memory": answer.memory, "promoted": tuple(promoted.tolist())}
+        return after
+
+    def _wake_next(self, snapshot: Snapshot, plan: Proposal, state: State) -> State:
+        """Ask again at the end of the interval, but where all jobs are settled only when something happens."""
+        open_ended = state["settled"] is not None and not snapshot.triggers & Trigger.ROUND
+        plan.next_wake = plan.stable_until = inf if open_ended else state["next"]
+        return {**state, "open_ended": open_ended}
+
+    def _caught_up(self, snapshot: Snapshot, state: State) -> State:
+        """The state in which intervals that ended without a question, because all jobs were settled, are over."""
+        if not state["open_ended"]:
+            return state
+        end = state["next"]
+        while end < snapshot.now:
+            end += self.interval_seconds
+        return {**state, "next": end, "open_ended": False}
+
+    def _settled_by(
+        self, snapshot: Snapshot, question: SizingProblem, answer: SizingSolution
+    ) -> Settled | None:
+        """All jobs, if the answer gave each its fastest size and all have a place."""
+        if not answer.fastest or question.pinned.any() or self.promote_after_seconds < inf:
+            return None
+        if not _holds(snapshot, snapshot.jobs.index, answer):
+            return None
+        usage = question.usage(np.arange(len(question)), answer.workers, answer.servers)
+        tasks = _tasks(question, answer, np.ones(len(question), np.bool_))
+        return Settled(snapshot.jobs.index, usage, tasks, snapshot.ledger.books.nodes["up"].copy())
+
+    def _settle_newcomer(self, snapshot: Snapshot, plan: Proposal, before: Settled | None) -> Settled | None:
+        """Place the only job that waits at its fastest size, where all others are settled; the settled jobs then.
+
+        None, and nothing is written, where some job is not settled then.
+        """
+        settled = None if before is None else before.among(snapshot)
+        waiting = np.flatnonzero(snapshot.jobs.waiting)
+        if settled is None or not len(waiting):
+            return settled
+        if len(waiting) > 1:
+            return None
+        newcomer = replace(snapshot, jobs=snapshot.jobs.at(waiting))
+        question = self.question(newcomer, self.layers_known())
+        capacity = np.maximum(question.capacity - settled.usage.sum(axis=0), 0.0)
+        answer = self.fastest(replace(question, capacity=capacity))
+        if answer is None:
+            return None
+        usage = question.usage(np.zeros(1, np.int64), answer.workers, answer.servers)
+        all_jobs = settled.beside(newcomer.jobs.index, usage, _tasks(question, answer, np.zeros(1, np.bool_)))
+        last = np.array([len(all_jobs.jobs) - 1])
+        _place_tasks(snapshot, all_jobs.jobs, last, all_jobs.tasks)
+        if not _holds(snapshot, newcomer.jobs.index, answer):
+            plan.transaction.undo()
+            return None
+        log_phase(snapshot, "placed beside settled jobs", waiting)
+        plan.reasons[waiting] = PLACED
+        return all_jobs.all_settled()
+
+    def fastest(self, question: SizingProblem) -> SizingSolution | None:
+        """The answer, if it gives each job its fastest size and leaves something of each resource; else None."""
+        return None
 
     def _promoted(self, snapshot: Snapshot, before: tuple[int, ...]) -> Ints:
         """The jobs that get their least size before all others."""
@@ -345,22 +418,40 @@ class PeriodicScheduler:
         self, snapshot: Snapshot, question: SizingProblem, answer: SizingSolution, order: Ints, kept: Bools
     ) -> Bools:
         """Place all jobs; which of them were stopped or shrunk in vain and may hold again what they held."""
-        needs = np.stack([question.demands.worker, question.demands.server], axis=1)
-        counts = (answer.workers, answer.servers, question.workers, question.servers)
-        tasks = int(sum(count.sum() for count in counts))
-        wanted = Tasks(
-            answer.workers,
-            answer.servers,
-            question.least_workers,
-            np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64),
-            question.is_ring,
-            kept,
-        )
-        nodes = snapshot.cluster.nodes
-        cards = NetworkCards(
-            np.array([round(node.nic_gb_per_s * MICRO) for node in nodes], np.int64),
-            np.array([node.rack for node in nodes], np.int64),
-        )
-        books = snapshot.ledger.reserve(2 * tasks + len(snapshot.jobs), 4 * len(snapshot.jobs))
-        in_vain = place_tasks(books, job_columns(snapshot), order, wanted, cards)
+        tasks = _tasks(question, answer, kept)
+        in_vain = _place_tasks(snapshot, snapshot.jobs.index, order, tasks)
         return within_reservations(question, answer.workers > 0, in_vain)
+
+
+def _holds(snapshot: Snapshot, jobs: Ints, answer: SizingSolution) -> bool:
+    """Whether these jobs hold what the answer gives them: where network cards are full, a job gets less."""
+    held = held_sizes(snapshot.ledger.books, snapshot.table.asked, jobs)
+    return np.array_equal(held, (answer.workers, answer.servers))
+
+
+def _tasks(question: SizingProblem, answer: SizingSolution, kept: Bools) -> Tasks:
+    """What is to be placed; the jobs of `kept` keep what they hold."""
+    needs = np.stack([question.demands.worker, question.demands.server], axis=1)
+    return Tasks(
+        answer.workers,
+        answer.servers,
+        question.least_workers,
+        np.rint(needs[:, :, : len(RESOURCES)] * MICRO).astype(np.int64),
+        question.is_ring,
+        kept,
+    )
+
+
+def _place_tasks(snapshot: Snapshot, jobs: Ints, order: Ints, tasks: Tasks) -> Bools:
+    """Place these jobs, all that there are; which of them were stopped or shrunk in vain."""
+    nodes = snapshot.cluster.nodes
+    cards = NetworkCards(
+        np.array([round(node.nic_gb_per_s * MICRO) for node in nodes], np.int64),
+        np.array([node.rack for node in nodes], np.int64),
+    )
+    held = held_sizes(snapshot.ledger.books, snapshot.table.asked, jobs)
+    most = sum(int(count.sum()) for count in (tasks.workers, tasks.servers, *held))
+    books = snapshot.ledger.reserve(2 * most + len(jobs), 4 * len(jobs))
+    columns = JobColumns(snapshot.table.asked, jobs, snapshot.table.node_allowed)
+    in_vain: Bools = place_tasks(books, columns, order, tasks, cards)
+    return in_vain

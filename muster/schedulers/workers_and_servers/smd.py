@@ -17,6 +17,8 @@ from muster.schedulers.workers_and_servers.waiting import Waiting, waiting
 
 Objective = Literal["waiting", "published"]
 AUTOMATIC = -1
+_ALIKE = 1 + 1e-9
+"""Times as many seconds count as equally fast."""
 EXACT = SolverEffort(nodes=200, work=10_000.0)
 """Of branch and bound by default, at every size: it adds at most about 50 ms (`python -m benchmarks.smd`)."""
 
@@ -55,6 +57,8 @@ class Smd(PeriodicScheduler):
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """The knapsack's choice, with its bound."""
+        if (answer := self.fastest(question)) is not None:
+            return answer
         pairs = question.choices
         if question.reserved:
             # All sizes of a job are charged alike: the fastest is best, or the one held, which costs no interruption.
@@ -87,6 +91,28 @@ class Smd(PeriodicScheduler):
         if ahead is None:
             answer.bound, answer.value_of = selection.bound, value_of
         return answer
+
+    def fastest(self, question: SizingProblem) -> SizingSolution | None:
+        """Where all jobs fit at their fastest sizes, waiting costs nothing: each running one keeps its own.
+
+        More than one waiting job, a running job that could grow, and sizes that are equally fast are left to the
+        knapsack.
+        """
+        if self.objective != "waiting" or len(question.fastest) < len(question):
+            return None
+        waiting = np.flatnonzero(question.workers == 0)
+        if len(waiting) > 1:
+            return None
+        best = question.choices.at(question.fastest)
+        if question.changes(best.job, best.workers, best.servers).any():
+            return None
+        seconds = question.choices.seconds[np.isin(question.choices.job, waiting)]
+        if np.count_nonzero(seconds <= seconds.min(initial=np.inf) * _ALIKE) > 1:
+            return None
+        used = question.usage(best.job, best.workers, best.servers).sum(axis=0)
+        if not (used < question.capacity)[used > 0].all():
+            return None
+        return SizingSolution(best.workers, best.servers, last=np.zeros(len(question), bool), fastest=True)
 
     def placed_first(self, question: SizingProblem) -> Ints:
         """All jobs by falling demand: a large job that finds no place is worth more than the small ones around it."""
