@@ -1,19 +1,20 @@
-"""The batches of a loader, from any place of any epoch on, always in the same order.
+"""The batches of a loader, from any place of any epoch on, always in the same order; or a rank's share of each.
 
 What an epoch holds is a function of (job's seed, epoch) and a sample's random numbers one of (job's seed,
-epoch, index): starting in the middle neither repeats nor skips a sample, whatever the number of workers.
+epoch, index): starting in the middle neither repeats nor skips a sample, whatever the number of workers and ranks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from muster.problems import InputError, Problem
 from muster.training import pytorch
 from muster.training.orders import Wanted, WrittenOrder, draw_order, numbers_of
 from muster.training.randomness import seed_from, undisturbed
+from muster.training.shares import Division
 from muster.training.stopping import follow_parent_only, held_up
 
 _ORDER, _SAMPLE, _BATCH, _AGAIN, _SAMPLES = range(5)
@@ -29,14 +30,26 @@ class Epoch:
     """The same for the same order; empty where the order is not ours to fix."""
 
 
+class Share(NamedTuple):
+    """What `run.steps` gives at once: a batch, or a part of one."""
+
+    samples: Any
+    weight: float
+    is_last: bool
+    """Whether the rank has no further part of this batch."""
+
+
 class Batches(Protocol):
     """What `run.steps` walks through."""
+
+    def divide(self, division: Division) -> None:
+        """Gives this rank's share of each batch only; before the first epoch."""
 
     def begin(self, epoch: int, apart: int = 0) -> Epoch:
         """Fixes an epoch's order; `apart` above 0 gives others, for processes that would all have the same."""
 
-    def rest(self, position: int) -> Iterator[Any]:
-        """The batches of that epoch from there on."""
+    def rest(self, position: int) -> Iterator[Share]:
+        """The batches of that epoch from there on, or their parts."""
 
 
 def batches_of(loader: Any, seed: int) -> Batches:
@@ -57,15 +70,49 @@ class _SequenceBatches:
         self._batches = batches
         self._seed = seed
         self._epoch = 0
+        self._division: Division | None = None
+
+    def divide(self, division: Division) -> None:
+        self._division = division
 
     def begin(self, epoch: int, apart: int = 0) -> Epoch:
         self._epoch = epoch
         return Epoch(len(self._batches), "")
 
-    def rest(self, position: int) -> Iterator[Any]:
+    def rest(self, position: int) -> Iterator[Share]:
         for number in range(position, len(self._batches)):
             seed_from(self._seed, _BATCH, self._epoch, number)
-            yield self._batches[number]
+            batch = self._batches[number]
+            if self._division is None:
+                yield Share(batch, 1.0, is_last=True)
+                continue
+            for part in self._division.parts(_size(batch)):
+                yield Share(_samples(batch, part.begin, part.end), part.weight, part.is_last)
+
+
+def _size(batch: Any) -> int:
+    """Samples of a batch: its length, or that of each of its parts if it is a tuple or a dict of them."""
+    if isinstance(batch, tuple | dict):
+        sizes = {_size(part) for part in (batch.values() if isinstance(batch, dict) else batch)}
+        if len(sizes) == 1:
+            return sizes.pop()
+    elif hasattr(batch, "__len__") and hasattr(batch, "__getitem__"):
+        return len(batch)
+    what = (
+        "its batches cannot be divided among the ranks; allowed: arrays and lists of samples, and tuples and dicts "
+        "of those, all of the same length"
+    )
+    raise InputError(Problem("run.steps", what, column="loader", found=type(batch).__name__))
+
+
+def _samples(batch: Any, begin: int, end: int) -> Any:
+    """Some of the samples of a batch, in the same form."""
+    if isinstance(batch, dict):
+        return {name: _samples(part, begin, end) for name, part in batch.items()}
+    if isinstance(batch, tuple):
+        parts = [_samples(part, begin, end) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
+    return batch[begin:end]
 
 
 class _LoaderBatches:
@@ -95,16 +142,24 @@ class _LoaderBatches:
             persistent_workers=loader.persistent_workers,
         )
 
+    def divide(self, division: Division) -> None:
+        if self._loader.batch_sampler is None:
+            what = "without batches (batch_size=None) there is nothing to divide among the ranks; give a batch_size"
+            raise InputError(Problem("run.steps", what, column="loader", found="batch_size=None"))
+        self._order.division = division
+
     def begin(self, epoch: int, apart: int = 0) -> Epoch:
         with undisturbed():
             seed_from(self._seed, _ORDER, epoch, *((apart,) if apart else ()))
             order = draw_order(self._loader, epoch)
         return Epoch(len(order), self._order.set(epoch, order))
 
-    def rest(self, position: int) -> Iterator[Any]:
+    def rest(self, position: int) -> Iterator[Share]:
         self._order.go_to(position)
         with held_up():
-            return iter(self._positioned)
+            batches = iter(self._positioned)
+        for part in self._order.parts():
+            yield Share(next(batches), part.weight, part.is_last)
 
 
 class _SeededSamples:

@@ -42,6 +42,8 @@ class Place:
     """Whether each process has drawn an order of its own, as they would all have had the same."""
     accumulate: int | None = None
     """Batches an update."""
+    elastic: bool = False
+    """Whether the ranks share the batches of one order, so that another number of them can go on here."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Saved:
     processes: int
     state: Mapping[str, Any]
     devices: Mapping[str, Any]
-    random: dict[str, Any]
+    random: dict[str, Any] | None
+    """None: there was no such rank."""
     finished: bool
     """The job has said that it is done, whatever batches there may be."""
 
@@ -68,6 +71,8 @@ class SchedulerLink:
         self._checkpoint_step = 0
         self.walked: tuple[CachedDataset, ...] = ()
         """The cached data sets that the steps go through; none: not known."""
+        self.elastic = False
+        """Whether the next start may have another number of ranks."""
         with self._unless_stale(), folder.publishing():
             pass
         self._stop = StopSignal()
@@ -175,6 +180,8 @@ class SchedulerLink:
             "batches_per_epoch": place.batches,
             "steps_per_second": (place.step - self._reported_step) / seconds if seconds else 0.0,
             "checkpoint_step": self._checkpoint_step,
+            "ranks": self.ranks.count,
+            "elastic": self.elastic,
             **cache_report(self.walked),
             "problems": self._problems,
         }
@@ -200,7 +207,7 @@ class SchedulerLink:
 
 
 def _of_rank(content: dict[str, Any], rank: int) -> Saved:
-    """This process's part; where there were fewer processes, the last one's, for its words of refusal."""
+    """This process's part; where there were fewer processes, the last one's place, for its words of refusal."""
     # In the first format one place stood for all, without what has come since.
     places = content.get("places") or [content["place"]]
     known = {field.name for field in fields(Place)}
@@ -211,6 +218,6 @@ def _of_rank(content: dict[str, Any], rank: int) -> Saved:
         processes=content["processes"],
         state=content["state"],
         devices=content.get("devices", {}),
-        random=random[min(rank, len(random) - 1)],
+        random=random[rank] if rank < len(random) else None,
         finished=content.get("finished", False),
     )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from muster.training import pytorch
+from muster.training.shares import Division, Part
 
 Wanted = tuple[int, Any, int]
 """A sample of an epoch: epoch, the data set's key, how often it came before in this epoch."""
@@ -57,6 +58,8 @@ class WrittenOrder:
         self._epoch = self._position = 0
         self._order: list[Any] = []
         self._repeats = False
+        self.division = Division()
+        """How batches are divided among the ranks."""
 
     def set(self, epoch: int, order: list[Any]) -> str:
         """The whole order of an epoch; returns its digest."""
@@ -78,6 +81,11 @@ class WrittenOrder:
         """What is given next begins with this batch."""
         self._position = position
 
+    def parts(self) -> Iterator[Part]:
+        """This rank's parts of the batches that are given next."""
+        for number in range(self._position, len(self._order)):
+            yield from self.division.parts(len(self._order[number]) if self._batched else 1)
+
     def __iter__(self) -> Iterator[Any]:
         seen: Counter[tuple[int, ...]] = Counter()
 
@@ -93,11 +101,15 @@ class WrittenOrder:
         for number in range(begin, len(self._order)):
             batch = self._order[number]
             drawn = [wanted(key) for key in batch] if self._batched else wanted(batch)
-            if number >= self._position:
+            if number < self._position:
+                continue
+            if isinstance(drawn, list):
+                yield from (drawn[part.begin : part.end] for part in self.division.parts(len(drawn)))
+            else:
                 yield drawn
 
     def __len__(self) -> int:
-        return len(self._order) - self._position
+        return sum(1 for _ in self.parts())
 
 
 def numbers_of(key: Any) -> tuple[int, ...]:

@@ -15,6 +15,9 @@ import numpy as np
 
 from muster.training import pytorch
 
+_JOINS = 5
+"""What a seed is for, beside the uses in `batches`."""
+
 
 def random_state() -> dict[str, Any]:
     """Everything that later random numbers of this process depend on."""
@@ -64,6 +67,16 @@ def seed_from(*numbers: int) -> None:
     torch = pytorch.if_loaded()
     if torch is not None:
         torch.default_generator.manual_seed(int.from_bytes(for_torch.tobytes(), "little") % 2**63)
+
+
+def begin_rank(seed: int, step: int, rank: int) -> None:
+    """Gives a rank that joins a run at some step random numbers of its own, the same whenever it joins there."""
+    seed_from(seed, _JOINS, step, rank)
+    torch = pytorch.if_loaded()
+    if torch is not None:
+        torch.cuda.manual_seed_all(
+            int(np.random.SeedSequence((seed, _JOINS, step, rank, 1)).generate_state(1)[0])
+        )
 
 
 @contextmanager

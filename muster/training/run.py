@@ -10,9 +10,10 @@ from muster.training.batches import Batches, Epoch, batches_of
 from muster.training.cache import caches_in
 from muster.training.environment import read_environment
 from muster.training.link import Place, Saved, SchedulerLink
-from muster.training.randomness import set_random_state, undisturbed
+from muster.training.randomness import begin_rank, set_random_state, undisturbed
 from muster.training.ranks import Ranks
 from muster.training.run_folder import RunFolder
+from muster.training.shares import Division
 from muster.training.states import check_states, restore_states
 
 
@@ -43,23 +44,38 @@ class TrainingRun:
         """Whether the present batch is the last one of its epoch."""
         self.ends_update = False
         """Whether the optimizer is to step with the present batch: always, unless gradients are accumulated."""
+        self.weight = 1.0
+        """What to multiply the mean loss of the present batch with: 1, unless an elastic job's batch is divided."""
         self._seed = seed
         self._link = link
         self._position = 0
         self._now = Epoch(0, "")
         self._apart: bool | None = None
         self._accumulate = 1
+        self._elastic = False
+        self._local_batch: int | None = None
         self._state: Mapping[str, Any] | None = None
         self._finished = False
 
     def steps(
-        self, loader: Any, *, state: Mapping[str, Any], epochs: int = 1, accumulate: int = 1
+        self,
+        loader: Any,
+        *,
+        state: Mapping[str, Any],
+        epochs: int = 1,
+        accumulate: int = 1,
+        elastic: bool = False,
+        local_batch: int | None = None,
     ) -> Iterator[Any]:
         """The batches of all epochs that are still to do.
 
         `state` is all that training changes: what has state_dict and load_state_dict (model, optimizer,
         schedule, scaler), and plain dicts, which are refilled. With `accumulate` the optimizer steps only where
         `ends_update` says so, and the run is saved and stopped only there: gradients are not part of a checkpoint.
+
+        With `elastic` each start may have another number of ranks. The loader, the same on every rank, has the total
+        batches; a rank gets its share of each, in parts of at most `local_batch` samples. `weight` is the part's, and
+        a step is a total batch. Samples, their order and the batches of all updates are those of one rank.
         """
         if self._state is not None:
             what = "these can be walked through once a run; say how many with epochs="
@@ -67,13 +83,15 @@ class TrainingRun:
         problems = [
             _not_whole("run.steps", "epochs", epochs),
             _not_whole("run.steps", "accumulate", accumulate, least=1),
+            *_wrong_parts(accumulate, elastic, local_batch),
         ]
         if found := [problem for problem in problems if problem]:
             raise InputError(*found)
         check_states(state)
         self._state, self._accumulate = state, accumulate
+        self._elastic, self._local_batch = elastic, local_batch
         if self._link is not None:
-            self._link.walked = caches_in(loader)
+            self._link.walked, self._link.elastic = caches_in(loader), elastic
         return self._steps(batches_of(loader, self._seed), state, epochs)
 
     def finish(self) -> None:
@@ -99,42 +117,62 @@ class TrainingRun:
             raise
 
     def _walk(self, batches: Batches, state: Mapping[str, Any], epochs: int) -> Iterator[Any]:
-        ranks = Ranks(alone=self._link is None)
-        saved = None if self._link is None else self._link.load(ranks)
-        if saved is not None:
-            self.step, self.epoch, self._position = saved.place.step, saved.place.epoch, saved.place.position
-        if saved is not None or self.epoch < epochs:
-            self._begin_first(batches, ranks, saved)
-        if saved is not None:
-            restore_states(state, saved.state, saved.devices)
-            set_random_state(saved.random)
-            self._finished = saved.finished
+        ranks = Ranks(alone=self._link is None and not self._elastic)
+        if self._elastic:
+            batches.divide(Division(ranks.rank, ranks.count, self._local_batch))
+        had_finished = self._resume(batches, ranks, state, epochs)
         place = self._place()
         begun = True
         while self.epoch < epochs and not self._is_over():
             if not begun:
                 self._begin(batches, ranks)
-            with undisturbed():
-                rest = batches.rest(self._position)
-            while self._position < self._now.batches:
-                with undisturbed():
-                    batch = next(rest)
-                self.ends_epoch = self._position + 1 == self._now.batches
-                self.ends_update = self.ends_epoch or (self._position + 1) % self._accumulate == 0
-                yield batch
-                if self._is_over():
-                    return
-                self.step += 1
-                self._position += 1
-                is_last = self.ends_epoch and self.epoch + 1 == epochs
-                if self._link is not None and self.ends_update and not is_last:
-                    self._link.between_steps(self._place(), state)
+            yield from self._walk_epoch(batches, state, is_last=self.epoch + 1 == epochs)
+            if self._is_over():
+                return
             # Reported as the end of its epoch, not as the start of one that may have another length or never come.
             place = self._place()
             self.epoch, self._position, begun = self.epoch + 1, 0, False
         self._finished = True
         if self._link is not None:
-            self._link.after_last_step(place, state, early=saved is not None and saved.finished)
+            self._link.after_last_step(place, state, early=had_finished)
+
+    def _resume(self, batches: Batches, ranks: Ranks, state: Mapping[str, Any], epochs: int) -> bool:
+        """Begins where the newest checkpoint is; whether the job has said there that it is done."""
+        saved = None if self._link is None else self._link.load(ranks)
+        if saved is None:
+            if self.epoch < epochs:
+                self._begin_first(batches, ranks, saved)
+            return False
+        self.step, self.epoch, self._position = saved.place.step, saved.place.epoch, saved.place.position
+        self._begin_first(batches, ranks, saved)
+        restore_states(state, saved.state, saved.devices)
+        if saved.random is None:
+            begin_rank(self._seed, self.step, ranks.rank)
+        else:
+            set_random_state(saved.random)
+        self._finished = saved.finished
+        return saved.finished
+
+    def _walk_epoch(self, batches: Batches, state: Mapping[str, Any], *, is_last: bool) -> Iterator[Any]:
+        """What is left of the present epoch."""
+        with undisturbed():
+            rest = batches.rest(self._position)
+        while self._position < self._now.batches:
+            with undisturbed():
+                share = next(rest)
+            self.weight = share.weight
+            self.ends_epoch = share.is_last and self._position + 1 == self._now.batches
+            self.ends_update = self.ends_epoch or (
+                share.is_last and (self._position + 1) % self._accumulate == 0
+            )
+            yield share.samples
+            if self._is_over():
+                return
+            if share.is_last:
+                self.step += 1
+                self._position += 1
+                if self._link is not None and self.ends_update and not (self.ends_epoch and is_last):
+                    self._link.between_steps(self._place(), state)
 
     def _is_over(self) -> bool:
         """Whether the job has said so meanwhile."""
@@ -150,13 +188,20 @@ class TrainingRun:
             self._now.order,
             self._apart,
             self._accumulate,
+            self._elastic,
         )
 
     def _begin_first(self, batches: Batches, ranks: Ranks, saved: Saved | None) -> None:
         """The first epoch of this start: the one begun before, from which nothing may differ."""
-        self._apart = False if saved is None else saved.place.apart
+        self._apart = False if saved is None or self._elastic else saved.place.apart
         self._begin(batches, ranks)
         problems = [] if saved is None else self._differences(saved, ranks)
+        if self._elastic and len(set(ranks.gathered((self._now, self._seed)))) > 1:
+            what = (
+                "the processes have different batches, but elastic=True divides each batch itself; give all the same "
+                "loader, without DistributedSampler, and the same join(seed=...)"
+            )
+            problems.append(Problem("run.steps", what, column="loader"))
         if saved is None and self._link is not None and batches.begin(self.epoch) != self._now:
             what = (
                 "its sampler gives another order each time it is asked, so the run could not go on where it stopped; "
@@ -165,7 +210,7 @@ class TrainingRun:
             )
             problems.append(Problem("run.steps", what, column="loader"))
         ranks.all_refuse(problems)
-        if ranks.count > 1 and not self._apart and self._all_the_same(ranks):
+        if ranks.count > 1 and not self._elastic and not self._apart and self._all_the_same(ranks):
             self._draw_apart(batches, ranks, saved)
 
     def _begin(self, batches: Batches, ranks: Ranks) -> None:
@@ -207,11 +252,18 @@ class TrainingRun:
         then = saved.place
         same: dict[str, tuple[object, object]] = {
             "seed": (then.seed, self._seed),
-            "processes": (saved.processes, ranks.count),
             "batches an epoch": (then.batches, self._now.batches),
         }
         if then.accumulate is not None:
             same["accumulate"] = (then.accumulate, self._accumulate)
+        # One process walks through whole batches, so its place is an elastic job's too.
+        divided = {
+            was for was, count in ((then.elastic, saved.processes), (self._elastic, ranks.count)) if count > 1
+        }
+        if False in divided:
+            same["processes"] = (saved.processes, ranks.count)
+        if divided == {False, True}:
+            same["elastic"] = (then.elastic, self._elastic)
         problems = [
             Problem(
                 "resume",
@@ -229,6 +281,22 @@ class TrainingRun:
             )
             problems.append(Problem("resume", what))
         return problems
+
+
+def _wrong_parts(accumulate: int, elastic: bool, local_batch: int | None) -> list[Problem]:
+    """What cannot be combined with the division of batches among ranks."""
+    if elastic:
+        problems = [
+            None if local_batch is None else _not_whole("run.steps", "local_batch", local_batch, least=1)
+        ]
+        if accumulate != 1:
+            what = "an elastic job's gradients are accumulated by local_batch; allowed: 1"
+            problems.append(Problem("run.steps", what, column="accumulate", found=accumulate))
+        return [problem for problem in problems if problem]
+    if local_batch is None:
+        return []
+    what = "only an elastic job's batches are divided; add elastic=True, or leave it out"
+    return [Problem("run.steps", what, column="local_batch", found=local_batch)]
 
 
 def _not_whole(where: str, name: str, value: object, *, least: int = 0) -> Problem | None:
