@@ -122,12 +122,18 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
             job["name"],
             *((job["user"],) if several else ()),
             state_of(job),
-            thousandths(job["gpus"] * job["gpu_share"]),
+            thousandths(_gpus(job)),
             short_time(now - since(job)),
             *((f"{lost_share(job):.0%}",) if interrupted else ()),
             where_or_why(job),
         )
     return table
+
+
+def _gpus(job: Mapping[str, Any]) -> float:
+    """GPUs that a job asks for; those that it holds, if the scheduler chooses how many."""
+    held = sum(here["gpus"] for here in job["holds"]) if job["min_gpus"] < job["max_gpus"] else 0.0
+    return float(held or job["gpus"] * job["gpu_share"])
 
 
 def plain_table() -> Table:

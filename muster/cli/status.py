@@ -97,7 +97,9 @@ def _cores(count: float) -> str:
 def _asked(request: Mapping[str, Any]) -> str:
     from muster.formatting import duration, gpus
 
-    parts = [gpus(request["gpus"] * request["gpu_share"])]
+    fewest, most = (request[name] or request["gpus"] for name in ("min_gpus", "max_gpus"))
+    sizes = f" ({fewest} to {most})" if fewest < most else ""
+    parts = [gpus(request["gpus"] * request["gpu_share"]) + sizes]
     if request["cpus"] is not None:
         parts.append(_cores(request["cpus"]))
     if request["memory_gb"] is not None:

@@ -49,6 +49,24 @@ class ResourceFlags:
     gpus: Annotated[
         int, typer.Option(metavar="N", help="Number of GPUs; 0 for a job with CPUs and memory only.")
     ] = 1
+    min_gpus: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=RARELY_NEEDED,
+            help="Fewest GPUs on which the job can run, for schedulers that choose sizes (default: --gpus).",
+            show_default=False,
+        ),
+    ] = None
+    max_gpus: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=RARELY_NEEDED,
+            help="Most GPUs that the job can use, for schedulers that choose sizes (default: --gpus).",
+            show_default=False,
+        ),
+    ] = None
     gpu_share: Annotated[
         float, typer.Option(metavar="SHARE", rich_help_panel=RARELY_NEEDED, help="Share of one GPU, as 0.5.")
     ] = 1.0
@@ -99,6 +117,8 @@ class ResourceFlags:
         """These flags as fields of a request; `errors` collects the errors."""
         return {
             "gpus": self.gpus,
+            "min_gpus": self.min_gpus,
+            "max_gpus": self.max_gpus,
             "gpu_share": self.gpu_share,
             "ranks": self.ranks,
             "cpus": errors.of(_number, self.cpus),

@@ -18,7 +18,9 @@ def trace_columns(
     return {
         "job_id": [str(row.id) for row in rows],
         "submit_seconds": list(submit_seconds),
-        "gpus": [request.gpus for request in requests],
+        "gpus": [row.usual_gpus for row in rows],
+        "min_gpus": [row.gpu_bounds[0] for row in rows],
+        "max_gpus": [row.gpu_bounds[1] for row in rows],
         "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
         "model": [request.model or "" for request in requests],
         "duration_seconds": list(duration_seconds),

@@ -105,7 +105,7 @@ def _job(row: JobRow) -> dict[str, object]:
     request = row.request
     completed = row.state is State.COMPLETED
     in_system = row.finished - row.submitted if completed and row.finished is not None else None
-    gpus = request.gpus * request.gpu_share
+    gpus = row.usual_gpus * request.gpu_share
     return {
         "job_id": str(row.id),
         "model": request.model or "",

@@ -26,13 +26,16 @@ def misfits(request: JobRequest, cluster: Cluster, where: str = "request") -> It
             return
         nodes = [node for node, may in zip(cluster.nodes, allowed, strict=True) if may]
     whose = f"cluster {cluster.name} has" if len(nodes) == len(cluster.nodes) else "the nodes it may use have"
-    if not _reach((node.gpus for node in nodes), request.gpus):
+    fewest = request.fewest_gpus
+    if not _reach((node.gpus for node in nodes), fewest):
         what = f"{whose} {sum(node.gpus for node in nodes)} GPUs; ask for at most so many"
-        yield Problem(where, what, column="gpus", found=request.gpus)
+        yield Problem(where, what, column="gpus" if request.min_gpus is None else "min_gpus", found=fewest)
         if not any(node.gpus for node in nodes):
             return
-    requests = {"cpus": 0.0, "memory_gb": 0.0} | request.least_amounts
-    gpus = min(request.gpus, sum(node.gpus for node in nodes))
+    part = fewest / request.gpus if request.gpus else 1.0
+    amounts = {name: amount * part for name, amount in request.least_amounts.items()}
+    requests = {"cpus": 0.0, "memory_gb": 0.0} | amounts
+    gpus = min(fewest, sum(node.gpus for node in nodes))
     columns = {one: f"resources.{one}" for one in request.resources} | {
         "cpus": "cpus",
         "memory_gb": "own_memory_gb" if request.memory_gb is None else "memory_gb",

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 from muster.problems import Problem
 from muster.schedulers.contract import Scheduler
-from muster.schedulers.honours import DEADLINE, FURTHER_RESOURCES, PRIORITY, REQUESTS, WITHOUT_GPUS, honoured
+from muster.schedulers.honours import (
+    DEADLINE,
+    FURTHER_RESOURCES,
+    PRIORITY,
+    REQUESTS,
+    SIZES,
+    WITHOUT_GPUS,
+    honoured,
+)
 from muster.service.request import JobRequest
 
 
@@ -26,6 +34,11 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
         if value is not None and kind not in honours:
             what = f"{policy.name} ignores it; leave it out, or serve with --scheduler {serve}"
             yield Problem(where, what, column=column, found=value)
+    if request.changes_size and SIZES not in honours:
+        what = f"{policy.name} gives each job exactly its gpus; leave it out, or serve a scheduler that chooses sizes"
+        for column in ("min_gpus", "max_gpus"):
+            if (value := getattr(request, column)) not in (None, request.gpus):
+                yield Problem(where, what, column=column, found=value)
     if request.gpus == 0 and WITHOUT_GPUS not in honours:
         what = f"{policy.name} has no place for jobs without GPUs; ask for one, or serve gittins+tune-plus"
         yield Problem(where, what, column="gpus", found=0)

@@ -34,6 +34,10 @@ class JobRequest(BaseModel):
     environment: Annotated[dict[Variable, Text], Field(max_length=1000)] = Field(default_factory=dict)
     gpus: Annotated[int, Field(ge=0, le=100_000)] = 1
     """0: a job with CPUs and memory only, which it states."""
+    min_gpus: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Fewest GPUs on which it can run; None: as many as `gpus`. Its amounts are for `gpus`, and go along with them."""
+    max_gpus: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Most GPUs that it can use; None: as many as `gpus`."""
     gpu_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Of one GPU."""
     ranks: Literal["one", "per-gpu"] = "one"
@@ -95,6 +99,15 @@ class JobRequest(BaseModel):
     def _fits_together(self) -> JobRequest:
         if self.gpu_share < 1 and self.gpus != 1:
             raise ValueError(f"gpu_share is of one GPU, and gpus is {self.gpus}; give one of the two")
+        if (
+            self.gpus
+            and self.changes_size
+            and (self.gpu_share < 1 or not self.fewest_gpus <= self.gpus <= self.most_gpus)
+        ):
+            what = (
+                f"gpus is {self.gpus * self.gpu_share:g}; allowed: min_gpus up to gpus, max_gpus from gpus on"
+            )
+            raise ValueError(f"min_gpus and max_gpus are {self.fewest_gpus} and {self.most_gpus}, and {what}")
         if self.memory_gb is not None and (self.own_memory_gb or 0) > self.memory_gb:
             raise ValueError(f"own_memory_gb is a part of memory_gb, which is {self.memory_gb:g}")
         if self.gpus == 0:
@@ -114,6 +127,8 @@ class JobRequest(BaseModel):
             raise ValueError(
                 f"gpus is 0: a job without GPUs needs {' and '.join(missing)}; state what it needs"
             )
+        if self.min_gpus is not None or self.max_gpus is not None:
+            raise ValueError("gpus is 0: a job without GPUs has no sizes; leave min_gpus and max_gpus out")
         if self.ranks != "one":
             raise ValueError("gpus is 0: a job without GPUs has one process; leave ranks out")
         for_each_gpu = [one.name for one in FURTHER if one.per_gpu and one.name in self.resources]
@@ -121,6 +136,21 @@ class JobRequest(BaseModel):
             raise ValueError(f"gpus is 0: {for_each_gpu[0]} is stated for each GPU; leave it out")
         if self.model is not None:
             raise ValueError("gpus is 0: the model of a job without GPUs has no effect; leave it out")
+
+    @property
+    def fewest_gpus(self) -> int:
+        """Fewest GPUs on which it can run."""
+        return self.gpus if self.min_gpus is None else self.min_gpus
+
+    @property
+    def most_gpus(self) -> int:
+        """Most GPUs that it can use."""
+        return self.gpus if self.max_gpus is None else self.max_gpus
+
+    @property
+    def changes_size(self) -> bool:
+        """Whether its owner lets the scheduler choose the number of its GPUs."""
+        return not self.fewest_gpus == self.gpus == self.most_gpus
 
     @property
     def least_memory_gb(self) -> float | None:

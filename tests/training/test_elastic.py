@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import runpy
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,9 +24,9 @@ from muster.training.shares import Division
 pytestmark = pytest.mark.needs_torch
 torch = pytest.importorskip("torch")
 
+from tests.training.elastic_job import Work, learn  # noqa: E402
 from tests.training.forked import run_ranks  # noqa: E402
 
-FEATURES, EPOCHS = 5, 2
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_elastic.py"
 
 
@@ -51,57 +49,14 @@ def test_shares_are_the_batch_in_its_order(size: int, ranks: int, local_batch: i
         assert part.weight in (0, (part.end - part.begin) * ranks / size)
 
 
-class Points:
-    """A sample and its augmentation: random numbers of all three generators."""
+def learn_until(work: Work, folder: Path, epoch: int, step: int) -> tuple[str, Any]:
+    """The job, asked to stop after so many steps."""
 
-    def __len__(self) -> int:
-        return 23
+    def after_update(done: int) -> None:
+        if done >= step:
+            give_notice(folder, epoch, stop=True)
 
-    def __getitem__(self, index: int) -> tuple[int, np.ndarray]:
-        noise = [random.random(), float(np.random.random()), float(torch.rand(()))]
-        return index, np.cos(index * np.arange(1.0, FEATURES + 1)) + np.resize(noise, FEATURES)
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a job of several starts does."""
-
-    batch: int
-    local_batch: int | None
-    elastic: bool = True
-    workers: int = 0
-
-
-def learn(work: Work, stop: tuple[Path, int, int] | None = None) -> tuple[str, list[Any]]:
-    """Trains a linear model whose gradient is summed sample by sample in the order of the total batch.
-
-    `stop`: run folder, start and step of a notice to stop. All ranks return the weights' bits and the samples seen.
-    """
-    link.AGREE_SECONDS = 0.0  # so that the run may be stopped at any step
-    run = training.join(seed=3)
-    loader = torch.utils.data.DataLoader(
-        Points(), work.batch, shuffle=True, num_workers=work.workers, collate_fn=list
-    )
-    model: dict[str, Any] = {"weights": np.ones(FEATURES), "momentum": np.zeros(FEATURES), "seen": []}
-    mine: list[tuple[int, np.ndarray]] = []
-    elastic = {"elastic": True, "local_batch": work.local_batch} if work.elastic else {}
-    for samples in run.steps(loader, state={"model": model}, epochs=EPOCHS, **elastic):
-        if run.weight > 0:
-            mine += [(index, (model["weights"] @ point - index) * point) for index, point in samples]
-        if not run.ends_update:
-            continue
-        of_all: list[Any] = [None] * torch.distributed.get_world_size()
-        torch.distributed.all_gather_object(of_all, mine)
-        batch, mine = [sample for each in of_all for sample in each], []
-        gradient = np.zeros(FEATURES)
-        for _, part in batch:
-            gradient = gradient + part
-        model["momentum"] = 0.9 * model["momentum"] + gradient / len(batch)
-        model["weights"] = model["weights"] - 0.01 * model["momentum"]
-        model["seen"].append([index for index, _ in batch])
-        if stop is not None and run.step + 1 >= stop[2] and torch.distributed.get_rank() == 0:
-            give_notice(stop[0], stop[1], stop=True)
-    return model["weights"].tobytes().hex(), model["seen"]
+    return learn(work, after_update)
 
 
 def start(
@@ -110,7 +65,7 @@ def start(
     """One start; what its ranks ended with, None if they stopped."""
     begin_start(folder, epoch)
     env = {"MUSTER_RUN_DIR": str(folder), "MUSTER_EPOCH": str(epoch)}
-    ended = run_ranks(ranks, learn, work, (folder, epoch, stop_after), env=env)
+    ended = run_ranks(ranks, learn_until, work, folder, epoch, stop_after, env=env)
     assert {status for status, _ in ended} in ({0}, {EXIT_STOPPED}), ended
     assert all(result == ended[0][1] for _, result in ended)
     return ended[0][1]

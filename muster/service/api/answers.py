@@ -58,6 +58,10 @@ class Job(Answer):
     state_request: StateRequest | None
     phase: Phase
     gpus: int
+    min_gpus: int
+    """Fewest GPUs that the scheduler may give it."""
+    max_gpus: int
+    """Most GPUs that the scheduler may give it."""
     gpu_share: float
     model: str | None
     priority: float
@@ -260,7 +264,9 @@ def _job(
         "state": row.state,
         "state_request": row.state_request,
         "phase": row.phase,
-        "gpus": row.request.gpus,
+        "gpus": row.usual_gpus,
+        "min_gpus": row.gpu_bounds[0],
+        "max_gpus": row.gpu_bounds[1],
         "gpu_share": row.request.gpu_share,
         "model": row.request.model,
         "priority": row.request.priority,

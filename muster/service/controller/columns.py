@@ -143,7 +143,7 @@ class LiveColumns:
     def _fits_in(self, request: JobRequest) -> bool:
         """Whether this cluster could hold it, if it held nothing else."""
         # All that `misfits` goes by.
-        shape = (request.constraint, request.gpus, *request.least_amounts.items())
+        shape = (request.constraint, request.gpus, request.fewest_gpus, *request.least_amounts.items())
         if shape not in self._fits:
             self._fits[shape] = next(misfits(request, self.cluster), None) is None
         return self._fits[shape]
@@ -165,12 +165,8 @@ class LiveColumns:
         request = row.request
         spec, status = self._spec[row.id], self._status[row.id]
         spec["submit"] = row.submitted
-        spec["gpus"] = spec["min_gpus"] = spec["max_gpus"] = request.gpus
         spec["milli"] = round(request.gpu_share * WHOLE)
-        least = request.least_amounts
-        spec["requested"] = [
-            round(least[one.name] * MICRO) if one.name in least else NONE for one in RESOURCES
-        ]
+        self._write_sizes(row)
         spec["model"] = self._model(request.model or "")
         spec["tenant"] = self._number("tenant", request.tenant or "")
         spec["user"] = self._number("user", row.user)
@@ -198,6 +194,15 @@ class LiveColumns:
         if not self._fits_in(request):
             self.misfits.add(row.id)
         self._sized[row.id]["priority"] = nan
+
+    def _write_sizes(self, row: JobRow) -> None:
+        spec, least = self._spec[row.id], row.request.least_amounts
+        spec["gpus"] = row.usual_gpus
+        spec["min_gpus"], spec["max_gpus"] = row.gpu_bounds
+        each = row.usual_gpus / row.request.gpus if row.request.gpus else 1.0
+        spec["requested"] = [
+            round(least[one.name] * each * MICRO) if one.name in least else NONE for one in RESOURCES
+        ]
 
     def _number(self, kind: str, name: str) -> int:
         return self._numbers[kind].setdefault(name, len(self._numbers[kind]))
@@ -249,6 +254,8 @@ class LiveColumns:
         worked = row.run_seconds - row.restart_seconds
         measured = row.steps_done > 0 and worked > 0
         if measured:
+            if row.request.changes_size:  # as long as it would have worked on the GPUs that it asks for
+                worked *= row.attained_gpu_seconds / (row.run_seconds * row.usual_gpus)
             spec["ideal"] = spec["iterations"] * worked / row.steps_done
         if measured or self._profiles[spec["model"]] is not None:
             self._length_is_known(row.id)
@@ -318,8 +325,8 @@ class LiveColumns:
 
     def counts_as_running(self, job: int, now: float) -> None:
         """Show a job that waits for its place as running: a scheduler must not give its GPUs to another job."""
-        status, spec = self._status[job], self._spec[job]
-        status["held"] = spec["gpus"] * spec["milli"] / WHOLE
+        status = self._status[job]
+        status["held"] = sum(here.gpus for here in self.plan[job])
         status["settled"] = now
 
     def began(self, row: JobRow, since: float) -> None:
@@ -362,6 +369,13 @@ class LiveColumns:
             spec["ideal"] = spec["iterations"] * self._reference_seconds(row.id) * slower
             status["rate"] = row.steps_per_second
             self._length_is_known(row.id)
+
+    def keeps_its_size(self, row: JobRow, now: float) -> None:
+        """From now on a job has a fixed number of GPUs; if another one is planned, it waits for a new decision."""
+        self._write_sizes(row)
+        self._estimate(row)
+        if sum(len(here.gpu_ids) for here in self.plan.get(row.id, ())) not in (0, row.fixed_gpus):
+            self.waiting(row.id, now)
 
     def charged(self, row: JobRow, now: float) -> None:
         """A start of a job has ended: what it got in all, to the last second."""

@@ -56,10 +56,11 @@ def _in_run_folder(run_dir: Path, start: JobStart) -> Report | None:
         return None
     start.joined = True
     step = floor(_number(progress, "step", _MOST_STEPS))
+    keeps_ranks = progress.get("elastic") is False
     if "steps_per_second" not in progress:
-        return Report(step)
+        return Report(step, keeps_ranks=keeps_ranks)
     rate = _number(progress, "steps_per_second", _MOST_STEPS_PER_SECOND)
-    return Report(step, rate if rate >= _LEAST_STEPS_PER_SECOND else 0.0)
+    return Report(step, rate if rate >= _LEAST_STEPS_PER_SECOND else 0.0, keeps_ranks)
 
 
 def _number(progress: dict[str, Any], name: str, most: float) -> float:

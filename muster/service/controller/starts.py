@@ -25,6 +25,8 @@ class Report:
     step: float
     steps_per_second: float = 0.0
     """0: it does not say."""
+    keeps_ranks: bool = False
+    """Its script cannot go on with another number of ranks."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from muster.cluster.ledger import DoesNotFit
+from muster.formatting import gpus
 from muster.problems import InputError
 from muster.schedulers.contract import Trigger
 from muster.service.controller.active_jobs import ActiveJobs
@@ -251,8 +252,21 @@ class StatusCollector:
         fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}
         self._jobs.rows[row.id] = row = replace(row, **fields)
         self._unsaved.add(row.id)
+        if report.keeps_ranks and row.request.changes_size and row.request.ranks == "per-gpu":
+            self._keeps_its_size(start, now)
         if start.notice_at is None and row.id in self._jobs.columns.plan:
             self._jobs.columns.reported(row, now)
+
+    def _keeps_its_size(self, start: JobStart, now: float) -> None:
+        """Leave a job its GPUs whose owner allows other numbers, but whose script does not."""
+        if self._jobs.rows[start.job].fixed_gpus is not None:
+            return
+        count = len([gpu for here in start.allocations for gpu in here.gpu_ids])
+        words = f"run.steps has no elastic=True, so it keeps {gpus(count)}"
+        self._jobs.set(start.job, fixed_gpus=count)
+        self._jobs.changes.event(start.job, now, "cannot change its size", words)
+        self._jobs.columns.keeps_its_size(self._jobs.rows[start.job], now)
+        self._jobs.pending |= Trigger.TIMER
 
     def _heard_first(self, start: JobStart, report: Report, now: float) -> None:
         """Take the first report of a start, or the first one to this daemon."""

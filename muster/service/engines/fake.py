@@ -54,8 +54,8 @@ class Pace:
 def pace_of(row: JobRow, allocations: Sequence[NodeAllocation[str]], models: Mapping[str, Model]) -> Pace:
     """As the scheduler's own models have it: the slowest node's input stage holds the gang up.
 
-    A job without a known model, or without GPUs, makes a step a second; one whose owner
-    did not say its steps never ends.
+    One with more or fewer GPUs than it asked for is faster or slower in proportion. A job without a known model, or
+    without GPUs, makes a step a second; one whose owner did not say its steps never ends.
     """
     table = model_table([models.get((row.request.model or "").lower())])
     seconds = [
@@ -64,7 +64,9 @@ def pace_of(row: JobRow, allocations: Sequence[NodeAllocation[str]], models: Map
         if here.gpus
     ]
     steps = float("inf") if row.request.steps is None else float(row.request.steps)
-    return Pace(row.steps_done, steps, 1.0 / max(seconds, default=1.0))
+    held = sum(len(here.gpu_ids) for here in allocations)
+    size = held / row.request.gpus if row.request.changes_size else 1.0
+    return Pace(row.steps_done, steps, size / max(seconds, default=1.0))
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,21 @@ class JobRow:
     stop_seconds: float | None = None
     """From a request to stop until its GPUs were free, as last measured; None: never."""
 
+    fixed_gpus: int | None = None
+    """GPUs that it keeps, as its script has shown that it cannot go on with another number of ranks; None: not so."""
+
+    @property
+    def usual_gpus(self) -> int:
+        """GPUs that it asks for."""
+        return self.request.gpus if self.fixed_gpus is None else self.fixed_gpus
+
+    @property
+    def gpu_bounds(self) -> tuple[int, int]:
+        """Fewest and most GPUs that it may be given."""
+        if self.fixed_gpus is not None:
+            return self.fixed_gpus, self.fixed_gpus
+        return self.request.fewest_gpus, self.request.most_gpus
+
     def is_over_time(self, since: float, now: float) -> bool:
         """Whether all starts together, the one that runs since then included, have used up the time limit."""
         limit = self.request.time_limit_seconds

@@ -88,6 +88,7 @@ JOBS = Table(
     _figure("steps_before"),
     Column("output_read", NUMBER, nullable=False),
     Column("joined", Boolean, nullable=False),
+    Column("fixed_gpus", Integer),
     Column("first_step", Double),
     Column("start_up_seconds", Double),
     Column("stop_seconds", Double),

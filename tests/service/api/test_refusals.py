@@ -11,6 +11,7 @@ import pytest
 
 from muster.schedulers.registry import build
 
+from ..controller.cycling_sizes import CyclingSizes
 from ..serving import Serving
 from .test_routes import JOB
 
@@ -42,6 +43,20 @@ DEEP = b'{"name": ' + b"[" * 100_000
         ({"gpus": 1, "cpus": 9}, "cpus", "a node has at most 8 CPU cores"),
         ({"gpus": 8, "memory_gb": 65}, "memory_gb", "a node has at most 32 GB of memory"),
         ({"gpus": 2, "gpu_share": 0.5}, None, "gpu_share is of one GPU, and gpus is 2"),
+        ({"gpus": 2, "min_gpus": 1}, "min_gpus", "gives each job exactly its gpus; leave it out"),
+        ({"gpus": 2, "max_gpus": 4}, "max_gpus", "gives each job exactly its gpus; leave it out"),
+        ({"gpus": 2, "max_gpus": 1}, None, "min_gpus and max_gpus are 2 and 1, and gpus is 2; allowed"),
+        ({"gpus": 2, "min_gpus": 3}, None, "min_gpus and max_gpus are 3 and 2, and gpus is 2; allowed"),
+        (
+            {"gpus": 0, "max_gpus": 2, "cpus": 1, "memory_gb": 1},
+            None,
+            "gpus is 0: a job without GPUs has no sizes",
+        ),
+        (
+            {"gpu_share": 0.5, "max_gpus": 2},
+            None,
+            "min_gpus and max_gpus are 1 and 2, and gpus is 0.5; allowed",
+        ),
         ({"constraint": "gpu_type=A100"}, "constraint", "there are: GPU"),
         ({"constraint": "fast"}, "constraint", "text that matches"),
         ({"model": "resnet19"}, "model", "did you mean resnet18"),
@@ -70,6 +85,23 @@ def test_a_request_is_refused_with_its_field(
     assert problem["column"] == column
     assert said in problem["what"]
     assert api.store.jobs() == []
+
+
+def test_sizes_are_taken_by_a_scheduler_that_chooses_them(api: Serving) -> None:
+    """What the cluster has to hold is the smallest size, with its part of what is stated for `gpus`."""
+    api.status.policy = CyclingSizes()
+    sizes = {"gpus": 9, "min_gpus": 2, "max_gpus": 12, "cpus": 9, "memory_gb": 36}
+    assert api.ask("POST", "/v1/jobs", JOB | sizes).status == 201
+    job = api.ask("GET", "/v1/jobs/1").json
+    assert (job["gpus"], job["min_gpus"], job["max_gpus"]) == (9, 2, 12)
+    for more, column in (
+        ({"min_gpus": 9}, "min_gpus"),
+        ({"min_gpus": None}, "gpus"),
+        ({"cpus": 90}, "cpus"),
+        ({"memory_gb": 9 * 33}, "memory_gb"),
+    ):
+        refused = api.ask("POST", "/v1/jobs", JOB | sizes | more)
+        assert [problem["column"] for problem in refused.json["error"]["problems"]] == [column]
 
 
 def test_what_the_scheduler_honours_is_taken(api: Serving) -> None:

@@ -28,6 +28,7 @@ from muster.service.home import (
 from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
 from ...cli.conftest import Outcome
+from ..controller.cycling_sizes import CyclingSizes
 from ..serving import Serving, a_request
 from .conftest import Muster
 
@@ -66,6 +67,17 @@ def test_a_job_is_submitted_by_flags(
         tenant="t",
         stop_signal="SIGUSR1",
     )
+
+
+def test_a_job_states_the_sizes_that_it_allows(api: Serving, muster: Muster) -> None:
+    refused = muster("submit", "--gpus", "2", "--min-gpus", "1", "--", "true")
+    assert refused.status == 2
+    assert "--min-gpus: found 1; fifo+" in refused.err
+    api.status.policy = CyclingSizes()
+    flags = "--gpus 2 --min-gpus 1 --max-gpus 4 --ranks per-gpu"
+    assert muster("submit", *flags.split(), "--", "true").status == 0
+    assert "2 GPUs (1 to 4)" in muster("status", "1").out
+    assert re.search(r"queued +2 ", muster("queue").out)
 
 
 def test_limits_and_deadlines_are_times(

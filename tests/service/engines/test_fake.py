@@ -189,3 +189,10 @@ def test_a_pace_is_the_models(tmp_path: Path) -> None:
     assert poor.steps_per_second < plenty.steps_per_second
     assert pace("resnet18", allocation(cpus=24.0, memory_gb=500.0), allocation(cpus=1.0)) == poor
     assert pace(None, allocation(cpus=0.1)).steps_per_second == 1.0
+
+
+def test_a_pace_goes_along_with_the_size(tmp_path: Path) -> None:
+    request = JobRequest(name="a", command=("true",), directory="/", gpus=2, min_gpus=1, max_gpus=4)
+    row = JobRow(1, "me", request, 0.0)
+    places = [NodeAllocation("node", tuple(range(gpus)), float(gpus), 1.0) for gpus in (1, 2, 3)]
+    assert [pace_of(row, [place], {}).steps_per_second for place in places] == [0.5, 1.0, 1.5]

@@ -95,6 +95,7 @@ def _create_jobs() -> None:
         _figure("steps_before"),
         sa.Column("output_read", _NUMBER, nullable=False),
         sa.Column("joined", sa.Boolean, nullable=False),
+        sa.Column("fixed_gpus", sa.Integer),
         *(sa.Column(name, sa.Double) for name in ("first_step", "start_up_seconds", "stop_seconds")),
     )
     for column in ("state", "user", "name"):
