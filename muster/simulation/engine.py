@@ -43,7 +43,7 @@ from muster.simulation.event_loop import EventLoop
 from muster.simulation.failures import FailureClock
 from muster.simulation.network import NetworkOfRun
 from muster.simulation.options import FIRST_ARRIVAL, Options
-from muster.simulation.rules import WorkInBlocks
+from muster.simulation.rules import WorkInBlocks, WorkLaw
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.network.forms import PlacementShapes
@@ -83,6 +83,7 @@ class World:
     models: ModelTable
     network: NetworkOfRun | None = None
     blocks: WorkInBlocks | None = None
+    work: WorkLaw | None = None
 
 
 class SimulationEngine:
@@ -109,7 +110,7 @@ class SimulationEngine:
         self._asked, self._facts = table.asked, table.facts
         self._models = world.models
         self._wants = ResourceProfiles(world.models, self.ledger.books.nodes)
-        self._network, self._blocks = world.network, world.blocks
+        self._network, self._blocks, self._work = world.network, world.blocks, world.work
         self._offers: list[float] | None = [] if options.rules.offers else None
         """When GPUs will be offered, a heap; None: whenever the scheduler asks for it."""
         self._forms = PlacementShapes(world.network.speed if world.network else None, cluster)
@@ -176,7 +177,8 @@ class SimulationEngine:
 
     def _compiled_scheduler(self) -> CompiledScheduler | None:
         """The scheduler, if it is compiled and nothing in this run needs Python beside it."""
-        if self._network is not None or self._blocks is not None or self._ask_every_round:
+        needs_python = (self._network, self._blocks, self._work) != (None, None, None)
+        if needs_python or self._ask_every_round:
             return None
         everyone = np.arange(len(self.table))
         jobs = Jobs(self.table, everyone, 0.0)
@@ -242,8 +244,10 @@ class SimulationEngine:
             return max(self.now, min(soonest, self._next_wake))
         # A completion that neither a neighbour nor the scheduler feels is caught up with later, at its own time.
         felt = finish if self._turns or (self._network is not None and self._network.contention) else inf
+        if self._work is not None:
+            felt = min(finish, self._work.next_change())
         if self._round is None:
-            felt = finish if wake_on & Trigger.COMPLETION else felt
+            felt = min(felt, finish) if wake_on & Trigger.COMPLETION else felt
             return max(self.now, min(arrival, felt, lease_end, release, change, self._next_wake))
         ask = -inf if self._pending & wake_on else min(self._stable_until, self._next_wake)
         if self._ask_every_round and (self._active_count or self._arrived):
@@ -275,6 +279,7 @@ class SimulationEngine:
         if finish <= now:
             triggers |= Trigger.COMPLETION
             self._complete(now)
+        self._change_speeds(now)
         if lease_end <= now:
             triggers |= Trigger.LEASE_END
         while self._releases and self._releases[0][0] <= now:
@@ -431,6 +436,7 @@ class SimulationEngine:
             if self._turns or outcome.counts[IN_TURNS]:
                 self._refresh_turns(now)
             self._refresh_neighbours(now)
+            self._rate_by_law(plan.changes.jobs, now)
             started, stopped, changed = outcome.counts[:3].tolist()
         else:
             started = stopped = changed = 0
@@ -482,6 +488,20 @@ class SimulationEngine:
         active = self._active[: self._active_count]
         keep.refresh_turns(self.ledger.books, self._asked, self._facts, active, self._models, now, self._laws)
         self._turns = bool((self.ledger.books.devices["group"] >= 0).any())
+
+    def _change_speeds(self, now: float) -> None:
+        """Give the running jobs another speed for which the law of the run states one from now on."""
+        if self._work is not None:
+            self._rate_by_law(self._work.due(now), now)
+
+    def _rate_by_law(self, jobs: Ints, now: float) -> None:
+        """Settle jobs and give them the speed that the law of the run states, where it has one of its own."""
+        if self._work is None:
+            return
+        for job in jobs.tolist():
+            if self.ledger.holds(job):
+                keep.settle(self._facts, job, now, self._laws)
+            self._work.rate(job, now, self.ledger)
 
     def _refresh_neighbours(self, now: float) -> None:
         """After jobs came or left, the others on the same uplinks go slower or faster."""

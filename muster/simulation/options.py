@@ -114,8 +114,14 @@ class Options:
         if rules.network and self.network not in (AUTO, rules.network):
             what = f"--rules {rules.name} counts links as {rules.network}; leave it out"
             problems.append(Problem("--network", what, found=self.network))
+        what = f"--rules {rules.name} does not have it; leave it out"
+        if rules.work is not None:
+            problems += [
+                Problem(flag, what, found=value)
+                for flag, value in (("--contention", self.contention), ("--failures", self.failures))
+                if value
+            ]
         if rules.offers:
-            what = f"--rules {rules.name} does not have it; leave it out"
             problems += [
                 Problem(flag, what, found=value)
                 for flag, value in (

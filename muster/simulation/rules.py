@@ -9,6 +9,7 @@ from typing import Protocol
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
+from muster.cluster.ledger_arrays import Ints
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.schedulers.presets import known_presets
 from muster.schedulers.registry import takes
@@ -36,6 +37,22 @@ class WorkInBlocks(Protocol):
         """Write what a job has done by its stop into its status; whether it gave up its lease early."""
 
 
+class WorkLaw(Protocol):
+    """How fast jobs work and what a start or a change costs them, where Muster's own speed law does not say it."""
+
+    def next_change(self) -> float:
+        """The next moment at which a running job's speed changes by itself; inf: none does."""
+
+    def due(self, now: float) -> Ints:
+        """The jobs whose speed changes by itself by now; some of them may have ended."""
+
+    def rate(self, job: int, now: float, ledger: Ledger) -> None:
+        """Write the speed, the end of the pause and the completion time of a job into its status.
+
+        The job holds something else from now on, or it is due. Its status is settled up to now.
+        """
+
+
 @dataclass(frozen=True)
 class Rules:
     """What may differ between simulators that otherwise do the same."""
@@ -58,6 +75,8 @@ class Rules:
         Callable[[JobTable, Trace, NetworkOfRun | None], tuple[WorkInBlocks | None, Sequence[str]]] | None
     ) = None
     """Makes the blocks of a run, in which its jobs then work, or none and a note that says why not."""
+    work: Callable[[JobTable, Cluster], WorkLaw] | None = None
+    """Makes the law by which the jobs of a run work; None: Muster's own."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings that the rules impose on a composed scheduler."""
     settings_of_leases: Mapping[str, str] = field(default_factory=dict)

@@ -99,7 +99,8 @@ def simulate(
     began, began_cpu = time.perf_counter(), time.process_time()
     with errors_of_policies(), _refused_plans_of(scheduler):
         asked = _certified(scheduler) if options.certify else scheduler
-        world = World(table, cluster, truth, network, blocks)
+        work = None if options.rules.work is None else options.rules.work(table, cluster)
+        world = World(table, cluster, truth, network, blocks, work)
         engine = SimulationEngine(world, asked, options, measured)
         engine.run(progress)
         held, explained, unfinished = engine.held(), engine.explained(), engine.unfinished()
