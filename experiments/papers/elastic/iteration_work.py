@@ -7,9 +7,9 @@ speed, so many seconds of the new iteration are done, however long it takes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from math import floor, inf
+from math import floor, inf, isnan
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +37,14 @@ class RubickSpeeds:
         for row in read_table(file).iter_rows(named=True):
             seconds = float(row["iteration_s"])
             self._measured.setdefault((row["app"], row["placement"], row["plan"]), seconds)
-            self._by_size[row["app"]][row["nodes"], row["gpus"]].append(seconds)
+            self._by_size[row["app"]][int(row["nodes"]), int(row["gpus"])].append(seconds)
         self._known: dict[tuple[str, Placement, str], float] = {}
 
     def seconds(self, app: str, placement: Placement, plan: str) -> float:
-        """That of the plan where it was measured on the placement, else that of plan `ga`, else the mean's."""
+        """That of the plan where it was measured on the placement, else that of plan `ga`, else the mean's.
+
+        inf: the application does not run so.
+        """
         key = app, placement, plan
         if key not in self._known:
             self._known[key] = self._computed(app, placement, plan)
@@ -55,7 +58,17 @@ class RubickSpeeds:
             measured = self._measured.get((app, key_of(placement), each))
             if measured is not None:
                 return measured
-        return float(self._surfaces[app]([min(len(placement), MOST_NODES), sum(placement)])[0])
+        seconds = float(self._surfaces[app]([min(len(placement), MOST_NODES), sum(placement)])[0])
+        return self._beyond(app, placement) if isnan(seconds) else seconds
+
+    def _beyond(self, app: str, placement: Placement) -> float:
+        """Where the authors' law is silent: the mean of as many GPUs on the nearest number of nodes; inf without one.
+
+        No recorded run needs it: llama30 on 24 GPUs was measured on 6 nodes alone, and on 3 it would never end.
+        """
+        sizes = [size for size in self._by_size[app] if size[1] == sum(placement)]
+        nearest = min(sizes, key=lambda size: abs(size[0] - len(placement)), default=None)
+        return inf if nearest is None else float(np.mean(self._by_size[app][nearest]))
 
     @cached_property
     def _surfaces(self) -> dict[str, LinearNDInterpolator]:
@@ -75,7 +88,9 @@ PlanRule = Callable[[int, float], str]
 class IterationWork:
     """The progress of a run's jobs."""
 
-    def __init__(self, table: JobTable, speeds: RubickSpeeds, plan: PlanRule) -> None:
+    def __init__(
+        self, table: JobTable, speeds: RubickSpeeds, plan: PlanRule, iterations: Sequence[int]
+    ) -> None:
         self._speeds, self._plan = speeds, plan
         self._facts = table.facts
         self._app = [table.model_names[model] for model in table.asked["model"].tolist()]
@@ -83,7 +98,10 @@ class IterationWork:
         self._resumes = np.zeros(len(table))
         self._seconds = np.ones(len(table))
         """Of an iteration, at the last speed."""
-        self._iterations = table.asked["iterations"]
+        self._iterations = np.array(iterations) + 1.0
+        longer = self._iterations / table.asked["iterations"]
+        for field in ("iterations", "believed"):
+            table.asked[field] *= longer
 
     def next_change(self) -> float:
         """Speeds change only with placements."""

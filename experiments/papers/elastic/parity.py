@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
 from experiments.papers.elastic.epoch_work import BatchRule, EpochWork, FixedBatches, SiaWorld
 from experiments.papers.elastic.files import FOLDER, FURTHER_FOLDER, read_table
 from experiments.papers.elastic.iteration_work import RESTART_SECONDS, IterationWork, RubickSpeeds
@@ -150,10 +148,10 @@ def _of_rubick(reference: Path, run: RecordedRun, changes: Sequence[Change]) -> 
         def plan(job: int, now: float) -> str:
             return mine[job][bisect_right(mine[job], now, key=lambda change: change.at) - 1].plan
 
-        return IterationWork(table, speeds, plan)
+        return IterationWork(table, speeds, plan, iterations)
 
-    iterations = (jobs["iterations"] + 1).cast(pl.Float64).to_list()
-    return trace_with(jobs, iterations, [RESTART_SECONDS] * len(jobs), elastic=True), work
+    iterations = jobs.sort("submit_s", maintain_order=True)["iterations"].to_list()
+    return trace_with(jobs, [_ANY_DURATION] * len(jobs), [RESTART_SECONDS] * len(jobs), elastic=True), work
 
 
 def lines(reference: Path) -> Iterator[str]:

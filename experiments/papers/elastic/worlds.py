@@ -24,6 +24,10 @@ CLUSTERS = {"homog": HOMOG, "het": HET, "a800": A800}
 """Nodes, GPUs of each and their type."""
 
 
+_SPREAD_GPUS, _SPREAD_MEMORY_GB, _MEMORY_GB = 24, 321.0, 1.0
+"""GB a GPU: beside four GPUs of such a job, a node of 1,600 GB has room for others, and none for a fifth of it."""
+
+
 def cluster_named(name: str, further: int = 0) -> Cluster:
     """One of `CLUSTERS`, with so many further nodes of each kind after the others."""
     kinds = [*CLUSTERS[name], *((further, *kind[1:]) for kind in CLUSTERS[name])]
@@ -63,8 +67,14 @@ def sia_jobs(reference: Path, workload: str) -> pl.DataFrame:
 
 
 def rubick_jobs(reference: Path, workload: str) -> pl.DataFrame:
-    """The jobs of a workload of Rubick's simulator."""
-    return read_table(reference / FOLDER / "rubick" / f"workload_{workload}.csv")
+    """The jobs of a workload of Rubick's simulator.
+
+    A job of llama30 on 24 GPUs fits on 6 nodes alone, on which it was measured: it requests as much memory.
+    """
+    jobs = read_table(reference / FOLDER / "rubick" / f"workload_{workload}.csv")
+    spread = (pl.col("app") == "llama30") & (pl.col("requested_gpus") == _SPREAD_GPUS)
+    each = pl.when(spread).then(_SPREAD_MEMORY_GB).otherwise(_MEMORY_GB)
+    return jobs.with_columns(memory_gb=each * pl.col("requested_gpus"))
 
 
 def trace_with(
@@ -72,6 +82,7 @@ def trace_with(
 ) -> Trace:
     """The trace of some jobs, whose work takes so long on the requested GPUs."""
     gpus = jobs["requested_gpus"].cast(pl.Int64)
+    nothing = pl.repeat(None, len(jobs), eager=True, dtype=pl.Float64)
     frame = pl.DataFrame(
         {
             "job_id": jobs["job"],
@@ -82,9 +93,8 @@ def trace_with(
             "model": jobs["app"],
             "duration_seconds": pl.Series(duration_seconds, dtype=pl.Float64),
             "restart_cost_seconds": pl.Series(restart_seconds, dtype=pl.Float64),
-            "batch": jobs["batch"]
-            if "batch" in jobs.columns
-            else pl.repeat(None, len(jobs), eager=True, dtype=pl.Int64),
+            "batch": jobs["batch"] if "batch" in jobs.columns else nothing,
+            "memory_gb": jobs["memory_gb"] if "memory_gb" in jobs.columns else nothing,
         }
     )
     return trace_of(frame.to_dict(), "jobs of a recorded run")

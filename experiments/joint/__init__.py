@@ -1,0 +1,1 @@
+"""Schedulers side by side on the grounds of the published elastic and sensitivity-aware systems."""

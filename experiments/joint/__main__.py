@@ -1,0 +1,49 @@
+"""Compare schedulers on the ground of another system.
+
+MUSTER_REFERENCE=FOLDER python -m experiments.joint --ground elastic --scheduler las --scheduler srtf
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from experiments.joint.ground import Ground, table
+from experiments.papers.elastic.ground import elastic, rubick
+
+GROUNDS: dict[str, Ground] = {"elastic": elastic, "rubick": rubick}
+_SCHEDULERS = ("fifo", "las", "srtf")
+
+
+def main() -> None:
+    """Print a table for each setting of a ground."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.joint", description=__doc__)
+    parser.add_argument("--ground", choices=sorted(GROUNDS), required=True, help="Ground to compare on.")
+    parser.add_argument(
+        "--scheduler",
+        action="append",
+        metavar="NAME",
+        help="Scheduler to run; repeatable; a replica of the ground is named as there (default: fifo, las, srtf).",
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="Settings whose name contains this text (default: all)."
+    )
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        default=os.environ.get("MUSTER_REFERENCE"),
+        metavar="FOLDER",
+        help="Folder of the reference data (default: that of MUSTER_REFERENCE).",
+    )
+    arguments = parser.parse_args()
+    if arguments.reference is None:
+        parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
+    for cell in GROUNDS[arguments.ground](arguments.reference):
+        if arguments.only in cell.name:
+            for line in table(cell, arguments.scheduler or _SCHEDULERS):
+                print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The grounds of Sia and of Rubick: their jobs and their worlds, for any scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from experiments.joint.ground import Cell, Figures, figures
+from experiments.papers.elastic.batches import fixed_batch, iteration_seconds
+from experiments.papers.elastic.efficiency import Application
+from experiments.papers.elastic.epoch_work import EpochWork, FixedBatches, SiaWorld
+from experiments.papers.elastic.files import FOLDER, FURTHER_FOLDER, read_table
+from experiments.papers.elastic.iteration_work import RESTART_SECONDS, IterationWork, RubickSpeeds
+from experiments.papers.elastic.step_times import Placement, StepTimes
+from experiments.papers.elastic.worlds import (
+    CLUSTERS,
+    cluster_named,
+    rubick_jobs,
+    sia_jobs,
+    sia_world,
+    trace_with,
+)
+from muster.cluster import Cluster
+from muster.simulation import Rules
+from muster.simulation.rules import WorkLaw
+from muster.workload.jobs import JobTable
+
+ROUND_SECONDS = 60.0
+RIGID, FIXED_BATCH = "rigid", "fixed-batch"
+SIA_SETTINGS = (
+    ("pollux-1", "homog", (RIGID, FIXED_BATCH)),
+    ("saturn-1", "het", (RIGID, FIXED_BATCH)),
+    ("saturn-2", "het", (FIXED_BATCH,)),
+    ("philly-1", "het", (FIXED_BATCH,)),
+)
+"""Workload, cluster and what schedulers may change: nothing, or the number of GPUs."""
+
+
+def elastic(reference: Path) -> Iterator[Cell]:
+    """The settings of Sia's simulator whose inputs are in the folder."""
+    world = sia_world(reference, ROUND_SECONDS)
+    for workload, cluster, modes in SIA_SETTINGS:
+        if cluster == "homog" or (reference / FOLDER / FURTHER_FOLDER).is_dir():
+            for mode in modes:
+                yield sia_cell(reference, world, workload, cluster, mode)
+
+
+def sia_cell(reference: Path, world: SiaWorld, workload: str, cluster: str, mode: str) -> Cell:
+    """A workload of Sia's simulator on one of its clusters."""
+    jobs = sia_jobs(reference, workload)
+
+    def work(table: JobTable, cluster: Cluster) -> WorkLaw:
+        return EpochWork(table, cluster, world, FixedBatches(table, world))
+
+    slowest = CLUSTERS[cluster][0]
+    alone = [
+        seconds_alone(world.applications[app], world.times[app, slowest[2]], batch, closest(gpus, slowest[1]))
+        for app, gpus, batch in jobs.select("app", "requested_gpus", "batch").iter_rows()
+    ]
+    pauses = [world.applications[app].restart_seconds for app in jobs["app"]]
+    rules = Rules("sia", "As Sia's simulator.", round_seconds=ROUND_SECONDS, work=work)
+    return Cell(
+        f"{workload} {cluster} {mode}",
+        trace_with(jobs, alone, pauses, elastic=mode != RIGID),
+        cluster_named(cluster),
+        rules,
+        recorded(reference / FOLDER / "sia", f"{workload}_{cluster}", mode, jobs),
+    )
+
+
+def recorded(folder: Path, stem: str, mode: str, jobs: pl.DataFrame) -> list[Figures]:
+    """The figures of the recorded runs of a setting; a file ends in the mode, if there is any."""
+    found = []
+    for file in sorted(folder.glob(f"jobs_{stem}_*{mode}.csv")):
+        rows = read_table(file).join(jobs.select("job", submit="submit_s"), on="job")
+        name = file.stem.removeprefix(f"jobs_{stem}_").removesuffix(f"_{mode}")
+        submit, end = (rows[column].cast(pl.Float64).to_numpy() for column in ("submit", "end_s"))
+        restarts = float(rows["restarts"].cast(pl.Float64).to_numpy().mean())
+        found.append(figures(f"recorded: {name}", submit, end, restarts))
+    return found
+
+
+def closest(gpus: int, gpus_per_node: int) -> Placement:
+    """So many GPUs on as few nodes as possible."""
+    full, rest = divmod(gpus, gpus_per_node)
+    return (gpus_per_node,) * full + (rest,) * bool(rest)
+
+
+def seconds_alone(app: Application, times: StepTimes, requested_batch: int, placement: Placement) -> float:
+    """Seconds of a whole job on a placement with its requested batch."""
+    batch = fixed_batch(requested_batch, placement, times, app.initial_batch, app.max_batch)
+    seconds = iteration_seconds(times, placement, batch) * app.slowdown
+    progress = np.diff(np.array([0.0, *app.ends]))
+    total = batch.total(sum(placement))
+    gains = np.array([app.gain(total, epoch) for epoch in range(app.epochs)])
+    return float((progress * seconds / gains).sum())
+
+
+def rubick(reference: Path) -> Iterator[Cell]:
+    """The base workload of Rubick's simulator with the plans of the owners."""
+    jobs = rubick_jobs(reference, "base").sort("submit_s", maintain_order=True)
+    speeds = RubickSpeeds(reference / FOLDER / "tables" / "rubick_seconds_per_iteration.csv")
+    plans, iterations = jobs["plan"].to_list(), jobs["iterations"].to_list()
+
+    def work(table: JobTable, _: Cluster) -> WorkLaw:
+        return IterationWork(table, speeds, lambda job, _: plans[job], iterations)
+
+    alone = [
+        (count + 1) * speeds.seconds(app, closest(gpus, 8), plan)
+        for app, gpus, plan, count in jobs.select("app", "requested_gpus", "plan", "iterations").iter_rows()
+    ]
+    rules = Rules("rubick", "As Rubick's simulator.", round_seconds=ROUND_SECONDS, work=work)
+    yield Cell(
+        "base a800",
+        trace_with(jobs, alone, [RESTART_SECONDS] * len(jobs), elastic=True),
+        cluster_named("a800"),
+        rules,
+        recorded(reference / FOLDER / "rubick", "base", "", jobs),
+    )
