@@ -8,8 +8,9 @@ import pytest
 
 from experiments.joint.ground import table
 from experiments.papers.elastic.files import FOLDER, read_table
-from experiments.papers.elastic.ground import closest, elastic, rubick
+from experiments.papers.elastic.ground import elastic, rubick
 from experiments.papers.elastic.iteration_work import RubickSpeeds
+from experiments.papers.elastic.step_times import closest
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 

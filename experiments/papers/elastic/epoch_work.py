@@ -6,7 +6,7 @@ whole second after the job's last change, and one whose end is rounded down to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, nextafter
 from typing import Protocol
@@ -15,11 +15,10 @@ import numpy as np
 
 from experiments.papers.elastic.batches import Batch, fixed_batch, iteration_seconds
 from experiments.papers.elastic.efficiency import Application
-from experiments.papers.elastic.step_times import Placement, StepTimes
+from experiments.papers.elastic.step_times import Placement, StepTimes, closest
 from muster.cluster import Cluster
-from muster.cluster.ledger import Ledger
+from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.cluster.ledger_arrays import Ints
-from muster.simulation.rules import WorkLaw
 from muster.workload.jobs import JobTable
 
 _DIGITS, _SAME_INSTANT = 6, 1e-6
@@ -85,7 +84,7 @@ class EpochWork:
         self._facts = table.facts
         apps = [world.applications[name] for name in table.model_names]
         self._app = [apps[model] for model in table.asked["model"].tolist()]
-        self._gpu_types = [node.gpu_type for node in cluster.nodes]
+        self._nodes = cluster.nodes
         jobs = len(table)
         self.epoch = np.zeros(jobs, np.int64)
         self.places: dict[int, Place] = {}
@@ -115,7 +114,7 @@ class EpochWork:
             self._changes[job] = self._epoch_ends[job] = inf
             return
         fact, app = self._facts[job], self._app[job]
-        place = Place(tuple(len(share.gpu_ids) for share in shares), self._gpu_types[shares[0].node])
+        place = self._place(shares)
         if self.places.get(job) != place:
             self._resumes[job] = now + app.restart_seconds
         self.places[job] = place
@@ -134,14 +133,21 @@ class EpochWork:
         fact["finish"], self._epoch_ends[job] = (ends, inf) if last else (inf, ends)
         self._changes[job] = min(float(self._epoch_ends[job]), self._batches.next_change(job, now))
 
+    def _place(self, shares: Sequence[NodeAllocation]) -> Place:
+        """Where a job runs; on several types of GPU it goes as on the fullest nodes of the cluster's first type.
+
+        The authors' law gives such gangs no speed, and no recorded run has one.
+        """
+        placement = tuple(len(share.gpu_ids) for share in shares)
+        types = {self._nodes[share.node].gpu_type for share in shares}
+        if len(types) == 1:
+            return Place(placement, types.pop())
+        first = self._nodes[0]
+        return Place(closest(sum(placement), first.gpus), first.gpu_type)
+
     def _rounded(self, begins: float, seconds: float) -> float:
         """The moment after so many whole seconds; just after the end of a round if that is rounded down to it."""
         ends = begins + round(seconds)
         tick = round(ends / self._world.round_seconds) * self._world.round_seconds
         rounded_down = begins + seconds > tick
         return nextafter(max(ends, tick), inf) if abs(ends - tick) < _SAME_INSTANT and rounded_down else ends
-
-
-def fixed_batch_work(world: SiaWorld) -> Callable[[JobTable, Cluster], WorkLaw]:
-    """The law of a world whose jobs keep their requested batch, for `Rules.work`."""
-    return lambda table, cluster: EpochWork(table, cluster, world, FixedBatches(table, world))

@@ -14,7 +14,7 @@ from experiments.papers.elastic.efficiency import Application
 from experiments.papers.elastic.epoch_work import EpochWork, FixedBatches, SiaWorld
 from experiments.papers.elastic.files import FOLDER, FURTHER_FOLDER, read_table
 from experiments.papers.elastic.iteration_work import RESTART_SECONDS, IterationWork, RubickSpeeds
-from experiments.papers.elastic.step_times import Placement, StepTimes
+from experiments.papers.elastic.step_times import Placement, StepTimes, closest
 from experiments.papers.elastic.worlds import (
     CLUSTERS,
     cluster_named,
@@ -81,12 +81,6 @@ def recorded(folder: Path, stem: str, mode: str, jobs: pl.DataFrame) -> list[Fig
         restarts = float(rows["restarts"].cast(pl.Float64).to_numpy().mean())
         found.append(figures(f"recorded: {name}", submit, end, restarts))
     return found
-
-
-def closest(gpus: int, gpus_per_node: int) -> Placement:
-    """So many GPUs on as few nodes as possible."""
-    full, rest = divmod(gpus, gpus_per_node)
-    return (gpus_per_node,) * full + (rest,) * bool(rest)
 
 
 def seconds_alone(app: Application, times: StepTimes, requested_batch: int, placement: Placement) -> float:

@@ -28,6 +28,12 @@ def key_of(placement: Placement) -> str:
     return "".join(map(str, min(placement[at:] + placement[:at] for at in range(len(placement)))))
 
 
+def closest(gpus: int, gpus_per_node: int) -> Placement:
+    """So many GPUs on as few nodes as possible."""
+    full, rest = divmod(gpus, gpus_per_node)
+    return (gpus_per_node,) * full + (rest,) * bool(rest)
+
+
 @dataclass
 class StepTimes:
     """Of one application on one type of GPU: seconds of a pass and of what of it is synchronisation."""
