@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster.ledger_arrays import CPU, MICRO
-from muster.schedulers.allocation.drafting import add_part, per_gpu
+from muster.schedulers.allocation.drafting import add_part, per_gpu, set_amounts
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.newcomers import place_newcomers
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft
@@ -63,6 +63,23 @@ def test_of_equal_exchanges_the_first_job_steps_up() -> None:
     small, large = by_cpus("small", {2: 0.3, 3: 0.6}), by_cpus("large", {2: 0.5, 4: 1.0})
     assert cpus_per_gpu([large, large, small, IDLE, IDLE]) == [4, 2, 2, 1, 1]
     assert cpus_per_gpu([small, IDLE, large, large, IDLE]) == [2, 1, 4, 2, 1]
+
+
+def test_an_overdrawn_node_is_not_kept_as_it_was() -> None:
+    """Two jobs hold all ten cores: with a third, what was there is faster, but it is more than there is."""
+    large = by_cpus("large", {2: 0.5, 5: 1.0})
+    case = round_of(cluster_of(5, cpus_per_gpu=2.0), [("large", 1)] * 3, {"large": large})
+    gangs = gangs_of(case.snapshot)
+    with case.snapshot.transaction() as transaction:
+        draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
+    for job in (0, 1):
+        add_part(draft, job, 0, 1)
+    fill_node(draft, gangs, 0)
+    add_part(draft, 2, 0, 1)
+    set_amounts(draft, 2, gangs.demands.fair[gangs.classes[2], 0])
+    assert draft.free[0, CPU] == -2 * MICRO
+    fill_node(draft, gangs, 0)
+    assert draft.free[0, CPU] >= 0
 
 
 @st.composite

@@ -86,6 +86,7 @@ cdef void divide_node(Draft* draft, Gangs* gangs, int64_t node) noexcept nogil:
     cdef int64_t i, resource, kind = gangs.kind_of_node[node]
     cdef int64_t share[SLOTS]
     cdef double value, reached = -1.0
+    cdef bint possible = not is_overdrawn(draft, node)
     cdef Here here
     _find_alone(draft, gangs, node, placed)
     if placed.empty():
@@ -107,6 +108,8 @@ cdef void divide_node(Draft* draft, Gangs* gangs, int64_t node) noexcept nogil:
         reached = _part_steps(draft, gangs, node, &here)
         for i in range(here.count):
             reached += here.jobs[i].gpus * here.speed[here.jobs[i].chosen]
+    if not possible and reached >= 0:
+        return
     if reached < 0 or (reached <= value + _EPSILON and _are_fair(draft, gangs, kind, &here, before.data())):
         for i in range(here.count):
             set_amounts(draft, here.jobs[i].number, before.data() + i * SLOTS)
