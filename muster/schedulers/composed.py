@@ -30,7 +30,16 @@ from muster.schedulers.phases import log_phase
 from muster.schedulers.placement.job_columns import job_columns, reason_columns
 from muster.schedulers.placement.migration import migrate
 from muster.schedulers.placement.serving import count_walk, fit_walk, serve
-from muster.schedulers.reasons import BEHIND_HEAD, NO_CPUS, NO_GPUS, NO_PLACE, OUTRANKED, PLACED, PROTECTED
+from muster.schedulers.reasons import (
+    BEHIND_HEAD,
+    NO_CPUS,
+    NO_GPUS,
+    NO_PLACE,
+    NOT_SELECTED,
+    OUTRANKED,
+    PLACED,
+    PROTECTED,
+)
 
 _INSTANT = 1e-6
 """Seconds by which a promise of stability is cut short, so that rounding cannot undo it."""
@@ -179,6 +188,7 @@ class Composed:
             else:
                 urgent, ranked = first, promoted_first(ranked, first, snapshot.jobs.last_stop)
         until = self._protected_until(snapshot)
+        plan.urgent = urgent
         self._serve(snapshot, plan, ranked, until, urgent)
         moved, next_movable = self._migrate(snapshot, plan) if self.migrate else (False, inf)
         (still_waiting,) = codes.nonzero()
@@ -395,7 +405,7 @@ class Composed:
             running = np.flatnonzero(plan.reasons == PLACED)
             quantum = self.order.quantum()
             overtaken = self.order.next_rank_change(snapshot, keys, running, waiting, memory) - _INSTANT
-            stopped_in_vain = ((plan.reasons == NO_PLACE) | (plan.reasons == NO_CPUS)).any()
+            stopped_in_vain = np.isin(plan.reasons, (NO_PLACE, NO_CPUS, NOT_SELECTED)).any()
             if stopped_in_vain or (self.allocator.by_order and not self.order.static_priority):
                 overtaken = -inf
             if jobs.leased:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.cluster.ledger import Changes, Transaction
-from muster.cluster.ledger_arrays import Floats, Ints
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
 
 _UNKNOWN: Ints = np.zeros(0, np.int64)
 
@@ -71,6 +71,8 @@ class Proposal:
     bound: float = nan
     value: float = nan
     ranked: Ints = field(default_factory=lambda: _UNKNOWN)
+    urgent: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """By position: the jobs that go before all others until each has had its turn; empty: none."""
     notes: tuple[str, ...] = ()
 
     @classmethod

@@ -29,6 +29,8 @@ from muster.schedulers.presets import Preset, known_presets
 from muster.schedulers.user_code import load_error, register
 
 SLOTS = ("admission", "queue_order", "allocation", "placement")
+_PARTS = (*SLOTS, "joint")
+"""Folders of parts."""
 _WHOLE = ("workers_and_servers", "time_sharing")
 """Folders of schedulers that are not composed of parts."""
 ENTRY_POINTS = "muster.schedulers"
@@ -281,7 +283,7 @@ def _shipped_kind(name: str) -> type[Any]:
 @cache
 def _shipped() -> dict[str, type[Any]]:
     """Every part that has a file in a slot's folder, by name."""
-    return {name: kind for module in _modules(SLOTS) for name, kind in _kinds_in(module).items()}
+    return {name: kind for module in _modules(_PARTS) for name, kind in _kinds_in(module).items()}
 
 
 @cache
@@ -304,7 +306,7 @@ def _modules(folders: Iterable[str]) -> list[str]:
 def _stated() -> Mapping[str, str]:
     """The module of each shipped part or scheduler whose source states its name in the usual way, by name."""
     found: dict[str, str] = {}
-    for module in _modules((*SLOTS, *_WHOLE)):
+    for module in _modules((*_PARTS, *_WHOLE)):
         spec = importlib.util.find_spec(module)
         source = spec.loader.get_source(module) if spec and isinstance(spec.loader, InspectLoader) else None
         found |= dict.fromkeys(_NAME.findall(source or ""), module)

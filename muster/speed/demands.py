@@ -6,12 +6,13 @@ Amounts are millionths, as in the ledger; speeds are relative to the model's ref
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.cluster.ledger_arrays import Floats, Ints, NodeArray
+from muster.cluster.ledger_arrays import MICRO, Floats, Ints, NodeArray
 from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import choices, knee, published_demand, speed_at
@@ -51,7 +52,8 @@ class ProfiledDemands(NamedTuple):
 class ResourceProfiles:
     """Demands by class, worked out once a class and kept: a memory of a pure function of models and machines."""
 
-    def __init__(self, models: ModelTable, nodes: NodeArray) -> None:
+    def __init__(self, models: ModelTable, nodes: NodeArray, *, below_share: bool = False) -> None:
+        self._below_share, self._nodes = below_share, nodes
         # Of one kind are machines of one shape on whose GPUs every model is as fast.
         _, alike = np.unique(models["on_type"][:, nodes["gpu_type"]], axis=1, return_inverse=True)
         shapes = np.column_stack([nodes["capacity"], nodes["gpus"], alike.reshape(-1)])
@@ -73,6 +75,11 @@ class ResourceProfiles:
         self._first_choice.add(np.zeros((), np.int64))
         self._choice, self._choice_speed = _Growing((RESOURCE_COUNT,), np.int64), _Growing((), np.float64)
         self._demands = self._of_all()
+
+    @cached_property
+    def below_share(self) -> ResourceProfiles:
+        """The same, where a job may have less than its share: its fair demand is the least that was measured."""
+        return ResourceProfiles(self.models, self._nodes, below_share=True)
 
     def of(self, model: Ints, gpus: Ints, requested: Ints) -> tuple[Ints, ProfiledDemands]:
         """The class of each job, and the demands by class; `requested` is by job and resource, for each GPU.
@@ -106,7 +113,7 @@ class ResourceProfiles:
     def _add(self, model: int, gpus: int, requested: Ints) -> int:
         """A new class; its number."""
         for kind, machine in enumerate(self.kinds):
-            entry = _entry(self.models, model, gpus, machine, requested)
+            entry = _entry(self.models, model, gpus, machine, requested, self._below_share)
             for table, amount in zip(self._amounts, entry.amounts, strict=True):
                 table.row(self._classes)[kind] = amount
             for column, speed in zip(self._speeds, entry.speeds, strict=True):
@@ -175,7 +182,9 @@ class _Entry(NamedTuple):
     choice_speed: Floats
 
 
-def _entry(models: ModelTable, model: int, gpus: int, machine: NodeArray, requested: Ints) -> _Entry:
+def _entry(
+    models: ModelTable, model: int, gpus: int, machine: NodeArray, requested: Ints, below_share: bool
+) -> _Entry:
     model = int(models[model]["on_type"][machine["gpu_type"]])
     share = machine["share"].copy()
     at_least = np.maximum(share, requested)
@@ -190,6 +199,10 @@ def _entry(models: ModelTable, model: int, gpus: int, machine: NodeArray, reques
     limit = np.maximum(limit, requested)
     fair_speed = knee(models, model, share, share, fair)
     best_speed = knee(models, model, limit, share, best)
+    if below_share:
+        least = [round(float(models[model][name][0]) * MICRO) for name in ("cpus", "memory")]
+        fair[1:BUILT_IN_COUNT] = [*np.minimum(fair[1:3], least), 0]
+        fair_speed = speed_at(models, model, fair)
     published_speed = published_demand(models, model, gpus, machine, published)
     if requested.any():
         best, fair, published = (np.maximum(demand, requested) for demand in (best, fair, published))

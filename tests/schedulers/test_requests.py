@@ -13,7 +13,7 @@ from muster.cluster import Cluster
 from muster.simulation import Run
 from tests.building import cluster_of, job, jobs_of, run
 
-ALLOCATIONS = ("proportional", "requested", "greedy", "tune", "tune-plus", "opt", "tune-published")
+ALLOCATIONS = ("proportional", "requested", "greedy", "tune", "tune-plus", "opt", "joint", "tune-published")
 ORDERS = ("fifo", "las", "srtf")
 WHOLE = (
     *(f"{order}+{allocation}" for order in ORDERS for allocation in ALLOCATIONS),

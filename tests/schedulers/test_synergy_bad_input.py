@@ -70,7 +70,7 @@ def test_a_matrix_with_a_hole_is_refused(
     assert (status, err.count(said), "Traceback" in err) == (2, 1, False)
 
 
-@pytest.mark.parametrize("allocation", ["proportional", "greedy", "tune", "tune-plus", "opt"])
+@pytest.mark.parametrize("allocation", ["proportional", "greedy", "tune", "tune-plus", "opt", "joint"])
 def test_the_run_goes_on_and_each_is_said_once(
     simulated: Callable[[str, str], Simulated], allocation: str
 ) -> None:

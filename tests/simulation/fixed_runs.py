@@ -139,7 +139,7 @@ RUNS = (
     *(
         FixedRun("synergy", _SYNERGY, f"{order}+{allocation}")
         for order in ("fifo", "las", "srtf-speed", "drf-static")
-        for allocation in ("tune", "tune-plus", "greedy")
+        for allocation in ("tune", "tune-plus", "greedy", "joint")
     ),
     FixedRun("single", _SYNERGY, "fifo+opt"),
     FixedRun("single", _SYNERGY, "synergy-published:srtf", {"rules": "synergy-published"}),

@@ -22,6 +22,8 @@ class AllocationInput:
     """What the ranked jobs may use; fixed jobs are placed."""
     ranked: Ints
     chosen: Bools
+    urgent: Bools
+    """By position: the jobs that go before all others; empty: none."""
     notes: list[str] = field(default_factory=list)
     """What did not go as it should; the strategy adds to it."""
 
@@ -37,7 +39,7 @@ class DraftAllocator(GangAllocator):
         """Write the draft that the strategy chooses, and what it notes."""
         gangs = gangs_of(snapshot)
         opened = open_draft(snapshot, proposal.transaction, ranked, chosen)
-        given = AllocationInput(snapshot, gangs, opened, ranked, chosen)
+        given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal.urgent)
         write_draft(snapshot, proposal, self.choose_draft(given), ranked, chosen)
         proposal.notes = tuple(given.notes)
 

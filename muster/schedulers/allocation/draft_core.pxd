@@ -100,6 +100,7 @@ cdef Draft draft_of(object draft) except *
 cdef int64_t add_part(Draft* draft, int64_t at, int64_t node, int64_t gpus) noexcept nogil
 cdef void add_rows(Draft* draft, int64_t at, Books* books, int64_t row) noexcept nogil
 cdef void remove_last(Draft* draft) noexcept nogil
+cdef void remove_job(Draft* draft, int64_t at) noexcept nogil
 cdef bint stays_put(Books* books, int64_t row, Draft* draft, int64_t number) noexcept nogil
 cdef bint is_unchanged(Books* books, int64_t row, Draft* draft, int64_t number) noexcept nogil
 cdef void keep_amounts(Books* books, int64_t* index, Draft* draft) noexcept nogil

@@ -75,6 +75,63 @@ cdef void remove_last(Draft* draft) noexcept nogil:
     draft.last_here[part.node] = before
 
 
+cdef void remove_job(Draft* draft, int64_t at) noexcept nogil:
+    """Take a job off all its nodes; the draft's last node parts get the numbers that become free."""
+    while draft.first[at] >= 0:
+        _remove_part(draft, draft.first[at])
+
+
+cdef void _remove_part(Draft* draft, int64_t number) noexcept nogil:
+    """Remove the first node part of a job."""
+    cdef NodePart* part = &draft.node_parts[number]
+    cdef int64_t* free = free_on(draft, part.node)
+    cdef int64_t resource, before, last = draft.used[0] - 1
+    free[0] += part.gpus
+    for resource in range(1, draft.resources):
+        free[resource] += part.amount[resource]
+    draft.first[part.at] = part.next
+    before = _before_here(draft, number)
+    if before < 0:
+        draft.first_here[part.node] = part.next_here
+    else:
+        draft.node_parts[before].next_here = part.next_here
+    if draft.last_here[part.node] == number:
+        draft.last_here[part.node] = before
+    draft.used[0] = last
+    if last != number:
+        _renumber(draft, last, number)
+
+
+cdef int64_t _before_here(Draft* draft, int64_t number) noexcept nogil:
+    """The node part before this one on its node; -1: it is the first."""
+    cdef int64_t before = draft.first_here[draft.node_parts[number].node]
+    if before == number:
+        return -1
+    while draft.node_parts[before].next_here != number:
+        before = draft.node_parts[before].next_here
+    return before
+
+
+cdef void _renumber(Draft* draft, int64_t last, int64_t number) noexcept nogil:
+    """Move a node part to another number."""
+    cdef NodePart* part = &draft.node_parts[last]
+    cdef int64_t before = _before_here(draft, last)
+    if before < 0:
+        draft.first_here[part.node] = number
+    else:
+        draft.node_parts[before].next_here = number
+    if draft.last_here[part.node] == last:
+        draft.last_here[part.node] = number
+    if draft.first[part.at] == last:
+        draft.first[part.at] = number
+    else:
+        before = draft.first[part.at]
+        while draft.node_parts[before].next != last:
+            before = draft.node_parts[before].next
+        draft.node_parts[before].next = number
+    draft.node_parts[number] = part[0]
+
+
 cdef bint stays_put(Books* books, int64_t row, Draft* draft, int64_t number) noexcept nogil:
     """Whether the node parts are on the nodes, with as many GPUs, as the rows."""
     cdef Row* held

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Bools, Ints, Rows
+from muster.cluster.ledger_arrays import Bools, Floats, Ints, Rows
 from muster.schedulers.contract import Snapshot
 from muster.speed.demands import ProfiledDemands
 from muster.speed.input_pipeline import ModelTable
@@ -26,15 +26,20 @@ class Gangs(NamedTuple):
     """One node of each kind."""
     kind_of_node: Ints
     models: ModelTable
+    weight: Floats
+    """What the speed of each job counts: its GPUs, or what the scheduler says."""
 
 
 def gangs_of(snapshot: Snapshot) -> Gangs:
-    """Return the jobs of a snapshot."""
+    """Return the jobs of a snapshot; the speed of each counts its GPUs."""
     jobs, profiles = snapshot.jobs, snapshot.resource_profiles
     gpus, model, node_allowed = jobs.gpus, jobs.model, snapshot.table.node_allowed
     classes, demands = profiles.of(model, gpus, jobs.requested_per_gpu)
     kinds, kind_of_node, models = profiles.kinds, profiles.kind_of_node, profiles.models
-    return Gangs(gpus, classes, model, jobs.constraint, node_allowed, demands, kinds, kind_of_node, models)
+    weight = gpus.astype(np.float64)
+    return Gangs(
+        gpus, classes, model, jobs.constraint, node_allowed, demands, kinds, kind_of_node, models, weight
+    )
 
 
 def request_above_share(gangs: Gangs, at: Ints) -> Bools:

@@ -24,6 +24,7 @@ cdef struct Demands:
 
 cdef struct Gangs:
     int64_t* gpus
+    double* weight  # what the speed of the job counts
     int64_t* classes
     int64_t* model
     int64_t* constraint

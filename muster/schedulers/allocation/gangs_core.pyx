@@ -19,6 +19,7 @@ cdef Gangs gangs_of(object arrays) except *:
     gangs.kinds = <Node*> records(arrays[6], sizeof(Node))
     gangs.kind_of_node = ints(arrays[7]).at
     gangs.models = <ModelSpeed*> records(arrays[8], sizeof(ModelSpeed))
+    gangs.weight = floats(arrays[9]).at
     gangs.jobs, gangs.nodes = ints(arrays[0]).size, ints(arrays[7]).size
     gangs.class_count, gangs.kind_count, gangs.resources = demands.best.shape
     return gangs

@@ -36,6 +36,7 @@ cdef double _EPSILON = 1e-9
 cdef struct Placed:
     int64_t number
     int64_t gpus
+    double weight
     int64_t first
     int64_t last
     int64_t chosen
@@ -107,7 +108,7 @@ cdef void divide_node(Draft* draft, Gangs* gangs, int64_t node) noexcept nogil:
             _climb(draft, &here)
         reached = _part_steps(draft, gangs, node, &here)
         for i in range(here.count):
-            reached += here.jobs[i].gpus * here.speed[here.jobs[i].chosen]
+            reached += here.jobs[i].weight * here.speed[here.jobs[i].chosen]
     if not possible and reached >= 0:
         return
     if reached < 0 or (reached <= value + _EPSILON and _are_fair(draft, gangs, kind, &here, before.data())):
@@ -128,7 +129,7 @@ cdef void _find_alone(Draft* draft, Gangs* gangs, int64_t node, vector[Placed]& 
         part = &draft.node_parts[number]
         if alone(draft, number):
             pair = gangs.classes[part.at] * gangs.kind_count + gangs.kind_of_node[node]
-            one.number, one.gpus = number, part.gpus
+            one.number, one.gpus, one.weight = number, part.gpus, gangs.weight[part.at]
             one.first, one.last = gangs.demands.first_choice[pair], gangs.demands.first_choice[pair + 1]
             one.chosen = one.first
             place = placed.size()
@@ -145,7 +146,7 @@ cdef double _save(Draft* draft, Gangs* gangs, int64_t kind, Here* here, int64_t*
     for i in range(here.count):
         number = here.jobs[i].number
         per_gpu(draft, number, before + i * SLOTS)
-        value += here.jobs[i].gpus * speed_at(
+        value += here.jobs[i].weight * speed_at(
             model_on(gangs, draft.node_parts[number].at, kind), before + i * SLOTS
         )
     return value
@@ -200,7 +201,7 @@ cdef void _climb(Draft* draft, Here* here) noexcept nogil:
             now = here.choice + job.chosen * resources
             for then in range(job.chosen + 1, job.last):
                 wanted = here.choice + then * resources
-                gain = here.speed[then] - here.speed[job.chosen]
+                gain = job.weight / job.gpus * (here.speed[then] - here.speed[job.chosen])
                 cost, short_of = _EPSILON, False
                 for resource in range(1, resources):
                     more = wanted[resource] - now[resource]
@@ -241,11 +242,11 @@ cdef Exchange _best_pair(Here* here, Placed* one, Placed* two, double best_gain)
     cdef bint short_of
     best.gain, best.up_to, best.down_to = best_gain, -1, -1
     for then in range(one.chosen + 1, one.last):
-        gain = one.gpus * (here.speed[then] - here.speed[one.chosen])
+        gain = one.weight * (here.speed[then] - here.speed[one.chosen])
         if gain <= best.gain:
             continue
         for other in range(two.chosen - 1, two.first - 1, -1):
-            net = gain - two.gpus * (here.speed[two.chosen] - here.speed[other])
+            net = gain - two.weight * (here.speed[two.chosen] - here.speed[other])
             if net <= best.gain:
                 break
             short_of = False
@@ -269,7 +270,7 @@ cdef bint _make_room(Draft* draft, Here* here) noexcept nogil:
     best = chosen
     for i in range(here.count):
         for then in range(chosen[i] + 1, here.jobs[i].last):
-            net = here.jobs[i].gpus * (here.speed[then] - here.speed[chosen[i]])
+            net = here.jobs[i].weight * (here.speed[then] - here.speed[chosen[i]])
             if net <= most:
                 continue
             trial = chosen
@@ -308,7 +309,7 @@ cdef double _step_down_others(
         j = _cheapest_step_down(here, trial, spared, free, &other)
         if j < 0:
             break
-        net -= here.jobs[j].gpus * (here.speed[trial[j]] - here.speed[other])
+        net -= here.jobs[j].weight * (here.speed[trial[j]] - here.speed[other])
         for resource in range(1, resources):
             given = here.choice[trial[j] * resources + resource] - here.choice[other * resources + resource]
             free[resource] += here.jobs[j].gpus * given
@@ -333,7 +334,7 @@ cdef int64_t _cheapest_step_down(
                 if used != 0:
                     relief += used / here.share[resource]
             if relief > _EPSILON:
-                loss = here.jobs[j].gpus * (here.speed[trial[j]] - here.speed[other]) / relief
+                loss = here.jobs[j].weight * (here.speed[trial[j]] - here.speed[other]) / relief
                 if loss < least:
                     found, lower[0], least = j, other, loss
     return found
@@ -393,7 +394,7 @@ cdef double _part_step(Draft* draft, Gangs* gangs, int64_t node, int64_t number,
         point[resource] = now[resource]
         if speed_at(model, point) - speed < gain:
             point[resource] = most
-    return part.gpus * (speed_at(model, point) - speed)
+    return gangs.weight[part.at] * (speed_at(model, point) - speed)
 
 
 cdef double gang_speed(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Ints
+from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.worth_core import worth_of
@@ -22,19 +22,20 @@ class Worth:
         self._view = snapshot
         self._gangs = gangs
         jobs = snapshot.jobs
-        self._lost = np.where(jobs.running, jobs.interruption_cost, 0.0) / HORIZON_SECONDS
+        self.lost: Floats = np.where(jobs.running, jobs.interruption_cost, 0.0) / HORIZON_SECONDS
+        """By position: the part of a running job's speed that an interruption loses within the horizon."""
 
     def of(self, plan: PlacementDraft) -> float:
-        """Return GPUs times speed of all jobs of a plan, less the part of it that its restarts lose in the horizon.
+        """Return the weighted speed of all jobs of a plan, less the part of it that its restarts lose in the horizon.
 
         Where a resize restarts nothing, gangs on several machines first get what is left there.
         """
         snapshot = self._view
         books, index = snapshot.ledger.books, snapshot.jobs.index
-        return worth_of(books, index, self._gangs, plan, self._lost, snapshot.resize_restarts)
+        return worth_of(books, index, self._gangs, plan, self.lost, snapshot.resize_restarts)
 
     def at_most(self, served: Ints) -> float:
-        """Return GPUs times speed of these jobs if each has the best speed that any machine gives it."""
+        """Return the weighted speed of these jobs if each has the best speed that any machine gives it."""
         gangs = self._gangs
         fastest = gangs.demands.best_speed[:, gangs.kinds["gpus"] > 0].max(axis=1)
-        return float(gangs.gpus[served] @ fastest[gangs.classes[served]])
+        return float(gangs.weight[served] @ fastest[gangs.classes[served]])

@@ -10,7 +10,7 @@ from muster.schedulers.allocation.resource_fill cimport gang_speed, raise_gang
 
 
 def worth_of(books, index, gangs, plan, lost, bint resize_restarts):
-    """GPUs times speed of all jobs of a plan, less the part of it that its restarts lose (`lost`, by job).
+    """The weighted speed of all jobs of a plan, less the part of it that its restarts lose (`lost`, by job).
 
     Where a resize restarts nothing, gangs on several machines first get what is left there.
     """
@@ -31,5 +31,5 @@ def worth_of(books, index, gangs, plan, lost, bint resize_restarts):
         else:
             raise_gang(&draft, &jobs, at)
             restarts = head >= 0 and not stays_put(&here, head, &draft, draft.first[at])
-        worth += jobs.gpus[at] * gang_speed(&draft, &jobs, at) * (1 - part_lost[at] * restarts)
+        worth += jobs.weight[at] * gang_speed(&draft, &jobs, at) * (1 - part_lost[at] * restarts)
     return worth

@@ -1,0 +1,1 @@
+"""Jobs, sizes and places chosen together."""

@@ -1,0 +1,114 @@
+"""joint: which jobs run, what each gets beside its GPUs and where it runs, chosen together.
+
+A second of a job's progress counts its GPUs, and less the more GPUs the jobs before it in the order ask for. What all
+jobs make of it in a second, less the price of changes, is the worth of a plan (`allocation.worth`). A job that costs
+the others more than it is worth waits, also beside idle GPUs: where memory is scarce, few jobs at full speed do more
+than many starved ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints
+from muster.cluster.resources import BUILT_IN_COUNT
+from muster.schedulers.allocation.draft_allocator import AllocationInput, DraftAllocator
+from muster.schedulers.allocation.drafting import keep_amounts, keep_in_place
+from muster.schedulers.allocation.fair_share_core import place_missing
+from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.placement_draft import PlacementDraft
+from muster.schedulers.allocation.resource_fill import fill_all
+from muster.schedulers.allocation.worth import Worth
+from muster.schedulers.contract import Proposal, Snapshot
+from muster.schedulers.joint.joint_core import place_jointly
+from muster.schedulers.reasons import NO_PLACE, NOT_SELECTED
+
+_URGENT = 1000.0
+"""How many times a job's progress counts whose turn has come, whatever it is worth."""
+_SCARCEST = 4.0
+"""A resource of which the jobs want more than so many times all there is counts as no scarcer than that."""
+_REACHED = 1e-9
+
+
+@dataclass(frozen=True)
+class Joint(DraftAllocator):
+    """Which jobs run, how much each gets and where, chosen together by what all make of it, less what changes cost."""
+
+    name: ClassVar[str] = "joint"
+
+    def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
+        """Write the draft; a job that has room somewhere and waits is told that others were worth more."""
+        super().allocate(snapshot, proposal, ranked, chosen)
+        declined = (proposal.reasons == NO_PLACE) & (snapshot.jobs.gpus > 0)
+        proposal.reasons[declined] = NOT_SELECTED
+        proposal.reason_a[declined] = proposal.reason_b[declined] = 0.0
+
+    def choose_draft(self, given: AllocationInput) -> PlacementDraft:
+        """Return the draft that is worth most: running jobs stay and others join them, or all are placed again."""
+        snapshot, opened = given.snapshot, given.opened
+        gangs = _below_share(given)
+        books, index = snapshot.ledger.books, snapshot.jobs.index
+        worth, order = Worth(snapshot, gangs), _by_density(given, gangs)
+        stays = opened.copy()
+        keep_in_place(books, index, stays, np.ones(len(index), np.bool_))
+        keep_amounts(books, index, stays)
+        drafts = []
+        if snapshot.resize_restarts:
+            drafts.append(stays.copy())
+            place_missing(drafts[0], gangs, order)
+        else:
+            fill_all(stays, gangs)
+        place_jointly(stays, gangs, order, worth.lost)
+        drafts.append(stays)
+        worths = [worth.of(draft) for draft in drafts]
+        may_run = np.flatnonzero(opened.movable | opened.fixed)
+        if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
+            again = opened.copy()
+            fill_all(again, gangs)
+            place_jointly(again, gangs, order, np.zeros(len(index)))
+            drafts.append(again)
+            worths.append(worth.of(again))
+        return drafts[int(np.argmax(np.round(worths, 9)))]
+
+
+def _below_share(given: AllocationInput) -> Gangs:
+    """Return the jobs with their weights, and with choices that may be below their GPU-proportional share."""
+    jobs = given.snapshot.jobs
+    profiles = given.snapshot.resource_profiles.below_share
+    classes, demands = profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
+    return given.gangs._replace(weight=_weights(given), classes=classes, demands=demands)
+
+
+def _weights(given: AllocationInput) -> Floats:
+    """Return what a second of each job's progress counts, by position.
+
+    It is the job's GPUs over one plus the GPUs of all jobs before it, in clusters: the jobs that fill the first cluster
+    count from one down to a half for each GPU, those that would fill the tenth about a tenth. Running jobs that are
+    not ranked keep their places and count most.
+    """
+    snapshot, ranked = given.snapshot, given.ranked
+    gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
+    ahead = np.zeros(len(gpus))
+    ahead[ranked] = np.cumsum(gpus[ranked]) - gpus[ranked]
+    weight: Floats = gpus / (1 + ahead / max(snapshot.cluster.total_gpus, 1))
+    if given.urgent.any():
+        weight[given.urgent] *= _URGENT
+    return weight
+
+
+def _by_density(given: AllocationInput, gangs: Gangs) -> Ints:
+    """Return the ranked jobs, those first that are worth most for what they take, the scarce counting more."""
+    at = given.ranked
+    with_gpus = gangs.kinds["gpus"] > 0
+    total = np.maximum(given.snapshot.ledger.books.nodes["capacity"].sum(axis=0), 1)
+    demand = gangs.demands.best[:, with_gpus].min(axis=1)[gangs.classes[at]] * gangs.gpus[at][:, None]
+    demand[:, 0] = gangs.gpus[at] * MICRO
+    used = demand[:, :BUILT_IN_COUNT] / total[:BUILT_IN_COUNT]
+    scarcity = np.minimum(used.sum(axis=0), _SCARCEST)
+    fastest = gangs.demands.best_speed[:, with_gpus].max(axis=1)[gangs.classes[at]]
+    density = gangs.weight[at] * fastest / np.maximum(used @ scarcity, 1e-12)
+    order: Ints = at[np.argsort(-density, kind="stable")]
+    return order

@@ -1,0 +1,5 @@
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.placement_draft import PlacementDraft
+
+def place_jointly(draft: PlacementDraft, gangs: Gangs, order: Ints, cost: Floats) -> None: ...

@@ -1,0 +1,88 @@
+"""joint: few jobs at full speed where that does more, changes that repay, and the order's first jobs first."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.schedulers.joint.joint import Joint
+from muster.simulation import Run
+from muster.workload.models import Model
+from tests.building import cluster_of, job, jobs_of, run
+from tests.schedulers.synergy_cases import round_of, speeds, tried
+from tests.schedulers.test_node_amounts import cpu_models
+
+CACHED = Model(
+    "cached", "image", 32, 1.0, 1.0, 10.0, (1.0,), (5.0, 10.0), ((0.1, 1.0),), source="a test", licence="none"
+)
+"""Ten times as fast with 10 GB of memory as with 5."""
+MODELS = {"cached": CACHED}
+
+
+def end_of(result: Run) -> dict[str, float]:
+    """When each job ended."""
+    return dict(result.record.jobs.select("job_id", "finish_seconds").iter_rows())
+
+
+def test_scarce_memory_makes_one_job_fast_and_not_two_slow() -> None:
+    """Two GPUs and 10 GB: side by side both jobs would take 1,000 seconds."""
+    trace = jobs_of(job(0, 1_000, model="cached"), job(0, 1_000, model="cached"))
+    result = run(trace, cluster_of(2, memory_gb_per_gpu=5.0), "fifo+joint", models=MODELS)
+    assert end_of(result) == {"0": 100.0, "1": 200.0}
+    waits = result.record.reasons.filter(pl.col("job_id") == "1")
+    assert waits["reason"].to_list() == ["not_selected"]
+
+
+def test_an_interruption_is_made_only_where_it_repays() -> None:
+    """The running job is ranked last; taking its memory gains the same speed, and costs a restart."""
+    trace = jobs_of(job(0, 100_000, model="cached"), job(5_000, 10_000, model="cached"))
+    cluster = cluster_of(2, memory_gb_per_gpu=5.0)
+    dear = run(trace, cluster, "srtf+joint", models=MODELS, restart_cost_seconds=7_200.0)
+    assert end_of(dear) == {"0": 10_000.0, "1": 11_000.0}
+    cheap = run(trace, cluster, "srtf+joint", models=MODELS, restart_cost_seconds=60.0)
+    assert end_of(cheap) == {"0": 11_060.0, "1": 6_000.0}
+
+
+def test_a_job_that_waited_too_long_goes_before_what_is_worth_more() -> None:
+    """A stream of short jobs would keep the long one waiting for ever."""
+    stream = [job(90.0 * at, 1_000, model="cached") for at in range(60)]
+    trace = jobs_of(job(0, 10_000, model="cached"), *stream)
+    settings = {"promote_after_seconds": "1000"}
+    result = run(trace, cluster_of(2, memory_gb_per_gpu=5.0), "srtf+joint", settings, models=MODELS)
+    starts = dict(result.record.jobs.select("job_id", "start_seconds").iter_rows())
+    assert starts["0"] <= 1_100
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[Model], float]:
+    """Two to four jobs of one GPU for a node with four, and its cores for each GPU."""
+    known = [draw(cpu_models(name)) for name in ("one", "two", "three")]
+    chosen = draw(st.lists(st.sampled_from(known), min_size=2, max_size=4))
+    return chosen, draw(st.sampled_from([1.0, 2.0, 3.5]))
+
+
+@given(cases())
+@settings(deadline=None, max_examples=200)
+def test_one_node_is_worth_nearly_what_brute_force_finds(case: tuple[list[Model], float]) -> None:
+    """Every subset of the jobs with every choice of cores of each, weighted as the docstring of joint says."""
+    chosen, cpus_per_gpu = case
+    models = {model.name: model for model in chosen}
+    weights = [1 / (1 + at / 4) for at in range(len(chosen))]
+    given_round = round_of(
+        cluster_of(4, cpus_per_gpu=cpus_per_gpu), [(model.name, 1) for model in chosen], models
+    )
+    with tried(Joint(), given_round):
+        reached = float(speeds(given_round) @ weights)
+    best = 0.0
+    for cores in product(*([0.0, *model.cpus_per_gpu] for model in chosen)):
+        if sum(cores) <= 4 * cpus_per_gpu:
+            fast = [
+                model.speed[model.cpus_per_gpu.index(count)][0] if count else 0.0
+                for model, count in zip(chosen, cores, strict=True)
+            ]
+            best = max(best, float(np.array(fast) @ weights))
+    assert reached >= 0.8 * best
