@@ -10,7 +10,7 @@ from libcpp.algorithm cimport lower_bound, sort, stable_sort, upper_bound
 
 from muster.cluster.arrays cimport floats
 from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain, release_job, undo_to
-from muster.schedulers.composed_core cimport ATTAINED, ATTAINED_QUEUES, ON_ALL, ON_COMPLETION, Why
+from muster.schedulers.composed_core cimport ATTAINED_QUEUES, ON_ALL, ON_COMPLETION
 from muster.workload.jobs_core cimport RUNNING, WAITING, Asked, Fact, service_of
 
 from muster.schedulers.ageing import LATE, LEAST_TURN_SECONDS
@@ -238,7 +238,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
             self._set_reason(behind[at], _BEHIND_HEAD)
 
     cdef void _promise_turns(self, WorldView* world, double now) noexcept nogil:
-        """Ask again when a waiting job has waited too long, when a turn is over, and at once for those newly promoted."""
+        """Ask again when a waiting job has waited too long, when a turn is over, at once for those newly promoted."""
         cdef double soonest = INFINITY, due
         cdef bint begins = False
         cdef size_t at
@@ -307,7 +307,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
     # Serving
 
     cdef void _choose(self, WorldView* world, double pinned_after) noexcept nogil:
-        """Choose the jobs to serve, by GPU count alone: in order, each that fits in what is left (Synergy, "Rounds")."""
+        """Choose the jobs to serve by GPU count: in order, each that fits in what is left (Synergy, "Rounds")."""
         cdef int64_t job, demand, free = world.books.totals[GPU] + self._releasing(world)
         cdef size_t at
         for at in range(self._order.size()):

@@ -59,7 +59,7 @@ cdef size_t _FEW_MOMENTS = 64  # in a heap, of which it does not matter how many
 cdef extern from * nogil:
     """
     #include <cstdint>
-    // Something that happens to a job or a chain of rows. The later moment is the lesser: heaps begin with the earliest.
+    // Something that happens to a job or a chain of rows. The later is the lesser: heaps begin with the earliest.
     struct MusterMoment { double time; int64_t number; };
     static inline bool operator<(const MusterMoment& one, const MusterMoment& other) {
         return one.time != other.time ? one.time > other.time : one.number > other.number;

@@ -1,6 +1,7 @@
 """Jobs put on nodes one after the other where the worth of all gains most, compiled; see `joint`.
 
-The worth of a node is the speed of its jobs, each times its weight. A job may take the place of jobs that are worth less.
+The worth of a node is the speed of its jobs, each times its weight. A job may take the place of jobs that are worth
+less.
 """
 
 from libc.math cimport INFINITY
@@ -146,7 +147,7 @@ cdef void _candidates(Search* search, int64_t at, vector[Ranked]& nodes) noexcep
     cdef Draft* draft = search.draft
     cdef Gangs* gangs = search.gangs
     cdef uint8_t* allowed = allowed_nodes(gangs, at)
-    cdef int64_t node, resource, gpus = gangs.gpus[at], number, freed
+    cdef int64_t node, resource, gpus = gangs.gpus[at], number, freed, free
     cdef int64_t* need
     cdef double short_of, guess, cheapest
     cdef NodePart* part
@@ -168,8 +169,9 @@ cdef void _candidates(Search* search, int64_t at, vector[Ranked]& nodes) noexcep
             if freed < gpus:
                 continue
         for resource in range(1, draft.resources):
-            if gpus * need[resource] > free_on(draft, node)[resource]:
-                short_of = max(short_of, 1.0 - <double> max(free_on(draft, node)[resource], <int64_t> 0) / (gpus * need[resource]))
+            free = max(free_on(draft, node)[resource], <int64_t> 0)
+            if gpus * need[resource] > free:
+                short_of = max(short_of, 1.0 - <double> free / (gpus * need[resource]))
         guess = cheapest * 10 + short_of + free_on(draft, node)[0] * 1e-6
         nodes.push_back(Ranked(guess, node))
 
