@@ -40,7 +40,7 @@ class Joint(DraftAllocator):
     name: ClassVar[str] = "joint"
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
-        """Write the draft; a job that has room somewhere and waits is told that others were worth more."""
+        """Write the draft; the reason of a job that has room somewhere and waits is that others were worth more."""
         super().allocate(snapshot, proposal, ranked, chosen)
         declined = (proposal.reasons == NO_PLACE) & (snapshot.jobs.gpus > 0)
         proposal.reasons[declined] = NOT_SELECTED
