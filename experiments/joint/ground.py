@@ -24,14 +24,14 @@ class Figures:
     mean_jct: float
     p99_jct: float
     makespan: float
-    interruptions: float
-    """A job, in the mean; NaN: not known."""
+    restarts: float
+    """A job, in the mean, after the first start; NaN: not known."""
 
     def line(self) -> str:
         """A line of the table."""
         return (
             f"  {self.name:34} {self.mean_jct:12,.1f} {self.p99_jct:12,.1f} {self.makespan:12,.1f} "
-            f"{self.interruptions:8.2f}"
+            f"{self.restarts:8.2f}"
         )
 
 
@@ -57,14 +57,15 @@ class Cell:
         options = Options(rules=self.rules, network="none", round_origin=self.rules.round_seconds or 0.0)
         jobs = simulate(self.trace, self.cluster, made, options, models={}).record.jobs
         finish = jobs["finish_seconds"].to_numpy()
-        restarts = float(np.mean(jobs["preemptions"].to_numpy() + jobs["moves"].to_numpy()))
+        pauses = self.trace.jobs["restart_cost_seconds"].to_numpy()
+        restarts = float((jobs["restart_seconds"].to_numpy() / pauses).mean()) - 1.0
         return figures(scheduler, jobs["submit_seconds"].to_numpy(), finish, restarts)
 
 
-def figures(name: str, submit: Floats, finish: Floats, interruptions: float = np.nan) -> Figures:
+def figures(name: str, submit: Floats, finish: Floats, restarts: float = np.nan) -> Figures:
     """The figures of a run whose jobs came and ended at these times; NaN where one did not end."""
     jct = finish - submit
-    return Figures(name, float(jct.mean()), float(np.quantile(jct, 0.99)), float(finish.max()), interruptions)
+    return Figures(name, float(jct.mean()), float(np.quantile(jct, 0.99)), float(finish.max()), restarts)
 
 
 Ground = Callable[[Path], Iterator[Cell]]

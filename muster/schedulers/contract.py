@@ -36,6 +36,7 @@ __all__ = [
     "Proposal",
     "Rows",
     "Scheduler",
+    "SizeSpeeds",
     "Snapshot",
     "State",
     "Trigger",
@@ -275,6 +276,13 @@ class Jobs:
         return not np.isnan(self._table.asked["believed"][self.index]).any()
 
 
+class SizeSpeeds(Protocol):
+    """What is believed of how fast jobs go on other numbers of GPUs than they request or hold."""
+
+    def seconds_per_iteration(self, jobs: Ints, gpus: Ints, nodes: Ints, gpu_type: str) -> Floats:
+        """Seconds of an iteration of each job on so many GPUs of so many nodes; inf where it is not to run so."""
+
+
 @dataclass(slots=True)
 class Snapshot:
     """What a scheduler may know at one moment."""
@@ -291,6 +299,8 @@ class Snapshot:
     """How fast gangs go on the forms that their places can have; None: not known, all are alike."""
     resize_restarts: bool = False
     """Whether a change of CPU, memory or storage alone restarts a job."""
+    size_speeds: SizeSpeeds | None = None
+    """How fast jobs go on other sizes; None: not known."""
 
     @property
     def cluster(self) -> Cluster:

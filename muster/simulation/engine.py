@@ -394,6 +394,7 @@ class SimulationEngine:
             self._wants,
             self._forms,
             self._options.resize_restarts,
+            None if self._work is None else self._work.size_speeds,
         )
         self._pending = 0
         began = time.perf_counter()

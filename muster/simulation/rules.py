@@ -11,6 +11,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import Ints
 from muster.problems import InputError, Problem, did_you_mean, with_hint
+from muster.schedulers.contract import SizeSpeeds
 from muster.schedulers.presets import known_presets
 from muster.schedulers.registry import takes
 from muster.simulation.network import NetworkOfRun
@@ -39,6 +40,10 @@ class WorkInBlocks(Protocol):
 
 class WorkLaw(Protocol):
     """How fast jobs work and what a start or a change costs them, where Muster's own speed law does not say it."""
+
+    @property
+    def size_speeds(self) -> SizeSpeeds | None:
+        """What schedulers may know of speeds on other sizes; None: nothing."""
 
     def next_change(self) -> float:
         """The next moment at which a running job's speed changes by itself; inf: none does."""

@@ -21,6 +21,8 @@ SLOW_SECONDS, PAUSE_SECONDS = 10.0, 3.0
 class Warming:
     """Every start pauses, then the job goes at half speed for a while, and at full speed from then on."""
 
+    size_speeds = None
+
     def __init__(self, table: JobTable, cluster: Cluster) -> None:
         self._facts, self._work = table.facts, table.asked["iterations"]
         self._warm = np.full(len(table), inf)

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from experiments.papers.elastic.batches import Batch, fixed_batch, iteration_seconds
+from experiments.papers.elastic.beliefs import LearnedSpeeds
 from experiments.papers.elastic.efficiency import Application
 from experiments.papers.elastic.step_times import Placement, StepTimes, closest
 from muster.cluster import Cluster
@@ -79,8 +80,16 @@ class FixedBatches:
 class EpochWork:
     """The progress of a run's jobs."""
 
-    def __init__(self, table: JobTable, cluster: Cluster, world: SiaWorld, batches: BatchRule) -> None:
+    def __init__(
+        self,
+        table: JobTable,
+        cluster: Cluster,
+        world: SiaWorld,
+        batches: BatchRule,
+        learned: LearnedSpeeds | None = None,
+    ) -> None:
         self._world, self._batches = world, batches
+        self.size_speeds = learned
         self._facts = table.facts
         apps = [world.applications[name] for name in table.model_names]
         self._app = [apps[model] for model in table.asked["model"].tolist()]
@@ -117,6 +126,8 @@ class EpochWork:
         place = self._place(shares)
         if self.places.get(job) != place:
             self._resumes[job] = now + app.restart_seconds
+            if self.size_speeds is not None:
+                self.size_speeds.starts[job] += 1
         self.places[job] = place
         fact["resumes"] = self._resumes[job]
         if self._epoch_ends[job] <= now:
@@ -124,6 +135,8 @@ class EpochWork:
             self.epoch[job] += 1
         epoch = int(self.epoch[job])
         batch = self.batch_of[job] = self._batches.batch(job, now, epoch, place)
+        if self.size_speeds is not None:
+            self.size_speeds.learn(job, place.placement, place.gpu_type, batch.per_gpu)
         times = self._world.times[app.name, place.gpu_type]
         seconds = iteration_seconds(times, place.placement, batch) * app.slowdown
         fact["rate"] = app.gain(batch.total(sum(place.placement)), epoch) / seconds

@@ -10,6 +10,7 @@ import polars as pl
 
 from experiments.joint.ground import Cell, Figures, figures
 from experiments.papers.elastic.batches import fixed_batch, iteration_seconds
+from experiments.papers.elastic.beliefs import LearnedSpeeds
 from experiments.papers.elastic.efficiency import Application
 from experiments.papers.elastic.epoch_work import EpochWork, FixedBatches, SiaWorld
 from experiments.papers.elastic.files import FOLDER, FURTHER_FOLDER, read_table
@@ -23,6 +24,7 @@ from experiments.papers.elastic.worlds import (
     sia_world,
     trace_with,
 )
+from experiments.published.sia import Sia
 from muster.cluster import Cluster
 from muster.simulation import Rules
 from muster.simulation.rules import WorkLaw
@@ -53,7 +55,8 @@ def sia_cell(reference: Path, world: SiaWorld, workload: str, cluster: str, mode
     jobs = sia_jobs(reference, workload)
 
     def work(table: JobTable, cluster: Cluster) -> WorkLaw:
-        return EpochWork(table, cluster, world, FixedBatches(table, world))
+        learned = LearnedSpeeds(table, world.applications, world.times)
+        return EpochWork(table, cluster, world, FixedBatches(table, world), learned)
 
     slowest = CLUSTERS[cluster][0]
     alone = [
@@ -68,6 +71,7 @@ def sia_cell(reference: Path, world: SiaWorld, workload: str, cluster: str, mode
         cluster_named(cluster),
         rules,
         recorded(reference / FOLDER / "sia", f"{workload}_{cluster}", mode, jobs),
+        {Sia.name: Sia},
     )
 
 

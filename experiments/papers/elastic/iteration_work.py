@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import floor, inf, isnan
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
@@ -87,6 +88,8 @@ PlanRule = Callable[[int, float], str]
 
 class IterationWork:
     """The progress of a run's jobs."""
+
+    size_speeds: ClassVar[None] = None
 
     def __init__(
         self, table: JobTable, speeds: RubickSpeeds, plan: PlanRule, iterations: Sequence[int]

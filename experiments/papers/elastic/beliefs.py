@@ -1,0 +1,116 @@
+"""What jobs have learned of their own speed: the knowledge that Sia's policy decides on, and nothing else.
+
+A job that never ran is known by its owner's request alone. One that ran on a type of GPU has a model of it, fitted to
+the configurations it was on; another type is believed to be faster or slower as it is on one GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, inf
+
+import numpy as np
+
+from experiments.papers.elastic.batches import Batch
+from experiments.papers.elastic.efficiency import Application
+from experiments.papers.elastic.speed_fits import Observation, SpeedModel, fitted
+from experiments.papers.elastic.step_times import Placement, StepTimes
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.workload.jobs import JobTable
+
+GROWTH = 2
+"""Times as many GPUs as it ever ran on, to which a job may grow."""
+
+
+class LearnedSpeeds:
+    """The speeds that each job of a run has learned by now, with its requested batch."""
+
+    def __init__(
+        self,
+        table: JobTable,
+        applications: Mapping[str, Application],
+        times: Mapping[tuple[str, str], StepTimes],
+    ) -> None:
+        self._apps = [applications[table.model_names[model]] for model in table.asked["model"].tolist()]
+        self._times = times
+        self._batch = table.sized["batch"].astype(np.int64)
+        self._asked = table.asked
+        self._seen: list[dict[str, dict[Observation, None]]] = [{} for _ in range(len(table))]
+        self._fits: dict[tuple[Observation, ...], SpeedModel] = {}
+        self.largest: Ints = np.zeros(len(table), np.int64)
+        """GPUs that each job ever ran on at most."""
+        self.starts: Ints = np.zeros(len(table), np.int64)
+        """Pauses so far, the first start's among them."""
+
+    def learn(self, job: int, placement: Placement, gpu_type: str, batch: int) -> None:
+        """A job runs on a configuration, and measures its step."""
+        step, sync = self._times[self._apps[job].name, gpu_type].of(placement, batch)
+        gpus = sum(placement)
+        seen = Observation(len(placement), gpus, batch, step - sync, step)
+        self._seen[job].setdefault(gpu_type, {})[seen] = None
+        self.largest[job] = max(self.largest[job], gpus)
+
+    def app(self, job: int) -> Application:
+        """What a job trains."""
+        return self._apps[job]
+
+    def known(self, job: int) -> bool:
+        """Whether a job ever ran."""
+        return bool(self._seen[job])
+
+    def seconds_per_iteration(self, jobs: Ints, gpus: Ints, nodes: Ints, gpu_type: str) -> Floats:
+        """Seconds of an iteration of each job on so many GPUs of so many nodes; inf where it is not to run so."""
+        return np.array(
+            [
+                self.seconds(job, count, of, gpu_type)
+                for job, count, of in zip(jobs.tolist(), gpus.tolist(), nodes.tolist(), strict=True)
+            ]
+        )
+
+    def most_gpus(self, job: int) -> int:
+        """GPUs that a job may hold next: its owner's limit, what its batch keeps busy, and its growth."""
+        by_batch = int(self._batch[job]) // self._apps[job].min_batch_per_gpu
+        limit = min(int(self._asked["max_gpus"][job]), by_batch)
+        if self._asked["min_gpus"][job] == self._asked["max_gpus"][job]:
+            return int(self._asked["max_gpus"][job])
+        return min(limit, GROWTH * int(self.largest[job]) if self.known(job) else 1)
+
+    def seconds(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
+        """The same for one job; of a job that never ran all sizes that it may have are alike."""
+        if not self._asked["min_gpus"][job] <= gpus <= self.most_gpus(job):
+            return inf
+        if not self.known(job):
+            return 1.0
+        seen = self._seen[job]
+        of_type = gpu_type if gpu_type in seen else next(reversed(seen))
+        seconds = self._predicted(job, gpus, nodes, self._model(job, of_type))
+        if of_type == gpu_type:
+            return seconds
+        return seconds * self._alone(job, gpu_type) / self._alone(job, of_type)
+
+    def _model(self, job: int, gpu_type: str) -> SpeedModel:
+        observations = tuple(self._seen[job][gpu_type])
+        if observations not in self._fits:
+            self._fits[observations] = fitted(observations)
+        return self._fits[observations]
+
+    def split(self, job: int, gpus: int) -> Batch:
+        """How the requested batch is believed to be divided."""
+        app, requested = self._apps[job], int(self._batch[job])
+        each = ceil(requested / gpus)
+        accumulation = ceil(each / app.max_batch_per_gpu) - 1
+        if gpus == 1 and requested > app.initial_batch:
+            accumulation = max(accumulation, 1)
+        return Batch(ceil(each / (accumulation + 1)), accumulation)
+
+    def _predicted(self, job: int, gpus: int, nodes: int, model: SpeedModel) -> float:
+        batch = self.split(job, gpus)
+        size = np.array([float(nodes)]), np.array([float(gpus)]), np.array([float(batch.per_gpu)])
+        step = float(model.step_seconds(*size)[0])
+        return step + batch.accumulation * float(model.compute_seconds(size[2])[0])
+
+    def _alone(self, job: int, gpu_type: str) -> float:
+        """True seconds of an iteration on one GPU."""
+        batch = self.split(job, 1)
+        step, sync = self._times[self._apps[job].name, gpu_type].of((1,), batch.per_gpu)
+        return step + (step - sync) * batch.accumulation

@@ -1,0 +1,97 @@
+"""Sia's and Pollux's model of a step's seconds, fitted to the configurations that a job has run.
+
+compute = a + b x batch of a GPU; network = 0 on one GPU, c + d x (GPUs - 2) within a node, e + f x (GPUs - 2) over
+several; step = (compute^g + network^g)^(1/g). What was not observed yet is believed to cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, minimize
+
+from muster.cluster.ledger_arrays import Floats
+
+_LEAST = 1e-8
+_AT_FIRST = (1e-1, 1e-2) * 3 + (1.0 + 1e-3,)
+_MOST_GAMMA = 10.0
+_ABOVE_WITHIN = 1.1
+"""A network between nodes is believed to be slower than one within a node at least so many times."""
+
+
+class Observation(NamedTuple):
+    """What a job has measured on a configuration."""
+
+    nodes: int
+    gpus: int
+    batch: int
+    """Of one GPU."""
+    compute_seconds: float
+    step_seconds: float
+
+
+class SpeedModel(NamedTuple):
+    """The parameters of a fitted model."""
+
+    compute: float
+    compute_by_batch: float
+    between: float
+    between_by_gpus: float
+    within: float
+    within_by_gpus: float
+    gamma: float
+
+    def compute_seconds(self, batch: Floats) -> Floats:
+        """Seconds of a pass over a batch of one GPU, without synchronisation."""
+        return self.compute + self.compute_by_batch * batch
+
+    def step_seconds(self, nodes: Floats, gpus: Floats, batch: Floats) -> Floats:
+        """Seconds of a pass with synchronisation."""
+        return np.exp(self.log_step_seconds(nodes, gpus, batch))
+
+    def log_step_seconds(self, nodes: Floats, gpus: Floats, batch: Floats) -> Floats:
+        """The logarithm of those."""
+        first = np.where(nodes > 1, self.between, np.where(gpus > 1, self.within, _LEAST))
+        each = np.where(nodes > 1, self.between_by_gpus, np.where(gpus > 1, self.within_by_gpus, _LEAST))
+        network = first + each * np.maximum(gpus - 2, _LEAST)
+        seconds: Floats = np.log(self.compute_seconds(batch) ** self.gamma + network**self.gamma) / self.gamma
+        return seconds
+
+
+def fitted(observations: Iterable[Observation]) -> SpeedModel:
+    """The model with the least error of logarithms; parameters that nothing was observed of stay at nothing."""
+    nodes, gpus, batch, compute, step = np.array(list(observations), np.float64).T
+    start = np.array(_AT_FIRST)
+    low, high = np.full(7, _LEAST), np.full(7, np.inf)
+    low[6], high[6] = 1.0, _MOST_GAMMA
+    if len(np.unique(batch)) == 1:
+        start[0] = low[0] = high[0] = compute.mean() / 2
+    several = nodes > 1
+    for at, seen in (
+        (2, several),
+        (3, several & (gpus > 2)),
+        (4, ~several & (gpus > 1)),
+        (5, ~several & (gpus > 2)),
+    ):
+        if not seen.any():
+            start[at] = low[at] = high[at] = _LEAST
+    log_compute, log_step = np.log(compute), np.log(step)
+
+    def error(parameters: Floats) -> float:
+        model = SpeedModel(*parameters)
+        of_compute = np.log(model.compute_seconds(batch)) - log_compute
+        of_step = model.log_step_seconds(nodes, gpus, batch) - log_step
+        growth = (model.between_by_gpus / model.between) ** 2 + (model.within_by_gpus / model.within) ** 2
+        errors = np.sqrt((of_compute**2).mean()) + np.sqrt((of_step**2).mean())
+        return float(errors + 1e-3 * (model.gamma - 1) ** 2 + 1e-2 * growth)
+
+    found = minimize(error, start, bounds=Bounds(low, high, keep_feasible=True), method="L-BFGS-B")
+    model = SpeedModel(*found.x.tolist())
+    if several.any():
+        return model
+    return model._replace(
+        between=max(model.between, model.within * _ABOVE_WITHIN),
+        between_by_gpus=max(model.between_by_gpus, model.within_by_gpus * _ABOVE_WITHIN),
+    )
