@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.joint.ground import table
@@ -11,6 +13,8 @@ from experiments.papers.elastic.files import FOLDER, read_table
 from experiments.papers.elastic.ground import elastic, rubick
 from experiments.papers.elastic.iteration_work import RubickSpeeds
 from experiments.papers.elastic.step_times import closest
+from muster.schedulers.composed import Composed
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 
@@ -63,3 +67,26 @@ def test_a_size_that_was_not_measured_does_not_run(reference: Path) -> None:
     on_three, on_six = (speeds.seconds("llama30", placement, "") for placement in ((8,) * 3, (4,) * 6))
     assert on_three == on_six < float("inf")
     assert speeds.seconds("llama30", (8, 8), "") == float("inf")
+
+
+@pytest.mark.reference
+def test_speeds_of_other_sizes_are_those_of_the_table(reference: Path) -> None:
+    (cell,) = rubick(reference)
+    asked: list[list[float]] = []
+
+    class Asks(Composed):
+        def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+            assert snapshot.size_speeds is not None
+            jobs, gpus, nodes = np.array([0, 1, 1, 1]), np.array([2, 48, 40, 4]), np.array([1, 6, 8, 5])
+            asked.append(snapshot.size_speeds.seconds_per_iteration(jobs, gpus, nodes, "a800").tolist())
+            return super().decide(snapshot, state)
+
+    fifo = build("fifo")
+    assert isinstance(fifo, Composed)
+    fields = {field.name: getattr(fifo, field.name) for field in dataclasses.fields(fifo) if field.init}
+    options = Options(rules=cell.rules, network="none")
+    simulate(cell.trace, cell.cluster, Asks(**fields), options, models={})
+    speeds = RubickSpeeds(reference / FOLDER / "tables" / "rubick_seconds_per_iteration.csv")
+    vit = speeds.seconds("vit", (2,), "zero-dp")
+    spread, packed = (speeds.seconds("llama30", placement, "") for placement in ((5,) * 8, (8,) * 6))
+    assert asked[0] == [vit, packed, spread, float("inf")]

@@ -14,7 +14,12 @@ from experiments.papers.elastic.beliefs import LearnedSpeeds
 from experiments.papers.elastic.efficiency import Application
 from experiments.papers.elastic.epoch_work import EpochWork, FixedBatches, SiaWorld
 from experiments.papers.elastic.files import FOLDER, FURTHER_FOLDER, read_table
-from experiments.papers.elastic.iteration_work import RESTART_SECONDS, IterationWork, RubickSpeeds
+from experiments.papers.elastic.iteration_work import (
+    RESTART_SECONDS,
+    IterationWork,
+    MeasuredSpeeds,
+    RubickSpeeds,
+)
 from experiments.papers.elastic.step_times import Placement, StepTimes, closest
 from experiments.papers.elastic.worlds import (
     CLUSTERS,
@@ -104,7 +109,8 @@ def rubick(reference: Path) -> Iterator[Cell]:
     plans, iterations = jobs["plan"].to_list(), jobs["iterations"].to_list()
 
     def work(table: JobTable, _: Cluster) -> WorkLaw:
-        return IterationWork(table, speeds, lambda job, _: plans[job], iterations)
+        known = MeasuredSpeeds(table, speeds, plans, CLUSTERS["a800"][0][1])
+        return IterationWork(table, speeds, lambda job, _: plans[job], iterations, known)
 
     alone = [
         (count + 1) * speeds.seconds(app, closest(gpus, 8), plan)

@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import floor, inf, isnan
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
 
 from experiments.papers.elastic.files import read_table
-from experiments.papers.elastic.step_times import MOST_NODES, Placement, key_of
+from experiments.papers.elastic.step_times import MOST_NODES, Placement, closest, key_of
 from muster.cluster.ledger import Ledger
-from muster.cluster.ledger_arrays import Ints
+from muster.cluster.ledger_arrays import Floats, Ints
 from muster.workload.jobs import JobTable
 
 RESTART_SECONDS = 260.0
@@ -82,6 +81,30 @@ class RubickSpeeds:
         }
 
 
+class MeasuredSpeeds:
+    """The speeds of the jobs of a run on any size, with the plans of their owners."""
+
+    def __init__(
+        self, table: JobTable, speeds: RubickSpeeds, plans: Sequence[str], gpus_per_node: int
+    ) -> None:
+        self._speeds, self._plans, self._per_node = speeds, plans, gpus_per_node
+        self._app = [table.model_names[model] for model in table.asked["model"].tolist()]
+
+    def seconds_per_iteration(self, jobs: Ints, gpus: Ints, nodes: Ints, gpu_type: str) -> Floats:
+        """Seconds of an iteration of each job on so many GPUs of so many nodes; inf where it does not run so."""
+        sizes = zip(jobs.tolist(), gpus.tolist(), nodes.tolist(), strict=True)
+        return np.array([self._seconds(*size) for size in sizes])
+
+    def _seconds(self, job: int, gpus: int, nodes: int) -> float:
+        if not gpus <= nodes * self._per_node or nodes > gpus:
+            return inf
+        placement = closest(gpus, self._per_node)
+        if len(placement) != nodes:
+            each, more = divmod(gpus, nodes)
+            placement = (each + 1,) * more + (each,) * (nodes - more)
+        return self._speeds.seconds(self._app[job], placement, self._plans[job])
+
+
 PlanRule = Callable[[int, float], str]
 """The plan of a job from a moment on."""
 
@@ -89,11 +112,15 @@ PlanRule = Callable[[int, float], str]
 class IterationWork:
     """The progress of a run's jobs."""
 
-    size_speeds: ClassVar[None] = None
-
     def __init__(
-        self, table: JobTable, speeds: RubickSpeeds, plan: PlanRule, iterations: Sequence[int]
+        self,
+        table: JobTable,
+        speeds: RubickSpeeds,
+        plan: PlanRule,
+        iterations: Sequence[int],
+        size_speeds: MeasuredSpeeds | None = None,
     ) -> None:
+        self.size_speeds = size_speeds
         self._speeds, self._plan = speeds, plan
         self._facts = table.facts
         self._app = [table.model_names[model] for model in table.asked["model"].tolist()]
