@@ -19,7 +19,6 @@ from muster import training
 from muster.problems import InputError
 from muster.training import link
 from muster.training.run_folder import EXIT_STOPPED, begin_start, give_notice, read_progress
-from muster.training.shares import Division
 
 pytestmark = pytest.mark.needs_torch
 torch = pytest.importorskip("torch")
@@ -28,25 +27,6 @@ from tests.training.elastic_job import Work, learn  # noqa: E402
 from tests.training.forked import run_ranks  # noqa: E402
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_elastic.py"
-
-
-@given(
-    size=st.integers(0, 40),
-    ranks=st.integers(1, 9),
-    local_batch=st.none() | st.integers(1, 12),
-)
-def test_shares_are_the_batch_in_its_order(size: int, ranks: int, local_batch: int | None) -> None:
-    parts = [Division(rank, ranks, local_batch).parts(size) for rank in range(ranks)]
-    assert len({len(each) for each in parts}) == 1, "a rank without a counterpart waits for ever"
-    assert [part.is_last for part in parts[0]] == [False] * (len(parts[0]) - 1) + [True]
-    counted = [part for each in parts for part in each if part.weight > 0]
-    assert [at for part in counted for at in range(part.begin, part.end)] == list(range(size))
-    sizes = [sum(part.end - part.begin for part in each if part.weight) for each in parts]
-    assert max(sizes) - min(sizes) <= 1
-    for part in [part for each in parts for part in each if size]:
-        assert 0 <= part.begin < part.end <= size
-        assert local_batch is None or part.end - part.begin <= local_batch
-        assert part.weight in (0, (part.end - part.begin) * ranks / size)
 
 
 def learn_until(work: Work, folder: Path, epoch: int, step: int) -> tuple[str, Any]:
@@ -205,19 +185,6 @@ def test_a_script_that_is_not_elastic_keeps_its_ranks(tmp_path: Path) -> None:
 def test_a_loader_that_is_divided_already_is_refused(tmp_path: Path) -> None:
     for refused in walked(2, "divided", True, tmp_path, 1):
         assert "without DistributedSampler" in refused
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"elastic": True, "accumulate": 2}, "accumulate: found 2"),
-        ({"elastic": True, "local_batch": 0}, "local_batch: found 0"),
-        ({"local_batch": 4}, "local_batch: found 4; only an elastic job's batches are divided"),
-    ],
-)
-def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        training.join().steps([[1]], state={}, **arguments)
 
 
 def test_samples_without_batches_are_refused() -> None:
