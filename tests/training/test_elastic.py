@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import signal
 import sys
 from contextlib import redirect_stdout
 from importlib import import_module
@@ -94,6 +96,31 @@ def test_one_two_four_three_one_with_loader_workers(tmp_path: Path) -> None:
         assert progress is not None
         assert progress["step"] >= 2 * epoch - 1
     assert start(tmp_path, 5, 1, work) == whole
+
+
+def learn_and_die(work: Work, step: int) -> tuple[str, Any]:
+    """The job, whose first rank is killed after so many steps."""
+
+    def after_update(done: int) -> None:
+        if done == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return learn(work, after_update)
+
+
+def test_killed_ranks_are_followed_by_another_number_of_them(tmp_path: Path) -> None:
+    """What was not saved is done again, on other ranks; the checkpoint of every step is there."""
+    work = Work(batch=5, local_batch=2)
+    for epoch, (ranks, step) in enumerate(((2, 3), (3, 6), (1, 8)), start=1):
+        begin_start(tmp_path, epoch)
+        env = {"MUSTER_RUN_DIR": str(tmp_path), "MUSTER_EPOCH": str(epoch), "MUSTER_CHECKPOINT_SECONDS": "0"}
+        first, *others = run_ranks(ranks, learn_and_die, work, step, env=env)
+        assert first[0] == -signal.SIGKILL
+        assert all(status == 1 for status, _ in others)
+        progress = read_progress(tmp_path)
+        assert progress is not None
+        assert (progress["checkpoint_step"], progress["ranks"]) == (step - 1, ranks)
+    assert start(tmp_path, 4, 4, work) == undivided(work)
 
 
 def walk(loader: Any, elastic: bool, stop: tuple[Path, int, int] | None = None, seed: int = 0) -> Any:
