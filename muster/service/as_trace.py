@@ -15,12 +15,13 @@ def trace_columns(
 ) -> dict[str, list[Any]]:
     """What their owners requested; arrivals and durations are the caller's."""
     requests = [row.request for row in rows]
+    bounds = [row.gpu_bounds if row.gpu_bounds[0] < row.gpu_bounds[1] else (None, None) for row in rows]
     return {
         "job_id": [str(row.id) for row in rows],
         "submit_seconds": list(submit_seconds),
         "gpus": [row.usual_gpus for row in rows],
-        "min_gpus": [row.gpu_bounds[0] for row in rows],
-        "max_gpus": [row.gpu_bounds[1] for row in rows],
+        "min_gpus": [least for least, _ in bounds],
+        "max_gpus": [most for _, most in bounds],
         "gpu_milli": [round(request.gpu_share * WHOLE) for request in requests],
         "model": [request.model or "" for request in requests],
         "duration_seconds": list(duration_seconds),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,7 @@ from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.request import JobRequest
-from muster.service.store.rows import JobRow, State
+from muster.service.store.rows import AllocationInterval, JobRow, State
 from muster.simulation import Options, simulate
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
@@ -45,9 +46,15 @@ class NoForecast(Exception):
     """Says why there is none."""
 
 
-def forecast(rows: Sequence[JobRow], status: DaemonStatus, drained: Collection[str] = ()) -> Forecast:
+def forecast(
+    rows: Sequence[JobRow],
+    status: DaemonStatus,
+    drained: Collection[str] = (),
+    held: Collection[AllocationInterval] = (),
+) -> Forecast:
     """The forecast of these living jobs; NoForecast where there are too many for a quick answer, or none can be made.
-    Nothing starts on the nodes that are drained.
+    Nothing starts on the nodes that are drained. `held` is what running jobs hold: the speeds that they report are for
+    it.
 
     Those that run come first, so that a scheduler which leaves running jobs alone leaves them where they are. The
     scheduler is asked as a copy: the controller may ask the real one meanwhile.
@@ -62,7 +69,10 @@ def forecast(rows: Sequence[JobRow], status: DaemonStatus, drained: Collection[s
     )
     if not living:
         raise NoForecast("no waiting job could start")
-    left = [_seconds_left(row, status) for row in living]
+    gpus_held: dict[int, float] = defaultdict(float)
+    for interval in held:
+        gpus_held[interval.job] += interval.allocation.gpus
+    left = [_seconds_left(row, status, gpus_held[row.id] / max(row.usual_gpus, 1)) for row in living]
     seconds = [GUESSED_SECONDS if known is None else known for known in left]
     requests = [row.request for row in living]
     columns = trace_columns(living, [0.0] * len(living), seconds)
@@ -117,9 +127,14 @@ def _coarse_turn(
     return turn if turn > status.round_seconds else None
 
 
-def _seconds_left(row: JobRow, status: DaemonStatus) -> float | None:
-    """Until its work is done or its time limit is over; None where nothing is known."""
+def _seconds_left(row: JobRow, status: DaemonStatus, size: float) -> float | None:
+    """Until its work is done on the GPUs that it asks for, or its time limit is over; None where nothing is known.
+
+    `size` is the part of those GPUs on which it has its speed; 0: not known.
+    """
     work, limit = _seconds_of_work(row, status), row.request.time_limit_seconds
+    if work is not None and row.request.changes_size and row.steps_per_second > 0 and size > 0:
+        work *= size
     if limit is None:
         return work
     until_limit = max(limit - row.run_seconds, _LEAST_SECONDS)

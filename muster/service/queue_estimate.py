@@ -99,7 +99,7 @@ class QueueEstimates:
         def think() -> None:
             expected, obstacle = None, ""
             try:
-                expected = forecast(list(seen.jobs.values()), self._status, seen.drained)
+                expected = forecast(list(seen.jobs.values()), self._status, seen.drained, seen.held)
             except NoForecast as no:
                 obstacle = str(no)
             with suppress(RuntimeError):  # The daemon has stopped meanwhile.

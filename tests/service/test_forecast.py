@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from muster.cluster.ledger import NodeAllocation
+from muster.service.as_trace import trace_columns
 from muster.service.forecast import NoForecast, forecast
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
-from muster.service.store.rows import JobRow, State
+from muster.service.store.rows import AllocationInterval, JobRow, State
 
 from .serving import a_status
 
@@ -81,3 +83,20 @@ def test_a_forecast_leaves_out_only_jobs_that_fit_nowhere(tmp_path: Path) -> Non
     assert forecast(rows, status, ["node-1"]).starts == {2: 0.0}
     with pytest.raises(NoForecast, match="no waiting job could start"):
         forecast(rows[2:], status)
+
+
+def test_jobs_without_gpus_and_of_changing_size_are_forecast(tmp_path: Path) -> None:
+    rows = [
+        row(1, gpus=0, cpus=1, memory_gb=1, steps=100),
+        row(2, gpus=2, min_gpus=1, max_gpus=4, steps=100),
+        row(3, gpus=2, steps=50),
+    ]
+    columns = trace_columns(rows, [0.0] * 3, [1.0] * 3)
+    assert (columns["min_gpus"], columns["max_gpus"]) == ([None, 1, None], [None, 4, None])
+    expected = forecast(rows, a_status(tmp_path, "1x4gpu,8cpu,100gb"))
+    held = [AllocationInterval(2, 1, NodeAllocation("node-0", (0, 1, 2, 3)), 0.0)]
+    on_four = forecast(rows, a_status(tmp_path, "1x4gpu,8cpu,100gb"), held=held)
+    assert on_four.ends == {1: 100.0, 2: 200.0, 3: 150.0}, "its speed on four GPUs is twice that on two"
+    assert expected.ends == {1: 100.0, 2: 100.0, 3: 150.0}, (
+        "the first one takes a CPU of the third one's share"
+    )
