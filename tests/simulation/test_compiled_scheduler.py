@@ -42,7 +42,7 @@ def random_trace(random: Random, most_gpus: int) -> Trace:
     for _ in range(random.randint(10, 40)):
         now += random.choice([0.0, 0.5, 3.0, 10.0])
         gpus = random.choice(shapes)
-        row = job(now, random.choice([1.0, 7.5, 20.0, 60.0, 61.0, 200.0, 700.0]), gpus=gpus)
+        row = job(now, random.choice([1.0, 7.5, 20.0, 60.0, 61.0, 200.0, 320.0]), gpus=gpus)
         row["tenant"] = random.choice(["a", "a", "b", "c"])
         row["model"] = random.choice(["", "resnet18", "gnmt", "alexnet"])
         row["priority"] = random.choice([0.0, 0.0, 1.0])
