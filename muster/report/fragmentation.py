@@ -25,18 +25,21 @@ def fragmentation(record: Record) -> float | None:
     nodes = record.nodes().with_row_index("code")
     code_of_node = pl.col("node").cast(pl.Enum(nodes["node"])).to_physical().cast(nodes["code"].dtype)
     rows = held(record).select(code_of_node.alias("code"), "from_seconds", "to_seconds", "gpus")
-    rows = pl.concat([rows, _absent(record, nodes, start, end)])
-    codes, gpus = rows["code"].to_numpy(), rows["gpus"].to_numpy()
-    code = np.concatenate((nodes["code"].to_numpy(), codes, codes))
+    absent = _absent(record, nodes, start, end)
+    rows = pl.concat([rows, absent]) if absent.height else rows
+    # A stable sort of small whole numbers is a radix sort, many times faster than one by two columns.
+    narrow = np.min_scalar_type(nodes.height)
+    codes, gpus = rows["code"].to_numpy().astype(narrow), rows["gpus"].to_numpy()
+    code = np.concatenate((nodes["code"].to_numpy().astype(narrow), codes, codes))
     time = np.concatenate((np.full(nodes.height, start), rows["from_seconds"], rows["to_seconds"]))
     change = np.concatenate((np.zeros(nodes.height), gpus, -gpus))
     order = np.argsort(time, kind="stable")
-    # A stable sort of small whole numbers is a radix sort, many times faster than one by two columns.
-    order = order[np.argsort(code[order].astype(np.min_scalar_type(nodes.height)), kind="stable")]
+    order = order[np.argsort(code[order], kind="stable")]
     code, time, change = code[order], time[order], change[order]
     # Every node ends with nothing held, so one running sum serves all nodes.
     used = np.round(np.cumsum(change), DECIMALS)
-    until = np.where(np.append(np.diff(code) == 0, False), np.append(time[1:], end), end)
+    until = np.append(time[1:], end)
+    until[np.flatnonzero(code[1:] != code[:-1])] = end
     capacity = nodes["gpus"].to_numpy()[code]
     free = np.clip(capacity - used, 0.0, capacity)
     free_seconds = free * (until - time)
@@ -70,4 +73,10 @@ def _share_of_jobs_larger_than(free: FloatArray, record: Record) -> FloatArray:
     gangs = record.jobs.filter(pl.col("outcome") != "refused")["gpus"].to_numpy()
     sizes, counts = np.unique(gangs, return_counts=True)
     fitting = np.append(0, np.cumsum(counts))
-    return 1.0 - fitting[np.searchsorted(sizes, free, side="right")] / max(1, gangs.size)
+    whole = free.astype(np.int64)
+    if not np.array_equal(whole, free):
+        return 1.0 - fitting[np.searchsorted(sizes, free, side="right")] / max(1, gangs.size)
+    # Whole numbers of GPUs are few: each is looked up once.
+    numbers = np.arange(whole.max(initial=0) + 1)
+    share: FloatArray = 1.0 - fitting[np.searchsorted(sizes, numbers, side="right")] / max(1, gangs.size)
+    return share[whole]
