@@ -16,6 +16,7 @@ from muster.cluster.ledger_arrays import MICRO, Floats, Ints, NodeArray
 from muster.cluster.resources import BUILT_IN_COUNT, RESOURCE_COUNT
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.points import choices, knee, published_demand, speed_at
+from muster.speed.sized_models import SizedModels
 
 _UNKNOWN = -1
 
@@ -54,6 +55,7 @@ class ResourceProfiles:
 
     def __init__(self, models: ModelTable, nodes: NodeArray, *, below_share: bool = False) -> None:
         self._below_share, self._nodes = below_share, nodes
+        self._sized = SizedModels(models)
         # Of one kind are machines of one shape on whose GPUs every model is as fast.
         _, alike = np.unique(models["on_type"][:, nodes["gpu_type"]], axis=1, return_inverse=True)
         shapes = np.column_stack([nodes["capacity"], nodes["gpus"], alike.reshape(-1)])
@@ -80,6 +82,15 @@ class ResourceProfiles:
     def below_share(self) -> ResourceProfiles:
         """The same, where a job may have less than its share: its fair demand is the least that was measured."""
         return ResourceProfiles(self.models, self._nodes, below_share=True)
+
+    def sized(self, model: Ints, asked: Ints, workers: Ints) -> Ints:
+        """The records of gangs of `model` that asked for `asked` GPUs and have `workers`; `models` may grow by them."""
+        records = self._sized.of(model, asked, workers)
+        more = len(self._sized.table) - len(self.models)
+        if more:
+            self.models = self._sized.table
+            self._number = np.pad(self._number, ((0, more), (0, 0)), constant_values=_UNKNOWN)
+        return records
 
     def of(self, model: Ints, gpus: Ints, requested: Ints) -> tuple[Ints, ProfiledDemands]:
         """The class of each job, and the demands by class; `requested` is by job and resource, for each GPU.

@@ -8,6 +8,7 @@ than many starved ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +24,16 @@ from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import Proposal, Snapshot
+from muster.schedulers.honours import CPUS_AND_MEMORY, SIZES
 from muster.schedulers.joint.joint_core import place_jointly
+from muster.schedulers.joint.sizes import (
+    SizeOptions,
+    best_sizes,
+    is_elastic,
+    options_of,
+    present_sizes,
+    with_sizes,
+)
 from muster.schedulers.reasons import NO_PLACE, NOT_SELECTED
 
 _URGENT = 1000.0
@@ -38,6 +48,7 @@ class Joint(DraftAllocator):
     """Which jobs run, how much each gets and where, chosen together by what all make of it, less what changes cost."""
 
     name: ClassVar[str] = "joint"
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {SIZES}
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft; the reason of a job that has room somewhere and waits is that others were worth more."""
@@ -47,39 +58,77 @@ class Joint(DraftAllocator):
         proposal.reason_a[declined] = proposal.reason_b[declined] = 0.0
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
-        """Return the draft that is worth most: running jobs stay and others join them, or all are placed again."""
-        snapshot, opened = given.snapshot, given.opened
-        gangs = _below_share(given)
-        books, index = snapshot.ledger.books, snapshot.jobs.index
-        worth, order = Worth(snapshot, gangs), _by_density(given, gangs)
-        stays = opened.copy()
-        keep_in_place(books, index, stays, np.ones(len(index), np.bool_))
-        keep_amounts(books, index, stays)
+        """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
+        snapshot = given.snapshot
+        weighted = given.gangs._replace(weight=_weights(given))
+        elastic = given.opened.movable & is_elastic(snapshot.jobs)
+        present = present_sizes(snapshot.jobs)
+        if not elastic.any():
+            return _best(_drafts(given, with_sizes(given, weighted, present)))
+        lost = Worth(snapshot, weighted).lost
+        options = options_of(given, weighted.weight, lost)
         drafts = []
-        if snapshot.resize_restarts:
-            drafts.append(stays.copy())
-            place_missing(drafts[0], gangs, order)
-        else:
-            fill_all(stays, gangs)
-        place_jointly(stays, gangs, order, worth.lost)
-        drafts.append(stays)
-        worths = [worth.of(draft) for draft in drafts]
-        may_run = np.flatnonzero(opened.movable | opened.fixed)
-        if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
-            again = opened.copy()
-            fill_all(again, gangs)
-            place_jointly(again, gangs, order, np.zeros(len(index)))
-            drafts.append(again)
-            worths.append(worth.of(again))
-        return drafts[int(np.argmax(np.round(worths, 9)))]
+        for waiting_only in (True, False):
+            sizes = _sizes(given, options, present, waiting_only)
+            drafts += _drafts(given, with_sizes(given, weighted, sizes))
+        return _best(drafts)
 
 
-def _below_share(given: AllocationInput) -> Gangs:
-    """Return the jobs with their weights, and with choices that may be below their GPU-proportional share."""
-    jobs = given.snapshot.jobs
-    profiles = given.snapshot.resource_profiles.below_share
-    classes, demands = profiles.of(jobs.model, jobs.gpus, jobs.requested_per_gpu)
-    return given.gangs._replace(weight=_weights(given), classes=classes, demands=demands)
+def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> PlacementDraft:
+    """Return the first of the drafts that are worth most."""
+    return drafts[int(np.argmax(np.round([worth for worth, _ in drafts], 9)))][1]
+
+
+def _drafts(given: AllocationInput, gangs: Gangs) -> list[tuple[float, PlacementDraft]]:
+    """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
+
+    Running jobs of another size than they hold are placed again in any case.
+    """
+    snapshot, opened = given.snapshot, given.opened
+    books, index = snapshot.ledger.books, snapshot.jobs.index
+    worth, order = Worth(snapshot, gangs), _by_density(given, gangs)
+    stays = opened.copy()
+    keep_in_place(books, index, stays, snapshot.jobs.held_gpus == gangs.gpus)
+    keep_amounts(books, index, stays)
+    drafts = []
+    if snapshot.resize_restarts:
+        drafts.append(stays.copy())
+        place_missing(drafts[0], gangs, order)
+    else:
+        fill_all(stays, gangs)
+    place_jointly(stays, gangs, order, worth.lost)
+    drafts.append(stays)
+    worths = [worth.of(draft) for draft in drafts]
+    may_run = np.flatnonzero(opened.movable | opened.fixed)
+    if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
+        again = opened.copy()
+        fill_all(again, gangs)
+        place_jointly(again, gangs, order, np.zeros(len(index)))
+        drafts.append(again)
+        worths.append(worth.of(again))
+    return list(zip(worths, drafts, strict=True))
+
+
+def _sizes(given: AllocationInput, options: SizeOptions, present: Ints, waiting_only: bool) -> Ints:
+    """Return the GPUs of each job; those for which no size is worth its GPUs are tried with their least.
+
+    With `waiting_only`, running jobs keep their sizes.
+    """
+    jobs, movable = given.snapshot.jobs, given.opened.movable
+    usable = (
+        given.snapshot.ledger.books.nodes["capacity"][:, 0]
+        - given.snapshot.ledger.books.nodes["unavailable"][:, 0]
+    )
+    others = jobs.running & ~movable
+    gpus = int(usable.sum() / MICRO) - int(np.ceil(jobs.held_gpus[others].sum()))
+    sizes = present.copy()
+    if waiting_only:
+        gpus -= int(present[jobs.running & movable].sum())
+        options = options.of(jobs.waiting)
+    sizes[options.at[::-1]] = options.gpus[::-1]  # the least of each job
+    taken = best_sizes(options, max(gpus, 0))
+    sizes[options.at[taken]] = options.gpus[taken]
+    return sizes
 
 
 def _weights(given: AllocationInput) -> Floats:

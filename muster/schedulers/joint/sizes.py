@@ -1,0 +1,131 @@
+"""How many GPUs each elastic job should have: the most worth that the GPUs of the cluster give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.contract import Jobs
+
+_HALVINGS = 40
+_ALL_SIZES = 16
+"""With bounds closer than this, a job may have every size between them."""
+
+
+@dataclass(frozen=True, eq=False)
+class SizeOptions:
+    """The numbers of GPUs that jobs may have, a row for each; the rows of a job follow each other, ascending."""
+
+    at: Ints
+    """Position of the job."""
+    gpus: Ints
+    worth: Floats
+    """Weighted speed on the machines that suit it best, less what changing a running job loses."""
+
+    def of(self, jobs: Bools) -> SizeOptions:
+        """Only those of some jobs, by position."""
+        rows = jobs[self.at]
+        return SizeOptions(self.at[rows], self.gpus[rows], self.worth[rows])
+
+
+def is_elastic(jobs: Jobs) -> Bools:
+    """Which jobs may have another number of whole GPUs than they ask for."""
+    elastic: Bools = (jobs.min_gpus < jobs.max_gpus) & (jobs.gpu_milli == 1000) & (jobs.gpus > 0)
+    return elastic
+
+
+def present_sizes(jobs: Jobs) -> Ints:
+    """What running elastic jobs hold, and what all others ask for."""
+    held = np.rint(jobs.held_gpus).astype(np.int64)
+    return np.where(is_elastic(jobs) & jobs.running & (held > 0), held, jobs.gpus)
+
+
+def with_sizes(given: AllocationInput, gangs: Gangs, gpus: Ints) -> Gangs:
+    """Return the jobs with these numbers of GPUs, and with choices that may be below their share."""
+    jobs = given.snapshot.jobs
+    profiles = given.snapshot.resource_profiles.below_share
+    records = profiles.sized(jobs.model, jobs.gpus, gpus)
+    classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu)
+    return gangs._replace(gpus=gpus, model=records, classes=classes, demands=demands, models=profiles.models)
+
+
+def options_of(given: AllocationInput, weight: Floats, lost: Floats) -> SizeOptions:
+    """Return the sizes of the ranked jobs that may be placed; a job that is not elastic has one."""
+    jobs, profiles = given.snapshot.jobs, given.snapshot.resource_profiles.below_share
+    ranked = given.ranked[given.opened.movable[given.ranked]]
+    least, most = jobs.min_gpus.copy(), jobs.max_gpus.copy()
+    rigid = ~is_elastic(jobs)
+    least[rigid] = most[rigid] = jobs.gpus[rigid]
+    largest = int(given.gangs.kinds["gpus"].max())
+    present = present_sizes(jobs)
+    sizes = [_sizes(int(least[at]), int(most[at]), int(present[at]), largest) for at in ranked.tolist()]
+    at = np.repeat(ranked, [len(one) for one in sizes])
+    gpus = np.array([size for one in sizes for size in one], np.int64)
+    records = profiles.sized(jobs.model[at], jobs.gpus[at], gpus)
+    classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu[at])
+    fastest = demands.best_speed[:, given.gangs.kinds["gpus"] > 0].max(axis=1)[classes]
+    changed = jobs.running[at] & (gpus != present[at])
+    return SizeOptions(at, gpus, weight[at] * fastest * (1 - lost[at] * changed))
+
+
+def _sizes(least: int, most: int, present: int, largest: int) -> list[int]:
+    """All sizes between close bounds; between others powers of two, whole machines, the bounds and the present size."""
+    if most - least < _ALL_SIZES:
+        return list(range(least, most + 1))
+    between = {2**power for power in range(most.bit_length())} | set(range(largest, most + 1, largest))
+    return sorted({least, most, present} | {size for size in between if least <= size <= most})
+
+
+def best_sizes(options: SizeOptions, gpus: int) -> Ints:
+    """Return the rows taken, at most one for each job, with the most worth for so many GPUs in all.
+
+    By the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains most.
+    """
+    if not len(options.at):
+        return np.zeros(0, np.int64)
+    starts = np.flatnonzero(np.diff(options.at, prepend=-1))
+    low, high = 0.0, float((options.worth / options.gpus).max()) + 1e-9
+    taken = _at_price(options, starts, low)
+    if options.gpus[taken].sum() <= gpus:
+        return taken
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if options.gpus[_at_price(options, starts, middle)].sum() <= gpus:
+            high = middle
+        else:
+            low = middle
+    return _with_rest(options, _at_price(options, starts, high), gpus)
+
+
+def _at_price(options: SizeOptions, starts: Ints, price: float) -> Ints:
+    """Return the best row of each job at a price of a GPU; jobs for which none is worth it have none."""
+    profit = options.worth - price * options.gpus
+    most = np.maximum.reduceat(profit, starts)
+    count = np.diff(starts, append=len(profit))
+    best = np.flatnonzero(profit == np.repeat(most, count))
+    _, first = np.unique(options.at[best], return_index=True)
+    rows: Ints = best[np.sort(first)]
+    return rows[profit[rows] > 0]
+
+
+def _with_rest(options: SizeOptions, taken: Ints, gpus: int) -> Ints:
+    """Return the taken rows, some of them raised to a larger size of their job, the most worth for a GPU first."""
+    row_of = np.full(int(options.at.max()) + 1, -1)
+    row_of[options.at[taken]] = taken
+    left = gpus - int(options.gpus[taken].sum())
+    while left > 0:
+        now = row_of[options.at]
+        more = options.gpus - np.where(now >= 0, options.gpus[now], 0)
+        gain = options.worth - np.where(now >= 0, options.worth[now], 0.0)
+        better = np.flatnonzero((more > 0) & (more <= left) & (gain > 0))
+        if not len(better):
+            break
+        best = int(better[np.argmax(gain[better] / more[better])])
+        row_of[options.at[best]] = best
+        left -= int(more[best])
+    rows: Ints = np.sort(row_of[row_of >= 0])
+    return rows
