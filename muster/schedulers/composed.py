@@ -197,8 +197,7 @@ class Composed:
             keys = np.asarray(keys, np.float64)
             self._promise(snapshot, plan, keys, memory, still_waiting, until)
         if promoted and not self.promote_for_good:
-            ends = turn_ends(snapshot.table.facts, np.array(promoted))
-            turn_over = float(ends[ends > snapshot.now].min(initial=inf))
+            turn_over = float(turn_ends(snapshot.table.facts, np.array(promoted)).min())
             plan.next_wake = min(plan.next_wake, turn_over)
             plan.stable_until = min(plan.stable_until, turn_over)
         plan.next_wake, plan.stable_until = (
