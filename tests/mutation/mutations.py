@@ -9,6 +9,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutation.compiled import compiled_edits
+from tests.mutation.edits import OPPOSITES, Edit, other_numbers
+
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
     ast.LtE: ("<=", "<"),
@@ -33,23 +36,10 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
     ast.LShift: ("<<", ">>"),
     ast.RShift: (">>", "<<"),
 }
-_OPPOSITES = {
-    one: other
-    for pair in (
-        ("min", "max"),
-        ("minimum", "maximum"),
-        ("argmin", "argmax"),
-        ("any", "all"),
-        ("floor", "ceil"),
-    )
-    for one, other in (pair, pair[::-1])
-}
 _NO_NUMBERS = re.compile(
     r"muster/(report/(charts|curves|drawing|gantt|means|page|theme)|sweep/(charts|page))\.py"
 )
 """Numbers in these files are sizes and distances on a page: no value of them is right or wrong."""
-_ROUNDING = 1e-5
-"""Numbers below it are tolerances for rounding, right within an order of magnitude."""
 _ARGUMENTS_LEFT_ALONE = ("strict", "help", "padding")
 """Of calls: a check of `zip` that fails only where the code is wrong already, texts, and distances on a page."""
 NOT_MUTATED = "muster/service/store/migrations/"
@@ -93,17 +83,16 @@ class Mutation:
 def mutations_of(source: str, path: str) -> list[Mutation]:
     """Returns every change of one line of a source file that this module knows."""
     lines = source.split("\n")
-    finder = _Finder(numbers=not _NO_NUMBERS.fullmatch(path))
-    finder.visit(ast.parse(source))
+    edits = compiled_edits(source) if path.endswith(".pyx") else _python_edits(source, path)
     seen: Counter[tuple[str, str]] = Counter()
     occurrences: dict[int, int] = {}
-    functions = {edit.line: edit.function for edit in finder.edits}
+    functions = {edit.line: edit.function for edit in edits}
     for number in sorted(functions):
         text = (functions[number], lines[number - 1].strip())
         occurrences[number] = seen[text]
         seen[text] += 1
     found = {}
-    for edit in finder.edits:
+    for edit in edits:
         before = lines[edit.line - 1]
         data = before.encode()
         old = data[edit.start : edit.end].decode()
@@ -118,34 +107,27 @@ def mutations_of(source: str, path: str) -> list[Mutation]:
     return list(found.values())
 
 
+def _python_edits(source: str, path: str) -> list[Edit]:
+    finder = _Finder(numbers=not _NO_NUMBERS.fullmatch(path))
+    finder.visit(ast.parse(source))
+    return finder.edits
+
+
 def mutations_under(package: Path) -> list[Mutation]:
-    """Returns every known change of the Python files of a package."""
+    """Returns every known change of the Python and `.pyx` files of a package."""
     found = []
-    for file in sorted(package.rglob("*.py")):
+    for file in sorted(file for suffix in ("py", "pyx") for file in package.rglob(f"*.{suffix}")):
         path = file.relative_to(package.parent).as_posix()
         if not path.startswith(NOT_MUTATED):
             found += mutations_of(file.read_text(encoding="utf-8"), path)
     return found
 
 
-@dataclass(frozen=True)
-class _Edit:
-    """Bytes `start` to `end` of a line, in which `old` becomes `new`; an empty `old` stands for all of them."""
-
-    line: int
-    start: int
-    end: int
-    old: str
-    new: str
-    kind: str
-    function: str
-
-
 class _Finder(ast.NodeVisitor):
     """Walks a module and notes its edits; skips what is not behaviour: annotations, decorators, texts, logging."""
 
     def __init__(self, numbers: bool) -> None:
-        self.edits: list[_Edit] = []
+        self.edits: list[Edit] = []
         self._numbers = numbers
         self._names: list[str] = []
 
@@ -260,17 +242,14 @@ class _Finder(ast.NodeVisitor):
         value = node.value
         if isinstance(value, bool):
             self._whole(node, "", str(not value), "constant")
-        elif self._numbers and isinstance(value, int):
-            self._whole(node, "", str(value + 1), "off by one")
-            if value > 0:
-                self._whole(node, "", str(value - 1), "off by one")
-        elif self._numbers and isinstance(value, float) and not 0 < value < _ROUNDING:
-            self._whole(node, "", repr(2 * value if value else 1.0), "constant")
+        elif self._numbers and isinstance(value, int | float):
+            for new, kind in other_numbers(value):
+                self._whole(node, "", new, kind)
 
     # How
 
     def _note(self, line: int, span: tuple[int, int], change: tuple[str, str], kind: str) -> None:
-        self.edits.append(_Edit(line, *span, *change, kind, ".".join(self._names)))
+        self.edits.append(Edit(line, *span, *change, kind, ".".join(self._names)))
 
     def _whole(self, node: ast.expr | ast.stmt, old: str, new: str, kind: str) -> None:
         if node.lineno == node.end_lineno and node.end_col_offset is not None:
@@ -286,9 +265,9 @@ class _Finder(ast.NodeVisitor):
             self._note(test.lineno, (test.col_offset, test.col_offset), ("", "not "), "negation")
 
     def _swap_name(self, function: ast.expr, name: str) -> None:
-        if name in _OPPOSITES and function.end_col_offset is not None and function.end_lineno is not None:
+        if name in OPPOSITES and function.end_col_offset is not None and function.end_lineno is not None:
             span = (function.end_col_offset - len(name), function.end_col_offset)
-            self._note(function.end_lineno, span, (name, _OPPOSITES[name]), "opposite")
+            self._note(function.end_lineno, span, (name, OPPOSITES[name]), "opposite")
 
     def _remove(self, node: ast.stmt) -> None:
         self._whole(node, "", "pass", "removed statement")

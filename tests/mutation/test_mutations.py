@@ -68,6 +68,52 @@ def test_what_is_not_behaviour_is_left_alone(source: str) -> None:
     assert mutations_of(source, "muster/a.py") == []
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("x = a < b", {"x = a <= b"}),
+        ("x = (a) >= b[1]", {"x = (a) > b[1]", "x = (a) >= b[2]", "x = (a) >= b[0]"}),
+        ("x = a - b if a else c", {"x = a + b if a else c"}),
+        ("x = a and b", {"x = a or b"}),
+        ("x = not a", {"x = a"}),
+        ("if fits:", {"if not fits:"}),
+        ("while a < b:", {"while a <= b:"}),
+        ("x = <int64_t> y", set()),
+        ("x = a < <int64_t*> y", {"x = a <= <int64_t*> y"}),
+        ("cdef int64_t x, best = -1", {"cdef int64_t x, best = -0"}),
+        ("cdef double* x = y + a * z", {"cdef double* x = y - a * z"}),
+        ("here.free[0] = a", {"pass"}),
+        ("x = max(a, b)", {"x = min(a, b)"}),
+        ("left -= a", {"pass", "left += a"}),
+        ("put(a, b)", {"pass"}),
+        ("rows.at(a).put(b)", set()),
+        ("break", {"pass"}),
+        ("return False", {"return True"}),
+    ],
+)
+def test_every_known_change_of_compiled_code_is_found(line: str, expected: set[str]) -> None:
+    body = "        pass\n" if line.endswith(":") else ""
+    source = f"cdef int64_t f(int64_t* a, b=1) except -1:\n    {line}\n{body}"
+    found = mutations_of(source, "muster/a.pyx")
+    assert {mutation.after.strip() for mutation in found} == expected
+    assert {mutation.function for mutation in found} <= {"f"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""A text with 1 < 2."""',
+        "from muster.a cimport b",
+        "cdef int64_t x[2]",
+        "cdef struct Room:\n    int64_t free[3]",
+        "cdef vector[pair[int64_t, double]] x",
+        "cdef class A(B):\n    cdef int64_t x[4]\n    def f(self, double a=1.0, *, bint b=True):\n        ...",
+    ],
+)
+def test_declarations_of_compiled_code_are_left_alone(source: str) -> None:
+    assert mutations_of(source + "\n", "muster/a.pyx") == []
+
+
 def test_sizes_on_a_page_are_not_mutated() -> None:
     source = "x = 12 if a < b else 13\n"
     assert {one.kind for one in mutations_of(source, "muster/report/drawing.py")} == {"comparison"}
@@ -78,13 +124,16 @@ def test_each_change_touches_one_line_and_can_be_parsed() -> None:
         "muster/schedulers/composed.py",
         "muster/simulation/engine.py",
         "muster/service/store/store.py",
+        "muster/schedulers/composed_core.pyx",
+        "muster/cluster/ledger_core.pyx",
     ):
         source = (ROOT / path).read_text()
         found = mutations_of(source, path)
         assert len(found) > 50
         for mutation in random.Random(1).sample(found, 50):
             changed = mutation.applied(source)
-            ast.parse(changed)
+            if path.endswith(".py"):
+                ast.parse(changed)
             pairs = zip(source.split("\n"), changed.split("\n"), strict=True)
             assert [number for number, (old, new) in enumerate(pairs, 1) if old != new] == [mutation.line]
 
