@@ -8,8 +8,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -37,17 +38,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     drawn = without_equivalents(mutations_under(ROOT / "muster"), listed_equivalents().keys())
-    chosen = sample(drawn, options.seed, options.count)
+    order = sample(drawn, options.seed, len(drawn))
     if options.key:
-        chosen = [one for one in drawn if one.key in options.key]
-    kept = _kept(options.results) if options.resume else {}
-    waiting = [one for one in chosen if kept.get(one.key, {}).get("result") not in NOTICED]
-    results = {key: result for key, result in kept.items() if key in {one.key for one in chosen}}
+        order = [one for one in drawn if one.key in options.key]
+    results = _kept(options.results) if options.resume else {}
     if not options.resume and not options.key:
         options.results.unlink(missing_ok=True)
-    if waiting:
+    chosen = _first(order, results, options.count)
+    waiting = [one for one in chosen if results.get(one.key, {}).get("result") not in NOTICED]
+    while waiting:
         _try_all(waiting, results, options)
-    ordered = [results[one.key] for one in chosen if one.key in results]
+        chosen = _first(order, results, options.count)
+        waiting = [one for one in chosen if one.key not in results]
+    ordered = [results[one.key] for one in chosen]
     if not options.key:
         options.results.parent.mkdir(parents=True, exist_ok=True)
         options.results.write_text("".join(json.dumps(result) + "\n" for result in ordered))
@@ -79,12 +82,18 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def _first(order: Iterable[Mutation], results: Mapping[str, Result], count: int) -> list[Mutation]:
+    """Returns the first mutations, without those that are known not to compile, which are none."""
+    compiles = (one for one in order if results.get(one.key, {}).get("result") != "not compiled")
+    return list(islice(compiles, count))
+
+
 def _kept(path: Path) -> dict[str, Result]:
     lines = path.read_text().splitlines() if path.exists() else []
     return {result["key"]: result for result in map(json.loads, lines)}
 
 
-def _try_all(mutations: Iterable[Mutation], results: dict[str, Result], options: argparse.Namespace) -> None:
+def _try_all(mutations: Sequence[Mutation], results: dict[str, Result], options: argparse.Namespace) -> None:
     """Try mutations in temporary copies; write each result to the file of results as soon as it is known."""
     nearest = Nearest(ROOT)
     limits = Limits(options.test_seconds, options.run_seconds, _IDLE_SECONDS)
@@ -110,7 +119,7 @@ def _try_all(mutations: Iterable[Mutation], results: dict[str, Result], options:
 
         with ThreadPoolExecutor(options.workers) as pool:
             list(pool.map(try_one, mutations))
-        _doubt(results, free.get())
+        _doubt([results[one.key] for one in mutations], free.get())
 
 
 def _append(path: Path, result: Result) -> None:
@@ -133,11 +142,11 @@ def _result(mutation: Mutation, result: str, by: str, tests: Sequence[str]) -> R
     }
 
 
-def _doubt(results: dict[str, Result], copy: Copy) -> None:
+def _doubt(results: Sequence[Result], copy: Copy) -> None:
     """A test that fails without any mutation has noticed nothing."""
-    by = sorted({result["by"] for result in results.values() if "::" in result["by"]})
+    by = sorted({result["by"] for result in results if "::" in result["by"]})
     failing = copy.failing_without_mutation(by) if by else set()
-    for result in results.values():
+    for result in results:
         if result["by"] in failing:
             result["result"] = "survived"
 

@@ -1,7 +1,8 @@
 """A pytest plugin that ends a test which takes too much processor time, and a run that has had enough.
 
 A test over its limit is killed by SIGPROF, also inside compiled code. A run over its limit stops before its next
-test; what has passed so far has passed.
+test; what has passed so far has passed. No process gets more memory than a test needs: compiled code with a mutation
+may ask for all there is.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from hypothesis import Phase, settings
 
 TEST_SECONDS, RUN_SECONDS = "MUTATION_TEST_SECONDS", "MUTATION_RUN_SECONDS"
 
-
 STOPPED_EARLY = "the run has used its time"
+_MOST_MEMORY = 6 * 1024**3
 
 
 def pytest_configure() -> None:
-    """Let Hypothesis search the same examples every time, and not for the smallest one that fails."""
+    """Limit the memory, and let Hypothesis search the same examples every time, but not for the smallest that fails."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     settings.register_profile(
         "mutation", derandomize=True, database=None, deadline=None, phases=[Phase.explicit, Phase.generate]
     )

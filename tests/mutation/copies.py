@@ -14,7 +14,9 @@ from tests.mutation import bounded
 from tests.mutation.mutations import Mutation
 from tests.mutation.waiting import OVERTIME, wait_while_busy
 
-_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "build", "dist", "demo", "out")
+_LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv", ".*_cache", ".hypothesis", "wheel", "mutation-*", "dist", "demo", "out"
+)
 _MOST_RUNS = 4.0
 """Of the limit of a run: processor time of all its processes together, some of which the run itself does not count."""
 _DESELECTED = "not (long or needs_torch or needs_postgres or needs_prometheus)"
@@ -34,7 +36,7 @@ class Tried:
     """What the tests said of a mutation."""
 
     result: str
-    """killed, timeout, survived, stalled or no test."""
+    """killed, timeout, survived, stalled, no test or not compiled."""
     by: str = ""
     """The test that failed, or why no test did."""
 
@@ -53,17 +55,38 @@ class Copy:
         if not tests:
             return Tried("no test")
         file = self._tree / mutation.path
-        source, times = file.read_text(encoding="utf-8"), file.stat()
+        source = file.read_text(encoding="utf-8")
+        before = {one: (one.read_bytes(), one.stat()) for one in (file, *self._built_from(mutation.path))}
         file.write_text(mutation.applied(source), encoding="utf-8")
         _forget_bytecode(file)
         try:
+            if file.suffix == ".pyx" and not self._compiles():
+                return Tried("not compiled")
             return self._run([*tests, "-x"])
         finally:
-            file.write_text(source, encoding="utf-8")
-            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+            for one, (data, times) in before.items():
+                one.unlink(missing_ok=True)
+                one.write_bytes(data)
+                os.utime(one, ns=(times.st_atime_ns, times.st_mtime_ns))
             _forget_bytecode(file)
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary.mkdir(exist_ok=True)
+
+    def _built_from(self, path: str) -> list[Path]:
+        """Returns what was built from a compiled source file: the C++, the object, and the library, twice."""
+        if not path.endswith(".pyx"):
+            return []
+        folder, name = Path(path).parent, Path(path).stem
+        found = [*(self._tree / folder).glob(f"{name}.*.so")]
+        for file in (self._tree / "build").rglob(f"{name}.*"):
+            if file.parent.as_posix().endswith(f"/{folder.as_posix()}"):
+                found.append(file)
+        return found
+
+    def _compiles(self) -> bool:
+        """Build what has changed; whether that is possible."""
+        build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+        return subprocess.run(build, cwd=self._tree, capture_output=True, check=False).returncode == 0
 
     def failing_without_mutation(self, tests: list[str]) -> set[str]:
         """Returns which of these tests fail in the code as it is."""

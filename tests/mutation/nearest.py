@@ -14,12 +14,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.mutation.compiled import compiled_functions
+
 _DIRECT, _FUNCTION, _DEFINITION, _REGISTERED, _PATH, _ROOM = 8.0, 10.0, 2.0, 8.0, 4.0, 3.0
 _MOST_DEFINITIONS = 4
 _FUNCTION_WORDS, _MODULE_WORDS = 30.0, 20.0
 _SERVED_BY = {"runtime": "simulation"}
 """A room whose code runs in another room's tests."""
-_WHOLE_RUNS = ("tests/simulation/test_random_runs.py", "tests/simulation/test_fixed_runs.py")
+_WHOLE_RUNS = (
+    "tests/simulation/test_fixed_runs.py",
+    "tests/simulation/test_compiled_scheduler.py",
+    "tests/simulation/test_random_runs.py",
+)
 """Tests that compare the records of whole runs of all schedulers, whatever names they contain."""
 _IN_WHOLE_RUNS = ("schedulers", "runtime", "simulation", "cluster", "speed")
 """The rooms whose code decides what happens in a run."""
@@ -42,7 +48,7 @@ class _Source:
     @property
     def tokens(self) -> set[str]:
         """The words of its path."""
-        words = self.path.removesuffix(".py").replace("test_", "").replace("_", "/").split("/")
+        words = self.path.rpartition(".")[0].replace("test_", "").replace("_", "/").split("/")
         return set(words) - _COMMON
 
 
@@ -50,10 +56,19 @@ class Nearest:
     """The import graph of a package and its tests, and the names that each file uses."""
 
     def __init__(self, root: Path, package: str = "muster", tests: str = "tests") -> None:
-        files = sorted(path for folder in (package, tests) for path in (root / folder).rglob("*.py"))
+        files = sorted(
+            path
+            for folder, suffix in ((package, "py"), (package, "pyx"), (tests, "py"))
+            for path in (root / folder).rglob(f"*.{suffix}")
+        )
         names = {path: _module_name(path, root) for path in files}
         modules = set(names.values())
-        self._sources = {name: _read(path, root, name, modules) for path, name in names.items()}
+        self._sources = {
+            name: _read_compiled(path, root, name, modules)
+            if path.suffix == ".pyx"
+            else _read(path, root, name, modules)
+            for path, name in names.items()
+        }
         self._tests = [
             name
             for name in self._sources
@@ -61,12 +76,14 @@ class Nearest:
         ]
         uses = Counter(word for test in self._tests for word in self._sources[test].words)
         self._rarity = {word: math.log(len(self._tests) / count) for word, count in uses.items()}
+        self._quoted = {test: self._words_with_helpers(test, tests) for test in self._tests}
         self._distances = {test: self._distances_from(test) for test in self._tests}
 
     def tests_for(self, path: str, function: str, most: int) -> list[str]:
-        """Returns the paths of the nearest test files, at most so many, and then of the tests of whole runs.
+        """Returns the paths of the nearest test files, at most so many, and of the tests of whole runs.
 
-        The list is empty where no test imports the module.
+        Whole runs come last, but first for compiled code: they are quick, and all of them go through it. The list is
+        empty where no test imports the module.
         """
         module = _dotted(path)
         rated = [
@@ -78,7 +95,10 @@ class Nearest:
         if path.split("/")[1] not in _IN_WHOLE_RUNS:
             return nearest
         reaching = {test for _, test in rated}
-        return nearest + [test for test in _WHOLE_RUNS if test in reaching and test not in nearest]
+        whole = [test for test in _WHOLE_RUNS if test in reaching]
+        if path.endswith(".pyx"):
+            return whole + [test for test in nearest if test not in whole]
+        return nearest + [test for test in whole if test not in nearest]
 
     def _rating(self, test: str, module: str, function: str) -> float:
         source, target = self._sources[test], self._sources[module]
@@ -90,7 +110,7 @@ class Nearest:
         rating += _MODULE_WORDS * self._likeness(target.words, source.words)
         rating += _DIRECT if distance == 1 else 0.0
         rating += _FUNCTION if own & source.words else 0.0
-        rating += _REGISTERED if target.registered & source.words else 0.0
+        rating += _REGISTERED if target.registered & self._quoted[test] else 0.0
         rating += _PATH * len(target.tokens & source.tokens)
         room = [_SERVED_BY.get(part, part) for part in target.path.split("/")[1:-1]]
         shared = 0
@@ -99,6 +119,11 @@ class Nearest:
                 break
             shared += 1
         return rating + _ROOM * shared
+
+    def _words_with_helpers(self, test: str, tests: str) -> frozenset[str]:
+        """The words of a test file and of the files of the test suite that it imports: lists of names are there."""
+        helpers = [name for name in self._sources[test].imports if name.startswith(f"{tests}.")]
+        return self._sources[test].words.union(*(self._sources[name].words for name in helpers))
 
     def _likeness(self, some: frozenset[str], others: frozenset[str]) -> float:
         """Returns the cosine of two sets of words, each word weighted by how few tests use it."""
@@ -120,7 +145,7 @@ class Nearest:
 
 
 def _dotted(path: str) -> str:
-    return path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return path.rpartition(".")[0].replace("/", ".").removesuffix(".__init__")
 
 
 def _module_name(path: Path, root: Path) -> str:
@@ -146,8 +171,7 @@ def _read(path: Path, root: Path, name: str, modules: set[str]) -> _Source:
     imports.update(re.findall(rf"\b{name.partition('.')[0]}(?:\.\w+)+", text))
     if "import_module(" in text:
         imports.update(module for module in modules if module.startswith(f"{name.rpartition('.')[0]}."))
-    quoted = re.findall(r"""["']([\w+-]+)["']""", text)
-    words = set(re.findall(r"\w+", text)).union(quoted, *(text.split("+") for text in quoted))
+    words = _words(text)
     defined = {
         node.name
         for node in ast.walk(tree)
@@ -169,11 +193,30 @@ def _read(path: Path, root: Path, name: str, modules: set[str]) -> _Source:
     return _Source(
         path.relative_to(root).as_posix(),
         frozenset(imports & modules - {name}),
-        frozenset(words),
+        words,
         frozenset(defined),
         functions,
         frozenset(registered),
     )
+
+
+def _read_compiled(path: Path, root: Path, name: str, modules: set[str]) -> _Source:
+    """Compiled files name what they import in full."""
+    text = path.read_text(encoding="utf-8")
+    functions = compiled_functions(text)
+    return _Source(
+        path.relative_to(root).as_posix(),
+        frozenset(set(re.findall(r"\b\w+(?:\.\w+)+", text)) & modules - {name}),
+        _words(text),
+        frozenset(function.rpartition(".")[2] for function in functions),
+        {function: frozenset(re.findall(r"\w+", body)) for function, body in functions.items()},
+    )
+
+
+def _words(text: str) -> frozenset[str]:
+    """All words of a file, with the names in quotes and the parts of names such as `las+tune`."""
+    quoted = re.findall(r"""["']([\w+-]+)["']""", text)
+    return frozenset(re.findall(r"\w+", text)).union(quoted, *(name.split("+") for name in quoted))
 
 
 def _words_of_functions(node: ast.AST, name: str, lines: list[str], found: dict[str, frozenset[str]]) -> None:

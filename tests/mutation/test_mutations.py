@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import random
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.__main__ import ROOT, _report
-from tests.mutation.copies import Copy, Limits, can_isolate, isolation
+from tests.mutation.copies import Copy, Limits, Tried, can_isolate, isolation
 from tests.mutation.mutations import Mutation, mutations_of, mutations_under
 from tests.mutation.nearest import Nearest
 from tests.mutation.sampling import listed_equivalents, sample, without_equivalents
@@ -185,6 +186,17 @@ SOURCES = {
         "from muster.limits import clamp\n\n\ndef count(most):\n    done = 0\n    while done < clamp(most, 9):\n"
         "        done += 1\n    return done\n"
     ),
+    "muster/fast.pyx": (
+        "cdef int64_t inner(int64_t a) noexcept nogil:\n    return a + 1\n\n\n"
+        "def step(int64_t a):\n    cdef int64_t* here = &a\n    here = NULL if a > 8 else here\n"
+        "    return inner(here[0])\n"
+    ).replace("int64_t", "long"),
+    "setup.py": (
+        "from Cython.Build import cythonize\nfrom setuptools import Extension, setup\n\n"
+        "fast = Extension('muster.fast', ['muster/fast.pyx'])\n"
+        "setup(name='muster', ext_modules=cythonize([fast], build_dir='build/c'))\n"
+    ),
+    "tests/test_fast.py": "from muster.fast import step\n\n\ndef test_step():\n    assert step(3) == 4\n",
     "muster/lonely.py": "def alone(a):\n    return a < 1\n",
     "tests/__init__.py": "",
     "tests/mutation/__init__.py": "",
@@ -258,6 +270,33 @@ def test_a_copy_reports_killed_survived_and_endless(project: Path, tmp_path: Pat
     always = {f"tests/test_broken.py::test_alone[{name}]" for name in ("a name", "b")}
     assert copy.failing_without_mutation([*always, "tests/test_limits.py::test_clamp"]) == always
     assert {name: (project / name).read_text() for name in SOURCES} == SOURCES
+
+
+@pytest.mark.skipif(not can_isolate(), reason="needs process spaces of its own")
+def test_a_copy_builds_compiled_code_and_builds_it_back(project: Path, tmp_path: Path) -> None:
+    """A mutation that ends the process is killed; one that no compiler takes is none."""
+    build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    subprocess.run(build, cwd=project, check=True, capture_output=True)
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    copy = Copy(project, folder, Limits(test=1.0, run=60.0, idle=300.0))
+    path, tests = "muster/fast.pyx", Nearest(project).tests_for("muster/fast.pyx", "inner", 6)
+    assert tests == ["tests/test_fast.py"]
+    before = contents(folder / "tree")
+    wrong = copy.try_out(mutation_to(project, path, "return a - 1"), tests)
+    assert (wrong.result, wrong.by) == ("killed", "tests/test_fast.py::test_step")
+    crashing = mutation_to(project, path, "here = NULL if a >= 8 else here")
+    crashing = dataclasses.replace(crashing, after=crashing.before.replace("8", "2"))
+    assert copy.try_out(crashing, tests) == Tried("killed", "exit status 139")
+    unknown = dataclasses.replace(crashing, after=crashing.before.replace("NULL", "unknown"))
+    assert copy.try_out(unknown, tests).result == "not compiled"
+    assert contents(folder / "tree") == before
+
+
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """Of all files but bytecode, with the moments at which they were changed."""
+    files = [file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
 
 
 def python(code: str) -> subprocess.Popen[bytes]:
