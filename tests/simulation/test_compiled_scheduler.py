@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
@@ -116,16 +116,32 @@ def test_a_run_is_the_same_as_at_the_python_level(order: str, seed: int) -> None
     assert compiled.unfinished == python.unfinished
 
 
+@pytest.fixture
+def python_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a decision at the Python level fail."""
+
+    def decide(*_: object) -> None:
+        raise AssertionError("a decision was made in Python")
+
+    monkeypatch.setattr(Composed, "decide", decide)
+    monkeypatch.setattr(SimulationEngine, "_decide", decide)
+
+
+@pytest.mark.usefixtures("python_fails")
 @pytest.mark.parametrize("given", [{}, {"limits": "a:2"}, {"promote_after_seconds": "5"}], ids=str)
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_shipped_order_runs_compiled(
-    order: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shipped_order_runs_compiled(order: str, given: dict[str, str]) -> None:
     """Otherwise the comparison above compares nothing."""
-    decided = []
-    monkeypatch.setattr(Composed, "decide", lambda *_: decided.append(1))
-    monkeypatch.setattr(SimulationEngine, "_decide", lambda *_: decided.append(1))
     trace = jobs_of(*(job(at, 10.0 + at) for at in range(9)))
     scheduler = registry.build(f"{order}+quota" if "limits" in given else order, given)
     assert simulate(trace, cluster_of(2, 1), scheduler, Options()).unfinished == 0
-    assert not decided
+
+
+@pytest.mark.usefixtures("python_fails")
+def test_a_node_without_gpus_has_no_share_to_exceed() -> None:
+    """A run stays compiled where each job requests at most the share of a GPU, on nodes that have one."""
+    cluster = cluster_of(2, 1)
+    small = replace(cluster.nodes[1], gpus=0, gpus_per_island=1, cpus=1.0)
+    cluster = replace(cluster, nodes=(cluster.nodes[0], small))
+    trace = jobs_of(*(job(at, 10.0 + at, cpus=2.0, memory_gb=10.0) for at in range(9)))
+    assert simulate(trace, cluster, registry.build("fifo"), Options()).unfinished == 0
