@@ -6,10 +6,11 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
-from muster.schedulers.allocation.drafting import add_part, keep_amounts
+from muster.schedulers.allocation.drafting import add_part, keep_amounts, keep_in_place
 from muster.schedulers.allocation.fair_share import keep_stopped
 from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft
+from muster.schedulers.allocation.tune_core import tune
 from muster.workload.jobs import RUNNING
 from tests.building import cluster_of, hold
 from tests.schedulers.synergy_cases import round_of
@@ -69,3 +70,20 @@ def test_a_stopped_job_gets_its_gpus_back_if_all_are_free(
         if number >= 0:
             part = plan.node_parts[number]
             assert part["amount"][CPU] == part["gpus"] * fair[part["at"], 0, CPU]
+
+
+def test_a_gang_short_of_its_fair_share_keeps_what_it_has() -> None:
+    """No CPU is free on the first node, and no neighbour has one, so the fair share of 3 has no room there."""
+    case = round_of(cluster_of(1, 1), [("resnet18", 2)])
+    ledger, index = case.snapshot.ledger, case.snapshot.jobs.index
+    held = [(1.0, 10.0), (2.5, 20.0)]
+    hold(ledger, 0, [NodeAllocation(node, (0,), cpus, memory) for node, (cpus, memory) in enumerate(held)])
+    ledger.books.nodes["free"][0, CPU] = 0
+    with case.snapshot.transaction() as transaction:
+        plan = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
+        keep_in_place(ledger.books, index, plan, case.chosen)
+        plan.movable[0], plan.fixed[0] = False, True
+        keep_amounts(ledger.books, index, plan)
+        tune(plan, gangs_of(case.snapshot), index, index)
+        amounts = plan.node_parts[:2]["amount"][:, [CPU, MEMORY]] / MICRO
+    assert [tuple(amount) for amount in amounts.tolist()] == held
