@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster.cluster import Cluster
+from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
+from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.opt import Opt
 from muster.schedulers.allocation.tune import Tune
 from muster.schedulers.allocation.tune_plus import TunePlus
@@ -54,6 +58,14 @@ def test_who_can_use_storage_gets_what_others_leave(allocator: GangAllocator) ->
     assert speeds(case) == pytest.approx([2.0, 1.0])
     assert storage(case)[0] >= 0.05 / 0.495 * (1 - 1e-6)
     assert sum(storage(case)) <= 0.125 + 1e-9
+
+
+def test_a_machine_without_storage_leaves_demands_small() -> None:
+    """A model that reads nothing is as fast on 1 CPU and 20 GB as on the whole machine, which has 8 and 40."""
+    cluster = cluster_of(1, cpus_per_gpu=8, memory_gb_per_gpu=40)
+    cluster = replace(cluster, nodes=(replace(cluster.nodes[0], storage_gb_per_s=0.0),))
+    gangs = gangs_of(round_of(cluster, [("sitter", 1)], MODELS).snapshot)
+    assert gangs.demands.best[gangs.classes[0], 0, [CPU, MEMORY]].tolist() == [MICRO, 20 * MICRO]
 
 
 @pytest.mark.parametrize("allocator", ALLOTMENTS)
