@@ -82,7 +82,7 @@ class Nearest:
     def tests_for(self, path: str, function: str, most: int) -> list[str]:
         """Returns the paths of the nearest test files, at most so many, and of the tests of whole runs.
 
-        Whole runs come last, but first for compiled code: they are quick, and all of them go through it. The list is
+        Whole runs come last, but the quickest come first for compiled code, which all of them go through. The list is
         empty where no test imports the module.
         """
         module = _dotted(path)
@@ -96,9 +96,8 @@ class Nearest:
             return nearest
         reaching = {test for _, test in rated}
         whole = [test for test in _WHOLE_RUNS if test in reaching]
-        if path.endswith(".pyx"):
-            return whole + [test for test in nearest if test not in whole]
-        return nearest + [test for test in whole if test not in nearest]
+        first = whole[:1] if path.endswith(".pyx") else []
+        return list(dict.fromkeys([*first, *nearest, *whole]))
 
     def _rating(self, test: str, module: str, function: str) -> float:
         source, target = self._sources[test], self._sources[module]

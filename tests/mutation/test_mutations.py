@@ -248,6 +248,26 @@ def test_whole_runs_follow_the_nearest_tests(project: Path) -> None:
     assert nearest.tests_for("muster/limits.py", "clamp", 1) == ["tests/test_limits.py"]
 
 
+def test_the_quickest_whole_runs_come_first_for_compiled_code(project: Path) -> None:
+    """And a test is near to what the helpers that it imports name."""
+    for name, text in {
+        "muster/schedulers/__init__.py": "",
+        "muster/schedulers/kernel.pyx": "cdef long inner(long a):\n    return a + 1\n",
+        "muster/schedulers/named.py": "import muster.schedulers.kernel\n\n\nclass Named:\n    name: str = 'quick'\n",
+        "tests/cases.py": "FIELD = ('quick', 'slow')\n",
+        "tests/simulation/__init__.py": "",
+        "tests/simulation/test_fixed_runs.py": "import muster.schedulers.named\n",
+        "tests/test_a.py": "import muster.schedulers.named\n",
+        "tests/test_b.py": "import muster.schedulers.named\nfrom tests.cases import FIELD\n",
+    }.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    nearest = Nearest(project)
+    whole = "tests/simulation/test_fixed_runs.py"
+    assert nearest.tests_for("muster/schedulers/kernel.pyx", "inner", 1)[0] == whole
+    assert nearest.tests_for("muster/schedulers/named.py", "Named", 1) == ["tests/test_b.py", whole]
+
+
 def mutation_to(project: Path, path: str, after: str) -> Mutation:
     found = mutations_of((project / path).read_text(), path)
     (mutation,) = (one for one in found if one.after.strip() == after)
