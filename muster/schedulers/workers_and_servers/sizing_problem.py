@@ -101,10 +101,15 @@ class SizingProblem:
         """Every size that is faster than all that hold no more, and those held now; for a ring, workers only."""
         job, sizes = frontier(self.steps, self.demands, self.least_workers)
         held = np.flatnonzero(self.workers)
+        if not len(held):
+            workers, servers = sizes.workers.astype(np.int64), sizes.servers.astype(np.int64)
+            order = np.lexsort((servers, workers, job))
+            servers = np.where(self.is_ring[job], 0, servers)
+            return Choices(job[order], workers[order], servers[order], sizes.seconds[order])
         job = np.concatenate([job, held])
         workers = np.concatenate([sizes.workers.astype(np.int64), self.workers[held]])
         servers = np.concatenate([sizes.servers.astype(np.int64), np.maximum(self.servers[held], 1)])
-        now = self.iteration_seconds(self.workers, self.servers)[held]
+        now = self.steps[held].iteration_seconds(self.workers[held], np.maximum(self.servers[held], 1))
         seconds = np.concatenate([sizes.seconds, now])
         more = max(int(workers.max(initial=0)), int(servers.max(initial=0))) + 1
         _, once = np.unique((job * more + workers) * more + servers, return_index=True)
@@ -206,8 +211,8 @@ def sizing_problem(
     sized = table.sized[jobs.index]
     done = jobs.work_done
     believed: Floats = table.asked["believed"][jobs.index] - done
-    slowest = steps.iteration_seconds(np.ones(len(jobs)), np.ones(len(jobs)))
     if np.isnan(believed).any():
+        slowest = steps.iteration_seconds(np.ones(len(jobs)), np.ones(len(jobs)))
         fitted = fitted_remaining(sized, jobs.index, done)
         unknown = np.where(np.isnan(fitted), np.maximum(done, least_seconds / slowest), fitted)
         believed = np.where(np.isnan(believed), unknown, believed)

@@ -162,10 +162,10 @@ def _boundaries(question: SizingProblem, job: Ints, usage: Floats, left: Floats)
 
 def _growth(total: float, slots: int) -> float:
     """The factor from 1 on with which 1 + growth + growth^2 + ... over the slots reaches the total."""
-    low, high = 1.0, max(total, 1.0)
+    low, high, powers = 1.0, max(total, 1.0), np.arange(slots)
     for _ in range(60):
         middle = (low + high) / 2
-        enough = float((middle ** np.arange(slots)).sum()) >= total
+        enough = float((middle**powers).sum()) >= total
         low, high = (low, middle) if enough else (middle, high)
     return low
 

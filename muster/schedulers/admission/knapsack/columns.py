@@ -67,6 +67,11 @@ class SolverTable:
         """Whether a choice stays within the capacity, but for rounding of the sum."""
         return bool(np.all(self.usage[choice].sum(axis=0) <= self.capacity + ROUNDING))
 
+    def leaves_some(self, choice: IntArray) -> bool:
+        """Whether a choice leaves something of each resource that it uses, more than rounding of the sum."""
+        used = self.usage[choice].sum(axis=0)
+        return bool(np.all((used < self.capacity - ROUNDING) | (used == 0)))
+
     def one_group_of(self, count: int) -> SolverTable:
         """Every `count`-th group, in as large a part of the capacity."""
         columns = np.flatnonzero(self.group % count == 0)

@@ -34,6 +34,10 @@ class Relaxation:
 
 def relax(table: SolverTable, also: IntArray) -> Relaxation:
     """Solve the relaxation; `also` are columns to start with (an incumbent's)."""
+    best = table.best_of_each_group(table.profit)
+    if table.leaves_some(best):  # What is not used up has no price.
+        no_prices = np.zeros(table.capacity.size)
+        return Relaxation(no_prices, float(table.profit[best].sum()), best, np.ones(best.size))
     cheapest = table.best_of_each_group(-table.usage.sum(axis=1))
     likely = table.best_of_each_group(table.profit - table.usage @ _likely_prices(table))
     program = _Program(table, np.concatenate([cheapest, likely, also]))
