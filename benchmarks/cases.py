@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers.dally import settings as dally
-from muster.workload.generators import mixed, philly_like, synergy
+from muster.workload.generators import mixed, philly_like, smd, synergy
 from muster.workload.trace import Trace, read_trace
 
 REFERENCE = Path(os.environ.get("MUSTER_REFERENCE", "../shared"))
@@ -59,6 +59,11 @@ def mixed_trace(jobs: int, gpus: int, load: float) -> Callable[[], Trace]:
 def dally_trace(arrivals: str, jobs: int, a_day: float) -> Callable[[], Trace]:
     """Jobs like those of Dally's inputs, with its authors' models."""
     return lambda: dally.trace(dally.Setting(arrivals, False, "authors' scales"), jobs, 1, a_day)
+
+
+def smd_trace(jobs: int, per_hour: float) -> Callable[[], Trace]:
+    """Jobs with parameter servers, as Poisson arrivals."""
+    return partial(smd.generate, jobs, per_hour=per_hour, seed=1)
 
 
 _HUGE = "12500x8gpu"
@@ -112,5 +117,21 @@ CASES = [
              warm_on="dally-2x8x8", warm_trace=dally_trace("batch", 60, 100.0))
         for policy in ("dally", "dally-plus")
         for options in ({}, _CONTENDED)
+    ),
+    *(
+        Case(f"many-{jobs}-las+tune-plus-load{load}", mixed_trace(jobs, 512, load), "64x8gpu", "las+tune-plus", goal)
+        for load in (0.8, 1.2)
+        for jobs, goal in ((5_000, ""), (20_000, ""), (100_000, "<= 120 s"))
+    ),
+    *(
+        Case(f"many-{jobs}-dally-plus", dally_trace("Poisson", jobs, 400.0), _LARGE, "dally-plus", goal,
+             {"restart_cost_seconds": 30.0}, warm_on="dally-2x8x8", warm_trace=dally_trace("batch", 60, 100.0))
+        for jobs, goal in ((5_000, ""), (20_000, ""), (100_000, "<= 30 s"))
+    ),
+    *(
+        Case(f"many-{jobs}-smd-{per_hour:g}-an-hour", smd_trace(jobs, per_hour), "smd", "smd", goal,
+             warm_on="smd", warm_trace=smd_trace(20, per_hour))
+        for per_hour in (0.5, 1.0)
+        for jobs, goal in ((5_000, ""), (20_000, ""), (100_000, "<= 120 s"))
     ),
 ]  # fmt: skip

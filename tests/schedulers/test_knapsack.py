@@ -116,6 +116,7 @@ def test_the_relaxation_is_the_linear_program(seed: int, groups: int, resources:
     rng = np.random.default_rng(seed)
     columns = random_columns(rng, groups, 12, resources, must, whole=False)
     assert_relaxed(columns, rng.uniform(0.2, 0.6, resources) * groups)
+    assert_relaxed(columns, rng.uniform(0.4, 1.2, resources) * groups)
 
 
 @pytest.mark.parametrize("must", [0.0, 0.5, 1.0])
