@@ -88,8 +88,9 @@ def test_neighbours_on_an_uplink_slow_each_other_while_both_run() -> None:
     both = speed.contended_efficiency(np.zeros(2, np.int64), Placements(first, nodes, bits))
     one = Placements(first[:2], nodes[:2], bits[:2])
     alone = speed.contended_efficiency(np.zeros(1, np.int64), one)
-    # Alone 1 / (1 + 2); together each gets a quarter of 1 GB/s where a third would do.
-    assert (both[0], alone[0]) == (pytest.approx(1 / 4), pytest.approx(1 / 3))
+    # Alone 1 / (1 + 2). Together sending takes s times as long, s = 1 / (1 - p / 2), and each sends for the part
+    # p = 2 s / (1 + 2 s) of the time: s is the golden ratio.
+    assert (both[0], alone[0]) == (pytest.approx(1 / (2 + 5**0.5), rel=1e-4), pytest.approx(1 / 3))
     together = 20 / both[0]
     left = 200 - together * both[1]
     assert finishes(result) == pytest.approx([together, together + left / alone[0]])

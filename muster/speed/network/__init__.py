@@ -18,7 +18,7 @@ their machine whenever one of them starts, stops or moves.
 - `collectives`: ring, halving-doubling, direct, double binary tree; baseline and bandwidth-aware hierarchies
 - `placement`, `dimensions`, `tree`: from rows of GPUs to the links over which an all-reduce runs
 - `overlap`: what of it hides behind the backward pass
-- `contention`: max-min fair shares of the uplinks
+- `contention`: max-min fair shares of the uplinks, while several gangs send
 - `models`, `layers`, `model_file`: what is known of a model, from a layer file or a few numbers
 - `survey`: one model on every kind of placement
 """

@@ -17,6 +17,7 @@ cpdef enum:
 # The links of a placement by dimension, innermost first.
 cdef struct Links:
     int64_t dimensions
+    int64_t within_machine  # of the dimensions
     int64_t sizes[MOST_DIMENSIONS]
     double hop_seconds[MOST_DIMENSIONS]
     double gb_per_s[MOST_DIMENSIONS]

@@ -78,7 +78,7 @@ cdef Costs stacked(int64_t algorithm, int64_t hierarchy, Links* links) noexcept 
     cdef Cost cost
     cdef double share = 1.0
     cdef int64_t d
-    costs.dimensions = links.dimensions
+    costs.dimensions, costs.within_machine = links.dimensions, links.within_machine
     for d in range(links.dimensions):
         cost = _of_group(algorithm, links.sizes[d], links.hop_seconds[d], links.gb_per_s[d])
         costs.latency_seconds[d] = cost.latency_seconds
@@ -103,7 +103,7 @@ def stack(int64_t algorithm, int64_t hierarchy, sizes, hop_seconds, gb_per_s):
     cdef int64_t d
     if size.size > MOST_DIMENSIONS:
         raise ValueError(f"links of {size.size} dimensions; allowed: at most {MOST_DIMENSIONS}")
-    links.dimensions = size.size
+    links.dimensions, links.within_machine = size.size, 0
     for d in range(size.size):
         links.sizes[d], links.hop_seconds[d], links.gb_per_s[d] = size.at[d], hops.at[d], rates.at[d]
     costs = stacked(algorithm, hierarchy, &links)

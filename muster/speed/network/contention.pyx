@@ -1,188 +1,217 @@
-"""Who gets how much of a shared uplink: max-min fairness by progressive filling.
+"""How fast gangs communicate that share uplinks, each sending for a part of the time only.
 
-Every job is one flow with a demand, on all the uplinks it crosses; its rate is that on its busiest uplink, and each
-other one carries a fixed part of it. The rates rise for all flows alike; a flow stops rising at its demand, or when an
-uplink of its own is full.
+While gangs send at the same time, an uplink is shared max-min fairly: each gets an equal part of it, or less where it
+cannot use as much. When they send is taken to be independent: their iterations are of different lengths, so their
+bursts drift past each other. A gang's expected speed is that over the other gangs' being busy or not. A gang that is
+met on several uplinks counts on the fullest of them, once.
 """
 
-from libc.math cimport INFINITY
-from libc.stdint cimport int64_t, uint8_t
-from libcpp.algorithm cimport stable_sort
+from libc.math cimport pow
+from libc.stdint cimport int64_t
+from libcpp.algorithm cimport sort
 from libcpp.vector cimport vector
 
 from muster.cluster.arrays cimport Floats, Ints, floats, ints
 
 import numpy as np
 
+cdef enum:
+    _EXACTLY = 8  # gangs on a link up to which each one's part of the time counts; beyond it their mean does
+    _BINOMIALLY = 200  # up to which the number of busy ones varies; beyond it there are as many as in the mean
 
-# The links that each flow crosses: flow j those of the places `first[j]` to `first[j + 1] - 1`.
-cdef struct Crossings:
-    int64_t flows
-    int64_t* first
-    int64_t* links
-    double* parts  # of the flow's rate, which each link carries
+cdef double _UNLIKELY = 1e-6
 
 
-# How far the progressive filling is; by flow, then by link.
-cdef struct Filling:
-    double* rate  # its demand, or what it has settled at
-    uint8_t* rising
-    double* left  # capacity that no settled flow uses
-    int64_t* risers  # rising flows
-    double* load  # of the rising flows for each unit of their common rate
+cdef bint _slower(const Level& one, const Level& other) noexcept nogil:
+    return one.speed < other.speed
 
 
-cdef struct Modest:
-    double demand
-    int64_t flow
+cdef bint _fuller(const OnLink& one, const OnLink& other) noexcept nogil:
+    if one.pressure != other.pressure:
+        return one.pressure > other.pressure
+    return one.link < other.link
 
 
-cdef bint _more_modest(const Modest& one, const Modest& other) noexcept nogil:
-    return one.demand < other.demand
+cdef class Neighbourhood:
+    """Gangs on their uplinks: gang j crosses the distinct `links[first[j]:first[j + 1]]`.
 
-
-cdef Crossings _crossings(Ints first, Ints links, Floats parts) noexcept nogil:
-    cdef Crossings crossings
-    crossings.flows, crossings.first = first.size - 1, first.at
-    crossings.links, crossings.parts = links.at, parts.at
-    return crossings
-
-
-cdef void _begin(Crossings* crossings, Filling* filling) noexcept nogil:
-    """All flows that cross a link rise from 0; the others have their demand."""
-    cdef int64_t flow, at, link
-    for flow in range(crossings.flows):
-        filling.rising[flow] = crossings.first[flow + 1] > crossings.first[flow]
-        for at in range(crossings.first[flow], crossings.first[flow + 1]):
-            link = crossings.links[at]
-            filling.risers[link] += 1
-            filling.load[link] += crossings.parts[at]
-
-
-cdef int64_t _next_full_link(Filling* filling, vector[int64_t]& used, double* level) noexcept nogil:
-    """The link that is full at the lowest common rate, and that rate, if it is below `level`; else -1."""
-    cdef int64_t link, full = -1
-    cdef size_t at
-    for at in range(used.size()):
-        link = used[at]
-        if filling.risers[link] > 0 and filling.left[link] < level[0] * filling.load[link]:
-            level[0] = max(filling.left[link], 0.0) / filling.load[link]
-            full = link
-    return full
-
-
-cdef void _settle(int64_t flow, double level, Filling* filling, Crossings* crossings) noexcept nogil:
-    """The flow keeps `level` for good; its links have its part of that less for the flows that still rise."""
-    cdef int64_t at, link
-    filling.rate[flow] = level
-    filling.rising[flow] = False
-    for at in range(crossings.first[flow], crossings.first[flow + 1]):
-        link = crossings.links[at]
-        filling.left[link] -= level * crossings.parts[at]
-        filling.load[link] -= crossings.parts[at]
-        filling.risers[link] -= 1
-
-
-cdef void _list_by_link(
-    Crossings* crossings, int64_t count, vector[int64_t]& link_first, vector[int64_t]& flows
-) noexcept nogil:
-    """The same crossings, listed by link."""
-    cdef vector[int64_t] fill
-    cdef int64_t at, link, flow, crossed = crossings.first[crossings.flows]
-    link_first.assign(count + 1, 0)
-    for at in range(crossed):
-        link_first[crossings.links[at] + 1] += 1
-    for link in range(count):
-        link_first[link + 1] += link_first[link]
-    fill = link_first
-    flows.resize(crossed)
-    for flow in range(crossings.flows):
-        for at in range(crossings.first[flow], crossings.first[flow + 1]):
-            link = crossings.links[at]
-            flows[fill[link]] = flow
-            fill[link] += 1
-
-
-cdef void _fill(Crossings* crossings, Filling* filling, int64_t links) noexcept nogil:
-    """Let the flows rise until each has settled."""
-    cdef vector[int64_t] link_first, flows, used
-    cdef vector[Modest] modest_first
-    cdef Modest modest
-    cdef int64_t at, link, full
-    cdef size_t turn
-    cdef double level
-    _list_by_link(crossings, links, link_first, flows)
-    for link in range(links):
-        if filling.risers[link] > 0:
-            used.push_back(link)
-    for at in range(crossings.flows):
-        modest.demand, modest.flow = filling.rate[at], at
-        modest_first.push_back(modest)
-    stable_sort(modest_first.begin(), modest_first.end(), _more_modest)
-    turn = 0
-    while turn < modest_first.size():
-        modest = modest_first[turn]
-        if not filling.rising[modest.flow]:
-            turn += 1
-            continue
-        level = modest.demand
-        full = _next_full_link(filling, used, &level)
-        if full < 0:
-            _settle(modest.flow, level, filling, crossings)
-            continue
-        for at in range(link_first[full], link_first[full + 1]):
-            if filling.rising[flows[at]]:
-                _settle(flows[at], level, filling, crossings)
-
-
-def max_min_rates(demand, first, links, capacity, parts):
-    """Rate of every flow; flow j crosses the distinct links `links[first[j]:first[j + 1]]`.
-
-    `parts`, one for each of `links`, are the parts of the flow's rate that the links carry. Demands and capacities in
-    one unit (GB/s). A flow that crosses nothing gets its demand.
+    While it sends undisturbed it uses `uses` GB/s of each; `capacity` is by link.
     """
-    cdef Crossings crossings = _crossings(ints(first), ints(links), floats(parts))
-    cdef Floats room = floats(capacity)
-    cdef Filling filling
-    cdef vector[uint8_t] rising
-    cdef vector[double] left, load
-    cdef vector[int64_t] risers
-    rate = demand.copy()
-    rising.resize(crossings.flows)
-    left.assign(room.at, room.at + room.size)
-    risers.resize(room.size)
-    load.resize(room.size)
-    filling.rate, filling.rising, filling.left = floats(rate).at, rising.data(), left.data()
-    filling.risers, filling.load = risers.data(), load.data()
-    _begin(&crossings, &filling)
-    _fill(&crossings, &filling, room.size)
-    return rate
+
+    def __cinit__(self, first, links, uses, capacity):
+        cdef Ints begins = ints(first), crossed = ints(links)
+        cdef Floats used = floats(uses), room = floats(capacity)
+        cdef vector[int64_t] fill
+        cdef int64_t at, gang
+        self.gangs = begins.size - 1
+        self.first.assign(begins.at, begins.at + begins.size)
+        self.links.assign(crossed.at, crossed.at + crossed.size)
+        self.uses.assign(used.at, used.at + used.size)
+        self.capacity.assign(room.at, room.at + room.size)
+        self.busy.assign(self.gangs, 1.0)
+        self.pressure.assign(room.size, 0.0)
+        self.link_first.assign(room.size + 1, 0)
+        self.met.assign(self.gangs, -1)
+        for at in range(crossed.size):
+            self.link_first[crossed.at[at] + 1] += 1
+        for at in range(room.size):
+            self.link_first[at + 1] += self.link_first[at]
+        fill = self.link_first
+        self.gang_at.resize(crossed.size)
+        self.use_at.resize(crossed.size)
+        for gang in range(self.gangs):
+            for at in range(begins.at[gang], begins.at[gang + 1]):
+                self.gang_at[fill[crossed.at[at]]] = gang
+                self.use_at[fill[crossed.at[at]]] = used.at[at]
+                fill[crossed.at[at]] += 1
+
+    cdef void set_busy(self, double* busy) noexcept nogil:
+        """Say which part of the time each gang sends."""
+        cdef int64_t link, at
+        self.busy.assign(busy, busy + self.gangs)
+        for link in range(<int64_t> self.capacity.size()):
+            self.pressure[link] = 0.0
+            for at in range(self.link_first[link], self.link_first[link + 1]):
+                self.pressure[link] += self.busy[self.gang_at[at]] * self.use_at[at] / self.capacity[link]
+
+    cdef double speed(self, int64_t gang) noexcept nogil:
+        """Expected speed of a gang while it sends, against that without the others."""
+        return self.speed_of(gang, self.first[gang + 1] - self.first[gang], &self.links[self.first[gang]],
+                             &self.uses[self.first[gang]])
+
+    cdef double speed_of(self, int64_t gang, int64_t count, int64_t* links, double* uses) noexcept nogil:
+        """The same of a gang on these links; it has the number `gang`, or one below 0 if it is none of the others."""
+        cdef vector[OnLink] crossed
+        cdef vector[vector[Level]] distributions
+        cdef OnLink here
+        cdef int64_t at
+        for at in range(count):
+            here.link, here.use, here.pressure = links[at], uses[at], self.pressure[links[at]]
+            if here.use > 0:
+                crossed.push_back(here)
+        sort(crossed.begin(), crossed.end(), _fuller)
+        self.stamp += 1
+        for at in range(<int64_t> crossed.size()):
+            self._add_link(gang, &crossed[at], distributions)
+        return _expected_least(distributions)
+
+    cdef void _add_link(self, int64_t gang, OnLink* here, vector[vector[Level]]& distributions) noexcept nogil:
+        """Add the distribution of the gang's speed on a link, among gangs that it has not been seen with yet."""
+        cdef vector[double] busy, chance
+        cdef vector[Level] levels
+        cdef Level level
+        cdef double total = 0.0, used = 0.0, room = self.capacity[here.link], mean, left = 1.0
+        cdef int64_t at, other, others
+        for at in range(self.link_first[here.link], self.link_first[here.link + 1]):
+            other = self.gang_at[at]
+            if other == gang or self.met[other] == self.stamp:
+                continue
+            self.met[other] = self.stamp
+            busy.push_back(self.busy[other])
+            total += self.busy[other]
+            used += self.busy[other] * self.use_at[at]
+        if total <= 0:
+            return
+        mean = used / total
+        others = busy.size()
+        if others > _BINOMIALLY:
+            level.speed, level.reached = min(1.0, max(room / (total + 1), room - used) / here.use), 1.0
+            levels.push_back(level)
+            distributions.push_back(levels)
+            return
+        if others > _EXACTLY:
+            _count_alike(total / others, others, chance)
+        else:
+            _count_busy(busy, chance)
+        for at in range(others + 1):
+            left -= chance[at]
+            if chance[at] < _UNLIKELY and at < others:
+                continue
+            level.speed = min(1.0, max(room / (at + 1), room - at * mean) / here.use)
+            level.reached = 1.0 - max(left, 0.0) if at < others else 1.0
+            levels.push_back(level)
+        distributions.push_back(levels)
 
 
-def busiest(first, loads):
-    """The largest load of each flow, 0 for one that crosses nothing, and every load as a part of it."""
-    cdef Ints begins = ints(first)
-    cdef Floats load = floats(loads), most, part
-    cdef int64_t flow, at
-    largest, parts = np.zeros(begins.size - 1), np.ones(load.size)
-    most, part = floats(largest), floats(parts)
-    for flow in range(begins.size - 1):
-        for at in range(begins.at[flow], begins.at[flow + 1]):
-            most.at[flow] = max(most.at[flow], load.at[at])
-        for at in range(begins.at[flow], begins.at[flow + 1]):
-            part.at[at] = load.at[at] / most.at[flow]
-    return largest, parts
+cdef void _count_busy(vector[double]& busy, vector[double]& chance) noexcept nogil:
+    """The probability that so many of some gangs are busy at once, by number."""
+    cdef int64_t at, count
+    chance.assign(1, 1.0)
+    for at in range(<int64_t> busy.size()):
+        chance.push_back(0.0)
+        for count in range(at + 1, 0, -1):
+            chance[count] = chance[count] * (1 - busy[at]) + chance[count - 1] * busy[at]
+        chance[0] *= 1 - busy[at]
 
 
-def narrowest(first, links, parts, capacity):
-    """The highest rate that each flow's uplinks allow it alone; infinite for one that crosses none."""
-    cdef Crossings crossings = _crossings(ints(first), ints(links), floats(parts))
-    cdef Floats room = floats(capacity), highest
-    cdef int64_t flow, at
-    rates = np.empty(crossings.flows)
-    highest = floats(rates)
-    for flow in range(crossings.flows):
-        highest.at[flow] = INFINITY
-        for at in range(crossings.first[flow], crossings.first[flow + 1]):
-            highest.at[flow] = min(highest.at[flow], room.at[crossings.links[at]] / crossings.parts[at])
-    return rates
+cdef void _count_alike(double busy, int64_t gangs, vector[double]& chance) noexcept nogil:
+    """The same of gangs that are all busy for the same part of the time."""
+    cdef int64_t count
+    cdef double odds
+    busy = min(busy, 0.999)
+    odds = busy / (1 - busy)
+    chance.assign(1, pow(1 - busy, <double> gangs))
+    for count in range(1, gangs + 1):
+        chance.push_back(chance[count - 1] * odds * (gangs - count + 1) / count)
+
+
+cdef double _expected_least(vector[vector[Level]]& distributions) noexcept nogil:
+    """The mean of the smallest of independent speeds.
+
+    Of each the levels fall, and `reached` is how likely the speed is at least that.
+    """
+    cdef vector[Level] steps
+    cdef vector[int64_t] place
+    cdef double mean = 0.0, before = 0.0, all_reach
+    cdef size_t at, one
+    if distributions.size() == 0:
+        return 1.0
+    for one in range(distributions.size()):
+        steps.insert(steps.end(), distributions[one].begin(), distributions[one].end())
+        place.push_back(distributions[one].size() - 1)
+    sort(steps.begin(), steps.end(), _slower)
+    for at in range(steps.size()):
+        if steps[at].speed <= before:
+            continue
+        all_reach = 1.0
+        for one in range(distributions.size()):
+            while place[one] >= 0 and distributions[one][place[one]].speed < steps[at].speed:
+                place[one] -= 1
+            all_reach *= distributions[one][place[one]].reached if place[one] >= 0 else 0.0
+        mean += (steps[at].speed - before) * all_reach
+        before = steps[at].speed
+    return mean
+
+
+def speeds(first, links, uses, capacity, busy):
+    """Expected speed of every gang while it sends; `busy` is the part of the time in which each does."""
+    cdef Neighbourhood around = Neighbourhood(first, links, uses, capacity)
+    cdef Floats found
+    cdef int64_t gang
+    result = np.ones(around.gangs)
+    found = floats(result)
+    around.set_busy(floats(busy).at)
+    for gang in range(around.gangs):
+        found.at[gang] = around.speed(gang)
+    return result
+
+
+def speeds_beside(first, links, uses, capacity, busy, candidates):
+    """Expected speed of each of some candidates, each alone beside the gangs.
+
+    `candidates` are their `first`, `links` and `uses`.
+    """
+    cdef Neighbourhood around = Neighbourhood(first, links, uses, capacity)
+    cdef Ints begins = ints(candidates[0])
+    cdef int64_t* crossed = ints(candidates[1]).at
+    cdef double* used = floats(candidates[2]).at
+    cdef Floats found
+    cdef int64_t at
+    result = np.ones(begins.size - 1)
+    found = floats(result)
+    around.set_busy(floats(busy).at)
+    for at in range(begins.size - 1):
+        found.at[at] = around.speed_of(
+            -1, begins.at[at + 1] - begins.at[at], crossed + begins.at[at], used + begins.at[at]
+        )
+    return result

@@ -102,12 +102,13 @@ cdef Links links_of(int64_t flavour, Shape* shape, double* level_gb_per_s, doubl
     cdef Levels found = _astra_sizes(shape) if flavour == ASTRA else _even_sizes(shape)
     cdef Links links
     cdef int64_t d, level
-    links.dimensions = found.count
+    links.dimensions, links.within_machine = found.count, 0
     if flavour != ASTRA:
         _share_rates(shape, &found, level_gb_per_s, links.gb_per_s)
     for d in range(found.count):
         level = found.levels[d]
         links.sizes[d] = found.sizes[d]
+        links.within_machine += level < RACK
         links.hop_seconds[d] = hop_seconds[level] * (_HOPS_OVER_SWITCH if level == CLUSTER else 1.0)
         if flavour == ASTRA:
             links.gb_per_s[d] = level_gb_per_s[level] * _ASTRA_GB_PER_S * _astra_links(level, found.sizes[d])

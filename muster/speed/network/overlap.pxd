@@ -15,9 +15,15 @@ cdef struct Messages:
 # Of an all-reduce by dimension, innermost first.
 cdef struct Costs:
     int64_t dimensions
+    int64_t within_machine  # of the dimensions; the others use uplinks
     double latency_seconds[MOST_DIMENSIONS]
     double seconds_per_gb[MOST_DIMENSIONS]
 
-cdef double seconds_beyond_compute(
-    double compute_seconds, Messages messages, double stretched, Costs* costs
+# How long an iteration lasts beyond its compute, and for how long of it the uplinks are in use.
+cdef struct Beyond:
+    double seconds
+    double busy
+
+cdef Beyond beyond_compute(
+    double compute_seconds, Messages messages, double stretched, double slowed, Costs* costs
 ) noexcept nogil

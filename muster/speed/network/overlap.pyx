@@ -9,22 +9,39 @@ from muster.cluster.arrays cimport Floats, floats
 import numpy as np
 
 
-cdef double seconds_beyond_compute(
-    double compute_seconds, Messages messages, double stretched, Costs* costs
+cdef Beyond beyond_compute(
+    double compute_seconds, Messages messages, double stretched, double slowed, Costs* costs
 ) noexcept nogil:
-    """Seconds an iteration lasts beyond its compute, which takes `stretched` times as long as the messages say."""
+    """What an iteration lasts beyond its compute.
+
+    Its compute takes `stretched` times as long as the messages say, and sending over uplinks `slowed` times as long as
+    alone.
+    """
+    cdef Beyond beyond
     cdef double free[MOST_DIMENSIONS]
-    cdef double done, end = compute_seconds * stretched
+    cdef double begun, done, last = 0.0, end = compute_seconds * stretched
     cdef int64_t i, d
+    beyond.busy = 0.0
     for d in range(costs.dimensions):
         free[d] = 0.0
     for i in range(messages.count):
         done = messages.ready_seconds[i] * stretched
-        for d in range(costs.dimensions):
+        for d in range(costs.within_machine):
             done = max(done, free[d]) + costs.latency_seconds[d] + costs.seconds_per_gb[d] * messages.gradient_gb[i]
             free[d] = done
+        begun = max(done, last)
+        for d in range(costs.within_machine, costs.dimensions):
+            if d == costs.within_machine:
+                begun = max(begun, free[d])
+            done = max(done, free[d]) + costs.latency_seconds[d]
+            done += costs.seconds_per_gb[d] * slowed * messages.gradient_gb[i]
+            free[d] = done
+        if costs.within_machine < costs.dimensions:
+            beyond.busy += done - begun
+            last = done
         end = max(end, done + messages.update_seconds[i])
-    return end - compute_seconds * stretched
+    beyond.seconds = end - compute_seconds * stretched
+    return beyond
 
 
 def exposed_seconds(
@@ -45,7 +62,7 @@ def exposed_seconds(
     messages.update_seconds = messages.gradient_gb + messages.count
     if latency.size > MOST_DIMENSIONS:
         raise ValueError(f"an all-reduce over {latency.size} dimensions; allowed: at most {MOST_DIMENSIONS}")
-    costs.dimensions = latency.size
+    costs.dimensions, costs.within_machine = latency.size, 0
     for d in range(latency.size):
         costs.latency_seconds[d], costs.seconds_per_gb[d] = latency.at[d], per_gb.at[d]
-    return seconds_beyond_compute(compute_seconds, messages, 1.0, &costs)
+    return beyond_compute(compute_seconds, messages, 1.0, 1.0, &costs).seconds

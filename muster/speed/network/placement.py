@@ -66,7 +66,7 @@ def shapes_of(placements: Placements, tree: LinkTree) -> Shapes:
 
 
 def uplinks_of(placements: Placements, tree: LinkTree) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Which uplinks every job crosses, as `first` and `links` of `contention.max_min_rates`.
+    """Which uplinks every job crosses, as `first` and `links` of `contention.Neighbourhood`.
 
     A job on several machines crosses theirs, one on several racks also the racks'.
     """

@@ -108,7 +108,7 @@ def fill_shapes(first, nodes, gpu_bits, rack_of, gpus_per_island, uplink, shapes
 
 
 def crossings(first, nodes, rack_of, int64_t uplinks):
-    """Which uplinks every job crosses: `first` and `links` of `contention.max_min_rates`."""
+    """Which uplinks every job crosses: `first` and `links` of `contention.Neighbourhood`."""
     cdef Ints begins = ints(first), of_rows = ints(nodes), rack_of_node = ints(rack_of)
     cdef int64_t* firsts
     cdef int64_t* crossed

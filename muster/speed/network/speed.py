@@ -1,9 +1,8 @@
 """The network stage of a job's speed: seconds of communication an iteration that nothing hides.
 
 Alone, a job's stage depends on its model and the shape of its placement, and is computed once for each
-pair. Among neighbours, every job that leaves its machine is a flow on the uplinks it crosses: its demand on each is
-the GB that its all-reduce sends over it in an iteration, over the seconds that an iteration takes alone, and it goes
-slower by the part of the demand that max-min fairness does not give it.
+pair. Among neighbours, every job that leaves its machine sends over the uplinks it crosses for a part of the time, and
+shares them then (`contention`); what of that hides behind its compute is worked out again.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import numpy.typing as npt
 from muster.cluster import Cluster
 from muster.cluster.structured import Structured, zero_records
 from muster.speed.network.collectives import ALGORITHMS, BANDWIDTH_AWARE, BASELINE
-from muster.speed.network.contention import busiest, max_min_rates, narrowest
+from muster.speed.network.contention import speeds_beside
 from muster.speed.network.dimensions import ASTRA, FLAVOURS
 from muster.speed.network.models import Floats, MeasuredModel, NetworkModel
 from muster.speed.network.placement import Placements, Shapes, loads_of, shapes_of, uplinks_of
-from muster.speed.network.speed_core import fill_stages
+from muster.speed.network.speed_core import fill_contended, fill_stages
 from muster.speed.network.tree import link_tree
 
 Ints = npt.NDArray[np.int64]
@@ -61,9 +60,12 @@ STAGE_DTYPE = np.dtype(
         ("exposed_seconds", np.float64),
         ("all_reduce_seconds", np.float64),  # of all gradients, one after the other, hidden or not
         ("volume_gb", np.float64),  # GB that the all-reduces of an iteration sum
+        ("busy_seconds", np.float64),  # of an iteration, in which it sends over uplinks
     ]
 )
-StageArray: TypeAlias = Structured[Literal["exposed_seconds", "all_reduce_seconds", "volume_gb"]]
+StageArray: TypeAlias = Structured[
+    Literal["exposed_seconds", "all_reduce_seconds", "volume_gb", "busy_seconds"]
+]
 
 
 class _ModelArrays(NamedTuple):
@@ -86,6 +88,20 @@ class _AllReduce(NamedTuple):
     """BASELINE or BANDWIDTH_AWARE."""
     level_gb_per_s: npt.NDArray[np.float64]
     hop_seconds: npt.NDArray[np.float64]
+
+
+class NetworkLoad(NamedTuple):
+    """What running jobs do to the uplinks, as schedulers ask `NetworkSpeed.slowdowns_beside` with."""
+
+    stages: StageArray
+    """Of each job, side by side with the others."""
+    first: Ints
+    links: Ints
+    """Of job j those of the places `first[j]` to `first[j + 1] - 1`."""
+    uses: Floats
+    """GB/s of each link that its job uses while it sends undisturbed."""
+    busy: Floats
+    """Part of the time in which each job sends."""
 
 
 class NetworkSpeed:
@@ -174,21 +190,50 @@ class NetworkSpeed:
 
         `compute_seconds` an iteration, where a job's are others than its model's; `stretched` as in `stages`.
         """
+        running = self.load(models, placements, compute_seconds, stretched)
+        contended: Floats = running.stages["exposed_seconds"]
+        return contended
+
+    def load(
+        self,
+        models: Ints,
+        placements: Placements,
+        compute_seconds: Floats | None = None,
+        stretched: Floats | None = None,
+    ) -> NetworkLoad:
+        """What all these jobs, running side by side, leave of the uplinks; arguments as for `contended_seconds`."""
         compute = self.compute_seconds[models] if compute_seconds is None else compute_seconds
         shapes = shapes_of(placements, self.tree)
         stages = self.stages(models, shapes, stretched)
-        alone = compute + stages["exposed_seconds"]
+        first, links, uses = self._uses(placements, shapes, stages)
+        times = np.ones(len(shapes)) if stretched is None else stretched
+        uplinks = first, links, uses, self.tree.uplink_gb_per_s
+        numbers = np.asarray(models, dtype=np.int64)
+        fill_contended(self._arrays, self._all_reduce, numbers, shapes, times, compute, uplinks, stages)
+        iteration = compute + stages["exposed_seconds"]
+        busy = np.divide(stages["busy_seconds"], iteration, out=np.zeros_like(iteration), where=iteration > 0)
+        return NetworkLoad(stages, first, links, uses, np.minimum(busy, 1.0))
+
+    def slowdowns_beside(
+        self, load: NetworkLoad, models: Ints, placements: Placements, stretched: Floats | None = None
+    ) -> Floats:
+        """How many times as long each of some candidates would send over uplinks beside the running jobs, at least 1.
+
+        Each candidate counts alone, and the running jobs send as they do without it: a quick answer to weigh places
+        by. `load` with the candidate among its jobs is the exact one.
+        """
+        shapes = shapes_of(placements, self.tree)
+        candidates = self._uses(placements, shapes, self.stages(models, shapes, stretched))
+        running = load.first, load.links, load.uses, self.tree.uplink_gb_per_s
+        slowdowns: Floats = 1.0 / speeds_beside(*running, load.busy, candidates)
+        return slowdowns
+
+    def _uses(self, placements: Placements, shapes: Shapes, stages: StageArray) -> tuple[Ints, Ints, Floats]:
+        """The uplinks that jobs cross, and the GB/s of each that a job uses while it sends undisturbed."""
         first, links = uplinks_of(placements, self.tree)
-        capacity = self.tree.uplink_gb_per_s
-        loads = loads_of(placements, shapes, self.tree)
-        largest, parts = busiest(first, loads)
-        volume = stages["volume_gb"] * largest
-        demand = np.divide(volume, alone, out=np.zeros_like(alone), where=alone > 0.0)
-        demand = np.minimum(demand, narrowest(first, links, parts, capacity))
-        rate = max_min_rates(demand, first, links, capacity, parts)
-        slower = np.divide(demand, rate, out=np.ones_like(rate), where=rate > 0.0)
-        contended: Floats = alone * slower - compute
-        return contended
+        volume, busy = stages["volume_gb"], stages["busy_seconds"]
+        rate = np.divide(volume, busy, out=np.zeros_like(volume), where=busy > 0)
+        return first, links, loads_of(placements, shapes, self.tree) * np.repeat(rate, np.diff(first))
 
     def contended_efficiency(self, models: Ints, placements: Placements) -> Floats:
         """compute / (compute + exposed communication) of all these jobs running side by side."""

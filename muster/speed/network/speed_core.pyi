@@ -12,3 +12,13 @@ def fill_stages(
     stretched: Floats,
     stages: StageArray,
 ) -> None: ...
+def fill_contended(
+    arrays: tuple[Any, ...],
+    how: tuple[Any, ...],
+    models: Ints,
+    shapes: Shapes,
+    stretched: Floats,
+    compute_seconds: Floats,
+    uplinks: tuple[Ints, Ints, Floats, Floats],
+    stages: StageArray,
+) -> None: ...

@@ -1,158 +1,146 @@
-"""Progressive filling against a linear program, closed forms and the properties of max-min fairness."""
+"""Gangs that share uplinks: closed forms, every pattern of busy gangs, and a flow-level simulation."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
-from muster.speed.network.contention import max_min_rates
+from muster.speed.network.contention import speeds, speeds_beside
+from muster.speed.network.placement import Placements
+from tests.speed.network.flow_simulation import mean_iterations, random_mix
 
-Problem = tuple[list[float], list[list[int]], list[float], list[list[float]]]
-amounts = st.integers(1, 40).map(lambda n: n / 4)
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> Problem:
-    """Flows on a tree: each over some machines of two racks, and over the racks' uplinks if it needs both."""
-    demand, paths, parts = [], [], []
-    for _ in range(draw(st.integers(1, 7))):
-        machines = draw(st.lists(st.integers(0, 5), min_size=2, max_size=4, unique=True))
-        racks = {machine // 3 for machine in machines}
-        paths.append(machines + ([6 + rack for rack in sorted(racks)] if len(racks) > 1 else []))
-        demand.append(draw(amounts))
-        parts.append([1.0, *(draw(st.sampled_from([0.25, 2 / 3, 1.0])) for _ in paths[-1][1:])])
-    return demand, paths, draw(st.lists(amounts, min_size=8, max_size=8)), parts
+MIXES, ITERATIONS = 200, 40
 
 
-def rates(
-    demand: list[float],
-    paths: list[list[int]],
-    capacity: list[float],
-    parts: list[list[float]] | None = None,
-) -> npt.NDArray[np.float64]:
-    """Every link carries all of a flow where no parts are given."""
-    first = np.cumsum([0, *map(len, paths)])
-    links = np.array([link for path in paths for link in path], dtype=np.int64)
-    carried = [1.0] * len(links) if parts is None else [part for of in parts for part in of]
-    return max_min_rates(np.array(demand), first, links, np.array(capacity), np.array(carried))
-
-
-def carried(link: int, path: list[int], parts: list[float]) -> float:
-    """The part of a flow that a link carries; 0 where the flow does not cross it."""
-    return parts[path.index(link)] if link in path else 0.0
-
-
-def water_filling(
-    demand: list[float], paths: list[list[int]], capacity: list[float], parts: list[list[float]]
-) -> list[float]:
-    """Raise the lowest rate as far as a linear program can, fix who cannot go higher, and again."""
-    flows = len(demand)
-    uses = np.array(
-        [
-            [carried(link, path, of) for path, of in zip(paths, parts, strict=True)]
-            for link in range(len(capacity))
-        ]
+def arrays(
+    paths: list[dict[int, float]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Gangs by link and GB/s as the model takes them."""
+    return (
+        np.cumsum([0, *map(len, paths)]),
+        np.array([link for path in paths for link in path], np.int64),
+        np.array([use for path in paths for use in path.values()], float),
     )
-    fixed: dict[int, float] = {}
-    while len(fixed) < flows:
-        rising = [flow for flow in range(flows) if flow not in fixed]
-        level = _highest(uses, capacity, demand, fixed, rising, rising)
-        for flow in rising:
-            if _highest(uses, capacity, demand, fixed, [flow], rising, level) <= level + 1e-7:
-                fixed[flow] = level
-    return [fixed[flow] for flow in range(flows)]
 
 
-def _highest(
-    uses: npt.NDArray[np.float64],
-    capacity: list[float],
-    demand: list[float],
-    fixed: dict[int, float],
-    raised: list[int],
-    rising: list[int],
-    others_at_least: float = 0.0,
-) -> float:
-    """The highest common rate of `raised`, while all who still rise keep `others_at_least`."""
-    flows = len(demand)
-    above = np.zeros((len(raised), flows + 1))
-    for row, flow in enumerate(raised):
-        above[row, flow], above[row, flows] = -1.0, 1.0
-    within = np.hstack([uses, np.zeros((len(capacity), 1))])
-    slack = 1e-9
-    bounds = [
-        (fixed[flow], fixed[flow])
-        if flow in fixed
-        else (others_at_least - slack if flow in rising else 0.0, demand[flow])
-        for flow in range(flows)
-    ]
-    answer = linprog(
-        np.append(np.zeros(flows), -1.0),
-        A_ub=np.vstack([above, within]),
-        b_ub=np.append(np.zeros(len(raised)), np.array(capacity) + slack),
-        bounds=[*((max(low, 0.0), high) for low, high in bounds), (0.0, None)],
-        method="highs",
-    )
-    assert answer.x is not None
-    return float(answer.x[-1])
+def found(paths: list[dict[int, float]], capacity: list[float], busy: list[float]) -> list[float]:
+    """Expected speeds."""
+    result: list[float] = speeds(*arrays(paths), np.array(capacity), np.array(busy)).tolist()
+    return result
 
 
-@settings(max_examples=25, deadline=None)
-@given(problems())
-def test_is_the_water_filling_of_a_linear_program(problem: Problem) -> None:
-    assert rates(*problem) == pytest.approx(water_filling(*problem), abs=1e-5)
+def test_gangs_that_always_send_share_alike() -> None:
+    assert found([{0: 4.0}] * 4, [4.0], [1.0] * 4) == pytest.approx([0.25] * 4)
 
 
-@settings(deadline=None)
-@given(problems())
-def test_within_demand_and_capacity_and_no_gang_can_have_more(problem: Problem) -> None:
-    demand, paths, capacity, parts = problem
-    rate = rates(*problem)
-    assert (rate <= np.array(demand) + 1e-9).all()
-    load = [
-        sum(r * carried(link, path, of) for r, path, of in zip(rate, paths, parts, strict=True))
-        for link in range(len(capacity))
-    ]
-    assert all(used <= limit + 1e-9 for used, limit in zip(load, capacity, strict=True))
-    for flow, path in enumerate(paths):
-        stuck = any(
-            load[link] >= capacity[link] - 1e-9
-            and rate[flow] >= max(r for r, other in zip(rate, paths, strict=True) if link in other) - 1e-9
-            for link in path
+def test_two_gangs_that_send_half_the_time() -> None:
+    """Half of the time at full speed, half at half."""
+    assert found([{0: 4.0}] * 2, [4.0], [0.5] * 2) == pytest.approx([0.75] * 2)
+
+
+def test_a_modest_gang_gets_all_it_can_use() -> None:
+    assert found([{0: 4.0}, {0: 1.0}], [4.0], [1.0, 1.0]) == pytest.approx([0.75, 1.0])
+
+
+def test_a_wide_link_slows_no_gang() -> None:
+    assert found([{0: 2.0}, {0: 2.0}], [4.0], [1.0, 1.0]) == [1.0, 1.0]
+
+
+def test_a_neighbour_on_two_links_is_counted_once() -> None:
+    both = {0: 4.0, 1: 4.0}
+    assert found([both, both], [4.0, 4.0], [0.5, 0.5]) == pytest.approx([0.75, 0.75])
+
+
+def test_a_gang_is_as_slow_as_its_slowest_link() -> None:
+    """Each of two neighbours, on links of their own, halves the speed half of the time."""
+    wide = [{0: 4.0, 1: 4.0}, {0: 4.0}, {1: 4.0}]
+    assert found(wide, [4.0, 4.0], [1.0, 0.5, 0.5])[0] == pytest.approx(0.25 * 1 + 0.75 * 0.5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(busy=st.lists(st.floats(0, 1), min_size=1, max_size=7), use=st.floats(0.1, 4.0))
+def test_one_link_is_the_mean_over_all_patterns(busy: list[float], use: float) -> None:
+    speed = found([{0: use}] * (len(busy) + 1), [4.0], [0.7, *busy])[0]
+    mean = 0.0
+    for pattern in product([False, True], repeat=len(busy)):
+        likely = np.prod([part if on else 1 - part for part, on in zip(busy, pattern, strict=True)])
+        mean += float(likely) * min(1.0, 4.0 / (1 + sum(pattern)) / use)
+    assert speed == pytest.approx(mean, rel=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    gangs=st.integers(2, 60),
+    part=st.floats(0.01, 1.0),
+    more=st.integers(0, 5),
+    room=st.floats(1.0, 100.0),
+)
+def test_more_neighbours_or_less_room_never_help(gangs: int, part: float, more: int, room: float) -> None:
+    alike: list[dict[int, float]] = [{0: 2.0}]
+    few, many = (found(alike * count, [room], [part] * count)[0] for count in (gangs, gangs + more))
+    assert many <= few * (1 + 1e-3)
+    assert found(alike * gangs, [room / 2], [part] * gangs)[0] <= few * (1 + 1e-9)
+    assert few >= min(1.0, room / gangs / 2.0) * (1 - 1e-9)
+
+
+def test_a_candidate_is_as_fast_as_if_it_ran() -> None:
+    running = [{0: 4.0, 1: 2.0}, {1: 3.0}, {0: 1.0}]
+    busy = [0.3, 0.9, 0.6]
+    candidates = [{0: 2.0, 1: 2.0}, {2: 9.0}]
+    capacity = np.array([4.0, 4.0, 4.0])
+    beside = speeds_beside(*arrays(running), capacity, np.array(busy), arrays(candidates))
+    assert beside[0] == pytest.approx(found([*running, candidates[0]], capacity.tolist(), [*busy, 1.0])[3])
+    assert beside[1] == 1.0
+
+
+def test_two_hundred_mixes_are_as_in_a_flow_simulation() -> None:
+    off = []
+    for seed in range(MIXES):
+        chance = np.random.default_rng(seed)
+        mix = random_mix(chance)
+        compute = np.array([model.compute_seconds for model in mix.models])
+        numbers = np.arange(len(mix.models))
+        predicted = compute + mix.speed.contended_seconds(numbers, mix.placements)
+        off += (predicted / mean_iterations(mix, chance, ITERATIONS) - 1).tolist()
+    errors = np.abs(off)
+    # 1.7 % in the median; 94 of 100 gangs are within 10 %, the worst is 31 % off.
+    assert np.median(errors) <= 0.03
+    assert np.mean(errors <= 0.10) >= 0.93
+    assert errors.max() <= 0.35
+    assert abs(np.mean(off)) <= 0.03
+
+
+def test_a_gang_alone_is_as_in_the_flow_simulation() -> None:
+    for seed in range(20):
+        chance = np.random.default_rng(seed)
+        mix = random_mix(chance)
+        rows = int(mix.placements.first[1])
+        alone = Placements(
+            mix.placements.first[:2], mix.placements.nodes[:rows], mix.placements.gpu_bits[:rows]
         )
-        assert stuck or rate[flow] == pytest.approx(demand[flow])
+        one = type(mix)(mix.speed, mix.models[:1], alone)
+        predicted = mix.models[0].compute_seconds + mix.speed.contended_seconds(np.array([0]), alone)[0]
+        assert mean_iterations(one, chance, 8)[0] == pytest.approx(predicted)
 
 
-@settings(deadline=None)
-@given(problems(), st.randoms(use_true_random=False))
-def test_the_order_of_flows_and_links_does_not_matter(problem: Problem, random: object) -> None:
-    demand, paths, capacity, parts = problem
-    order = list(range(len(demand)))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    reversed_parts = [parts[i][::-1] for i in order]
-    shuffled = rates([demand[i] for i in order], [paths[i][::-1] for i in order], capacity, reversed_parts)
-    assert shuffled == pytest.approx(rates(*problem)[order], abs=1e-9)
+def test_schedulers_ask_for_a_place_beside_the_running_gangs() -> None:
+    mix = random_mix(np.random.default_rng(3))
+    numbers = np.arange(len(mix.models))
+    load = mix.speed.load(numbers, mix.placements)
+    assert (load.busy > 0).all()
+    assert (load.busy <= 1).all()
+    slower = mix.speed.slowdowns_beside(load, numbers[:1], Placements(*one_of(mix.placements, 0)))
+    assert slower[0] > 1.0
+    empty = mix.speed.load(numbers[:0], Placements(np.zeros(1, np.int64), numbers[:0], numbers[:0]))
+    assert mix.speed.slowdowns_beside(empty, numbers, mix.placements).tolist() == [1.0] * len(numbers)
 
 
-@settings(deadline=None)
-@given(amounts, st.floats(0.25, 10.0))
-def test_alone_it_gets_all_that_the_narrowest_link_has(demand: float, narrow: float) -> None:
-    assert rates([demand], [[0, 1, 2]], [20.0, narrow, 20.0])[0] == min(demand, narrow)
-
-
-@settings(deadline=None)
-@given(st.integers(1, 30), st.floats(1.0, 10.0))
-def test_equal_flows_on_a_full_link_get_equal_parts(flows: int, capacity: float) -> None:
-    assert rates([capacity] * flows, [[0]] * flows, [capacity]) == pytest.approx([capacity / flows] * flows)
-
-
-def test_the_textbook_case() -> None:
-    """A long flow over two links of 1 and 2, one short flow on each: 1/2, 1/2 and 3/2."""
-    assert rates([9.0, 9.0, 9.0], [[0, 1], [0], [1]], [1.0, 2.0]).tolist() == [0.5, 0.5, 1.5]
-
-
-def test_a_flow_that_crosses_nothing_gets_its_demand() -> None:
-    assert rates([3.0, 9.0], [[], [0]], [1.0]).tolist() == [3.0, 1.0]
+def one_of(placements: Placements, job: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """The rows of one job."""
+    rows = slice(int(placements.first[job]), int(placements.first[job + 1]))
+    return np.array([0, rows.stop - rows.start]), placements.nodes[rows], placements.gpu_bits[rows]

@@ -144,20 +144,21 @@ def test_a_full_rack_uplink_is_shared_alike() -> None:
     demand = stages["volume_gb"] / iteration
     assert (demand > 1.0).all()
     contended = 0.1 + speed.contended_seconds(models, placements)
-    assert contended == pytest.approx(iteration * demand / 1.0)
+    assert contended == pytest.approx(iteration * demand / 1.0, rel=1e-3)
 
 
 def test_gangs_in_two_racks_each_do_not_slow_each_other() -> None:
-    """1.5 GB over each machine's uplink of 2 GB/s are 1 GB over each rack's of 3 GB/s, which is not full with two."""
-    narrow = replace(CLUSTER, links=replace(CLUSTER.links, cluster=Link(10.0, 5e-6, 8 / 3)))
-    speed = NetworkSpeed([HEAVY], narrow)
+    """Two machines of a gang send at most 4 GB/s over their rack's uplink, which has 8 GB/s."""
+    wide = replace(CLUSTER, links=replace(CLUSTER.links, cluster=Link(10.0, 5e-6)))
+    speed = NetworkSpeed([HEAVY], wide)
     placements = jobs({0: 1, 1: 1, 4: 1, 5: 1}, {2: 1, 3: 1, 6: 1, 7: 1})
     models, shapes = indices(0, 0), shapes_of(placements, speed.tree)
     alone = speed.exposed_seconds(models, shapes)
-    assert 1.5 * speed.stages(models, shapes)["volume_gb"][0] / (0.1 + alone[0]) > 2.0, (
-        "its machines' are full"
-    )
-    assert speed.contended_seconds(models, placements) == pytest.approx(alone)
+    assert speed.contended_seconds(models, placements).tolist() == alone.tolist()
+    third = replace(CLUSTER, links=replace(CLUSTER.links, cluster=Link(10.0, 5e-6, 8 / 3)))
+    narrow = NetworkSpeed([HEAVY], third)
+    alone = narrow.exposed_seconds(models, shapes_of(placements, narrow.tree))
+    assert (narrow.contended_seconds(models, placements) > alone).all()
 
 
 def test_a_neighbour_that_leaves_gives_its_share_back() -> None:
