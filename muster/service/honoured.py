@@ -35,7 +35,7 @@ def without_effect(request: JobRequest, policy: Scheduler, where: str = "request
             what = f"{policy.name} ignores it; leave it out, or serve with --scheduler {serve}"
             yield Problem(where, what, column=column, found=value)
     if request.changes_size and SIZES not in honours:
-        what = f"{policy.name} gives each job exactly its gpus; leave it out, or serve a scheduler that chooses sizes"
+        what = f"{policy.name} gives each job exactly its gpus; leave it out, or serve with --scheduler gittins+joint"
         for column in ("min_gpus", "max_gpus"):
             if (value := getattr(request, column)) not in (None, request.gpus):
                 yield Problem(where, what, column=column, found=value)

@@ -43,7 +43,7 @@ DEEP = b'{"name": ' + b"[" * 100_000
         ({"gpus": 1, "cpus": 9}, "cpus", "a node has at most 8 CPU cores"),
         ({"gpus": 8, "memory_gb": 65}, "memory_gb", "a node has at most 32 GB of memory"),
         ({"gpus": 2, "gpu_share": 0.5}, None, "gpu_share is of one GPU, and gpus is 2"),
-        ({"gpus": 2, "min_gpus": 1}, "min_gpus", "gives each job exactly its gpus; leave it out"),
+        ({"gpus": 2, "min_gpus": 1}, "min_gpus", "leave it out, or serve with --scheduler gittins+joint"),
         ({"gpus": 2, "max_gpus": 4}, "max_gpus", "gives each job exactly its gpus; leave it out"),
         ({"gpus": 2, "max_gpus": 1}, None, "min_gpus and max_gpus are 2 and 1, and gpus is 2; allowed"),
         ({"gpus": 2, "min_gpus": 3}, None, "min_gpus and max_gpus are 3 and 2, and gpus is 2; allowed"),
@@ -110,6 +110,7 @@ def test_what_the_scheduler_honours_is_taken(api: Serving) -> None:
     for scheduler, fields in (
         ("priority", {"priority": 1}),
         ("edf+tune-plus", {"deadline_seconds": 60}),
+        ("gittins+joint", {"min_gpus": 1, "gpus": 2, "max_gpus": 3}),
         ("fifo", without_gpus),
     ):
         api.status.policy = build(scheduler)
