@@ -124,6 +124,7 @@ class EpochWork:
             return
         fact, app = self._facts[job], self._app[job]
         place = self._place(shares)
+        self._learn(job, now)
         if self.places.get(job) != place:
             self._resumes[job] = now + app.restart_seconds
             if self.size_speeds is not None:
@@ -135,8 +136,6 @@ class EpochWork:
             self.epoch[job] += 1
         epoch = int(self.epoch[job])
         batch = self.batch_of[job] = self._batches.batch(job, now, epoch, place)
-        if self.size_speeds is not None:
-            self.size_speeds.learn(job, place.placement, place.gpu_type, batch.per_gpu)
         times = self._world.times[app.name, place.gpu_type]
         seconds = iteration_seconds(times, place.placement, batch) * app.slowdown
         fact["rate"] = app.gain(batch.total(sum(place.placement)), epoch) / seconds
@@ -144,7 +143,16 @@ class EpochWork:
         ends = self._rounded(begins, (app.ends[epoch] - float(fact["done"])) / float(fact["rate"]))
         last = epoch + 1 == app.epochs
         fact["finish"], self._epoch_ends[job] = (ends, inf) if last else (inf, ends)
-        self._changes[job] = min(float(self._epoch_ends[job]), self._batches.next_change(job, now))
+        pause_ends = self._resumes[job] if self._resumes[job] > now else inf
+        self._changes[job] = min(
+            float(self._epoch_ends[job]), self._batches.next_change(job, now), float(pause_ends)
+        )
+
+    def _learn(self, job: int, now: float) -> None:
+        """A job that has worked since its pause knows how fast its configuration is."""
+        if self.size_speeds is not None and job in self.places and self._resumes[job] <= now:
+            place = self.places[job]
+            self.size_speeds.learn(job, place.placement, place.gpu_type, self.batch_of[job].per_gpu)
 
     def _place(self, shares: Sequence[NodeAllocation]) -> Place:
         """Where a job runs; on several types of GPU it goes as on the fullest nodes of the cluster's first type.
