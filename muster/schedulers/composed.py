@@ -419,5 +419,7 @@ class Composed:
                 timers = timers if self._takes_turns(snapshot) else min(timers, free_to_stop)
             if isfinite(quantum) and overtaken < inf:
                 next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
+        if snapshot.size_speeds is not None:  # They are learned while jobs run.
+            overtaken = next_quantum = -inf
         plan.stable_until = min(overtaken, timers)
         plan.next_wake = min(next_quantum, timers)

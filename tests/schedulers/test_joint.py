@@ -57,6 +57,14 @@ def test_a_job_that_waited_too_long_goes_before_what_is_worth_more() -> None:
     assert starts["0"] <= 1_100
 
 
+def test_a_gang_whose_request_fills_no_node_is_spread() -> None:
+    """Eight GPUs with 100 GB each; a node of eight has 500 GB."""
+    trace = jobs_of(job(0, 100, gpus=8, memory_gb=800.0))
+    result = run(trace, cluster_of(8, 8), "fifo+joint")
+    assert result.unfinished == 0
+    assert result.record.allocations["gpus"].sort().to_list() == [3, 5]
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Model], float]:
     """Two to four jobs of one GPU for a node with four, and its cores for each GPU."""

@@ -65,8 +65,7 @@ class Joint(DraftAllocator):
         present = present_sizes(snapshot.jobs)
         if not elastic.any():
             return _best(_drafts(given, with_sizes(given, weighted, present)))
-        lost = Worth(snapshot, weighted).lost
-        options = options_of(given, weighted.weight, lost)
+        options = options_of(given, weighted.weight, Worth(snapshot, weighted).lost)
         drafts = []
         for waiting_only in (True, False):
             sizes = _sizes(given, options, present, waiting_only)
@@ -134,14 +133,15 @@ def _sizes(given: AllocationInput, options: SizeOptions, present: Ints, waiting_
 def _weights(given: AllocationInput) -> Floats:
     """Return what a second of each job's progress counts, by position.
 
-    It is the job's GPUs over one plus the GPUs of all jobs before it, in clusters: the jobs that fill the first cluster
+    It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill the first cluster
     count from one down to a half for each GPU, those that would fill the tenth about a tenth. Running jobs that are
     not ranked keep their places and count most.
     """
     snapshot, ranked = given.snapshot, given.ranked
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
+    needed = np.where(is_elastic(snapshot.jobs), snapshot.jobs.min_gpus, gpus)[ranked]
     ahead = np.zeros(len(gpus))
-    ahead[ranked] = np.cumsum(gpus[ranked]) - gpus[ranked]
+    ahead[ranked] = np.cumsum(needed) - needed
     weight: Floats = gpus / (1 + ahead / max(snapshot.cluster.total_gpus, 1))
     if given.urgent.any():
         weight[given.urgent] *= _URGENT

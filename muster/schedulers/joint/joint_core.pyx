@@ -295,10 +295,11 @@ cdef void _take_place(
 
 
 cdef bint _place_apart(Search* search, int64_t at, int64_t* take) noexcept nogil:
-    """Place a job on as few nodes as have its GPUs, with its demand or what it gains from; whether it has a place."""
+    """Place a job on as few nodes as have its GPUs, else on as few as have what it needs; whether it has a place."""
     cdef Draft* draft = search.draft
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
+    cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
     cdef int64_t fewest = fewest_nodes(draft, gangs, at, NULL, take)
     if fewest == 0:
         return False
@@ -306,7 +307,12 @@ cdef bint _place_apart(Search* search, int64_t at, int64_t* take) noexcept nogil
         place_gang(draft, gangs, at, best, take)
         return True
     fewest_nodes(draft, gangs, at, NULL, take)
-    return _join_nodes(search, at, take)
+    if _join_nodes(search, at, take):
+        return True
+    if fewest_nodes(draft, gangs, at, best, take) > 0:
+        place_gang(draft, gangs, at, best, take)
+        return True
+    return fewest_nodes(draft, gangs, at, fair, take) > 0 and _join_nodes(search, at, take)
 
 
 cdef bint _join_nodes(Search* search, int64_t at, int64_t* take) noexcept nogil:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Bools, Floats, Ints
+from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.contract import Jobs
@@ -45,31 +45,97 @@ def present_sizes(jobs: Jobs) -> Ints:
 
 
 def with_sizes(given: AllocationInput, gangs: Gangs, gpus: Ints) -> Gangs:
-    """Return the jobs with these numbers of GPUs, and with choices that may be below their share."""
+    """Return the jobs with these numbers of GPUs, and with choices that may be below their share.
+
+    Where speeds by size are known otherwise than from models, the weights bring them in.
+    """
     jobs = given.snapshot.jobs
     profiles = given.snapshot.resource_profiles.below_share
     records = profiles.sized(jobs.model, jobs.gpus, gpus)
     classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu)
-    return gangs._replace(gpus=gpus, model=records, classes=classes, demands=demands, models=profiles.models)
+    known = _known_speeds(given, np.arange(len(gpus)), gpus)
+    return gangs._replace(
+        gpus=gpus,
+        model=records,
+        classes=classes,
+        demands=demands,
+        models=profiles.models,
+        weight=gangs.weight if known is None else gangs.weight * known,
+    )
 
 
 def options_of(given: AllocationInput, weight: Floats, lost: Floats) -> SizeOptions:
     """Return the sizes of the ranked jobs that may be placed; a job that is not elastic has one."""
     jobs, profiles = given.snapshot.jobs, given.snapshot.resource_profiles.below_share
     ranked = given.ranked[given.opened.movable[given.ranked]]
-    least, most = jobs.min_gpus.copy(), jobs.max_gpus.copy()
-    rigid = ~is_elastic(jobs)
-    least[rigid] = most[rigid] = jobs.gpus[rigid]
-    largest = int(given.gangs.kinds["gpus"].max())
-    present = present_sizes(jobs)
-    sizes = [_sizes(int(least[at]), int(most[at]), int(present[at]), largest) for at in ranked.tolist()]
-    at = np.repeat(ranked, [len(one) for one in sizes])
-    gpus = np.array([size for one in sizes for size in one], np.int64)
+    places, gpus = _every_size(given, ranked)
+    at, present = ranked[places], present_sizes(jobs)
     records = profiles.sized(jobs.model[at], jobs.gpus[at], gpus)
     classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu[at])
     fastest = demands.best_speed[:, given.gangs.kinds["gpus"] > 0].max(axis=1)[classes]
+    known = _known_speeds(given, at, gpus)
+    if known is not None:
+        fastest *= known
+        at, gpus, fastest = at[known > 0], gpus[known > 0], fastest[known > 0]
     changed = jobs.running[at] & (gpus != present[at])
     return SizeOptions(at, gpus, weight[at] * fastest * (1 - lost[at] * changed))
+
+
+def _known_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats | None:
+    """Return how fast jobs are known to go on so many GPUs, by what the model says of that; 0 where they do not run.
+
+    Relative to the least size on which each runs, which counts its GPUs. None: nothing is known beside the models.
+    """
+    if given.snapshot.size_speeds is None:
+        return None
+    every, sizes = _every_size(given, at)
+    seconds = _known_seconds(given, at[every], sizes)
+    runs = np.flatnonzero(np.isfinite(seconds))
+    _, first = np.unique(every[runs], return_index=True)
+    least = runs[first]
+    known: Floats = np.zeros(len(at))
+    here = every[least]
+    now = _known_seconds(given, at[here], gpus[here])
+    known[here] = np.where(np.isfinite(now), seconds[least] / now * sizes[least] / gpus[here], 0.0)
+    return known
+
+
+def _every_size(given: AllocationInput, at: Ints) -> tuple[Ints, Ints]:
+    """Return all sizes that these jobs may have, ascending, each with the place of its job in `at`."""
+    jobs = given.snapshot.jobs
+    least, most, present = jobs.min_gpus, jobs.max_gpus, present_sizes(jobs)
+    rigid = ~is_elastic(jobs)
+    least, most = np.where(rigid, jobs.gpus, least), np.where(rigid, jobs.gpus, most)
+    most = np.maximum(least, np.minimum(most, _most_gpus(given)))
+    largest = int(given.gangs.kinds["gpus"].max())
+    sizes = [_sizes(int(least[one]), int(most[one]), int(present[one]), largest) for one in at.tolist()]
+    places = np.repeat(np.arange(len(at)), [len(one) for one in sizes])
+    return places, np.array([size for one in sizes for size in one], np.int64)
+
+
+def _most_gpus(given: AllocationInput) -> Ints:
+    """Return on how many GPUs of the empty cluster each job has what it requests beside each of them."""
+    nodes = given.snapshot.ledger.books.nodes
+    usable = nodes["capacity"] - nodes["unavailable"]
+    requested, kind = np.unique(given.snapshot.jobs.requested_per_gpu, axis=0, return_inverse=True)
+    whole = usable[:, GPU] // MICRO
+    most = np.zeros(len(requested), np.int64)
+    for at, need in enumerate(requested):
+        wanted = need > 0
+        room = (usable[:, wanted] // need[wanted]).min(axis=1, initial=int(whole.max(initial=0)))
+        most[at] = np.minimum(whole, room).sum()
+    return most[kind.reshape(-1)]
+
+
+def _known_seconds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
+    """Return the seconds of an iteration on so many GPUs of as few machines as hold them; inf where a job does not run."""
+    snapshot, kinds = given.snapshot, given.gangs.kinds
+    assert snapshot.size_speeds is not None
+    machine = kinds[int(np.argmax(kinds["gpus"]))]
+    gpu_type = snapshot.cluster.gpu_types[int(machine["gpu_type"])]
+    nodes = -(-gpus // int(machine["gpus"]))
+    seconds = snapshot.size_speeds.seconds_per_iteration(snapshot.jobs.index[at], gpus, nodes, gpu_type)
+    return np.where(np.isfinite(seconds) & (seconds > 0), seconds, np.inf)
 
 
 def _sizes(least: int, most: int, present: int, largest: int) -> list[int]:
