@@ -133,9 +133,9 @@ def _sizes(given: AllocationInput, options: SizeOptions, present: Ints, waiting_
 def _weights(given: AllocationInput) -> Floats:
     """Return what a second of each job's progress counts, by position.
 
-    It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill the first cluster
-    count from one down to a half for each GPU, those that would fill the tenth about a tenth. Running jobs that are
-    not ranked keep their places and count most.
+    It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill
+    the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. Running
+    jobs that are not ranked keep their places and count most.
     """
     snapshot, ranked = given.snapshot, given.ranked
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)

@@ -128,7 +128,7 @@ def _most_gpus(given: AllocationInput) -> Ints:
 
 
 def _known_seconds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
-    """Return the seconds of an iteration on so many GPUs of as few machines as hold them; inf where a job does not run."""
+    """Return the seconds of an iteration on as few machines as hold so many GPUs; inf where a job does not run."""
     snapshot, kinds = given.snapshot, given.gangs.kinds
     assert snapshot.size_speeds is not None
     machine = kinds[int(np.argmax(kinds["gpus"]))]
