@@ -10,8 +10,10 @@ import os
 from pathlib import Path
 
 from experiments.joint.ground import Ground, table
+from experiments.joint.synergy import lines as synergy_lines
 from experiments.papers.elastic.ground import elastic, rubick
 
+SYNERGY = "synergy"
 GROUNDS: dict[str, Ground] = {"elastic": elastic, "rubick": rubick}
 _SCHEDULERS = ("fifo", "las", "srtf")
 
@@ -19,12 +21,15 @@ _SCHEDULERS = ("fifo", "las", "srtf")
 def main() -> None:
     """Print a table for each setting of a ground."""
     parser = argparse.ArgumentParser(prog="python -m experiments.joint", description=__doc__)
-    parser.add_argument("--ground", choices=sorted(GROUNDS), required=True, help="Ground to compare on.")
+    parser.add_argument(
+        "--ground", choices=sorted([*GROUNDS, SYNERGY]), required=True, help="Ground to compare on."
+    )
     parser.add_argument(
         "--scheduler",
         action="append",
         metavar="NAME",
-        help="Scheduler to run; repeatable; a replica of the ground is named as there (default: fifo, las, srtf).",
+        help="Scheduler to run, on Synergy's ground an order; repeatable; a replica of the ground is named as there "
+        "(default: fifo, las, srtf; on Synergy's ground also gittins).",
     )
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="Settings whose name contains this text (default: all)."
@@ -36,7 +41,16 @@ def main() -> None:
         metavar="FOLDER",
         help="Folder of the reference data (default: that of MUSTER_REFERENCE).",
     )
+    parser.add_argument(
+        "--seeds", type=int, default=10, metavar="N", help="Seeds on Synergy's ground (default: 10)."
+    )
     arguments = parser.parse_args()
+    if arguments.ground == SYNERGY:
+        for line in synergy_lines(
+            arguments.scheduler or ("fifo", "las", "gittins", "srtf"), arguments.seeds, arguments.only
+        ):
+            print(line, flush=True)
+        return
     if arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
     for cell in GROUNDS[arguments.ground](arguments.reference):
