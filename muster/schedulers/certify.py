@@ -1,10 +1,10 @@
-"""The optimality gap of any scheduler: each plan beside the most that one pooled machine could reach.
+"""The optimality gap of any scheduler: each decision beside the most that any decision could reach.
 
-The measure is GPUs times speed, summed over the jobs of whole GPUs; speed is relative to each model's reference,
-by CPU, memory and storage alone. The bound holds for every plan that runs some of the jobs that the plan runs and
-of those whose GPUs fit beside them: on any machines, with any amounts, fair or not. Where jobs take turns on a GPU,
-no value is recorded: the measure does not know their turns. Schedulers that size jobs with workers and servers have
-a measure of their own (`workers_and_servers.certificate`); under another scheduler such jobs have none.
+The measure is GPUs times speed, summed over the jobs of whole GPUs; speed is relative to each model's reference, by
+CPU, memory and storage alone. The bound holds for every choice among all jobs that run or wait: on any nodes, with any
+amounts, fair or not, in any order. Where jobs take turns on a GPU, no value is recorded: the measure does not know
+their turns. Schedulers that size jobs with workers and servers have a measure of their own
+(`workers_and_servers.certificate`); under another scheduler such jobs have none.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from muster.cluster.ledger import NO_CHANGES
 from muster.cluster.ledger_arrays import MICRO, WHOLE, Bools, Ints
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.allocation.gangs import gangs_of
+from muster.schedulers.allocation.placed import placed_bound
 from muster.schedulers.allocation.pooled import pooled
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State, Trigger
 from muster.schedulers.reasons import NOT_CONSIDERED, PLACED
@@ -66,7 +67,7 @@ class Certified:
             with snapshot.transaction() as transaction:
                 transaction.try_out(decision.changes)
                 if not _some_take_turns(snapshot):
-                    value, bound = speed_of_plan(snapshot), bound_of_plan(snapshot, fair=False)
+                    value, bound = speed_of_plan(snapshot), bound_of_decision(snapshot)
                     decision = decision._replace(value=value, bound=bound)
         return decision, asked
 
@@ -103,11 +104,27 @@ def _as_it_is(snapshot: Snapshot, asked: _Asked) -> Decision:
     )
 
 
-def bound_of_plan(snapshot: Snapshot, fair: bool = True) -> float:
-    """The most that any plan could reach for the jobs that hold something and those whose GPUs fit beside them.
+def bound_of_decision(snapshot: Snapshot) -> float:
+    """Return the most that any decision could reach for the jobs of a snapshot: who runs, where, with which amounts.
 
-    With `fair`: any plan that runs all of them, none below its fair share, gangs on as few machines as can be.
-    To be asked in the transaction of the plan. The others fit by arrival and GPU count alone.
+    Jobs may wait, be stopped, be spread over machines, and have less than their fair share. On a few machines each of
+    them has limits of its own (`placed`); else, or where that proves less, one machine of each kind has all they have.
+    """
+    jobs = snapshot.jobs
+    gangs = gangs_of(snapshot)
+    usable = _usable(snapshot)
+    most = (gangs.node_allowed * usable[:, 0]).sum(axis=1)
+    served = np.flatnonzero(_measurable(snapshot) & (jobs.gpus <= most[gangs.constraint]))
+    pool: Ints = np.zeros((len(gangs.kinds), RESOURCE_COUNT), np.int64)
+    np.add.at(pool, gangs.kind_of_node, usable)
+    return float(np.fmin(pooled(gangs, served, pool, fair=False).bound, placed_bound(gangs, served, usable)))
+
+
+def bound_of_plan(snapshot: Snapshot) -> float:
+    """Return the most that any plan could reach that runs the jobs that hold something and those that fit beside them.
+
+    None may be below its fair share, and gangs are on as few machines as can be. To be asked in the transaction of the
+    plan. The others fit by arrival and GPU count alone.
     """
     jobs, books = snapshot.jobs, snapshot.ledger.books
     gangs = gangs_of(snapshot)
@@ -124,10 +141,16 @@ def bound_of_plan(snapshot: Snapshot, fair: bool = True) -> float:
             served.append(at)
             left[allowed] -= np.diff(np.minimum(upto, gangs.gpus[at]), prepend=0)
     pool: Ints = np.zeros((len(gangs.kinds), RESOURCE_COUNT), np.int64)
-    usable = books.nodes["capacity"] - books.nodes["unavailable"]
+    np.add.at(pool, gangs.kind_of_node, _usable(snapshot))
+    return pooled(gangs, np.array(served, np.int64), pool).bound
+
+
+def _usable(snapshot: Snapshot) -> Ints:
+    """What each node has: whole GPUs, then millionths."""
+    nodes = snapshot.ledger.books.nodes
+    usable: Ints = nodes["capacity"] - nodes["unavailable"]
     usable[:, 0] //= MICRO
-    np.add.at(pool, gangs.kind_of_node, usable)
-    return pooled(gangs, np.array(served, np.int64), pool, fair).bound
+    return usable
 
 
 def speed_of_plan(snapshot: Snapshot) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import MICRO, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import MICRO, NONE, Bools, Floats, Ints
 from muster.cluster.resources import RESOURCE_COUNT
 from muster.schedulers.admission.knapsack.columns import InfeasibleError, SolverTable
 from muster.schedulers.admission.knapsack.relaxation import relax
@@ -52,8 +52,8 @@ def pool_of(opened: PlacementDraft, gangs: Gangs) -> Ints:
 def pooled(gangs: Gangs, served: Ints, pool: Ints, fair: bool = True) -> Pooled:
     """Solve stage 1 for the served jobs; `pool` is what they may use: by kind GPUs, then millionths.
 
-    Without `fair`, a job may have less than its fair share, or nothing, and more than a machine has for each GPU of
-    its gang: the optimum then bounds every plan of every scheduler that runs some of these jobs.
+    Without `fair`, a job may wait, have less than its fair share, and more than a machine has for each GPU of its gang:
+    the optimum then bounds every plan of every scheduler that runs some of these jobs, also if they do not all fit.
 
     Where machines differ, a job also chooses its kind of machine, and each kind's GPUs are limited too. Storage
     is not limited here: with it, speed is no longer under the chords between points and the bound would not hold.
@@ -78,7 +78,9 @@ def pooled(gangs: Gangs, served: Ints, pool: Ints, fair: bool = True) -> Pooled:
             kind_of.append(np.full(len(points), kind))
     of_group, points, speeds = np.concatenate(group), np.concatenate(point), np.concatenate(speed)
     of_kind = np.concatenate(kind_of)
-    table = _table(of_group, points, speeds, of_kind, weight, pool, kinds)
+    if not fair:
+        of_group, points, speeds, of_kind = _with_waiting(len(groups), of_group, points, speeds, of_kind)
+    table = _table(of_group, points, speeds, of_kind, weight, pool, kinds, fair)
     try:
         relaxation = relax(table, none)
     except InfeasibleError:
@@ -192,11 +194,22 @@ def _all_points(gangs: Gangs, model: int) -> tuple[Ints, Floats]:
     return points.reshape(-1, RESOURCE_COUNT), speeds.ravel()
 
 
+def _with_waiting(
+    groups: int, group: Ints, points: Ints, speeds: Floats, kind: Ints
+) -> tuple[Ints, Ints, Floats, Ints]:
+    """The columns, and for each group one of no kind: to wait."""
+    group = np.append(group, np.arange(groups))
+    order = np.argsort(group, kind="stable")
+    points = np.concatenate([points, np.zeros((groups, RESOURCE_COUNT), np.int64)])
+    speeds, kind = np.append(speeds, np.zeros(groups)), np.append(kind, np.full(groups, NONE))
+    return group[order], points[order], speeds[order], kind[order]
+
+
 def _table(
-    group: Ints, points: Ints, speeds: Floats, kind: Ints, weight: Floats, pool: Ints, kinds: Ints
+    group: Ints, points: Ints, speeds: Floats, kind: Ints, weight: Floats, pool: Ints, kinds: Ints, fair: bool
 ) -> SolverTable:
     """The columns as the shared solver wants them: a class takes one unit of its points in all."""
-    one_kind = len(kinds) == 1
+    one_kind = fair and len(kinds) == 1
     usages, capacities = [], []
     for of_kind in kinds.tolist():
         for resource in (1, 2) if one_kind else (0, 1, 2):

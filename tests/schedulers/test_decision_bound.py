@@ -1,0 +1,40 @@
+"""The bound of a decision beside the optimum of an independent integer program, on random small clusters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from muster.schedulers.allocation.greedy import Greedy
+from muster.schedulers.allocation.opt import Opt
+from muster.schedulers.allocation.tune_plus import TunePlus
+from muster.schedulers.certify import bound_of_decision
+from muster.schedulers.joint.joint import Joint
+from tests.schedulers.placement_oracle import best_total, random_case
+from tests.schedulers.synergy_cases import Round, round_of, total_speed, tried
+
+TOLERANCE = 1 + 1e-6
+
+
+def drawn(seed: int) -> tuple[Round, float]:
+    """A random cluster with its jobs, and the optimum of the integer program."""
+    cluster, jobs = random_case(seed)
+    models = {model.name: model for model, _ in jobs}
+    return round_of(cluster, [(model.name, gpus) for model, gpus in jobs], models), best_total(cluster, jobs)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(1000), marks=pytest.mark.long)], ids=["40", "1000"]
+)
+def test_the_bound_is_above_the_optimum_and_close(seeds: range) -> None:
+    """Jobs may wait, be spread, exchange CPUs for memory: never below the optimum, in the mean at most 5 % above."""
+    above = []
+    for seed in seeds:
+        case, best = drawn(seed)
+        bound = bound_of_decision(case.snapshot)
+        assert best <= bound * TOLERANCE, seed
+        for allocator in (Greedy(), TunePlus(), Opt(), Joint()):
+            with tried(allocator, case):
+                assert total_speed(case) <= bound * TOLERANCE, (seed, allocator.name)
+        above.append(bound / best - 1)
+    assert np.mean(above) <= 0.05
