@@ -11,7 +11,7 @@ from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_decision
 from muster.schedulers.joint.joint import Joint
 from tests.schedulers.placement_oracle import best_total, random_case
-from tests.schedulers.synergy_cases import Round, round_of, total_speed, tried
+from tests.schedulers.synergy_cases import Round, round_of, speeds, total_speed, tried
 
 TOLERANCE = 1 + 1e-6
 
@@ -38,3 +38,19 @@ def test_the_bound_is_above_the_optimum_and_close(seeds: range) -> None:
                 assert total_speed(case) <= bound * TOLERANCE, (seed, allocator.name)
         above.append(bound / best - 1)
     assert np.mean(above) <= 0.05
+
+
+def test_joint_is_near_the_optimum_of_its_own_worth() -> None:
+    """Weights as its docstring says; on these 40 clusters 0.937 of the optimum in the mean, 0.648 at worst."""
+    reached = []
+    for seed in range(40):
+        cluster, jobs = random_case(seed)
+        models = {model.name: model for model, _ in jobs}
+        case = round_of(cluster, [(model.name, count) for model, count in jobs], models)
+        gpus = np.array([gpus for _, gpus in jobs], float)
+        weights = gpus / (1 + (np.cumsum(gpus) - gpus) / cluster.total_gpus)
+        with tried(Joint(), case):
+            worth = float(speeds(case) @ weights)
+        reached.append(worth / best_total(cluster, jobs, weights.tolist()))
+    assert max(reached) <= 1 + 1e-3
+    assert np.mean(reached) >= 0.93
