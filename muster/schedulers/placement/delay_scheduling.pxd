@@ -50,3 +50,9 @@ cdef bint place_in_rack(
 cdef bint place_in_racks(
     Books* books, int64_t job, int64_t gpus, uint8_t* allowed, int64_t* need, Workspace* work
 ) noexcept nogil
+cdef bint find_in_rack(
+    Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, int64_t rack, Workspace* work
+) noexcept nogil
+cdef int64_t find_in_next_rack(
+    Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, Workspace* work
+) noexcept nogil

@@ -265,27 +265,45 @@ cdef bint place_in_rack(
     return place_job(books, job, asked, work.inside, need, PACK, work.scratch)
 
 
+cdef bint find_in_rack(
+    Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, int64_t rack, Workspace* work
+) noexcept nogil:
+    """Choose as few of the allowed nodes of a rack as hold a gang; `scratch.take` gets the GPUs on each."""
+    _mark_rack(books, allowed, rack, work)
+    return find_nodes(books, work.inside, gpus, need, PACK, work.scratch)
+
+
 cdef bint place_in_racks(
     Books* books, int64_t job, int64_t gpus, uint8_t* allowed, int64_t* need, Workspace* work
 ) noexcept nogil:
     """Put a gang on as few racks as possible, on as few machines of each."""
-    cdef int64_t rack, other, here, chain = -1
+    cdef int64_t rack, chain = -1
     count_by_rack(books, allowed, need, work.room, work)
     while gpus > 0:
-        rack = best_rack(books, work.room, work, gpus, False)
+        rack = find_in_next_rack(books, gpus, allowed, need, work)
         if rack < 0:
-            rack = 0
-            for other in range(work.rack_count):
-                if work.racks[other] > work.racks[rack]:
-                    rack = other
-        here = min(gpus, work.racks[rack])
-        _mark_rack(books, allowed, rack, work)
-        if here == 0 or not find_nodes(books, work.inside, here, need, PACK, work.scratch):
             return False
         chain = chain_of(books, work.scratch.take, need, chain)
+        gpus -= work.racks[rack]
         work.racks[rack] = 0
-        gpus -= here
     return put_chain(books, job, chain) == 0
+
+
+cdef int64_t find_in_next_rack(
+    Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, Workspace* work
+) noexcept nogil:
+    """Choose nodes of the rack that holds what is left of a gang, or else most of it; `scratch.take` gets the GPUs.
+
+    Returns the rack, or -1 without a place. `room` and `racks` are what is free by node and by rack.
+    """
+    cdef int64_t other, here, rack = best_rack(books, work.room, work, gpus, False)
+    if rack < 0:
+        rack = 0
+        for other in range(work.rack_count):
+            if work.racks[other] > work.racks[rack]:
+                rack = other
+    here = min(gpus, work.racks[rack])
+    return rack if here > 0 and find_in_rack(books, here, allowed, need, rack, work) else -1
 
 
 cdef bint _place_in_order(

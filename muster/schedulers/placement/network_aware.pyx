@@ -5,6 +5,7 @@ worth more than the interruptions of those that move. What is then free goes by 
 """
 
 from libc.stdint cimport uint8_t
+from libc.string cimport memset
 from libcpp.algorithm cimport sort, stable_sort
 from libcpp.vector cimport vector
 
@@ -43,13 +44,22 @@ from muster.schedulers.placement.delay_scheduling cimport (
     Workspace,
     best_rack,
     count_by_rack,
+    find_in_next_rack,
+    find_in_rack,
     level_of_chain,
-    place_in_rack,
     place_in_racks,
     smallest_island,
     workspace_for,
 )
-from muster.schedulers.placement.rules_core cimport PACK, holds_gang, pick_gpus, place_job, put_share
+from muster.schedulers.placement.rules_core cimport (
+    PACK,
+    chain_of,
+    count_fitting,
+    holds_gang,
+    pick_gpus,
+    place_job,
+    put_share,
+)
 from muster.workload.jobs_core cimport Asked
 
 import numpy as np
@@ -196,14 +206,22 @@ cdef bint _has_form(int64_t* kind, int64_t level, bint even, int64_t machines, i
 cdef double share_on(Books* books, int64_t chain, FormsOfGang forms) noexcept nogil:
     """What a gang's place offers of its best speed, by the first of its forms that the place has."""
     cdef vector[int64_t] racks  # of each machine
-    cdef int64_t level = level_of_chain(books, chain), machines, used = 0, most = 0, number = 0, row = chain
-    cdef size_t at, begin = 0
+    cdef int64_t level = level_of_chain(books, chain), row = chain
     cdef bint even = True
     while row >= 0:
         racks.push_back(books.nodes[books.rows[row].node].rack)
         even = even and books.rows[row].amount[GPU] == books.rows[chain].amount[GPU]
         row = books.rows[row].next
-    machines = racks.size()
+    return forms.speeds[form_of_place(forms, level, even, racks)] / forms.speeds[0]
+
+
+cdef int64_t form_of_place(FormsOfGang forms, int64_t level, bint even, vector[int64_t]& racks) noexcept nogil:
+    """The first form that a place has: of this level, with as many GPUs on each machine or not.
+
+    `racks` has the rack of each machine; it is sorted.
+    """
+    cdef int64_t machines = racks.size(), used = 0, most = 0, number = 0
+    cdef size_t at, begin = 0
     sort(racks.begin(), racks.end())
     for at in range(racks.size()):
         if at + 1 == racks.size() or racks[at + 1] != racks[at]:
@@ -213,7 +231,120 @@ cdef double share_on(Books* books, int64_t chain, FormsOfGang forms) noexcept no
     even = even and most * used == machines
     while not _has_form(&forms.kinds[3 * number], level, even, machines, used):
         number += 1
-    return forms.speeds[number] / forms.speeds[0]
+    return number
+
+
+cdef bint find_form(
+    Books* books,
+    int64_t gpus,
+    uint8_t* allowed,
+    int64_t* kind,
+    int64_t* need,
+    int64_t* held_here,
+    Workspace* work,
+) noexcept nogil:
+    """Choose nodes for a gang on a place of this form; `scratch.take` gets the GPUs on each. Whether there is one.
+
+    Of equal nodes those go first of which jobs hold the fewest GPUs that they may need again (`held_here`).
+    """
+    cdef int64_t* take = work.scratch.take
+    cdef int64_t node, rack
+    if kind[0] == _IN_ISLAND or kind[0] == _IN_MACHINE:
+        node = _tightest(books, gpus, allowed, need, kind[0] == _IN_ISLAND, held_here)
+        if node >= 0:
+            memset(take, 0, books.node_count * sizeof(int64_t))
+            take[node] = gpus
+        return node >= 0
+    if kind[0] == _EVENLY:
+        return _find_evenly(books, gpus // kind[1], allowed, kind, need, held_here, work)
+    if kind[0] == _IN_RACK:
+        count_by_rack(books, allowed, need, work.scratch.fit, work)
+        rack = best_rack(books, work.scratch.fit, work, gpus, False)
+        return rack >= 0 and find_in_rack(books, gpus, allowed, need, rack, work)
+    return _find_anywhere(books, gpus, allowed, need, work)
+
+
+cdef bint _are_free(Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, Workspace* work) noexcept nogil:
+    """Whether so many GPUs are free anywhere with what they need."""
+    return count_fitting(books, allowed, need, work.scratch.fit) >= gpus
+
+
+cdef bint _find_anywhere(Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, Workspace* work) noexcept nogil:
+    """As few racks as possible, as few machines of each; whether there is a place."""
+    cdef vector[int64_t] total
+    cdef int64_t node, rack
+    cdef int64_t* take = work.scratch.take
+    if not _are_free(books, gpus, allowed, need, work):
+        return False
+    total.assign(books.node_count, 0)
+    count_by_rack(books, allowed, need, work.room, work)
+    while gpus > 0:
+        rack = find_in_next_rack(books, gpus, allowed, need, work)
+        if rack < 0:
+            return False
+        for node in range(books.node_count):
+            total[node] += take[node]
+        gpus -= work.racks[rack]
+        work.racks[rack] = 0
+    for node in range(books.node_count):
+        take[node] = total[node]
+    return True
+
+
+cdef int64_t _tightest(
+    Books* books, int64_t gpus, uint8_t* allowed, int64_t* need, bint one_island, int64_t* held_here
+) noexcept nogil:
+    """The node with the fewest free GPUs that holds a gang; of equals one whose GPUs no job needs again; or -1."""
+    cdef int64_t node, island, score, best = -1, best_score = _MOST
+    for node in range(books.node_count):
+        if allowed[node] and holds_gang(books, node, gpus, need):
+            island = smallest_island(books, node, gpus)
+            score = (books.nodes[node].free_gpus * SPLIT + held_here[node]) * SPLIT + island
+            if score < best_score and not (one_island and island == SPLIT):
+                best, best_score = node, score
+    return best
+
+
+cdef bint _find_evenly(
+    Books* books,
+    int64_t share,
+    uint8_t* allowed,
+    int64_t* kind,
+    int64_t* need,
+    int64_t* held_here,
+    Workspace* work,
+) noexcept nogil:
+    """So many GPUs on each of some machines, of as many in each rack: the tightest; whether there are such."""
+    cdef int64_t* take = work.scratch.take
+    cdef int64_t* left = work.racks
+    cdef vector[Scored] by_score
+    cdef Scored one
+    cdef int64_t node, rack, racks = kind[2], each = kind[1] // kind[2], full = 0
+    cdef size_t at
+    for node in range(books.node_count):
+        take[node] = 0
+        if allowed[node] and holds_gang(books, node, share, need):
+            one.score, one.node = books.nodes[node].free_gpus * SPLIT + held_here[node], node
+            by_score.push_back(one)
+    stable_sort(by_score.begin(), by_score.end(), _tighter)
+    for rack in range(work.rack_count):
+        left[rack] = 0
+    for at in range(by_score.size()):
+        if full == racks:
+            break
+        rack = books.nodes[by_score[at].node].rack
+        left[rack] += 1
+        full += left[rack] == each
+    if full < racks:
+        return False
+    for rack in range(work.rack_count):
+        left[rack] = each if left[rack] >= each else 0
+    for at in range(by_score.size()):
+        rack = books.nodes[by_score[at].node].rack
+        if left[rack] > 0:
+            take[by_score[at].node] = share
+            left[rack] -= 1
+    return True
 
 
 cdef void _count_held(Books* books, int64_t chain, int64_t* held_here, int64_t times) noexcept nogil:
@@ -323,71 +454,19 @@ cdef class _Arrangement:
         """Put a gang on a place of this form, if there is one."""
         cdef Books* books = &self.books
         cdef int64_t* take = self.work.scratch.take
-        cdef int64_t node, rack, chain = -1, everywhere = 0
-        if kind[0] == _IN_ISLAND or kind[0] == _IN_MACHINE:
-            node = self.tightest(allowed, asked.gpus, need, kind[0] == _IN_ISLAND)
-            if node < 0:
-                return False
-            chain = put_share(books, -1, node, pick_gpus(books, node, asked.gpus), WHOLE, need)
-            return put_chain(books, job, chain) == 0
-        if kind[0] == _EVENLY:
-            if not self.find_evenly(allowed, asked.gpus // kind[1], kind, need):
-                return False
-            for node in range(books.node_count):
-                if take[node] > 0:
-                    chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), WHOLE, need)
-            return put_chain(books, job, chain) == 0
-        count_by_rack(books, allowed, need, self.work.scratch.fit, &self.work)
-        if kind[0] == _IN_RACK:
-            rack = best_rack(books, self.work.scratch.fit, &self.work, asked.gpus, False)
-            return rack >= 0 and place_in_rack(books, job, asked, allowed, need, rack, &self.work)
-        for rack in range(self.work.rack_count):
-            everywhere += self.work.racks[rack]
-        return everywhere >= asked.gpus and place_in_racks(books, job, asked.gpus, allowed, need, &self.work)
-
-    cdef int64_t tightest(self, uint8_t* allowed, int64_t gpus, int64_t* need, bint one_island) noexcept nogil:
-        """The node with the fewest free GPUs that holds a gang; of equals one whose GPUs no job needs again; or -1."""
-        cdef int64_t node, island, score, best = -1, best_score = _MOST
-        for node in range(self.books.node_count):
-            if allowed[node] and holds_gang(&self.books, node, gpus, need):
-                island = smallest_island(&self.books, node, gpus)
-                score = (self.books.nodes[node].free_gpus * SPLIT + self.held_here[node]) * SPLIT + island
-                if score < best_score and not (one_island and island == SPLIT):
-                    best, best_score = node, score
-        return best
-
-    cdef bint find_evenly(self, uint8_t* allowed, int64_t share, int64_t* kind, int64_t* need) noexcept nogil:
-        """So many GPUs on each of some machines, of as many in each rack: the tightest; whether there are such."""
-        cdef int64_t* take = self.work.scratch.take
-        cdef int64_t* left = self.work.racks
-        cdef vector[Scored] by_score
-        cdef Scored one
-        cdef int64_t node, rack, racks = kind[2], each = kind[1] // kind[2], full = 0
-        cdef size_t at
-        for node in range(self.books.node_count):
-            take[node] = 0
-            if allowed[node] and holds_gang(&self.books, node, share, need):
-                one.score, one.node = self.books.nodes[node].free_gpus * SPLIT + self.held_here[node], node
-                by_score.push_back(one)
-        stable_sort(by_score.begin(), by_score.end(), _tighter)
-        for rack in range(self.work.rack_count):
-            left[rack] = 0
-        for at in range(by_score.size()):
-            if full == racks:
-                break
-            rack = self.books.nodes[by_score[at].node].rack
-            left[rack] += 1
-            full += left[rack] == each
-        if full < racks:
+        cdef int64_t node, chain = -1
+        if kind[0] == _ANYWHERE or kind[0] == -1:
+            return _are_free(books, asked.gpus, allowed, need, &self.work) and place_in_racks(
+                books, job, asked.gpus, allowed, need, &self.work
+            )
+        if not find_form(books, asked.gpus, allowed, kind, need, self.held_here.data(), &self.work):
             return False
-        for rack in range(self.work.rack_count):
-            left[rack] = each if left[rack] >= each else 0
-        for at in range(by_score.size()):
-            rack = self.books.nodes[by_score[at].node].rack
-            if left[rack] > 0:
-                take[by_score[at].node] = share
-                left[rack] -= 1
-        return True
+        if kind[0] == _IN_RACK:
+            return put_chain(books, job, chain_of(books, take, need, -1)) == 0
+        for node in range(books.node_count):
+            if take[node] > 0:
+                chain = put_share(books, chain, node, pick_gpus(books, node, take[node]), WHOLE, need)
+        return put_chain(books, job, chain) == 0
 
     cdef bint move_all(self, double kept) noexcept nogil:
         """Place all chosen jobs again; whether that repays the interruptions, `kept` being what is placed without."""
