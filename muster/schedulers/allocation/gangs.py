@@ -12,6 +12,19 @@ from muster.speed.demands import ProfiledDemands
 from muster.speed.input_pipeline import ModelTable
 
 
+class GangForms(NamedTuple):
+    """How fast jobs are on the forms that their places can have (`speed.network.forms`)."""
+
+    line: Ints
+    """By position: the line of `kinds` and `speeds`; empty: every place is as fast as any other."""
+    kinds: Ints
+    speeds: Floats
+    rack_of_node: Ints
+
+
+ALL_ALIKE = GangForms(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 0)), np.zeros(0, np.int64))
+
+
 class Gangs(NamedTuple):
     """Jobs by position, their demands by class and kind of node."""
 
@@ -28,6 +41,7 @@ class Gangs(NamedTuple):
     models: ModelTable
     weight: Floats
     """What the speed of each job counts: its GPUs, or what the scheduler says."""
+    forms: GangForms = ALL_ALIKE
 
 
 def gangs_of(snapshot: Snapshot) -> Gangs:
@@ -40,6 +54,15 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
     return Gangs(
         gpus, classes, model, jobs.constraint, node_allowed, demands, kinds, kind_of_node, models, weight
     )
+
+
+def forms_of(snapshot: Snapshot, gpus: Ints) -> GangForms:
+    """Return the forms of the jobs with so many GPUs each; `ALL_ALIKE` where the network hurts none."""
+    models = snapshot.jobs.model
+    if snapshot.forms is None or not snapshot.forms.some_sensitive(models, gpus):
+        return ALL_ALIKE
+    line, forms = snapshot.forms.of(models, gpus)
+    return GangForms(line, forms.kinds, forms.speeds, snapshot.ledger.books.nodes["rack"].astype(np.int64))
 
 
 def request_above_share(gangs: Gangs, at: Ints) -> Bools:

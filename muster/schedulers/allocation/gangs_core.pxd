@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from muster.cluster.ledger_core cimport SLOTS, Node
 from muster.schedulers.allocation.draft_core cimport Draft, set_amounts
+from muster.schedulers.placement.network_aware cimport FormsOfGang
 from muster.speed.input_core cimport ModelSpeed
 
 # By class and kind of node (`demands.ProfiledDemands`); choices as they come.
@@ -38,6 +39,17 @@ cdef struct Gangs:
     int64_t kind_count
     int64_t class_count
     int64_t resources
+    FormsOfGang forms  # of the first line; without any, every place is as fast as any other
+    int64_t* line  # by position
+    int64_t* rack_of_node
+
+
+cdef inline FormsOfGang forms_of(Gangs* gangs, int64_t at) noexcept nogil:
+    """The forms of a job's place."""
+    cdef FormsOfGang forms = gangs.forms
+    forms.kinds += 3 * gangs.line[at] * forms.count
+    forms.speeds += gangs.line[at] * forms.count
+    return forms
 
 
 cdef inline uint8_t* allowed_nodes(Gangs* gangs, int64_t at) noexcept nogil:

@@ -7,7 +7,7 @@ from muster.schedulers.allocation.draft_core cimport NodePart, add_part, fits, f
 cdef Gangs gangs_of(object arrays) except *:
     """The arrays of `gangs.Gangs`."""
     cdef Gangs gangs
-    cdef object demands = arrays[5]
+    cdef object demands = arrays[5], forms = arrays[10]
     gangs.gpus, gangs.classes, gangs.model = ints(arrays[0]).at, ints(arrays[1]).at, ints(arrays[2]).at
     gangs.constraint, gangs.node_allowed = ints(arrays[3]).at, bools(arrays[4]).at
     gangs.demands.best, gangs.demands.fair = ints(demands.best).at, ints(demands.fair).at
@@ -22,6 +22,11 @@ cdef Gangs gangs_of(object arrays) except *:
     gangs.weight = floats(arrays[9]).at
     gangs.jobs, gangs.nodes = ints(arrays[0]).size, ints(arrays[7]).size
     gangs.class_count, gangs.kind_count, gangs.resources = demands.best.shape
+    gangs.forms.count = 0
+    if len(forms.line):
+        gangs.forms.count = forms.speeds.shape[1]
+        gangs.forms.kinds, gangs.forms.speeds = ints(forms.kinds).at, floats(forms.speeds).at
+        gangs.line, gangs.rack_of_node = ints(forms.line).at, ints(forms.rack_of_node).at
     return gangs
 
 

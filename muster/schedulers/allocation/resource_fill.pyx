@@ -22,11 +22,14 @@ from muster.schedulers.allocation.draft_core cimport (
 from muster.schedulers.allocation.gangs_core cimport (
     amount_per_gpu,
     choice_of,
+    forms_of,
     gangs_of,
     model_on,
     need_of,
     request_of,
 )
+from muster.schedulers.placement.delay_scheduling cimport ISLAND, MACHINE, NETWORK, RACK
+from muster.schedulers.placement.network_aware cimport FormsOfGang, form_of_place
 from muster.speed.input_core cimport ModelSpeed
 from muster.speed.points_core cimport micro, speed_at
 
@@ -398,7 +401,7 @@ cdef double _part_step(Draft* draft, Gangs* gangs, int64_t node, int64_t number,
 
 
 cdef double gang_speed(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:
-    """The speed of a placed job: that of its slowest node."""
+    """The speed of a placed job: that of its slowest node, with the communication that its place leaves exposed."""
     cdef double slowest = INFINITY
     cdef int64_t number = draft.first[at]
     cdef int64_t amounts[SLOTS]
@@ -408,7 +411,41 @@ cdef double gang_speed(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:
         model = model_on(gangs, at, gangs.kind_of_node[draft.node_parts[number].node])
         slowest = min(slowest, speed_at(model, amounts))
         number = draft.node_parts[number].next
-    return slowest if slowest < INFINITY else 0.0
+    if slowest == INFINITY:
+        return 0.0
+    return slowest if gangs.forms.count == 0 else _speed_on_network(draft, gangs, at, slowest)
+
+
+cdef double _speed_on_network(Draft* draft, Gangs* gangs, int64_t at, double speed) noexcept nogil:
+    """The speed of a placed job that has this speed without communication, relative to its best place.
+
+    An iteration takes as long as its input stage, or as compute and exposed communication if that is longer.
+    """
+    cdef FormsOfGang forms = forms_of(gangs, at)
+    cdef double here = forms.speeds[form_of(draft, gangs, at, forms)], best = forms.speeds[0]
+    cdef ModelSpeed* model = model_on(gangs, at, gangs.kind_of_node[draft.node_parts[draft.first[at]].node])
+    cdef double reference = model.reference_seconds
+    if (here == 1 and best == 1) or here <= 0 or speed <= 0:
+        return speed
+    return max(reference, model.compute_seconds / best) / max(reference / speed, model.compute_seconds / here)
+
+
+cdef int64_t form_of(Draft* draft, Gangs* gangs, int64_t at, FormsOfGang forms) noexcept nogil:
+    """The form of a placed job's place. On one node that is one island, if it has room in one."""
+    cdef vector[int64_t] racks
+    cdef int64_t number = draft.first[at], first = draft.first[at], level = MACHINE
+    cdef bint even = True
+    cdef NodePart* part = &draft.node_parts[first]
+    if part.next < 0 and part.gpus <= gangs.kinds[gangs.kind_of_node[part.node]].island:
+        level = ISLAND
+    while number >= 0:
+        part = &draft.node_parts[number]
+        racks.push_back(gangs.rack_of_node[part.node])
+        even = even and part.gpus == draft.node_parts[first].gpus
+        if number != first:
+            level = max(level, <int64_t> (RACK if racks.back() == racks.front() else NETWORK))
+        number = part.next
+    return form_of_place(forms, level, even, racks)
 
 
 cdef void raise_gang(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:

@@ -11,6 +11,7 @@ cdef struct BestFits:
     int64_t with_fair
     int64_t with_gpus
 
+cdef int64_t gpus_that_fit(Draft* draft, int64_t node, int64_t* amounts) noexcept nogil
 cdef bint pick(
     Draft* draft, Gangs* gangs, int64_t at, int64_t* need, bint consolidating, int64_t* take
 ) noexcept nogil

@@ -8,7 +8,7 @@ from muster.schedulers.allocation.draft_core cimport fits, floor_of, free_on, ti
 from muster.schedulers.allocation.gangs_core cimport allowed_nodes, need_on
 
 
-cdef int64_t _gpus_that_fit(Draft* draft, int64_t node, int64_t* amounts) noexcept nogil:
+cdef int64_t gpus_that_fit(Draft* draft, int64_t node, int64_t* amounts) noexcept nogil:
     """How many free GPUs of a node can have this beside them; NULL: nothing."""
     cdef int64_t* free = free_on(draft, node)
     cdef int64_t resource, fit = free[0]
@@ -33,7 +33,7 @@ cdef bint pick(
     if not consolidating:
         for node in range(gangs.nodes):
             if left > 0 and allowed[node] and free_on(draft, node)[0] > 0:
-                take[node] = min(left, _gpus_that_fit(draft, node, need_on(gangs, need, node)))
+                take[node] = min(left, gpus_that_fit(draft, node, need_on(gangs, need, node)))
                 left -= take[node]
         return left == 0
     if gangs.gpus[at] > 1:
@@ -116,7 +116,7 @@ cdef int64_t fewest_nodes(Draft* draft, Gangs* gangs, int64_t at, int64_t* need,
             here = NULL
             if need != NULL:
                 here = need_on(gangs, need, node)
-            fit[node] = _gpus_that_fit(draft, node, here)
+            fit[node] = gpus_that_fit(draft, node, here)
             total += fit[node]
     if total < gangs.gpus[at]:
         return 0

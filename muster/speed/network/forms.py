@@ -61,6 +61,12 @@ class PlacementShapes:
         """By model the share of the gradients in the largest one; None: not stated."""
         return None if self._speed is None else self._speed.largest_shares()
 
+    def some_sensitive(self, models: Ints, gpus: Ints) -> bool:
+        """Whether the network can hurt some of these gangs: alone, or beside others on the same links."""
+        if self._speed is None:
+            return False
+        return bool((self._speed.compute_seconds[models[gpus > 1]] > 0).any())
+
     def of(self, models: Ints, gpus: Ints, stretched: Floats | None = None) -> tuple[Ints, Forms]:
         """Which line of the forms is each gang's, and the forms.
 
