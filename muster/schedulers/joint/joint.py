@@ -26,6 +26,7 @@ from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import CPUS_AND_MEMORY, SIZES
 from muster.schedulers.joint.joint_core import place_jointly
+from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.sizes import (
     SizeOptions,
     best_sizes,
@@ -89,6 +90,8 @@ def _drafts(given: AllocationInput, gangs: Gangs) -> list[tuple[float, Placement
     stays = opened.copy()
     keep_in_place(books, index, stays, snapshot.jobs.held_gpus == gangs.gpus)
     keep_amounts(books, index, stays)
+    if len(gangs.forms.line):
+        return plans_on_network(given, gangs, stays, order)
     drafts = []
     if snapshot.resize_restarts:
         drafts.append(stays.copy())

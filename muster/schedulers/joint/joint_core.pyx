@@ -10,8 +10,8 @@ from libcpp.algorithm cimport partial_sort, sort
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
-from muster.cluster.arrays cimport floats, ints
-from muster.cluster.ledger_core cimport SLOTS
+from muster.cluster.arrays cimport Ints, floats, ints
+from muster.cluster.ledger_core cimport SLOTS, Books, Node, books_of
 from muster.schedulers.allocation.draft_core cimport (
     Draft,
     NodePart,
@@ -30,25 +30,38 @@ from muster.schedulers.allocation.draft_core cimport (
 from muster.schedulers.allocation.gangs_core cimport (
     Gangs,
     allowed_nodes,
+    forms_of,
     gangs_of,
     need_of,
     need_on,
     place_gang,
     place_whole,
 )
-from muster.schedulers.allocation.resource_fill cimport divide_node, gang_speed, raise_gang
-from muster.schedulers.allocation.search_core cimport best_fits, fewest_nodes
+from muster.schedulers.allocation.resource_fill cimport divide_node, form_of, gang_speed, raise_gang
+from muster.schedulers.allocation.search_core cimport best_fits, fewest_nodes, gpus_that_fit
+from muster.schedulers.placement.delay_scheduling cimport MACHINE, Workspace, workspace_for
+from muster.schedulers.placement.network_aware cimport FormsOfGang, find_form, form_of_place
 
 cdef double _EPSILON = 1e-9
 cdef int64_t _TRIED = 8  # nodes on which a job is tried
 
 ctypedef pair[double, int64_t] Ranked
 
+# What places on a network are looked for with.
+cdef struct Network:
+    Books books  # its nodes have free what the draft leaves there and a job can use
+    Workspace work
+    Draft* before  # where jobs run
+    int64_t* held_here  # by node: GPUs of running jobs that have no place yet
+    int64_t* nothing  # a need, by resource
+    double enough  # share of a job's best speed below which it waits
+
 # What a search works on; `cost` is the part of a job's speed that taking its place away loses.
 cdef struct Search:
     Draft* draft
     Gangs* gangs
     double* cost
+    Network* network  # NULL: every place is as fast as any other
 
 # That a job of a class gained nothing anywhere: after how many changes, under which constraint, what it counted.
 cdef struct Refused:
@@ -70,18 +83,50 @@ def place_jointly(draft, gangs, order, cost):
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, NULL)
+    _place_all(&search, ints(order))
+
+
+def place_on_network(books, draft, before, gangs, order, cost, double enough):
+    """Place the jobs of `order` as `place_jointly` does, each on the fastest form that has a place.
+
+    A job whose place in `before` is free and as fast stays there. One whose places all offer less than `enough` of its
+    best speed is not placed.
+    """
+    cdef Draft plan = draft_of(draft), running = draft_of(before)
+    cdef Gangs jobs = gangs_of(gangs)
+    cdef Network network
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &network)
+    cdef vector[Node] nodes
+    cdef vector[int64_t] numbers, held, nothing
+    cdef vector[uint8_t] inside
+    network.books = books_of(books)
+    nodes.assign(network.books.nodes, network.books.nodes + network.books.node_count)
+    network.books.nodes = nodes.data()
+    network.work = workspace_for(&network.books, numbers, inside)
+    held.assign(jobs.nodes, 0)
+    nothing.assign(SLOTS, 0)
+    network.before, network.enough = &running, enough
+    network.held_here, network.nothing = held.data(), nothing.data()
+    _count_held(&search)
+    _place_all(&search, ints(order))
+
+
+cdef void _place_all(Search* search, Ints order) noexcept:
+    """Place the jobs of an order that have no place; a job whose place is taken comes once more at the end."""
+    cdef Draft* plan = search.draft
+    cdef Gangs* jobs = search.gangs
     cdef vector[int64_t] take, queue
     cdef vector[bint] lost
     cdef vector[Refused] refused
-    cdef int64_t* numbers = ints(order).at
+    cdef int64_t* numbers = order.at
     cdef int64_t i, at, changes = 0
     cdef size_t place = 0
     cdef Refused* known
     take.resize(jobs.nodes)
     lost.assign(jobs.jobs, False)
     refused.assign(jobs.class_count, Refused(-1, 0, 0.0))
-    for i in range(ints(order).size):
+    for i in range(order.size):
         queue.push_back(numbers[i])
     while place < queue.size():
         at = queue[place]
@@ -91,7 +136,7 @@ def place_jointly(draft, gangs, order, cost):
         known = &refused[jobs.classes[at]]
         if known.at_change == changes and known.constraint == jobs.constraint[at] and jobs.weight[at] <= known.weight:
             continue
-        if _place(&search, at, take.data(), queue, lost):
+        if _place(search, at, take.data(), queue, lost):
             changes += 1
         else:
             known[0] = Refused(changes, jobs.constraint[at], jobs.weight[at])
@@ -106,14 +151,17 @@ cdef bint _place(
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t node = -1
     cdef Trial found
-    if gangs.kind_count == 1:
+    if search.network != NULL:
+        if _place_on_form(search, at):
+            return True
+    elif gangs.kind_count == 1:
         node = best_fits(draft, gangs, at, best, best).with_best
     if node >= 0:
         place_whole(draft, gangs, at, node, best)
         return True
     found = _best_node(search, at)
     if found.node < 0:
-        return _place_apart(search, at, take)
+        return _place_apart(search, at, take) if search.network == NULL else _join_on_form(search, at)
     _take_place(search, at, found, queue, lost)
     return True
 
@@ -125,6 +173,8 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
     cdef int64_t node, leave, least
     cdef size_t place, tried
     cdef double gain, most = search.gangs.weight[at] * _best_speed(search.gangs, at)
+    if search.network != NULL and not _may_share_machine(search, at):
+        return best
     _candidates(search, at, nodes)
     tried = min(nodes.size(), <size_t> _TRIED)
     partial_sort(nodes.begin(), nodes.begin() + tried, nodes.end())
@@ -313,6 +363,113 @@ cdef bint _place_apart(Search* search, int64_t at, int64_t* take) noexcept nogil
         place_gang(draft, gangs, at, best, take)
         return True
     return fewest_nodes(draft, gangs, at, fair, take) > 0 and _join_nodes(search, at, take)
+
+
+cdef void _count_held(Search* search) noexcept nogil:
+    """Count by node the GPUs of running jobs that have no place yet."""
+    cdef Draft* before = search.network.before
+    cdef int64_t number, at
+    for number in range(before.used[0]):
+        at = before.node_parts[number].at
+        if before.movable[at] and search.draft.first[at] < 0:
+            search.network.held_here[before.node_parts[number].node] += before.node_parts[number].gpus
+
+
+cdef bint _may_share_machine(Search* search, int64_t at) noexcept nogil:
+    """Whether a job goes fast enough on one machine."""
+    cdef FormsOfGang forms = forms_of(search.gangs, at)
+    cdef vector[int64_t] racks
+    racks.push_back(0)
+    return forms.speeds[form_of_place(forms, MACHINE, True, racks)] >= search.network.enough * forms.speeds[0]
+
+
+cdef bint _place_on_form(Search* search, int64_t at) noexcept nogil:
+    """Place a job with its demand on the fastest form that has room; whether it has a place.
+
+    Where it ran it stays, if it has room there and no form with room is faster.
+    """
+    cdef Network* network = search.network
+    cdef Gangs* gangs = search.gangs
+    cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
+    cdef FormsOfGang forms = forms_of(gangs, at)
+    cdef int64_t number, part = network.before.first[at], own = -1
+    if part >= 0 and search.draft.first[at] < 0:
+        own = form_of(network.before, gangs, at, forms)
+        while part >= 0:
+            network.held_here[network.before.node_parts[part].node] -= network.before.node_parts[part].gpus
+            part = network.before.node_parts[part].next
+    _show_free(search, at, best)
+    for number in range(forms.count):
+        if forms.kinds[3 * number] < 0 or forms.speeds[number] < network.enough * forms.speeds[0]:
+            return False
+        if own >= 0 and forms.speeds[own] >= forms.speeds[number] * (1 - _EPSILON) and _stay(search, at, best):
+            return True
+        if _find_form(search, at, &forms.kinds[3 * number]):
+            place_gang(search.draft, gangs, at, best, network.work.scratch.take)
+            return True
+    return False
+
+
+cdef bint _join_on_form(Search* search, int64_t at) noexcept nogil:
+    """Place a job on the fastest form where the jobs make room for it and all gain; whether it has a place."""
+    cdef FormsOfGang forms = forms_of(search.gangs, at)
+    cdef int64_t number
+    _show_free(search, at, NULL)
+    for number in range(forms.count):
+        if forms.kinds[3 * number] < 0 or forms.speeds[number] < search.network.enough * forms.speeds[0]:
+            return False
+        if _find_form(search, at, &forms.kinds[3 * number]):
+            if _join_nodes(search, at, search.network.work.scratch.take):
+                return True
+    return False
+
+
+cdef bint _find_form(Search* search, int64_t at, int64_t* kind) noexcept nogil:
+    """Choose nodes for a job on a place of this form; whether there is one."""
+    cdef Network* network = search.network
+    cdef uint8_t* allowed = allowed_nodes(search.gangs, at)
+    return find_form(
+        &network.books, search.gangs.gpus[at], allowed, kind, network.nothing, network.held_here, &network.work
+    )
+
+
+cdef void _show_free(Search* search, int64_t at, int64_t* need) noexcept nogil:
+    """Write into the nodes of the network how many GPUs a job can have there with a need beside each; NULL: nothing.
+
+    Which GPUs of a node are free is not known in a draft: the search takes them to be next to each other.
+    """
+    cdef int64_t node, fit
+    cdef int64_t* here = NULL
+    for node in range(search.gangs.nodes):
+        fit = 0
+        if free_on(search.draft, node)[0] > 0:
+            if need != NULL:
+                here = need_on(search.gangs, need, node)
+            fit = max(gpus_that_fit(search.draft, node, here), <int64_t> 0)
+        search.network.books.nodes[node].free_gpus = fit
+        search.network.books.nodes[node].free_mask = (<int64_t> 1 << fit) - 1
+
+
+cdef bint _stay(Search* search, int64_t at, int64_t* need) noexcept nogil:
+    """Place a job where it ran, with a need, if it has room there; whether it has."""
+    cdef Draft* before = search.network.before
+    cdef int64_t number = before.first[at]
+    cdef NodePart* part
+    while number >= 0:
+        part = &before.node_parts[number]
+        if search.network.books.nodes[part.node].free_gpus < part.gpus:
+            return False
+        number = part.next
+    number = before.first[at]
+    while number >= 0:
+        part = &before.node_parts[number]
+        set_amounts(
+            search.draft,
+            add_part(search.draft, at, part.node, part.gpus),
+            need_on(search.gangs, need, part.node),
+        )
+        number = part.next
+    return True
 
 
 cdef bint _join_nodes(Search* search, int64_t at, int64_t* take) noexcept nogil:

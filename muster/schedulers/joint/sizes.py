@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
-from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.contract import Jobs
 
 _HALVINGS = 40
@@ -61,6 +61,7 @@ def with_sizes(given: AllocationInput, gangs: Gangs, gpus: Ints) -> Gangs:
         demands=demands,
         models=profiles.models,
         weight=gangs.weight if known is None else gangs.weight * known,
+        forms=forms_of(given.snapshot, gpus),
     )
 
 

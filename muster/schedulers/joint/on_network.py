@@ -1,0 +1,66 @@
+"""joint on a network: each job where the plan gains most, its place's form counting.
+
+Several plans are made: running jobs stay and others join them, or all are placed again; the jobs in the order of
+their density, or large gangs that the network can hurt first. The plan that is worth most is taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.placement_draft import PlacementDraft
+from muster.schedulers.allocation.resource_fill import fill_all
+from muster.schedulers.allocation.worth import Worth
+from muster.schedulers.joint.joint_core import place_on_network
+from muster.schedulers.placement.network_aware import most_sensitive_first
+from muster.speed.network.forms import Forms
+
+_ENOUGH = (0.7, 0.05)
+"""Shares of its best speed for which a job takes a place: before others do, and of what all leave; else it waits."""
+
+
+def plans_on_network(
+    given: AllocationInput, gangs: Gangs, stays: PlacementDraft, by_density: Ints
+) -> list[tuple[float, PlacementDraft]]:
+    """Return drafts, each with its worth: running jobs stay as in `stays`, or all are placed again."""
+    snapshot, opened = given.snapshot, given.opened
+    worth = Worth(snapshot, gangs)
+    if not snapshot.resize_restarts:
+        fill_all(stays, gangs)
+    starts = [(stays, worth.lost)]
+    if snapshot.jobs.running[opened.movable].any():
+        again = opened.copy()
+        fill_all(again, gangs)
+        starts.append((again, np.zeros(len(snapshot.jobs))))
+    drafts = [
+        _placed(given, gangs, start, stays, order, lost)
+        for start, lost in starts
+        for order in (by_density, _large_first(given, gangs, by_density))
+    ]
+    return [(worth.of(draft), draft) for draft in drafts]
+
+
+def _placed(
+    given: AllocationInput,
+    gangs: Gangs,
+    start: PlacementDraft,
+    before: PlacementDraft,
+    order: Ints,
+    lost: Floats,
+) -> PlacementDraft:
+    """Return a draft with the jobs of an order added, first where they are fast and then where there is room."""
+    draft = start.copy()
+    for enough in _ENOUGH:
+        place_on_network(given.snapshot.ledger.books, draft, before, gangs, order, lost, enough)
+    return draft
+
+
+def _large_first(given: AllocationInput, gangs: Gangs, by_density: Ints) -> Ints:
+    """Return the first job in rank, then large gangs that the network can hurt, then those not chosen by density."""
+    served = given.ranked[given.chosen[given.ranked]]
+    share = Forms(gangs.forms.kinds, gangs.forms.speeds).share_anywhere[gangs.forms.line]
+    others = by_density[~given.chosen[by_density]]
+    return np.concatenate([served[:1], most_sensitive_first(served[1:], share, gangs.gpus), others])

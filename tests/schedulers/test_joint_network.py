@@ -1,0 +1,57 @@
+"""joint on a network: gangs where it costs them little, and moves that repay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from muster.simulation import Run
+from tests.building import column, finishes, jobs_of, run
+from tests.schedulers.test_dally_network import CHATTY, gang, small_cluster
+
+LAYERS = {"chatty": CHATTY}
+ONE_RACK: dict[str, Any] = {"layers": LAYERS, "network": "physical"}
+
+
+def nodes_of(result: Run, job: str) -> list[str]:
+    """The nodes that a job ever held, by name."""
+    held = result.record.allocations.filter(pl.col("job_id") == job)
+    return sorted(held["node"].unique().to_list())
+
+
+def test_a_gang_takes_the_rack_that_holds_all_of_it() -> None:
+    """As few nodes as hold it would be the free one of the first rack and one of the second."""
+    trace = jobs_of(gang(2, 2_000), gang(4, 400, model="chatty", submit_seconds=1))
+    result = run(trace, small_cluster(2, 4), "fifo+joint", layers=LAYERS, restart_cost_seconds=30.0)
+    assert nodes_of(result, "0") == ["n0"]
+    assert nodes_of(result, "1") == ["n2", "n3"]
+
+
+def crowded(restart_cost_seconds: float) -> Run:
+    """A gang that only finds one GPU on each of two machines, until one of them becomes free at 100 s."""
+    trace = jobs_of(gang(3, 300), gang(3, 9_000), gang(2, 2_000, model="chatty", submit_seconds=1))
+    cluster = small_cluster(4, 2, racks=1)
+    return run(trace, cluster, "las+joint", **ONE_RACK, restart_cost_seconds=restart_cost_seconds)
+
+
+def test_a_running_gang_moves_to_one_machine_if_it_repays() -> None:
+    """Over two machines it is half as fast: 1 GB at 1 GB/s beside 1 s of compute; within one, 0.01 s is exposed."""
+    result = crowded(5.0)
+    assert column(result, "moves") == [0, 0, 1]
+    # 49.5 s of the work is done when it moves; the rest takes 1.01 s a second.
+    assert finishes(result)[2] == pytest.approx(100 + 5 + (1_000 - 49.5) * 1.01, rel=1e-3)
+
+
+def test_a_running_gang_stays_where_a_move_costs_too_much() -> None:
+    result = crowded(7_200.0)
+    assert column(result, "moves") == [0, 0, 0]
+    assert finishes(result)[2] == pytest.approx(1 + 2_000, rel=1e-3)
+
+
+def test_a_gang_that_nothing_hurts_is_spread_for_another() -> None:
+    """Packed, the two of three GPUs would leave the other one GPU of each machine, and half its speed."""
+    trace = jobs_of(gang(3, 300), gang(3, 300), gang(2, 200, model="chatty"), gang(1, 100), gang(1, 100))
+    result = run(trace, small_cluster(4, 2, racks=1), "fifo+joint", **ONE_RACK, restart_cost_seconds=5.0)
+    assert finishes(result) == pytest.approx([100, 100, 101, 200, 200])
