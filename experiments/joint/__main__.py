@@ -9,6 +9,7 @@ import argparse
 import os
 from pathlib import Path
 
+from experiments.joint import dally
 from experiments.joint.ground import Ground, table
 from experiments.joint.synergy import lines as synergy_lines
 from experiments.papers.elastic.ground import elastic, rubick
@@ -22,7 +23,7 @@ def main() -> None:
     """Print a table for each setting of a ground."""
     parser = argparse.ArgumentParser(prog="python -m experiments.joint", description=__doc__)
     parser.add_argument(
-        "--ground", choices=sorted([*GROUNDS, SYNERGY]), required=True, help="Ground to compare on."
+        "--ground", choices=sorted([*GROUNDS, SYNERGY, "dally"]), required=True, help="Ground to compare on."
     )
     parser.add_argument(
         "--scheduler",
@@ -42,9 +43,22 @@ def main() -> None:
         help="Folder of the reference data (default: that of MUSTER_REFERENCE).",
     )
     parser.add_argument(
-        "--seeds", type=int, default=10, metavar="N", help="Seeds on Synergy's ground (default: 10)."
+        "--seeds", type=int, default=10, metavar="N", help="Seeds on the grounds synergy and dally (default: 10)."
+    )
+    parser.add_argument(
+        "--jobs-share",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="Part of each setting's jobs to run, on the ground dally (default: 1).",
     )
     arguments = parser.parse_args()
+    if arguments.ground == "dally":
+        for number in range(1, len(dally.GROUND) + 1):
+            if arguments.only in ("", str(number)):
+                for line in dally.table(number, arguments.jobs_share, arguments.seeds):
+                    print(line, flush=True)
+        return
     if arguments.ground == SYNERGY:
         for line in synergy_lines(
             arguments.scheduler or ("fifo", "las", "gittins", "srtf"), arguments.seeds, arguments.only

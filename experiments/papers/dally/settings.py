@@ -87,16 +87,23 @@ def trace(setting: Setting, jobs: int, seed: int, a_day: float = A_DAY) -> Trace
         if setting.arrivals == "batch"
         else poisson_arrivals(arrivals, jobs, a_day / 24),
         "gpus": drawn(sizes, list(GPUS), list(GPUS.values()), jobs),
-        "gpu_work_seconds": _work(work, jobs),
+        "gpu_work_seconds": work_seconds(work, jobs),
         "model": [names[at] for at in drawn(models, range(len(names)), list(mix.values()), jobs)],
     }
     return trace_of(columns, f"jobs like Dally's: {setting}, seed {seed}")
 
 
-def _work(generator: np.random.Generator, jobs: int) -> Sequence[float]:
+def work_seconds(
+    generator: np.random.Generator,
+    jobs: int,
+    median: float = MEDIAN_SECONDS,
+    least: float = LEAST_SECONDS,
+    most: float = MOST_SECONDS,
+) -> Sequence[float]:
+    """Single-GPU seconds of so many jobs, log-normal within these limits."""
     seconds = np.zeros(jobs)
-    while (outside := (seconds < LEAST_SECONDS) | (seconds > MOST_SECONDS)).any():
-        again = generator.normal(np.log(MEDIAN_SECONDS), SPREAD, int(outside.sum()))
+    while (outside := (seconds < least) | (seconds > most)).any():
+        again = generator.normal(np.log(median), SPREAD, int(outside.sum()))
         seconds[outside] = np.exp(again)
     rounded: Sequence[float] = seconds.round(3).tolist()
     return rounded
