@@ -12,6 +12,7 @@ from experiments.papers.dally.settings import GPUS, MODELS, work_seconds
 from muster.cluster import Cluster
 from muster.cluster.cluster_file import cluster_from_toml
 from muster.cluster.ledger_arrays import Floats
+from muster.schedulers.presets import known_presets
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 from muster.workload.generators.draws import drawn, poisson_arrivals, streams
@@ -21,8 +22,8 @@ RIVALS = ("las", "las+consolidate", "themis", "fjf", "gandiva", "dally", "dally-
 RIVALS_WITH_DURATIONS = ("srtf", "srtf+consolidate", "srsf+consolidate")
 JOINT = ("las+joint", "2d-las+joint", "gittins+joint")
 JOINT_WITH_DURATIONS = ("srtf+joint",)
-SETTINGS: Mapping[str, Mapping[str, str]] = {"2d-las+joint": {"quantum_seconds": "300"}}
-"""As `dally-plus` has it: jobs fall to another queue at most every 300 s, and not every second."""
+SETTINGS: Mapping[str, Mapping[str, str]] = {"2d-las+joint": known_presets()["dally-plus"].settings}
+"""The same order: queues that double, and jobs that fall to another at most every 300 s."""
 BARS = {"mean JCT": 1.01, "makespan": 1.03, "p99 JCT": 1.05}
 FIRST_SEED = 41
 

@@ -1,7 +1,7 @@
 """joint on a network: each job where the plan gains most, its place's form counting.
 
-Several plans are made: running jobs stay and others join them, or all are placed again; the jobs in the order of
-their density, or large gangs that the network can hurt first. The plan that is worth most is taken.
+Several plans are made. Running jobs stay and others join them, only those stay that the order chooses, or all are placed
+again; large gangs that the network can hurt go first, or the jobs by density. The plan that is worth most is taken.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
+from muster.schedulers.allocation.drafting import keep_in_place
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
@@ -25,7 +26,7 @@ _ENOUGH = (0.7, 0.05)
 def plans_on_network(
     given: AllocationInput, gangs: Gangs, stays: PlacementDraft, by_density: Ints
 ) -> list[tuple[float, PlacementDraft]]:
-    """Return drafts, each with its worth: running jobs stay as in `stays`, or all are placed again."""
+    """Return drafts, each with its worth: jobs stay as in `stays`, the chosen alone stay, or all are placed again."""
     snapshot, opened = given.snapshot, given.opened
     worth = Worth(snapshot, gangs)
     if not snapshot.resize_restarts:
@@ -35,10 +36,15 @@ def plans_on_network(
         again = opened.copy()
         fill_all(again, gangs)
         starts.append((again, np.zeros(len(snapshot.jobs))))
+        served = opened.copy()
+        stay = given.chosen & (snapshot.jobs.held_gpus == gangs.gpus)
+        keep_in_place(snapshot.ledger.books, snapshot.jobs.index, served, stay)
+        fill_all(served, gangs)
+        starts.append((served, worth.lost))
     drafts = [
         _placed(given, gangs, start, stays, order, lost)
         for start, lost in starts
-        for order in (by_density, _large_first(given, gangs, by_density))
+        for order in (_large_first(given, gangs, by_density), by_density)
     ]
     return [(worth.of(draft), draft) for draft in drafts]
 
