@@ -43,7 +43,11 @@ def main() -> None:
         help="Folder of the reference data (default: that of MUSTER_REFERENCE).",
     )
     parser.add_argument(
-        "--seeds", type=int, default=10, metavar="N", help="Seeds on the grounds synergy and dally (default: 10)."
+        "--seeds",
+        type=int,
+        default=10,
+        metavar="N",
+        help="Seeds on the grounds synergy and dally (default: 10).",
     )
     parser.add_argument(
         "--jobs-share",
@@ -54,10 +58,8 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.ground == "dally":
-        for number in range(1, len(dally.GROUND) + 1):
-            if arguments.only in ("", str(number)):
-                for line in dally.table(number, arguments.jobs_share, arguments.seeds):
-                    print(line, flush=True)
+        for line in dally.lines(arguments.only, arguments.jobs_share, arguments.seeds):
+            print(line, flush=True)
         return
     if arguments.ground == SYNERGY:
         for line in synergy_lines(

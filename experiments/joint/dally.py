@@ -180,3 +180,10 @@ def _ratios(means: Mapping[str, Mapping[str, float]], ours: str, rivals: Sequenc
         best = min(rivals, key=lambda name: means[name][what])
         ratio = means[ours][what] / means[best][what]
         yield f"**{ratio:.3f}** {best}" if ratio > bar else f"{ratio:.3f} {best}"
+
+
+def lines(only: str, share: float, seeds: int) -> Iterator[str]:
+    """The lines of all settings, or of the one with this number."""
+    for number in range(1, len(GROUND) + 1):
+        if only in ("", str(number)):
+            yield from table(number, share, seeds)

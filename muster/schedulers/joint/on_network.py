@@ -1,7 +1,8 @@
 """joint on a network: each job where the plan gains most, its place's form counting.
 
-Several plans are made. Running jobs stay and others join them, only those stay that the order chooses, or all are placed
-again; large gangs that the network can hurt go first, or the jobs by density. The plan that is worth most is taken.
+Several plans are made. Running jobs stay and others join them, only those stay that the order chooses, or all are
+placed again; large gangs that the network can hurt go first, or the jobs by density. The plan that is worth most is
+taken.
 """
 
 from __future__ import annotations
