@@ -9,10 +9,10 @@ import argparse
 import os
 from pathlib import Path
 
+from experiments.elastic.ground import elastic, rubick
 from experiments.joint import dally
 from experiments.joint.ground import Ground, table
 from experiments.joint.synergy import lines as synergy_lines
-from experiments.papers.elastic.ground import elastic, rubick
 
 SYNERGY = "synergy"
 GROUNDS: dict[str, Ground] = {"elastic": elastic, "rubick": rubick}

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from experiments.papers.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.beliefs import LearnedSpeeds
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from muster.training import pytorch
-from muster.training.shares import Division, Part
+from muster.training.shares import BatchPart, Division
 
 Wanted = tuple[int, Any, int]
 """A sample of an epoch: epoch, the data set's key, how often it came before in this epoch."""
@@ -81,7 +81,7 @@ class WrittenOrder:
         """What is given next begins with this batch."""
         self._position = position
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[BatchPart]:
         """This rank's parts of the batches that are given next."""
         for number in range(self._position, len(self._order)):
             yield from self.division.parts(len(self._order[number]) if self._batched else 1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """What a rank processes at once: samples of a total batch."""
 
     begin: int
@@ -29,14 +29,14 @@ class Division:
     local_batch: int | None = None
     """Most samples that a rank processes at once; None: any number."""
 
-    def parts(self, size: int) -> list[Part]:
+    def parts(self, size: int) -> list[BatchPart]:
         """This rank's parts of a total batch of that many samples; every rank has as many parts.
 
         Where there are fewer samples than parts, a part without a sample has a neighbouring one with weight 0, so that
         all ranks go through the same collectives.
         """
         if size == 0:
-            return [Part(0, 0, 1.0, is_last=True)]
+            return [BatchPart(0, 0, 1.0, is_last=True)]
         begin, end = _bounds(size, self.rank, self.ranks)
         largest = -(-size // self.ranks)
         count = 1 if self.local_batch is None else -(-largest // self.local_batch)
@@ -47,7 +47,7 @@ class Division:
             if first == last:
                 first = min(first, size - 1)
                 last = first + 1
-            parts.append(Part(first, last, weight, is_last=number + 1 == count))
+            parts.append(BatchPart(first, last, weight, is_last=number + 1 == count))
         return parts
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -58,8 +58,8 @@ class Compute:
 class NetworkProfile:
     """What is known of a model's gradients: the numbers of one form of `speed.network.models`."""
 
-    compact: Mapping[str, float] | None
-    measured: Mapping[str, float] | None
+    compact: Mapping[str, float] | None = field(hash=False)
+    measured: Mapping[str, float] | None = field(hash=False)
     source: str
     licence: str
     error: str

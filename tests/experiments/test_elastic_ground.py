@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.elastic.files import FOLDER, read_table
+from experiments.elastic.ground import elastic, rubick
+from experiments.elastic.iteration_work import RubickSpeeds
+from experiments.elastic.step_times import closest
 from experiments.joint.ground import table
-from experiments.papers.elastic.files import FOLDER, read_table
-from experiments.papers.elastic.ground import elastic, rubick
-from experiments.papers.elastic.iteration_work import RubickSpeeds
-from experiments.papers.elastic.step_times import closest
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build

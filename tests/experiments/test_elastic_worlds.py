@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.papers.elastic.batches import Batch, fixed_batch
-from experiments.papers.elastic.efficiency import gain
-from experiments.papers.elastic.files import FOLDER, read_table
-from experiments.papers.elastic.parity import RecordedRun, recorded_runs, replay
-from experiments.papers.elastic.step_times import key_of
-from experiments.papers.elastic.worlds import cluster_named, sia_jobs, sia_world
+from experiments.elastic.batches import Batch, fixed_batch
+from experiments.elastic.efficiency import gain
+from experiments.elastic.files import FOLDER, read_table
+from experiments.elastic.parity import RecordedRun, recorded_runs, replay
+from experiments.elastic.step_times import key_of
+from experiments.elastic.worlds import cluster_named, sia_jobs, sia_world
 
 SHIPPED = (
     *(RecordedRun("sia", "pollux-1", "homog", "sia", mode) for mode in ("rigid", "fixed-batch", "adaptive")),

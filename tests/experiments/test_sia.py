@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.papers.elastic.ground import FIXED_BATCH, ROUND_SECONDS, sia_cell
-from experiments.papers.elastic.speed_fits import Observation, SpeedModel, fitted
-from experiments.papers.elastic.worlds import sia_world
+from experiments.elastic.ground import FIXED_BATCH, ROUND_SECONDS, sia_cell
+from experiments.elastic.speed_fits import Observation, SpeedModel, fitted
+from experiments.elastic.worlds import sia_world
 from experiments.published.sia import UNSERVED, Choice, Configuration, _solved, sizes
 
 

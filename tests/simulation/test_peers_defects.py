@@ -146,6 +146,7 @@ ELSEWHERE = {
     "network": "test_the_network_options_slow_a_gang_over_two_racks",
     "congestion": "test_the_network_options_slow_a_gang_over_two_racks",
     "contention": "test_the_network_options_slow_a_gang_over_two_racks",
+    "records": "test_without_records_the_rows_have_no_names",
     "certify": "test_certify_adds_bounds_and_changes_nothing_else",
 }
 """Options that need a case of their own."""
@@ -162,6 +163,13 @@ def test_every_option_is_read(name: str) -> None:
     without = run(jobs_of(*rows), cluster_of(4), scheduler, **given)
     with_it = run(jobs_of(*rows), cluster_of(4), scheduler, **given, **value)
     assert not without.record.jobs.equals(with_it.record.jobs)
+
+
+def test_without_records_the_rows_have_no_names() -> None:
+    kept = run(QUEUE, cluster_of(5), "las").record
+    figures = run(QUEUE, cluster_of(5), "las", records=False).record
+    assert {"job_id", "gpu_ids"} <= set(kept.allocations.columns) - set(figures.allocations.columns)
+    assert kept.jobs.equals(figures.jobs)
 
 
 def test_a_resize_restarts_only_if_asked() -> None:
@@ -222,8 +230,8 @@ def test_certify_adds_bounds_and_changes_nothing_else() -> None:
 
 
 def kinds(of: type[Part] = Part) -> dict[str, type[Part]]:
-    """Every class of part, by name."""
-    found = {of.name: of}
+    """Every class of part of Muster and the experiments, by name; other tests load parts of users."""
+    found = {of.name: of} if of.__module__.startswith(("muster.", "experiments.")) else {}
     for kind in of.__subclasses__():
         found |= kinds(kind)
     return found

@@ -30,7 +30,7 @@ _Edge = tuple[float, Floats, Floats]
 """An amount of memory, and numbers of CPUs with the speeds there."""
 
 
-class Piece(NamedTuple):
+class GangPart(NamedTuple):
     """Points whose mixtures are at least as fast as any amounts in some part of a model's table."""
 
     cpus: Floats
@@ -101,7 +101,7 @@ def placed_bound(gangs: Gangs, served: Ints, usable: Ints) -> float:
         return float("nan")
     program = _Program()
     limits = [[program.row(-np.inf, float(amount)) for amount in node[:3]] for node in amounts]
-    known: dict[tuple[int, float, float], list[Piece]] = {}
+    known: dict[tuple[int, float, float], list[GangPart]] = {}
     for number, (*_, constraint, weight) in enumerate(groups.tolist()):
         model, gpus, *_ = rows[first[number]].tolist()
         jobs = program.column(0.0, float(count[number]), whole=True)
@@ -127,7 +127,7 @@ def placed_bound(gangs: Gangs, served: Ints, usable: Ints) -> float:
 
 
 def _add_piece(
-    program: _Program, limits: list[int], gang: int, piece: Piece, of_part: tuple[int, float, float]
+    program: _Program, limits: list[int], gang: int, piece: GangPart, of_part: tuple[int, float, float]
 ) -> None:
     """Parts of so many GPUs on one machine with amounts of one piece: how many there are, and their mixture."""
     part, weight, most = of_part
@@ -143,7 +143,7 @@ def _add_piece(
             program.entries.append((limits[2], point, part * memory))
 
 
-def pieces(models: ModelTable, model: int, most_cpus: float, most_memory: float) -> list[Piece]:
+def pieces(models: ModelTable, model: int, most_cpus: float, most_memory: float) -> list[GangPart]:
     """Return pieces that cover all that a GPU can have of up to these amounts.
 
     Speed at a measured amount of memory is linear in CPUs from point to point, from none on. Between two of them the
@@ -154,7 +154,7 @@ def pieces(models: ModelTable, model: int, most_cpus: float, most_memory: float)
     entry = models[model]
     reference = float(entry["reference_seconds"])
     if entry["n_cpus"] == 0:
-        return [Piece(np.zeros(1), np.zeros(1), np.array([reference / float(entry["compute_seconds"])]))]
+        return [GangPart(np.zeros(1), np.zeros(1), np.array([reference / float(entry["compute_seconds"])]))]
     cpus = np.concatenate([[0.0], entry["cpus"][: entry["n_cpus"]]])
     memory = entry["memory"][: entry["n_memory"]].copy()
     speeds = np.zeros((len(memory), len(cpus)))
@@ -175,14 +175,14 @@ def pieces(models: ModelTable, model: int, most_cpus: float, most_memory: float)
     return found
 
 
-def _piece(band: list[_Edge], left: float, right: float) -> Piece:
+def _piece(band: list[_Edge], left: float, right: float) -> GangPart:
     """The points of a band's edges between two numbers of CPUs."""
     points = []
     for amount, axis, line in band:
         within = axis[(axis > left) & (axis < right)]
         ends = np.concatenate([[left], within, [right]])
         points.append((ends, np.full(len(ends), amount), np.interp(ends, axis, line)))
-    return Piece(*(np.concatenate(part) for part in zip(*points, strict=True)))
+    return GangPart(*(np.concatenate(part) for part in zip(*points, strict=True)))
 
 
 def _up_to(axis: Floats, line: Floats, most: float) -> tuple[Floats, Floats]:

@@ -221,9 +221,10 @@ def test_a_path_that_leads_nowhere_is_refused(api: Serving, method: str, path: s
 def test_bytes_that_are_no_http_leave_the_next_request_unharmed(api: Serving, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", api.port), timeout=30) as raw:
         raw.sendall(sent)
-        raw.shutdown(socket.SHUT_WR)
         said = b""
-        # It may hang up before it has read all.
+        # It may hang up before it has read all: then there is nothing to shut down, or the connection is reset.
+        with suppress(OSError):
+            raw.shutdown(socket.SHUT_WR)
         with suppress(ConnectionResetError):
             said = b"".join(iter(lambda: raw.recv(4096), b""))
     assert said == b"" or said.startswith(b"HTTP/1.1 4")

@@ -13,10 +13,10 @@ from typing import Protocol
 
 import numpy as np
 
-from experiments.papers.elastic.batches import Batch, fixed_batch, iteration_seconds
-from experiments.papers.elastic.beliefs import LearnedSpeeds
-from experiments.papers.elastic.efficiency import Application
-from experiments.papers.elastic.step_times import Placement, StepTimes, closest
+from experiments.elastic.batches import Batch, fixed_batch, iteration_seconds
+from experiments.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.efficiency import Application
+from experiments.elastic.step_times import Placement, StepTimes, closest
 from muster.cluster import Cluster
 from muster.cluster.ledger import Ledger, NodeAllocation
 from muster.cluster.ledger_arrays import Ints

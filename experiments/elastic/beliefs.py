@@ -11,10 +11,10 @@ from math import ceil, inf
 
 import numpy as np
 
-from experiments.papers.elastic.batches import Batch
-from experiments.papers.elastic.efficiency import Application
-from experiments.papers.elastic.speed_fits import Observation, SpeedModel, fitted
-from experiments.papers.elastic.step_times import Placement, StepTimes
+from experiments.elastic.batches import Batch
+from experiments.elastic.efficiency import Application
+from experiments.elastic.speed_fits import Observation, SpeedModel, fitted
+from experiments.elastic.step_times import Placement, StepTimes
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.workload.jobs import JobTable
 

@@ -8,20 +8,19 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from experiments.joint.ground import Cell, Figures, figures
-from experiments.papers.elastic.batches import fixed_batch, iteration_seconds
-from experiments.papers.elastic.beliefs import LearnedSpeeds
-from experiments.papers.elastic.efficiency import Application
-from experiments.papers.elastic.epoch_work import EpochWork, FixedBatches, SiaWorld
-from experiments.papers.elastic.files import FOLDER, FURTHER_FOLDER, read_table
-from experiments.papers.elastic.iteration_work import (
+from experiments.elastic.batches import fixed_batch, iteration_seconds
+from experiments.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.efficiency import Application
+from experiments.elastic.epoch_work import EpochWork, FixedBatches, SiaWorld
+from experiments.elastic.files import FOLDER, FURTHER_FOLDER, read_table
+from experiments.elastic.iteration_work import (
     RESTART_SECONDS,
     IterationWork,
     MeasuredSpeeds,
     RubickSpeeds,
 )
-from experiments.papers.elastic.step_times import Placement, StepTimes, closest
-from experiments.papers.elastic.worlds import (
+from experiments.elastic.step_times import Placement, StepTimes, closest
+from experiments.elastic.worlds import (
     CLUSTERS,
     cluster_named,
     rubick_jobs,
@@ -29,6 +28,7 @@ from experiments.papers.elastic.worlds import (
     sia_world,
     trace_with,
 )
+from experiments.joint.ground import Cell, Figures, figures
 from experiments.published.sia import Sia
 from muster.cluster import Cluster
 from muster.simulation import Rules

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.papers.elastic.files import read_table
+from experiments.elastic.files import read_table
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from scipy.interpolate import LinearNDInterpolator
 
-from experiments.papers.elastic.files import read_table
+from experiments.elastic.files import read_table
 from muster.cluster.ledger_arrays import Floats
 
 Placement = tuple[int, ...]

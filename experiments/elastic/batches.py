@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, floor
 from typing import NamedTuple
 
-from experiments.papers.elastic.step_times import Placement, StepTimes
+from experiments.elastic.step_times import Placement, StepTimes
 
 _ROUNDING = 1e-8
 

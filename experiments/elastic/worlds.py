@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from experiments.papers.elastic.efficiency import applications
-from experiments.papers.elastic.epoch_work import SiaWorld
-from experiments.papers.elastic.files import FOLDER, FURTHER_FOLDER, read_table
-from experiments.papers.elastic.step_times import step_times
+from experiments.elastic.efficiency import applications
+from experiments.elastic.epoch_work import SiaWorld
+from experiments.elastic.files import FOLDER, FURTHER_FOLDER, read_table
+from experiments.elastic.step_times import step_times
 from muster.cluster import Cluster, Node
 from muster.workload.trace import Trace, trace_of
 

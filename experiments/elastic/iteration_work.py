@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
 
-from experiments.papers.elastic.files import read_table
-from experiments.papers.elastic.step_times import MOST_NODES, Placement, closest, key_of
+from experiments.elastic.files import read_table
+from experiments.elastic.step_times import MOST_NODES, Placement, closest, key_of
 from muster.cluster.ledger import Ledger
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.workload.jobs import JobTable

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.papers.elastic.epoch_work import BatchRule, EpochWork, FixedBatches, SiaWorld
-from experiments.papers.elastic.files import FOLDER, FURTHER_FOLDER, read_table
-from experiments.papers.elastic.iteration_work import RESTART_SECONDS, IterationWork, RubickSpeeds
-from experiments.papers.elastic.recorded import (
+from experiments.elastic.epoch_work import BatchRule, EpochWork, FixedBatches, SiaWorld
+from experiments.elastic.files import FOLDER, FURTHER_FOLDER, read_table
+from experiments.elastic.iteration_work import RESTART_SECONDS, IterationWork, RubickSpeeds
+from experiments.elastic.recorded import (
     Change,
     RecordedAllocations,
     RecordedBatches,
     changes_of,
     with_ends,
 )
-from experiments.papers.elastic.worlds import (
+from experiments.elastic.worlds import (
     CLUSTERS,
     cluster_named,
     rubick_jobs,

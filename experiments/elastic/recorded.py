@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from experiments.papers.elastic.batches import Batch
-from experiments.papers.elastic.epoch_work import Place
-from experiments.papers.elastic.step_times import Placement
+from experiments.elastic.batches import Batch
+from experiments.elastic.epoch_work import Place
+from experiments.elastic.step_times import Placement
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State

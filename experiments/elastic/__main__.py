@@ -1,6 +1,6 @@
 """Repeat the recorded runs of Sia's and Rubick's simulators in Muster's engine.
 
-MUSTER_REFERENCE=FOLDER python -m experiments.papers.elastic
+MUSTER_REFERENCE=FOLDER python -m experiments.elastic
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from experiments.papers.elastic.parity import lines
+from experiments.elastic.parity import lines
 
 if __name__ == "__main__":
     for line in lines(Path(os.environ["MUSTER_REFERENCE"])):
