@@ -65,6 +65,14 @@ def test_a_gang_whose_request_fills_no_node_is_spread() -> None:
     assert result.record.allocations["gpus"].sort().to_list() == [3, 5]
 
 
+def test_a_request_that_no_node_has_room_for_is_the_reason() -> None:
+    """The running job leaves seven GPUs and 100 GB; the other needs 450 GB."""
+    trace = jobs_of(job(0, 100, memory_gb=400.0), job(1, 100, memory_gb=450.0))
+    result = run(trace, cluster_of(8), "fifo+joint")
+    waits = result.record.reasons.filter(pl.col("job_id") == "1")
+    assert waits["reason"].to_list() == ["no_place"]
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Model], float]:
     """Two to four jobs of one GPU for a node with four, and its cores for each GPU."""

@@ -52,9 +52,14 @@ class Joint(DraftAllocator):
     honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {SIZES}
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
-        """Write the draft; the reason of a job that has room somewhere and waits is that others were worth more."""
+        """Write the draft; where free GPUs would do for a job that waits, the reason is that others were worth more.
+
+        Any nodes would do for a gang that requests nothing beside its GPUs and is not pinned.
+        """
         super().allocate(snapshot, proposal, ranked, chosen)
-        declined = (proposal.reasons == NO_PLACE) & (snapshot.jobs.gpus > 0)
+        jobs = snapshot.jobs
+        anywhere = (jobs.gpus > 0) & (jobs.constraint == 0) & ~jobs.requested_per_gpu.any(axis=1)
+        declined = (proposal.reasons == NO_PLACE) & anywhere
         proposal.reasons[declined] = NOT_SELECTED
         proposal.reason_a[declined] = proposal.reason_b[declined] = 0.0
 
