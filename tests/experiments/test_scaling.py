@@ -15,7 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.speed.scaling import PRIOR, UNKNOWN, Prior, ScalingLaw, StepTimes, common_prior, fit_scaling
+from experiments.fitting.scaling import (
+    PRIOR,
+    UNKNOWN,
+    Prior,
+    ScalingLaw,
+    StepTimes,
+    common_prior,
+    fit_scaling,
+)
 from tests.reference_data import ARCHIVES_FOLDER
 
 BATCHES = {
