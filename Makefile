@@ -13,7 +13,7 @@ COMPILED := $(shell find muster -name '*.pyx' -o -name '*.pxd') setup.py deploy/
 help:
 	@echo 'make install    .venv with everything of the lock; the command is then .venv/bin/muster'
 	@echo 'make demo       how much less jobs wait than with Slurm-like scheduling, FIFO and LAS; with a page of charts'
-	@echo 'make test       the tests; test-all: and those that need PyTorch or PostgreSQL, or minutes; and the wheel in a fresh venv'
+	@echo 'make test       the tests; test-all: and those that need PyTorch, PostgreSQL or Slurm, or minutes; and the wheel in a fresh venv'
 	@echo 'make mutate     do the tests notice a wrong line? 100 mutations, SEED=1; see docs/how-to/mutation-testing.md'
 	@echo 'make lint       ruff, mypy, import rules, excluded words, and make docs'
 	@echo 'make docs       the documentation as a site: build/site/index.html'
@@ -55,12 +55,13 @@ test: install
 # What it takes beside Python packages is installed where this may be done; tests of what is missing say so and skip.
 test-rest: install wheel
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-		! { command -v pg_lsclusters && command -v prometheus; } >/dev/null; then \
-		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql prometheus >/dev/null; fi
+		! { command -v pg_lsclusters && command -v prometheus && command -v slurmctld; } >/dev/null; then \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends $(PACKAGES) >/dev/null; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0'
 	$(BIN)/python -m pytest -q -m '$(REST)'
 
-REST = needs_torch or needs_postgres or needs_prometheus or builds_wheel or long
+PACKAGES = postgresql prometheus slurmctld slurmd slurm-client munge
+REST = needs_torch or needs_postgres or needs_prometheus or needs_slurm or builds_wheel or long
 
 test-all: test test-rest
 

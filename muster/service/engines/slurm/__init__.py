@@ -1,0 +1,1 @@
+"""Jobs of a Slurm cluster: Muster decides when and where they run, Slurm runs them."""

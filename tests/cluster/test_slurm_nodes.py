@@ -1,0 +1,138 @@
+"""The cluster of a Slurm site, from texts made by hand in the forms that Slurm prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.cluster_file import read_cluster_file, write_cluster_file
+from muster.cluster.slurm_nodes import expand_hosts, read_slurm_site
+from muster.problems import InputError
+
+NODE = """\
+NodeName={name} Arch=x86_64 CoresPerSocket=32
+   CPUAlloc=0 CPUEfctv=126 CPUTot=128 CPULoad=0.50
+   AvailableFeatures=ib,nvlink
+   ActiveFeatures=ib
+   Gres={gres}
+   NodeAddr={name} NodeHostName={name} Version=22.05.8
+   OS=Linux 6.1.0 #1 SMP Debian
+   RealMemory=1000000 AllocMem=0 FreeMem=21295 Sockets=2 Boards=1
+   State={state} ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
+   Partitions=train,debug
+   CfgTRES=cpu=128,mem=1000000M,billing=128
+
+"""
+TOPOLOGY = """\
+SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[03-04]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[01-02]
+SwitchName=top Level=1 LinkSpeed=1 Nodes=n[01-04] Switches=leaf[1-2]
+"""
+
+
+def described(gres: str = "gpu:a100:8(S:0-1)", state: str = "IDLE") -> str:
+    return "".join(NODE.format(name=f"n0{at}", gres=gres, state=state) for at in range(1, 5))
+
+
+def test_nodes_keep_names_types_and_amounts() -> None:
+    site = read_slurm_site(described(), "nodes.txt", "site")
+    assert [node.name for node in site.cluster.nodes] == ["n01", "n02", "n03", "n04"]
+    node = site.cluster.nodes[0]
+    assert (node.gpus, node.gpu_type, node.cpus) == (8, "a100", 126)
+    assert node.memory_gb == pytest.approx(1_000_000 * 1024**2 / 1e9)
+    assert node.labels == ("ib", "nvlink", "partition:train", "partition:debug")
+
+
+def test_one_line_for_each_node_reads_the_same() -> None:
+    lines = "\n".join(" ".join(block.split()) for block in described().split("\n\n"))
+    both = [read_slurm_site(text, "nodes.txt", "site") for text in (described(), lines)]
+    assert both[0] == both[1]
+
+
+def test_lowest_switches_are_racks_in_their_order() -> None:
+    cluster = read_slurm_site(described() + TOPOLOGY, "nodes.txt", "site").cluster
+    assert cluster.racks == ("leaf1", "leaf2")
+    assert [node.name for node in cluster.nodes] == ["n03", "n04", "n01", "n02"]
+
+
+def test_blocks_are_racks_and_the_rest_has_its_own() -> None:
+    text = described() + "BlockName=b1 BlockIndex=0 Nodes=n[01-03] BlockSize=3\n"
+    cluster = read_slurm_site(text, "nodes.txt", "site").cluster
+    assert [cluster.racks[node.rack] for node in cluster.nodes] == ["b1", "b1", "b1", "rack-0"]
+
+
+def test_settings_printed_before_the_nodes_are_passed_over() -> None:
+    config = "Configuration data as of 2026-11-22T22:41:17\nNodeFeaturesPlugins = (null)\n\n"
+    cluster = read_slurm_site(config + described(), "nodes.txt", "site").cluster
+    assert len(cluster.nodes) == 4
+
+
+def test_mig_profiles_are_gpu_types() -> None:
+    site = read_slurm_site(described("gpu:a100:2,gpu:1g.10gb:14,shard:8"), "nodes.txt", "site")
+    assert (site.cluster.nodes[0].gpu_type, site.cluster.nodes[0].gpus) == ("1g.10gb", 14)
+    assert any("4 nodes with GPUs of several types" in note for note in site.notes)
+    assert any("shared GPUs" in note for note in site.notes)
+
+
+def test_nodes_that_are_away_are_kept_and_counted() -> None:
+    site = read_slurm_site(described(state="IDLE+DRAIN"), "nodes.txt", "site")
+    assert len(site.cluster.nodes) == 4
+    assert "4 nodes down or drained now, kept in the cluster" in site.notes
+
+
+def test_the_file_reads_back_as_the_same_cluster(tmp_path: Path) -> None:
+    cluster = read_slurm_site(described() + TOPOLOGY, "nodes.txt", "site").cluster
+    write_cluster_file(cluster, tmp_path / "cluster.toml")
+    assert read_cluster_file(tmp_path / "cluster.toml") == cluster
+
+
+def test_json_of_both_forms_gives_the_same_nodes() -> None:
+    old = [
+        {"name": name, "cpus": 64, "real_memory": 500_000, "gres": "gpu:v100:8", "features": "ib",
+         "partitions": ["train", "debug"], "state": "idle", "state_flags": []}
+        for name in ("n1", "n2")
+    ]  # fmt: skip
+    new = [
+        {"nodes": {"nodes": ["n1", "n2"]}, "cpus": {"minimum": 64}, "memory": {"minimum": 500_000},
+         "gres": {"total": "gpu:v100:8"}, "features": {"total": "ib"}, "partition": {"name": partition},
+         "node": {"state": ["IDLE"]}}
+        for partition in ("train", "debug")
+    ]  # fmt: skip
+    texts = [json.dumps({"nodes": old}), json.dumps({"sinfo": new})]
+    sites = [read_slurm_site(text, "sinfo.json", "site") for text in texts]
+    assert sites[0] == sites[1]
+    assert len(sites[0].cluster.nodes) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "nodes.txt: it describes no node"),
+        ("partition:train up\n", "nodes.txt: it describes no node"),
+        ('{"jobs": []}', "lacks or has another form of 'sinfo'"),
+        ("{", "is not JSON"),
+        ("NodeName=n1 CPUTot=many RealMemory=1", "node n1: CPUTot: found 'many'; allowed: a whole number"),
+        ("NodeName=n1 CPUTot=4", "node n1: RealMemory: is missing"),
+        ("NodeName=n1 CPUTot=4 RealMemory=1000", "has no node with a GPU"),
+    ],
+)
+def test_what_is_no_list_of_nodes_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_slurm_site(text, "nodes.txt", "site")
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-2,7],login", ["n1", "n2", "n7", "login"]),
+        ("x[08-10]", ["x08", "x09", "x10"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("", []),
+    ],
+)
+def test_host_lists_expand_as_slurm_writes_them(text: str, names: list[str]) -> None:
+    assert expand_hosts(text) == names

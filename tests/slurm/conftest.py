@@ -1,0 +1,30 @@
+"""A Slurm of two nodes that the tests of one file share."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.slurm_commands import SlurmCommands
+from tests.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmCluster]:
+    """Skips where Slurm is not installed. Every account may pass to its socket, unlike in pytest's own folders."""
+    if missing := missing_programs():
+        pytest.skip(missing)
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o711)
+        with slurm_cluster(Path(parent) / "cluster", nodes=2) as cluster:
+            yield cluster
+
+
+@pytest.fixture
+def commands(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCommands:
+    """Muster's own way to talk to it."""
+    monkeypatch.setenv("PATH", slurm.environment["PATH"])
+    return SlurmCommands(str(slurm.conf), patience_seconds=5.0)

@@ -1,0 +1,121 @@
+"""Slurm's commands as Muster runs them, against a real Slurm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from muster.cluster.slurm_nodes import read_slurm_site
+from muster.service.engines.slurm.requests import change
+from muster.service.engines.slurm.status import SlurmJob, read_jobs
+from muster.slurm_commands import SlurmCommands, SlurmError
+from tests.slurm.cluster import SlurmCluster
+
+pytestmark = pytest.mark.needs_slurm
+
+
+def submit(slurm: SlurmCluster, *options: str) -> int:
+    """The number of a new job that holds GPUs for a second."""
+    command = ["sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=sleep 1"]
+    return int(slurm.run(*command))
+
+
+def job(commands: SlurmCommands, number: int) -> SlurmJob:
+    """As squeue shows it."""
+    return next(one for one in read_jobs(commands, "train") if one.number == number)
+
+
+def test_a_held_job_is_read_with_its_comment_and_request(
+    slurm: SlurmCluster, commands: SlurmCommands
+) -> None:
+    number = submit(slurm, "--hold", "--gpus=2", "--comment=muster: a b|c, d=e")
+    found = job(commands, number)
+    assert found.held
+    assert found.is_whole
+    assert found.comment == "muster: a b|c, d=e"
+    assert found.values["tres-per-job"] == "gres:gpu:2"
+    assert found.submitted > 1.7e9
+
+
+def test_an_array_not_split_off_yet_is_not_whole(slurm: SlurmCluster, commands: SlurmCommands) -> None:
+    assert not job(commands, submit(slurm, "--hold", "--array=1-3")).is_whole
+    assert job(commands, submit(slurm, "--hold", "--dependency=afterok:1")).values["Dependency"]
+
+
+def test_each_message_belongs_to_its_own_request(slurm: SlurmCluster, commands: SlurmCommands) -> None:
+    first, second = submit(slurm, "--hold"), submit(slurm, "--hold")
+    requests = [
+        f"update jobid={first} ReqNodeList=node9",
+        "release 99999",
+        f"update jobid={second} Comment=kept",
+    ]
+    messages = change(commands, requests)
+    assert "Invalid node name" in messages[0]
+    assert "Invalid job id" in messages[1]
+    assert messages[2] == ""
+    assert job(commands, second).comment == "kept"
+
+
+def test_another_account_is_told_the_missing_right(slurm: SlurmCluster, commands: SlurmCommands) -> None:
+    number = submit(slurm, "--hold")
+    with as_account(65534):
+        (message,) = change(commands, [f"release {number}"])
+    assert "run Muster as root, as SlurmUser or as an operator" in message
+    assert job(commands, number).held
+
+
+def test_the_running_site_is_read_as_a_cluster(commands: SlurmCommands) -> None:
+    site = read_slurm_site(commands.ask(["scontrol", "--oneliner", "show", "node"]), "scontrol", "site")
+    assert [(node.name, node.gpus, node.gpu_type) for node in site.cluster.nodes] == [
+        ("node1", 8, "v100"),
+        ("node2", 8, "v100"),
+    ]
+    described = read_slurm_site(commands.ask(["sinfo", "--json"]), "sinfo", "site")
+    assert described.cluster == site.cluster
+
+
+def test_what_may_change_something_is_not_asked() -> None:
+    with pytest.raises(ValueError, match="may change something"):
+        SlurmCommands().ask(["scontrol", "release", "1"])
+
+
+def test_a_command_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SlurmError, match="squeue is not installed here"):
+        read_jobs(SlurmCommands(), "train")
+
+
+def test_a_missing_slurm_conf_is_named(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", slurm.environment["PATH"])
+    with pytest.raises(SlurmError, match=r"took longer|slurm\.conf"):
+        SlurmCommands(str(slurm.folder / "none.conf"), patience_seconds=2.0).ask(["squeue"])
+
+
+@pytest.mark.parametrize("daemon", ["slurmctld", "munged"])
+def test_a_daemon_that_is_down_is_a_named_error(
+    slurm: SlurmCluster, commands: SlurmCommands, daemon: str
+) -> None:
+    slurm.kill(daemon)
+    try:
+        with pytest.raises(SlurmError, match=r"took longer than 5 s.*munged"):
+            read_jobs(commands, "train")
+        with pytest.raises(SlurmError, match=r"took longer than 5 s.*munged"):
+            change(commands, ["release 1"])
+    finally:
+        slurm.start(daemon)
+        slurm.wait_ready()
+
+
+@contextmanager
+def as_account(number: int) -> Iterator[None]:
+    """Act as another account for a while."""
+    os.setegid(number)
+    os.seteuid(number)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
