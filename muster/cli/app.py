@@ -38,6 +38,7 @@ TRYING = {
     "compare": "Replay a trace under several schedulers, side by side.",
     "generate": "Make a trace: Synergy's, one like Philly, a mixed one.",
     "convert": "Read a trace of Philly, Helios, Alibaba, Slurm; write ours.",
+    "cluster": "Write the cluster file of a Slurm site.",
     "sweep": "Replay many workloads under many schedulers; can be resumed.",
     "reproduce": "Repeat a paper's experiments; set the results beside it.",
     "schedulers": "List the parts and presets that schedulers are made of.",

@@ -1,0 +1,54 @@
+"""`muster cluster`: a Slurm site as a cluster file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.cluster_file import read_cluster_file
+
+from .conftest import Outcome
+
+Muster = Callable[..., Outcome]
+NODES = """\
+NodeName=gpu1 CPUTot=64 RealMemory=512000 Gres=gpu:h100:8 State=IDLE Partitions=train
+NodeName=gpu2 CPUTot=64 RealMemory=512000 Gres=gpu:h100:8 State=DOWN Partitions=train
+"""
+
+
+def test_a_list_of_nodes_becomes_a_cluster_file(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "scontrol.txt").write_text(NODES)
+    done = muster("cluster", "--from", tmp_path / "scontrol.txt", "-o", tmp_path / "site.toml")
+    assert done.status == 0
+    assert "2 nodes with 16 GPUs" in done.out
+    assert "1 node down or drained now" in done.err
+    assert read_cluster_file(tmp_path / "site.toml").gpu_types == ("h100",)
+
+
+def test_the_document_has_the_notes(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "scontrol.txt").write_text(NODES)
+    done = muster("cluster", "--from", tmp_path / "scontrol.txt", "-o", tmp_path / "site.toml", "--json")
+    found = json.loads(done.out)
+    assert (found["nodes"], found["gpus"]) == (2, 16)
+    assert any("no topology" in note for note in found["notes"])
+
+
+def test_a_user_mistake_writes_nothing(muster: Muster, tmp_path: Path) -> None:
+    (tmp_path / "jobs.txt").write_text("JobID|State\n1|COMPLETED\n")
+    wrong_input = muster("cluster", "--from", tmp_path / "jobs.txt", "-o", tmp_path / "site.toml")
+    assert (wrong_input.status, "describes no node" in wrong_input.err) == (2, True)
+    (tmp_path / "scontrol.txt").write_text(NODES)
+    wrong_name = muster("cluster", "--from", tmp_path / "scontrol.txt", "-o", tmp_path / "site.csv")
+    assert (wrong_name.status, "allowed: a name that ends in .toml" in wrong_name.err) == (2, True)
+    assert not list(tmp_path.glob("site.*"))
+
+
+def test_without_slurm_the_missing_command_is_named(
+    muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    done = muster("cluster", "--from", "slurm", "-o", tmp_path / "site.toml")
+    assert (done.status, "scontrol is not installed here" in done.err) == (1, True)
