@@ -15,15 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.fitting.scaling import (
-    PRIOR,
-    UNKNOWN,
-    Prior,
-    ScalingLaw,
-    StepTimes,
-    common_prior,
-    fit_scaling,
-)
+from experiments.fitting.scaling import UNKNOWN, common_prior
+from muster.speed.scaling import PRIOR, Prior, ScalingLaw, StepTimes, fit_scaling
 from tests.reference_data import ARCHIVES_FOLDER
 
 BATCHES = {
