@@ -420,6 +420,6 @@ class Composed:
             if isfinite(quantum) and overtaken < inf:
                 next_quantum = now + quantum * max(1, ceil((max(overtaken, now) - now) / quantum))
         if snapshot.size_speeds is not None:  # They are learned while jobs run.
-            overtaken = next_quantum = -inf
+            overtaken = -inf
         plan.stable_until = min(overtaken, timers)
         plan.next_wake = min(next_quantum, timers)

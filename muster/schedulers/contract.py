@@ -280,7 +280,10 @@ class SizeSpeeds(Protocol):
     """What is believed of how fast jobs go on other numbers of GPUs than they request or hold."""
 
     def seconds_per_iteration(self, jobs: Ints, gpus: Ints, nodes: Ints, gpu_type: str) -> Floats:
-        """Seconds of an iteration of each job on so many GPUs of so many nodes; inf where it is not to run so."""
+        """Seconds of an iteration of each job on so many GPUs of so many nodes; inf where it is not to run so.
+
+        NaN where nothing is known beside its model.
+        """
 
 
 @dataclass(slots=True)

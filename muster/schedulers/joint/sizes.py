@@ -67,13 +67,11 @@ def with_sizes(given: AllocationInput, gangs: Gangs, gpus: Ints) -> Gangs:
 
 def options_of(given: AllocationInput, weight: Floats, lost: Floats) -> SizeOptions:
     """Return the sizes of the ranked jobs that may be placed; a job that is not elastic has one."""
-    jobs, profiles = given.snapshot.jobs, given.snapshot.resource_profiles.below_share
+    jobs = given.snapshot.jobs
     ranked = given.ranked[given.opened.movable[given.ranked]]
     places, gpus = _every_size(given, ranked)
     at, present = ranked[places], present_sizes(jobs)
-    records = profiles.sized(jobs.model[at], jobs.gpus[at], gpus)
-    classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu[at])
-    fastest = demands.best_speed[:, given.gangs.kinds["gpus"] > 0].max(axis=1)[classes]
+    fastest = _modelled_speeds(given, at, gpus)
     known = _known_speeds(given, at, gpus)
     if known is not None:
         fastest *= known
@@ -82,10 +80,19 @@ def options_of(given: AllocationInput, weight: Floats, lost: Floats) -> SizeOpti
     return SizeOptions(at, gpus, weight[at] * fastest * (1 - lost[at] * changed))
 
 
-def _known_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats | None:
-    """Return how fast jobs are known to go on so many GPUs, by what the model says of that; 0 where they do not run.
+def _modelled_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
+    """Return the speeds of jobs on so many GPUs by their models, on the machines that suit them best."""
+    jobs, profiles = given.snapshot.jobs, given.snapshot.resource_profiles.below_share
+    records = profiles.sized(jobs.model[at], jobs.gpus[at], gpus)
+    classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu[at])
+    fastest: Floats = demands.best_speed[:, given.gangs.kinds["gpus"] > 0].max(axis=1)[classes]
+    return fastest
 
-    Relative to the least size on which each runs, which counts its GPUs. None: nothing is known beside the models.
+
+def _known_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats | None:
+    """Return how fast jobs are known to go on so many GPUs, by what their models say of that; 0 where they do not run.
+
+    Relative to the least size on which each runs. 1 where nothing is known of a job; None: of no job.
     """
     if given.snapshot.size_speeds is None:
         return None
@@ -94,10 +101,11 @@ def _known_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats | None
     runs = np.flatnonzero(np.isfinite(seconds))
     _, first = np.unique(every[runs], return_index=True)
     least = runs[first]
-    known: Floats = np.zeros(len(at))
     here = every[least]
-    now = _known_seconds(given, at[here], gpus[here])
-    known[here] = np.where(np.isfinite(now), seconds[least] / now * sizes[least] / gpus[here], 0.0)
+    now = _known_seconds(given, at, gpus)
+    known: Floats = np.where(np.isnan(now), 1.0, 0.0)
+    modelled = _modelled_speeds(given, at[here], sizes[least]) / _modelled_speeds(given, at[here], gpus[here])
+    known[here] = np.where(np.isfinite(now[here]), seconds[least] / now[here] * modelled, 0.0)
     return known
 
 
@@ -129,14 +137,17 @@ def _most_gpus(given: AllocationInput) -> Ints:
 
 
 def _known_seconds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
-    """Return the seconds of an iteration on as few machines as hold so many GPUs; inf where a job does not run."""
+    """Return the seconds of an iteration on as few machines as hold so many GPUs.
+
+    inf where a job does not run, NaN where nothing is known.
+    """
     snapshot, kinds = given.snapshot, given.gangs.kinds
     assert snapshot.size_speeds is not None
     machine = kinds[int(np.argmax(kinds["gpus"]))]
     gpu_type = snapshot.cluster.gpu_types[int(machine["gpu_type"])]
     nodes = -(-gpus // int(machine["gpus"]))
     seconds = snapshot.size_speeds.seconds_per_iteration(snapshot.jobs.index[at], gpus, nodes, gpu_type)
-    return np.where(np.isfinite(seconds) & (seconds > 0), seconds, np.inf)
+    return np.where(seconds > 0, seconds, np.where(np.isnan(seconds), np.nan, np.inf))
 
 
 def _sizes(least: int, most: int, present: int, largest: int) -> list[int]:
