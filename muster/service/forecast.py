@@ -16,6 +16,7 @@ from muster.problems import InputError
 from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
+from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import JobRequest
 from muster.service.store.rows import AllocationInterval, JobRow, State
 from muster.simulation import Options, simulate
@@ -72,7 +73,7 @@ def forecast(
     gpus_held: dict[int, float] = defaultdict(float)
     for interval in held:
         gpus_held[interval.job] += interval.allocation.gpus
-    left = [_seconds_left(row, status, gpus_held[row.id] / max(row.usual_gpus, 1)) for row in living]
+    left = [_seconds_left(row, status, _usual_over(row, gpus_held[row.id], cluster)) for row in living]
     seconds = [GUESSED_SECONDS if known is None else known for known in left]
     requests = [row.request for row in living]
     columns = trace_columns(living, [0.0] * len(living), seconds)
@@ -127,14 +128,24 @@ def _coarse_turn(
     return turn if turn > status.round_seconds else None
 
 
-def _seconds_left(row: JobRow, status: DaemonStatus, size: float) -> float | None:
-    """Until its work is done on the GPUs that it asks for, or its time limit is over; None where nothing is known.
+def _usual_over(row: JobRow, gpus: float, cluster: Cluster) -> float:
+    """How many times as long as on the GPUs that it holds a step takes on those that it asks for.
 
-    `size` is the part of those GPUs on which it has its speed; 0: not known.
+    By the sizes that it has shown; else it is as fast as its GPUs are many.
     """
+    if not row.request.changes_size or row.steps_per_second <= 0 or gpus <= 0:
+        return 1.0
+    learned = LearnedSizes()
+    learned.learn(row)
+    known = learned.usual_over(row, round(gpus), cluster.most_gpus_per_node)
+    return gpus / row.usual_gpus if known is None else known
+
+
+def _seconds_left(row: JobRow, status: DaemonStatus, usual_over: float) -> float | None:
+    """Until its work is done on the GPUs that it asks for, or its time limit is over; None where nothing is known."""
     work, limit = _seconds_of_work(row, status), row.request.time_limit_seconds
-    if work is not None and row.request.changes_size and row.steps_per_second > 0 and size > 0:
-        work *= size
+    if work is not None:
+        work *= usual_over
     if limit is None:
         return work
     until_limit = max(limit - row.run_seconds, _LEAST_SECONDS)

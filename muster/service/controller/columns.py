@@ -33,6 +33,7 @@ from muster.runtime.allocation_lifecycle import (
 from muster.schedulers.contract import Decision, Ints
 from muster.service.controller.interruptions import LONGEST_START_UP, RestartCosts
 from muster.service.fitting import misfits
+from muster.service.learned_sizes import LearnedSizes
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS, JobRequest
 from muster.service.store.rows import JobRow, State
 from muster.speed.demands import ResourceProfiles
@@ -86,6 +87,7 @@ class LiveColumns:
         self.laws["checkpoint_every"] = inf
         self._known = known
         self.restart_costs = RestartCosts(restart_cost_seconds)
+        self.learned_sizes = LearnedSizes()
         self._numbers: dict[str, dict[str, int]] = {
             "model": {},
             "tenant": {},
@@ -194,6 +196,7 @@ class LiveColumns:
         if not self._fits_in(request):
             self.misfits.add(row.id)
         self._sized[row.id]["priority"] = nan
+        self.learned_sizes.learn(row)
 
     def _write_sizes(self, row: JobRow) -> None:
         spec, least = self._spec[row.id], row.request.least_amounts
@@ -358,7 +361,8 @@ class LiveColumns:
     def reported(self, row: JobRow, now: float) -> None:
         """A running job has reported how far it is and how fast: its report counts for more than the model.
 
-        Of the model only the ratio is kept between its speed on what the job holds and the one at the reference.
+        Of the model only the ratio is kept between its speed on what the job holds and the one at the reference; that
+        of a job that has shown its speed on several sizes is its own.
         """
         status, spec = self._status[row.id], self._spec[row.id]
         keep.settle(self.status, row.id, now, self.laws)
@@ -366,7 +370,12 @@ class LiveColumns:
         if row.steps_per_second > 0:
             keep.set_rate(self.ledger.books, self.spec, self.status, row.id, self.models, now, self.laws)
             slower = status["rate"] / row.steps_per_second if status["rate"] > 0 else 1.0
-            spec["ideal"] = spec["iterations"] * self._reference_seconds(row.id) * slower
+            seconds = self._reference_seconds(row.id) * slower
+            held = sum(len(here.gpu_ids) for here in self.plan.get(row.id, ()))
+            if row.size_steps and held:
+                usual_over = self.learned_sizes.usual_over(row, held, self.cluster.most_gpus_per_node)
+                seconds = seconds if usual_over is None else usual_over / row.steps_per_second
+            spec["ideal"] = spec["iterations"] * seconds
             status["rate"] = row.steps_per_second
             self._length_is_known(row.id)
 

@@ -100,6 +100,7 @@ class Planner:
             columns.table,
             columns.ledger,
             columns.resource_profiles,
+            size_speeds=columns.learned_sizes or None,
         )
         not_begun = [job for job in self._jobs.columns.plan if not self._runs_as_planned(job)]
         for job in not_begun:

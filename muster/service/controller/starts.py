@@ -83,6 +83,13 @@ class JobStart:
             at, before = self.first_report
         return (step - before) / (now - at) if step > before and now > at else 0.0
 
+    def step_seconds(self, step: float, now: float) -> float | None:
+        """What a step has taken since the first report, without its start-up; None: nothing was done since then."""
+        if self.first_report is None:
+            return None
+        at, before = self.first_report
+        return (now - at) / (step - before) if step > before and now > at else None
+
     @property
     def gpus(self) -> float:
         """GPUs that it holds; a share of one counts as that share."""

@@ -23,8 +23,9 @@ from muster.service.controller.interruptions import lost_seconds, measured_stop
 from muster.service.controller.reports import read_report
 from muster.service.controller.starts import JobStart, Report
 from muster.service.engines import Engine, Exit, Observed
+from muster.service.learned_sizes import with_size
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, JobRow, Phase, State
+from muster.service.store.rows import ENDED, JobRow, Phase, SizeSteps, State
 
 _REPORT_SECONDS = 1.0
 """Between two reads of all reports; also how often a job reports."""
@@ -38,7 +39,9 @@ _SAVE_SECONDS = 10.0
 _LOOKS_APART = 5.0
 """Seconds between two looks at a job's reports within which its first step is seen soon enough to measure it."""
 _REMEMBERED = 1000
-"""Newest jobs whose measured restart costs a new daemon goes by."""
+"""Newest jobs whose measured restart costs and speeds a new daemon goes by."""
+_REPORTED = ("steps_done", "steps_per_second", "size_steps")
+"""What running jobs report, and the disk knows later."""
 
 log = structlog.get_logger()
 
@@ -71,6 +74,8 @@ class StatusCollector:
         for interval in self._store.allocation_intervals(open_only=True):
             held[interval.job, interval.epoch].append(interval)
         self._jobs.columns.restart_costs.learn(self._store.restart_costs(_REMEMBERED))
+        for row in self._store.with_size_steps(_REMEMBERED):
+            self._jobs.columns.learned_sizes.learn(row)
         self._jobs.columns.admit(rows)
         for row in rows:
             self._jobs.newest = max(self._jobs.newest, row.id)
@@ -162,7 +167,9 @@ class StatusCollector:
             "state": after.state,
             "deaths": after.deaths,
             "phase": Phase.NONE,
-            "steps_done": row.steps_done,  # perhaps reported a while ago, and not on record yet
+            # Perhaps reported a while ago, and not on record yet:
+            "steps_done": row.steps_done,
+            "size_steps": row.size_steps,
             "attained_gpu_seconds": row.attained_gpu_seconds + start.gpus * ran,
             "run_seconds": row.run_seconds + ran,
             "restart_seconds": row.restart_seconds + self._lost(row, start, until, after.state),
@@ -226,7 +233,8 @@ class StatusCollector:
             self._saved_at = now
             for job in self._unsaved:
                 row = self._jobs.rows[job]
-                self._jobs.changes.job(job, steps_done=row.steps_done, steps_per_second=row.steps_per_second)
+                fields = {name: getattr(row, name) for name in _REPORTED}
+                self._jobs.changes.job(job, **fields)
             self._unsaved.clear()
 
     def _read(self, start: JobStart, now: float) -> Report | None:
@@ -250,8 +258,14 @@ class StatusCollector:
         row = self._jobs.rows[start.job]
         steps, rate = report.step, report.steps_per_second or start.steps_per_second(report.step, now)
         fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}
+        seconds = start.step_seconds(steps, now) if row.request.changes_size else None
+        if seconds is not None:
+            size = SizeSteps(len(start.allocations), round(start.gpus), seconds)
+            fields["size_steps"] = with_size(row.size_steps, size)
         self._jobs.rows[row.id] = row = replace(row, **fields)
         self._unsaved.add(row.id)
+        if seconds is not None and self._jobs.columns.learned_sizes.learn(row):
+            self._jobs.pending |= Trigger.TIMER
         if report.keeps_ranks and row.request.changes_size and row.request.ranks == "per-gpu":
             self._keeps_its_size(start, now)
         if start.notice_at is None and row.id in self._jobs.columns.plan:

@@ -16,6 +16,7 @@ from muster.service.store.rows import (
     JobRow,
     PendingInterval,
     Phase,
+    SizeSteps,
     State,
     StateRequest,
     Submission,
@@ -51,6 +52,8 @@ def of_job_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(fields)
     if "reason_parameters" in values:
         values["reason_parameters"] = json.dumps(dict(values["reason_parameters"]))
+    if "size_steps" in values:
+        values["size_steps"] = json.dumps(values["size_steps"])
     return values
 
 
@@ -66,6 +69,7 @@ def job_row(row: Row[Any]) -> JobRow:
             "state_request": None if row.state_request is None else StateRequest(row.state_request),
             "phase": Phase(row.phase),
             "reason_parameters": json.loads(row.reason_parameters),
+            "size_steps": tuple(SizeSteps(*size) for size in json.loads(row.size_steps)),
         }
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service.request import JobRequest
@@ -42,6 +42,15 @@ class Phase(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
+
+
+class SizeSteps(NamedTuple):
+    """What a step of an elastic job took on one number of GPUs."""
+
+    nodes: int
+    gpus: int
+    seconds: float
+    """As its newest start of this size has measured it."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,8 @@ class JobRow:
 
     fixed_gpus: int | None = None
     """GPUs that it keeps, as its script has shown that it cannot go on with another number of ranks; None: not so."""
+    size_steps: tuple[SizeSteps, ...] = ()
+    """Of a job that changes its size, those that it has had."""
 
     @property
     def usual_gpus(self) -> int:

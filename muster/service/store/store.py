@@ -185,6 +185,12 @@ class Store:
             found = connection.execute(chosen.order_by(JOBS.c.id.desc()).limit(most)).all()
         return [(user, name, cost) for user, name, cost in reversed(found)]
 
+    def with_size_steps(self, most: int) -> list[JobRow]:
+        """The newest jobs that have measured their steps on sizes that they have had, oldest first."""
+        chosen = select(JOBS).where(JOBS.c.size_steps != "[]").order_by(JOBS.c.id.desc()).limit(most)
+        with self._database.reading() as connection:
+            return [encoding.job_row(row) for row in reversed(connection.execute(chosen).all())]
+
     def count_living(self, user: str | None = None, tenant: str | None = None) -> int:
         """How many jobs of a user, or of a tenant, have not ended."""
         chosen = select(func.count()).select_from(JOBS).where(_LIVING)

@@ -9,15 +9,14 @@ from muster.cluster.ledger import NodeAllocation
 from muster.schedulers.contract import Decision, Proposal, Snapshot
 from muster.schedulers.reasons import NO_GPUS, PLACED
 
-SIZES = (1, 2, 0, 4, 3)
-STEPS = 3
-"""From one size to the next."""
-
 
 class CyclingSizes:
     """On the first node, within the bounds that the owner states. For one job at a time."""
 
     name = "cycling-sizes"
+    sizes: tuple[int, ...] = (1, 2, 0, 4, 3)
+    steps = 3
+    """From one size to the next."""
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "parts": {}, "settings": {}, "needs": []}
@@ -34,10 +33,12 @@ class CyclingSizes:
             for at, job in enumerate(jobs.index.tolist()):
                 stage, since = state.get(job, (0, 0.0))
                 done = float(jobs.work_done[at])
-                if stage + 1 < len(SIZES) and (done >= since + STEPS or SIZES[stage] == 0):
+                finished = done >= since + self.steps or self.sizes[stage] == 0
+                if stage + 1 < len(self.sizes) and finished:
                     stage, since = stage + 1, done
                 after[job] = stage, since
-                size = SIZES[stage] and min(max(SIZES[stage], int(jobs.min_gpus[at])), int(jobs.max_gpus[at]))
+                size = self.sizes[stage]
+                size = size and min(max(size, int(jobs.min_gpus[at])), int(jobs.max_gpus[at]))
                 proposal.reasons[at] = PLACED if size else NO_GPUS
                 if size != jobs.held_gpus[at]:
                     transaction.release(job)
