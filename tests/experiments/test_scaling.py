@@ -100,6 +100,40 @@ def test_most_draws_choose_a_good_number_of_workers() -> None:
     assert np.mean(np.array(best_possible) <= 0.05) >= 0.88
 
 
+LEAST, MOST = 0, 2
+CHOSEN = (
+    ("1", LEAST),
+    ("1", MOST),
+    ("2", LEAST),
+    ("4", LEAST),
+    ("4", MOST),
+    ("44", LEAST),
+    ("44", MOST),
+    ("144", LEAST),
+    ("4444", LEAST),
+    ("4444", MOST),
+)
+"""Ten places, and from which third of the batches measured there: the ends of both, and a GPU more than two hold."""
+
+
+def test_places_at_the_ends_choose_better_than_random_ones() -> None:
+    """About 87 of 100: random places are on one machine in 4 of 100 rows, where a small batch runs best."""
+    chosen = []
+    for name in BATCHES:
+        times, places = tables()[name]
+        for draw in range(DRAWS):
+            chance = np.random.default_rng(draw)
+            picked: list[int] = []
+            for place, third in CHOSEN:
+                rows = np.flatnonzero(places == place)
+                by_batch = rows[np.argsort(times.batch[rows], kind="stable")]
+                picked.append(chance.choice(np.setdiff1d(np.array_split(by_batch, 3)[third], picked)))
+            law = fit_scaling(times.at(np.array(picked)), prior_without(name))
+            chosen += [regret(law, case) for case in cases(name)]
+    assert np.mean(np.array(chosen) <= 0.05) >= 0.85
+    assert np.quantile(chosen, 0.95) <= 0.20
+
+
 Case = tuple[np.ndarray, np.ndarray]
 
 
