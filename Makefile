@@ -87,6 +87,7 @@ bench: install
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.start
 	$(BIN)/python -m benchmarks.synergy
+	$(BIN)/python -m benchmarks.joint
 	$(BIN)/python -m benchmarks.smd
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.interruptions

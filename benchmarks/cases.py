@@ -82,7 +82,7 @@ CASES = [
     *(
         Case(f"synergy-12000-{name}", synergy_trace, "synergy-16", name, f"<= {goal} s", _MEASURED,
              settings={"preemptive": "true"}, warm_trace=_synergy_warm)
-        for name, goal in (("fifo+tune", 3), ("las+tune", 12), ("fifo+tune-plus", 3))
+        for name, goal in (("fifo+tune", 3), ("las+tune", 12), ("fifo+tune-plus", 3), ("fifo+joint", 6))
     ),
     Case("philly-fifo", philly_trace, "philly", "fifo", "<= 0.8 s"),
     Case("philly-las", philly_trace, "philly", "las", "<= 0.8 s", _ROUNDS),
@@ -117,6 +117,11 @@ CASES = [
              warm_on="dally-2x8x8", warm_trace=dally_trace("batch", 60, 100.0))
         for policy in ("dally", "dally-plus")
         for options in ({}, _CONTENDED)
+    ),
+    *(
+        Case(f"dally-20000-{policy}", dally_trace("Poisson", 20_000, 400.0), _LARGE, policy, goal,
+             {"restart_cost_seconds": 30.0}, warm_on="dally-2x8x8", warm_trace=dally_trace("batch", 60, 100.0))
+        for policy, goal in (("fifo+joint", "<= 20 s"), ("gittins+joint", ""))
     ),
     *(
         Case(f"many-{jobs}-las+tune-plus-load{load}", mixed_trace(jobs, 512, load), "64x8gpu", "las+tune-plus", goal)
