@@ -37,6 +37,7 @@ class LearnedSpeeds:
         self._asked = table.asked
         self._seen: list[dict[str, dict[Observation, None]]] = [{} for _ in range(len(table))]
         self._fits: dict[tuple[Observation, ...], SpeedModel] = {}
+        self._known_seconds: list[dict[tuple[int, int, str], float]] = [{} for _ in range(len(table))]
         self.largest: Ints = np.zeros(len(table), np.int64)
         """GPUs that each job ever ran on at most."""
         self.starts: Ints = np.zeros(len(table), np.int64)
@@ -47,8 +48,11 @@ class LearnedSpeeds:
         step, sync = self._times[self._apps[job].name, gpu_type].of(placement, batch)
         gpus = sum(placement)
         seen = Observation(len(placement), gpus, batch, step - sync, step)
-        self._seen[job].setdefault(gpu_type, {})[seen] = None
-        self.largest[job] = max(self.largest[job], gpus)
+        observed = self._seen[job].setdefault(gpu_type, {})
+        if seen not in observed:
+            observed[seen] = None
+            self.largest[job] = max(self.largest[job], gpus)
+            self._known_seconds[job].clear()
 
     def app(self, job: int) -> Application:
         """What a job trains."""
@@ -77,6 +81,12 @@ class LearnedSpeeds:
 
     def seconds(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
         """The same for one job; of a job that never ran all sizes that it may have are alike."""
+        known, size = self._known_seconds[job], (gpus, nodes, gpu_type)
+        if size not in known:
+            known[size] = self._believed(job, *size)
+        return known[size]
+
+    def _believed(self, job: int, gpus: int, nodes: int, gpu_type: str) -> float:
         if not self._asked["min_gpus"][job] <= gpus <= self.most_gpus(job):
             return inf
         if not self.known(job):
