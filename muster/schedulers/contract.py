@@ -132,6 +132,21 @@ class Jobs:
         return self._table.asked["constraint"][self.index]
 
     @property
+    def nodes(self) -> Ints:
+        """Nodes that the owner requests; 0: not stated."""
+        return self._table.asked["nodes"][self.index]
+
+    @property
+    def partition(self) -> Ints:
+        """Number of the partition."""
+        return self._table.asked["partition"][self.index]
+
+    @property
+    def qos(self) -> Ints:
+        """Number of the quality of service."""
+        return self._table.asked["qos"][self.index]
+
+    @property
     def model(self) -> Ints:
         """Number of the model."""
         return self._table.asked["model"][self.index]

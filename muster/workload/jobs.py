@@ -36,6 +36,9 @@ ASKED = layout_of(
     ("tenant", np.int64),
     ("user", np.int64),
     ("constraint", np.int64),
+    ("nodes", np.int64),  # that the owner requests; 0: not stated
+    ("partition", np.int64),
+    ("qos", np.int64),
     ("priority", np.float64),
     ("preemptible", np.int64),
     ("min_runtime", np.float64),
@@ -61,6 +64,9 @@ AskedArray: TypeAlias = Structured[
         "tenant",
         "user",
         "constraint",
+        "nodes",
+        "partition",
+        "qos",
         "priority",
         "preemptible",
         "min_runtime",
@@ -173,6 +179,8 @@ class JobTable:
     users: tuple[str, ...]
     node_allowed: Bools
     """By `asked.constraint` and node; row 0 is no constraint."""
+    partitions: tuple[str, ...] = ("",)
+    qos: tuple[str, ...] = ("",)
     ring_seconds: Floats = dataclasses.field(default_factory=lambda: np.zeros((2, 1, 0)))
     """What a ring of 1, 2, ... workers adds to a step on its best place (`speed.parameter_server.ring`), by
     `sized.ring`: what compute does not hide, and all of it."""
@@ -245,6 +253,9 @@ def job_table(
     models, asked["model"] = _numbered(jobs["model"])
     tenants, asked["tenant"] = _numbered(jobs["tenant"])
     users, asked["user"] = _numbered(jobs["user"])
+    asked["nodes"] = jobs["nodes"].fill_null(0).to_numpy()
+    partitions, asked["partition"] = _numbered(jobs["partition"])
+    qos, asked["qos"] = _numbered(jobs["qos"])
     constraints, asked["constraint"] = _numbered(jobs["constraint"], first="")
 
     seconds = np.array([reference_seconds.get(model, 1.0) for model in models])[asked["model"]]
@@ -268,6 +279,8 @@ def job_table(
         models=tuple(profiled.get(name) for name in models),
         tenants=tuple(tenants),
         users=tuple(users),
+        partitions=tuple(partitions),
+        qos=tuple(qos),
         node_allowed=np.array(
             [
                 nodes_allowed(

@@ -28,6 +28,9 @@ cdef struct Asked:
     int64_t tenant
     int64_t user
     int64_t constraint
+    int64_t nodes
+    int64_t partition
+    int64_t qos
     double priority
     int64_t preemptible
     double min_runtime

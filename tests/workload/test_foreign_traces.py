@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,52 @@ def test_sacct_elapsed(tmp_path: Path, elapsed: str, seconds: float) -> None:
     assert read(tmp_path, text).jobs["duration_seconds"].to_list() == [seconds]
     with pytest.raises(InputError, match=":2: elapsed: found 'soon'"):
         read(tmp_path, text.replace(elapsed, "soon"))
+
+
+def test_sacct_keeps_what_the_scheduler_knew_and_did(tmp_path: Path) -> None:
+    header = (
+        "JobID|Submit|Start|End|Elapsed|Timelimit|Partition|QOS|Priority|NNodes|Restarts|ExitCode|ReqTRES"
+    )
+    moments = "2024-01-01T00:00:05|2024-01-01T00:01:05|2024-01-01T00:02:05|00:01:00"
+    text = (
+        f"{header}\n"
+        f"7|{moments}|00:30:00|gpu|high|4294901758|2|1|1:0|gres/gpu=16\n"
+        f"8|{moments}|UNLIMITED|gpu|low|9|1|0|0:0|gres/gpu=1\n"
+        f"9|{moments}|00:00:30|gpu|low|9|1|0|0:15|gres/gpu=1\n"
+    )
+    trace = read(tmp_path, text)
+    names = ("start_seconds", "end_seconds", "time_limit_seconds", "partition", "qos", "priority", "nodes")
+    assert columns(trace, *names, "requeues", "exit_code") == [
+        (60.0, 120.0, 1800.0, "gpu", "high", 4294901758.0, 2, 1, "1:0"),
+        (60.0, 120.0, None, "gpu", "low", 9.0, 1, 0, "0:0"),
+        (60.0, 120.0, 60.0, "gpu", "low", 9.0, 1, 0, "0:15"),
+    ]
+    assert trace.notes == ("set 1 time limit to the time that the job really ran",)
+
+
+def test_sacct_json_keeps_what_the_scheduler_did(tmp_path: Path) -> None:
+    job = {
+        "job_id": 7,
+        "time": {
+            "submission": 100,
+            "start": 160,
+            "end": 220,
+            "elapsed": 60,
+            "limit": {"set": True, "number": 30},
+        },
+        "tres": {"requested": [{"type": "gres", "name": "gpu", "count": 16}]},
+        "partition": "gpu",
+        "qos": "high",
+        "priority": {"set": True, "number": 12},
+        "allocation_nodes": 2,
+        "restart_cnt": 1,
+        "exit_code": {"return_code": {"set": True, "number": 1}, "signal": {"id": {"set": False}}},
+    }
+    trace = read(tmp_path, json.dumps({"jobs": [job]}))
+    names = ("start_seconds", "end_seconds", "time_limit_seconds", "partition", "qos", "priority", "nodes")
+    assert columns(trace, *names, "requeues", "exit_code") == [
+        (60.0, 120.0, 1800.0, "gpu", "high", 12.0, 2, 1, "1:0")
+    ]
 
 
 def test_sacct_without_elapsed_takes_start_and_end(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from muster.workload.traces.times import epoch_seconds
 LEAST_SECONDS = 1.0
 """What a run of no measurable length is set to: logs count whole seconds."""
 
+_MOMENTS = ("submit_seconds", "start_seconds", "end_seconds")
+"""Columns on the log's clock."""
 _ANY_NUMBER = "a number from -1e12 to 1e12"
 NOTHING = ("none", "null", "n/a", "unknown", "nan", "-")
 """Words that stand for an empty cell in foreign files."""
@@ -51,10 +53,20 @@ class Reading:
             clamped = pl.when(zero).then(LEAST_SECONDS).otherwise(pl.col("duration_seconds"))
             self.frame = self.frame.with_columns(clamped.alias("duration_seconds"))
 
+    def clamp_limits(self) -> None:
+        """A job that ran longer than its time limit had, in effect, a longer one: Slurm checks limits now and then."""
+        over = pl.col("time_limit_seconds") < pl.col("duration_seconds")
+        count = int(self.frame.select(over.sum()).item())
+        if count:
+            self.notes.append(f"set {counted(count, 'time limit')} to the time that the job really ran")
+            longest = pl.max_horizontal("time_limit_seconds", "duration_seconds")
+            self.frame = self.frame.with_columns(pl.when(over).then(longest).otherwise("time_limit_seconds"))
+
     def start_at_zero(self) -> None:
         """Time 0 becomes the first submission."""
-        submit = pl.col("submit_seconds")
-        self.frame = self.frame.with_columns(submit - submit.min())
+        zero = pl.col("submit_seconds").min()
+        moments = [name for name in _MOMENTS if name in self.frame.columns]
+        self.frame = self.frame.with_columns(pl.col(name) - zero for name in moments)
 
 
 class Cells:

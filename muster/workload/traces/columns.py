@@ -91,6 +91,13 @@ COLUMNS: tuple[Column, ...] = (
     Text("constraint", r"^(gpu_type|label)=\S+$", "gpu_type=NAME or label=NAME (several: NAME|NAME)"),
     Number("deadline_seconds", 0, LARGEST_SECONDS, _SECONDS),
     _work("time_limit_seconds", "seconds"),
+    Number("nodes", 1, MOST_GPUS, "a whole number of nodes from 1 to 1,000,000", whole=True),
+    Text("partition"),
+    Text("qos"),
+    Number("start_seconds", 0, LARGEST_SECONDS, _SECONDS),
+    Number("end_seconds", 0, LARGEST_SECONDS, _SECONDS),
+    Number("requeues", 0, MOST_GPUS, "a whole number from 0 to 1,000,000", 0, whole=True),
+    Text("exit_code"),
     Text("status"),
     Text("sync", r"^(ps|ring)$", "ps (parameter servers) or ring (all-reduce)"),
     Number("min_workers", 1, MOST_GPUS, _WHOLE_COUNT, whole=True),
@@ -344,6 +351,12 @@ def _check_together(native: pl.DataFrame, checks: Checks, models: Sequence[str])
     for name in ("model", "sync"):
         stated = without & (native[name] != "")
         checks.refuse(stated, name, native[name], "is stated for a job with gpus = 0; leave it empty")
+    nodes = native["nodes"]
+    checks.refuse((nodes > gpus) & ~without, "nodes", nodes, "is above gpus; allowed: at most as many")
+    early = native["start_seconds"] < native["submit_seconds"]
+    checks.refuse(early, "start_seconds", native["start_seconds"], "lies before submit_seconds")
+    ends = native["end_seconds"] < native["start_seconds"]
+    checks.refuse(ends, "end_seconds", native["end_seconds"], "lies before start_seconds")
     late = native["deadline_seconds"] < native["submit_seconds"]
     checks.refuse(late, "deadline_seconds", native["deadline_seconds"], "lies before submit_seconds")
     _check_sized(native, checks)

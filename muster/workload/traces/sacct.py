@@ -13,7 +13,8 @@ _OPEN = r"^(PENDING|RUNNING|SUSPENDED|CONFIGURING|COMPLETING|REQUEUE|RESIZING|SI
 
 EXPECTED = (
     "the output of sacct --json, or of sacct -P "
-    "--format=JobID,User,Account,State,Submit,Start,End,Elapsed,ReqTRES,AllocTRES"
+    "--format=JobID,User,Account,Partition,QOS,Priority,State,ExitCode,Submit,Start,End,Elapsed,Timelimit,NNodes,"
+    "Restarts,ReqTRES,AllocTRES"
 )
 
 
@@ -30,7 +31,7 @@ def read(content: Content) -> Reading:
     reading.drop_without_gpus()
     reading.drop(pl.col("status").str.contains(_OPEN), "not finished when the log was written")
     reading.drop(
-        pl.col("start").is_null() & (pl.col("duration_seconds").fill_null(0) == 0),
+        ~pl.col("started") & (pl.col("duration_seconds").fill_null(0) == 0),
         "never started (cancelled while waiting)",
     )
     reading.drop(pl.col("duration_seconds").is_null(), "no elapsed time")
@@ -41,9 +42,19 @@ def read(content: Content) -> Reading:
     gpu_type = pl.col("gpu_type")
     said = [pl.when(pl.col(name) > 0).then(name) for name in ("cpus", "memory_gb")]
     constraint = pl.when(gpu_type != "").then(pl.lit("gpu_type=") + gpu_type)
-    reading.frame = reading.frame.with_columns(*said, constraint.alias("constraint")).drop(
-        "start", "gpu_type"
+    # A log may say that a job started a second before it was submitted, and ended before it started.
+    submit, start, end = (pl.col(f"{name}_seconds") for name in ("submit", "start", "end"))
+    moments = [
+        pl.when(start.is_not_null()).then(pl.max_horizontal(start, submit)).alias("start_seconds"),
+        pl.when(start.is_not_null() & end.is_not_null())
+        .then(pl.max_horizontal(start, submit, end))
+        .alias("end_seconds"),
+    ]
+    nodes = pl.when((pl.col("nodes") > 0) & (pl.col("nodes") <= pl.col("gpus"))).then("nodes")
+    reading.frame = reading.frame.with_columns(*said, *moments, nodes, constraint.alias("constraint")).drop(
+        "gpu_type", "started"
     )
     reading.clamp_durations()
+    reading.clamp_limits()
     reading.start_at_zero()
     return reading

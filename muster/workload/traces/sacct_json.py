@@ -18,7 +18,16 @@ _GB_PER_MIB = 2**20 / 1e9
 _SCHEMA = {
     "job_id": pl.String,
     "submit_seconds": pl.Float64,
-    "start": pl.Float64,
+    "started": pl.Boolean,
+    "start_seconds": pl.Float64,
+    "end_seconds": pl.Float64,
+    "time_limit_seconds": pl.Float64,
+    "nodes": pl.Float64,
+    "priority": pl.Float64,
+    "requeues": pl.Float64,
+    "partition": pl.String,
+    "qos": pl.String,
+    "exit_code": pl.String,
     "duration_seconds": pl.Float64,
     "status": pl.String,
     "tenant": pl.String,
@@ -75,13 +84,31 @@ def _row(job: Mapping[str, object]) -> dict[str, object] | None:
         "job_id": job_id,
         "submit_seconds": submit,
         # 0 stands for a job that has not started.
-        "start": start or None,
+        "started": bool(start),
+        "start_seconds": start or None,
+        "end_seconds": end or None,
+        "time_limit_seconds": (_number(times.get("limit")) or 0) * 60 or None,  # in minutes
+        "nodes": _number(job.get("allocation_nodes")) or None,
+        "priority": _number(job.get("priority")) or 0.0,
+        "requeues": _number(job.get("restart_cnt")) or 0.0,
+        "partition": _text(job.get("partition")),
+        "qos": _text(job.get("qos")),
+        "exit_code": _exit_code(job),
         "duration_seconds": elapsed,
         "status": _state(job),
         "tenant": _text(job.get("account")) or _text(_object(job.get("association")).get("account")),
         "user": _text(job.get("user")) or _text(_object(job.get("association")).get("user")),
         **asked,
     }
+
+
+def _exit_code(job: Mapping[str, object]) -> str:
+    """As `sacct` prints it: exit status and signal, 1:0."""
+    said = _object(job.get("exit_code"))
+    signal = _object(said.get("signal"))
+    status = _number(said.get("return_code"))
+    number = _number(signal.get("id", signal.get("signal_id")))
+    return "" if status is None and number is None else f"{int(status or 0)}:{int(number or 0)}"
 
 
 def _job_id(job: Mapping[str, object]) -> str:

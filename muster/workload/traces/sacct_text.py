@@ -51,6 +51,9 @@ def read(content: Content) -> Reading:
     def text(name: str) -> pl.Series:
         return cells.text(name) if name in have else empty
 
+    def numbers(name: str) -> pl.Series:
+        return cells.numbers(name) if name in have else none
+
     start = cells.times("start") if "start" in have else none
     end = cells.times("end") if "end" in have else none
     columns = {
@@ -58,7 +61,16 @@ def read(content: Content) -> Reading:
         "submit_seconds": cells.times("submit_seconds"),
         "duration_seconds": _elapsed(cells, have).fill_null(end - start),
         # Without the column a start is taken for granted; the elapsed time says the rest.
-        "start": start if "start" in have else none.fill_null(0.0),
+        "started": start.is_not_null() if "start" in have else start.is_null(),
+        "start_seconds": start,
+        "end_seconds": end,
+        "time_limit_seconds": _limit(cells, have, none),
+        "nodes": _counts(cells, have, none)["node"],
+        "priority": numbers("priority").fill_null(0.0),
+        "requeues": numbers("restarts").fill_null(0.0),
+        "partition": text("partition"),
+        "qos": text("qos"),
+        "exit_code": text("exitcode"),
         "status": text("state").str.to_uppercase().str.extract(r"^([A-Z_]+)").fill_null(""),
         "tenant": text("account"),
         "user": text("user"),
@@ -80,6 +92,17 @@ def _elapsed(cells: Cells, have: set[str]) -> pl.Series:
             cells.checks.refuse(bad, name, raw, "allowed: a time such as 1-02:03:04")
             return seconds
     return pl.repeat(None, cells.table.cells.height, dtype=pl.Float64, eager=True)
+
+
+def _limit(cells: Cells, have: set[str], none: pl.Series) -> pl.Series:
+    """Seconds that a job may run; null where there is no limit. `TimelimitRaw` counts minutes."""
+    if "timelimitraw" in have:
+        minutes = cells.raw("timelimitraw").cast(pl.Float64, strict=False)
+        return minutes.set(minutes <= 0, None) * 60
+    if "timelimit" not in have:
+        return none
+    seconds = clock_seconds(cells.raw("timelimit"))  # UNLIMITED and Partition_Limit are no times.
+    return seconds.set(seconds <= 0, None)
 
 
 def _counts(cells: Cells, have: set[str], none: pl.Series) -> dict[str, pl.Series]:
