@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ from muster.schedulers.contract import Trigger
 from muster.service.controller.columns import LiveColumns
 from muster.service.controller.running_starts import RunningStarts
 from muster.service.daemon_status import DaemonStatus
+from muster.service.engines import Command
 from muster.service.store.rows import JobRow, StoreChanges
 
 
@@ -32,12 +32,12 @@ class ActiveJobs:
         self.newest = 0
         """The largest id that is known."""
         self.changes = StoreChanges()
-        self.acts: list[Callable[[], None]] = []
-        """Commands to send once the changes are on disk; each may be repeated."""
+        self.commands: list[Command] = []
+        """To send once the changes are on disk; each may be repeated."""
 
     def nothing_new(self) -> None:
         """All changes are committed."""
-        self.changes, self.acts = StoreChanges(), []
+        self.changes, self.commands = StoreChanges(), []
 
     def set(self, job: int, **fields: Any) -> None:
         """New values for some fields of a job."""

@@ -1,115 +1,142 @@
-"""Commands to the engine and notices to jobs; they run once the changes that they follow from are on disk.
+"""Commands to the engine; they are sent once the changes that they follow from are on disk.
 
-Each turn compares what is wanted of a start with what was sent. A command is noted as sent only when it succeeded, so
-one that failed, or that an earlier daemon may not have sent, is sent again.
+Each turn compares what is wanted of a start with what the engine has carried out. A command counts as carried out only
+when the engine says so. One that failed, or that an earlier daemon may not have sent, is sent again; one that is under
+way is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from muster.cluster.ledger import NodeAllocation
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.starts import JobStart, cache_gb, launch_of
-from muster.service.engines import Engine, Observed
+from muster.service.engines import (
+    Command,
+    EngineCapabilities,
+    ForgetStart,
+    KillStart,
+    Launch,
+    Observed,
+    ResizeStart,
+    SendNotice,
+)
 from muster.service.home import job_folder
-from muster.service.store.rows import JobRow
-from muster.training.run_folder import give_notice
 
-Act = Callable[[], None]
+
+@dataclass(frozen=True)
+class _Sent:
+    """A command under way."""
+
+    command: Command
+    start: JobStart | None
+    """None: it is not on record any more."""
+    allocations: tuple[NodeAllocation[str], ...] = ()
+    """What the start had when the command was made."""
 
 
 class EngineCommands:
-    """Finds the commands that are still to be sent."""
+    """Finds the commands that are still to be sent, and notes those that were carried out."""
 
-    def __init__(self, jobs: ActiveJobs, engine: Engine, home: Path) -> None:
-        self._jobs, self._engine, self._home = jobs, engine, home
-        self._other_sizes: dict[int, JobStart] = {}
-        """Starts whose allocations the engine has not applied yet."""
+    def __init__(self, jobs: ActiveJobs, capabilities: EngineCapabilities, home: Path) -> None:
+        self._jobs, self._can_resize, self._home = jobs, capabilities.can_resize, home
+        self._under_way: dict[tuple[int, int, type[Command]], _Sent] = {}
+        """By job, epoch and kind."""
 
-    def outstanding(self, now: float) -> list[Act]:
+    def outstanding(self) -> list[Command]:
         """Commands for all starts: stops, then resizes, smaller ones first, then launches."""
-        stops: list[Act] = []
-        launches: list[Act] = []
-        self._other_sizes = {}
+        launched = [start for start in self._jobs.starts.values() if start.launched]
+        sizes = [start for start in launched if self._can_resize and start.applied != start.allocations]
+        shrinking = {here.node: start for start in sizes if _growth(start) < 0 for here in start.allocations}
+        commands = [command for start in launched for command in self._stop_or_notice(start)]
+        for start in sorted(sizes, key=_growth):
+            if _growth(start) <= 0 or not _meets(start, shrinking):
+                commands += self._begin(ResizeStart(start.job, start.epoch, start.allocations), start)
         for start in self._jobs.starts.values():
-            if not start.launched:
-                if start.notice_at is None:
-                    launches.append(partial(self._launch, start))
-                continue
-            if start.grace_over and not start.kill_sent:
-                stops.append(partial(self._kill, start))
-            elif self._has_news(start):
-                stops.append(partial(self._send, start, now))
-            if self._engine.capabilities.can_resize and start.applied != start.allocations:
-                self._other_sizes[start.job] = start
-        sizes = [partial(self._resize, start) for start in sorted(self._other_sizes.values(), key=_growth)]
-        return [*stops, *sizes, *launches]
+            if not (start.launched or start.notice_at is not None or _meets(start, shrinking)):
+                commands += self._begin(launch_of(self._jobs.rows[start.job], start, self._home), start)
+        return commands
 
-    def killing(self, one: Observed) -> Act:
+    def _stop_or_notice(self, start: JobStart) -> list[Command]:
+        if start.grace_over and not start.kill_sent:
+            return self._begin(KillStart(start.job, start.epoch), start)
+        return self._notice(start) if self._has_news(start) else []
+
+    def killing(self, one: Observed) -> list[Command]:
         """Kill a start that should not be there."""
-        return lambda: self._engine.kill(one.job, one.epoch)
+        return self._begin(KillStart(one.job, one.epoch), None)
 
-    def forgetting(self, one: Observed) -> Act:
+    def forgetting(self, one: Observed) -> list[Command]:
         """Forget a start whose end is on record."""
-        return lambda: self._engine.forget(one.job, one.epoch)
+        return self._begin(ForgetStart(one.job, one.epoch), None)
 
-    def _launch(self, start: JobStart) -> None:
-        if self._is_room_for(start):
-            self._engine.launch(launch_of(self._jobs.rows[start.job], start, self._home))
-            start.launched, start.applied, start.notice_sent = (
-                True,
-                start.allocations,
-                (False, start.allocations),
-            )
+    @property
+    def all_ended(self) -> bool:
+        """Whether the engine has said of every command what became of it."""
+        return not self._under_way
+
+    def is_launching(self, start: JobStart) -> bool:
+        """Whether the engine has yet to say what became of its launch."""
+        return (start.job, start.epoch, Launch) in self._under_way
+
+    def ended(self, command: Command, now: float, *, well: bool) -> None:
+        """A command was carried out, or failed and may be sent again."""
+        sent = self._under_way.pop(_key(command), None)
+        if not well or sent is None or sent.start is None:
+            return
+        start = sent.start
+        match command:
+            case Launch():
+                start.launched, start.applied = True, sent.allocations
+                start.notice_sent = (False, sent.allocations)
+            case ResizeStart():
+                start.applied = sent.allocations
+            case SendNotice():
+                start.notice_sent = command.stop, sent.allocations
+                if command.stop and start.stop_sent is None:
+                    start.stop_sent = now
+            case KillStart():
+                start.kill_sent = True
+
+    def _begin(self, command: Command, start: JobStart | None) -> list[Command]:
+        """The command, unless the engine has it already."""
+        if _key(command) in self._under_way:
+            return []
+        self._under_way[_key(command)] = _Sent(command, start, () if start is None else start.allocations)
+        return [command]
 
     def _has_news(self, start: JobStart) -> bool:
         """Whether there is anything that a start should know and was not sent."""
         stop = start.notice_at is not None
         return start.notice_sent != (stop, start.allocations) or (stop and start.stop_sent is None)
 
-    def _send(self, start: JobStart, now: float) -> None:
-        """A job that has joined reads its notice; any other, and one that cannot be written to, gets a signal."""
+    def _notice(self, start: JobStart) -> list[Command]:
         row, stop = self._jobs.rows[start.job], start.notice_at is not None
-        written = self._note(row, start, stop=stop)
-        if written:
-            start.notice_sent = stop, start.allocations
-        if stop and start.stop_sent is None:
-            if not (written and start.joined):
-                self._engine.signal(start.job, start.epoch, row.request.stop_signal or "SIGTERM")
-            start.stop_sent = now
-
-    def _note(self, row: JobRow, start: JobStart, *, stop: bool) -> bool:
-        """Write the notice, which says all that is wanted; False where its run folder does not let us."""
-        run_dir = job_folder(self._home, row.id) / "run"
-        if not stop and row.request.unchanged() is not None:
-            return True  # The job does not read notices.
-        try:
-            if run_dir.is_dir():
-                give_notice(run_dir, start.epoch, stop=stop, cache_gb=cache_gb(row, start.allocations))
-        except OSError:
-            return False
-        return True
-
-    def _resize(self, start: JobStart) -> None:
-        if _growth(start) <= 0 or self._is_room_for(start):
-            self._engine.resize(start.job, start.epoch, start.allocations)
-            start.applied = start.allocations
-            self._other_sizes.pop(start.job, None)
-
-    def _is_room_for(self, start: JobStart) -> bool:
-        """Not while another start on these nodes has not yet been resized to less."""
-        nodes = {here.node for here in start.allocations}
-        return not any(
-            _growth(other) < 0 and any(here.node in nodes for here in other.allocations)
-            for other in self._other_sizes.values()
+        if not stop and row.request.unchanged() is not None:  # It does not read notices.
+            start.notice_sent = False, start.allocations
+            return []
+        notice = SendNotice(
+            start.job,
+            start.epoch,
+            job_folder(self._home, row.id) / "run",
+            stop=stop,
+            cache_gb=cache_gb(row, start.allocations),
+            reads_notices=start.joined,
+            stop_signal=row.request.stop_signal or "SIGTERM",
         )
+        return self._begin(notice, start)
 
-    def _kill(self, start: JobStart) -> None:
-        self._engine.kill(start.job, start.epoch)
-        start.kill_sent = True
+
+def _key(command: Command) -> tuple[int, int, type[Command]]:
+    return command.job, command.epoch, type(command)
+
+
+def _meets(start: JobStart, others: dict[str, JobStart]) -> bool:
+    """Whether another one of these is on a node of the start."""
+    return any(others.get(here.node, start) is not start for here in start.allocations)
 
 
 def _growth(start: JobStart) -> float:

@@ -22,6 +22,7 @@ from muster.service.controller.request_handler import RequestHandler
 from muster.service.controller.status_collector import StatusCollector
 from muster.service.daemon_status import MACHINE, STORE, DaemonStatus
 from muster.service.engines import Engine
+from muster.service.engines.thread import EngineThread
 from muster.service.store import Store, StoreUnavailable
 
 _TURN_SECONDS = 0.2
@@ -37,17 +38,25 @@ class Controller:
     def __init__(self, store: Store, engine: Engine, status: DaemonStatus, home: Path) -> None:
         self.jobs = ActiveJobs(status)
         self._jobs, self._store, self._status = self.jobs, store, status
-        commands = EngineCommands(self.jobs, engine, home)
-        self._collector = StatusCollector(self.jobs, store, engine, commands, home)
-        self._requests = RequestHandler(self.jobs, store, engine)
+        self._engine = EngineThread(engine, status.wake)
+        self._commands = EngineCommands(self.jobs, engine.capabilities, home)
+        self._collector = StatusCollector(self.jobs, store, self._commands, home)
+        self._requests = RequestHandler(self.jobs, store)
         self._planner = Planner(self.jobs, store, status)
-        self._executor = Executor(self.jobs, commands, home, can_resize=engine.capabilities.can_resize)
+        self._executor = Executor(self.jobs, self._commands, home, can_resize=engine.capabilities.can_resize)
         self._of_store, self._of_machine = Conditions(status, STORE), Conditions(status, MACHINE)
         self._looked_at = -inf
         self._stopping = False
 
     def run(self) -> None:
         """Run turns until `stop`; jobs run on without it. StoreTaken if another daemon has the store now."""
+        self._engine.start()
+        try:
+            self._run()
+        finally:
+            self._engine.stop()
+
+    def _run(self) -> None:
         while not self._stopping:
             if self._status.ready:
                 well = self.turn()
@@ -94,13 +103,13 @@ class Controller:
 
     def _turn(self) -> None:
         self._store.keep_claim()
-        self._write_and_act()  # What an earlier turn could not.
+        failures = self._write_and_send()  # What an earlier turn could not.
         now = self._store.now()
         looks = now - self._looked_at >= _TURN_SECONDS  # Not at each of many submissions.
         if looks:
-            self._collector.observe(now)
-            self._looked_at = now
-            self._collector.read_reports(now)
+            self._look(now)
+        if self._looked_at == -inf:  # Nothing is known yet of what runs.
+            return
         self._requests.admit()
         self._requests.apply_requests(now)
         self._requests.end_overdue(now)
@@ -109,25 +118,37 @@ class Controller:
             self._planner.decide(now)
             now = self._store.now()
         self._executor.carry_out(now)
-        failures = self._write_and_act()
-        if looks and not failures:
+        failures += self._write_and_send()
+        if looks and not failures and self._commands.all_ended:
             self._of_machine.clear()
 
-    def _write_and_act(self) -> int:
-        """Commit what is new, then send the commands that follow from it; how many of them failed."""
-        self._store.commit(self._jobs.changes)
-        acts = self._jobs.acts
-        self._jobs.nothing_new()
-        return sum(not self._does(act) for act in acts)
+    def _look(self, now: float) -> None:
+        """Take what the engine has found since the last look, if there is anything new."""
+        view = self._engine.newest_view()
+        if view is not None:
+            self._looked_at = now
+            self._collector.observe(view, now - self._engine.age_seconds, now)
+            self._requests.see_nodes(view.nodes)
+        if self._looked_at > -inf:
+            self._collector.read_reports(now)
 
-    def _does(self, act: Callable[[], None]) -> bool:
-        """Whether it could be done. If not it costs its job only, and follows again at a later turn."""
-        try:
-            act()
-        except Exception as error:
-            self._of_machine.set(_refusal(error), error)
-            return False
-        return True
+    def _write_and_send(self) -> int:
+        """Commit what is new, then send the commands that follow from it; how many are known to have failed."""
+        self._store.commit(self._jobs.changes)
+        commands = self._jobs.commands
+        self._jobs.nothing_new()
+        self._engine.send(commands)
+        return self._note_results()
+
+    def _note_results(self) -> int:
+        """Note which commands the engine has carried out; a failed one costs its job only, and is sent again."""
+        failed = 0
+        for result in self._engine.results():
+            self._commands.ended(result.command, self._store.now(), well=result.error is None)
+            if result.error is not None:
+                failed += 1
+                self._of_machine.set(_refusal(result.error), result.error)
+        return failed
 
 
 def _refusal(error: Exception) -> str:

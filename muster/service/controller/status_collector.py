@@ -22,7 +22,7 @@ from muster.service.controller.exit_status import outcome, pause_seconds
 from muster.service.controller.interruptions import lost_seconds, measured_stop
 from muster.service.controller.reports import read_report
 from muster.service.controller.starts import JobStart, Report
-from muster.service.engines import Engine, Exit, Observed
+from muster.service.engines import EngineView, Exit, Observed
 from muster.service.learned_sizes import with_size
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobRow, Phase, SizeSteps, State
@@ -49,16 +49,8 @@ log = structlog.get_logger()
 class StatusCollector:
     """Reads engine and run folders."""
 
-    def __init__(
-        self, jobs: ActiveJobs, store: Store, engine: Engine, commands: EngineCommands, home: Path
-    ) -> None:
-        self._jobs, self._store, self._engine, self._commands, self._home = (
-            jobs,
-            store,
-            engine,
-            commands,
-            home,
-        )
+    def __init__(self, jobs: ActiveJobs, store: Store, commands: EngineCommands, home: Path) -> None:
+        self._jobs, self._store, self._commands, self._home = jobs, store, commands, home
         self._reported_at = self._saved_at = -inf
         self._unsaved: set[int] = set()
         """Jobs of which the disk does not know how far they are."""
@@ -112,9 +104,9 @@ class StatusCollector:
         columns.set_lease_end(row.id, now if row.lease_end is None else row.lease_end)
         return True
 
-    def observe(self, now: float) -> None:
-        """Read what the engine knows of all starts."""
-        seen = {(one.job, one.epoch): one for one in self._engine.observe()}
+    def observe(self, view: EngineView, polled: float, now: float) -> None:
+        """Take what the engine knew of all starts when it was polled."""
+        seen = {(one.job, one.epoch): one for one in view.starts}
         for start in list(self._jobs.starts.values()):
             one = seen.pop((start.job, start.epoch), None)
             if one is None:
@@ -123,16 +115,15 @@ class StatusCollector:
             start.launched = True
             if one.ended is not None:
                 self._ended(start, one, now)
-                self._jobs.acts.append(self._commands.forgetting(one))
+                self._jobs.commands += self._commands.forgetting(one)
                 continue
-            start.seen = now
+            start.seen = polled
             self._engine_knows(start, one)
             if self._jobs.rows[start.job].phase is Phase.STARTING:
                 self._jobs.set(start.job, phase=Phase.RUNNING)
         for one in seen.values():  # Left over: its end is on record already, or its job is gone.
-            self._jobs.acts.append(
-                self._commands.forgetting(one) if one.ended is not None else self._commands.killing(one)
-            )
+            over = one.ended is not None
+            self._jobs.commands += self._commands.forgetting(one) if over else self._commands.killing(one)
 
     def _not_there(self, start: JobStart, now: float) -> None:
         """The engine does not know a start: not yet launched, stopped before its launch, or lost.
@@ -141,7 +132,7 @@ class StatusCollector:
         """
         end, words = Exit.LOST, "the engine has lost sight of it"
         if not start.launched:
-            if start.notice_at is None:
+            if start.notice_at is None or self._commands.is_launching(start):
                 return
             end, words = Exit.STOPPED, "stopped before it began"
         last = self._store.origin + max(start.seen, start.since)

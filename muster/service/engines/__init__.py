@@ -1,5 +1,31 @@
 """Where jobs really run. One thin interface; this machine, Slurm, Ray, Kubernetes are engines behind it."""
 
-from muster.service.engines.interface import Engine, EngineCapabilities, Exit, Launch, Observed
+from muster.service.engines.interface import (
+    Command,
+    Engine,
+    EngineCapabilities,
+    EngineNode,
+    EngineView,
+    Exit,
+    ForgetStart,
+    KillStart,
+    Launch,
+    Observed,
+    ResizeStart,
+    SendNotice,
+)
 
-__all__ = ["Engine", "EngineCapabilities", "Exit", "Launch", "Observed"]
+__all__ = [
+    "Command",
+    "Engine",
+    "EngineCapabilities",
+    "EngineNode",
+    "EngineView",
+    "Exit",
+    "ForgetStart",
+    "KillStart",
+    "Launch",
+    "Observed",
+    "ResizeStart",
+    "SendNotice",
+]

@@ -27,6 +27,7 @@ from muster.cluster.shipped import FLAG, parse_cluster
 from muster.problems import InputError, Problem
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.interface import EngineCapabilities, Exit, Launch, Observed
+from muster.service.engines.sequential import SequentialEngine
 from muster.service.store.rows import JobRow
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
@@ -119,7 +120,7 @@ class _Run:
         return replace(self, at=now, step=step)
 
 
-class FakeEngine:
+class FakeEngine(SequentialEngine):
     """Starts that are only kept account of. To be used by one thread."""
 
     capabilities = EngineCapabilities(can_resize=True, runs_as_users=False)

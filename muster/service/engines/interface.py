@@ -1,29 +1,26 @@
 """The interface of engines: all that the controller needs of them.
 
-A *start* is one attempt at running a job, identified by (job, epoch); epochs of a job count up. Every call may be
-repeated after a crash: launching a start that was launched, stopping what has stopped, forgetting what is forgotten
-changes nothing. No call waits for a process: `observe` reports what became of it. An engine remembers its starts
-outside the daemon (files, Slurm's job names, Kubernetes' labels), so that a new daemon finds them by `observe`.
+A *start* is one attempt at running a job, identified by (job, epoch); epochs of a job count up. An engine has two
+calls: `carry_out` takes the commands of a turn as one batch, `poll` reports what it finds. Both may take long: they are
+made by one thread of the engine's own (`thread.py`), one after the other, and the controller never waits for them. It
+goes by the last poll, whose age it knows.
 
-A call raises OSError if it cannot be carried out now (a full disk, a refusal of the kernel): nothing has happened,
-ask again later. What can never be carried out (no such user, a stale epoch) is reported as the end of the start. One
-thread uses an engine.
+Every command may be repeated after a crash: launching a start that was launched, stopping what has stopped, forgetting
+what is forgotten changes nothing. No command waits for a process: `poll` reports what became of it. A poll that follows
+a launch shows its start. An engine remembers its starts outside the daemon (files, Slurm's job names, Kubernetes'
+labels), so that a new daemon finds them.
+
+A command fails with OSError if it cannot be carried out now (a full disk, a refusal of the kernel): nothing has
+happened, and it is sent again later. What can never be carried out (no such user, a stale epoch) is reported as the
+end of the start. A failed command says nothing about the others of its batch.
 
 A start at which the engine cannot look now (its agent or its controller is away) is reported as it was known last,
-never left out: what is missing in `observe` counts as gone, and its job is started again. If nothing is known at all,
-`observe` raises OSError and everything waits. A node that is away is missing in `nodes`, so nothing more is placed
-there; its starts stay as they were until the engine gives them up as `Exit.LOST`. They may live on unseen: the fence
-of the run folder keeps them from publishing once the next start has begun.
+never left out: what is missing in a poll counts as gone, and its job is started again. If nothing is known at all,
+`poll` raises OSError and everything waits. A node that is away is missing in `EngineView.nodes`, so nothing more is
+placed there; its starts stay as they were until the engine gives them up as `Exit.LOST`. They may live on unseen: the
+fence of the run folder keeps them from publishing once the next start has begun.
 
-Checked on paper against the engines to come (details: docs/explanation/engines.md):
-
-| | launch | signal | resize | observe | nodes |
-|---|---|---|---|---|---|
-| Slurm | release a held job, rewritten | scancel --signal | never (`can_resize`) | squeue, sacct | sinfo |
-| Ray | call of the node's agent | call of the agent | affinity by the agent | call of the agents | list of nodes |
-| Kubernetes | unsuspend a Job, rewritten | delete with grace: SIGTERM only | pods/resize | watch of pods | watch |
-
-Notices to a job that uses `muster.training` go through its run folder on a shared disk, whatever the engine.
+How Slurm, Ray and Kubernetes fit: docs/explanation/engines.md.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
@@ -41,7 +38,11 @@ from muster.cluster.ledger import NodeAllocation
 
 @dataclass(frozen=True)
 class Launch:
-    """All that an engine needs to know to run one start of a job."""
+    """Begin a start; before its first process runs, every older one of the job is stale and can publish nothing.
+
+    Once it is carried out, the start cannot be lost any more; its processes come up by themselves. OSError while an
+    older start of the job is there.
+    """
 
     job: int
     epoch: int
@@ -68,7 +69,60 @@ class Launch:
     whose: str = ""
     """Distinguishes this job from another one of the same number, in another store, whose folder is moved aside."""
     output_limit_gb: float = inf
-    """Of each file of its output; a start that writes more has failed."""
+    """Of each file of its output; the oldest part is dropped where it prints more."""
+
+
+@dataclass(frozen=True)
+class ResizeStart:
+    """Other CPUs, memory and storage bandwidth for a running start, on the nodes and GPUs that it has.
+
+    Less memory is enforced once the start uses no more than that: its notice asks it to give back. Never sent to an
+    engine that cannot resize.
+    """
+
+    job: int
+    epoch: int
+    allocations: tuple[NodeAllocation[str], ...]
+
+
+@dataclass(frozen=True)
+class SendNotice:
+    """Instructions for a running start, which replace those before. To stop, it saves and ends.
+
+    The engine writes the notice into the run folder, where there is one. If the start is to stop and does not read
+    notices, or if the notice cannot be written, every process of the start gets `stop_signal`. An engine whose nodes
+    see the folder late may send the signal in any case. A start gets each signal once, however often it is sent: a
+    second one would come into the midst of the saving. A start without processes yet gets none, and never begins.
+    """
+
+    job: int
+    epoch: int
+    run_dir: Path
+    stop: bool
+    cache_gb: float
+    """Memory that each of its processes may fill with samples."""
+    reads_notices: bool
+    """It has reported through its run folder."""
+    stop_signal: str = "SIGTERM"
+
+
+@dataclass(frozen=True)
+class KillStart:
+    """End every process of a start at once."""
+
+    job: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class ForgetStart:
+    """Remove what is remembered of a start that has ended and whose end is on record; OSError while it lives."""
+
+    job: int
+    epoch: int
+
+
+Command: TypeAlias = Launch | ResizeStart | SendNotice | KillStart | ForgetStart
 
 
 class Exit(Enum):
@@ -94,7 +148,7 @@ class Observed:
     job: int
     epoch: int
     ended: Exit | None
-    """None: starting or running."""
+    """None: pending, starting or running."""
     since: float
     """Unix seconds of its first process, or of its end: its last sign of life, if the end was not seen."""
     status: int | None = None
@@ -105,6 +159,31 @@ class Observed:
     first_step: float | None = None
     """Unix seconds of its first step, from an engine that simulates its jobs; such a job saves its work when it gets a
     signal. None: not made yet, or the job itself reports it."""
+    pending: str = ""
+    """Why the engine has not given it what it asked for, for people: `Resources`. Empty: it has it."""
+    allocations: tuple[NodeAllocation[str], ...] | None = None
+    """What it really has, from an engine that chooses GPU ids itself; None: what it was given, or not known yet."""
+
+
+@dataclass(frozen=True)
+class EngineNode:
+    """A machine that can be used now."""
+
+    node: Node
+    """With the capacity that it has now."""
+    others: NodeAllocation[str] | None = None
+    """What jobs that are not Muster's hold there; None: nothing. Without GPU ids of its own where the engine chooses
+    them: as many as it has ids."""
+
+
+@dataclass(frozen=True)
+class EngineView:
+    """What a poll has found."""
+
+    starts: Sequence[Observed]
+    """Every start that is not forgotten, those that cannot be looked at now as they were known last."""
+    nodes: Sequence[EngineNode]
+    """The machines that can be used now. They may join, leave and change size from one poll to the next."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +191,27 @@ class EngineCapabilities:
     """What an engine can do, on every machine. Code that depends on the engine reads these, never its name."""
 
     can_resize: bool
-    """CPU and memory of a running start can change. If not, `resize` is never called: a job that gets other amounts
-    is stopped and started again."""
+    """CPU and memory of a running start can change. If not, a job that gets other amounts is stopped and started
+    again."""
     runs_as_users: bool
     """Jobs are processes of this machine's accounts: of their owner's where the daemon is root, else of the daemon's.
     If not, owners need no account here, and their jobs do not use this machine's files."""
+    chooses_gpu_ids: bool = False
+    """The engine decides which GPUs of a node a start gets, and reports them (`Observed.allocations`)."""
+    shares_gpus: bool = True
+    """Several starts can run on one GPU."""
+    same_amounts_on_each_node: bool = False
+    """A start has the same numbers of GPUs and CPUs and the same memory on each of its nodes."""
+    spans_nodes: bool = True
+    """The processes of a start on several nodes reach each other."""
+    poll_seconds: float = 0.2
+    """Between two polls: a change is observed so much later, at most."""
+    pending_limit_seconds: float = inf
+    """For which a start may be pending before it is taken back, because what it was given is not there."""
 
 
 class Engine(Protocol):
-    """Processes on nodes."""
+    """Starts on nodes. One thread at a time uses it, and any call may take long."""
 
     @property
     def capabilities(self) -> EngineCapabilities:
@@ -132,40 +223,10 @@ class Engine(Protocol):
         """How CPU and memory limits are enforced here, for people: `cgroup v1: CPU quota, memory limit`."""
         ...
 
-    def nodes(self) -> Sequence[Node]:
-        """The machines that can be used now: asked at every turn, so it must cost little."""
+    def carry_out(self, commands: Sequence[Command]) -> Sequence[Exception | None]:
+        """Carry out the commands of a turn in their order; for each of them the reason of its failure, if it failed."""
         ...
 
-    def launch(self, launch: Launch) -> None:
-        """Begin a start; before its first process runs, every older one of the job is stale and can publish nothing.
-
-        Returns as soon as the start cannot be lost any more; its processes come up by themselves. OSError while an
-        older start of the job is there.
-        """
-        ...
-
-    def resize(self, job: int, epoch: int, allocations: Sequence[NodeAllocation[str]]) -> None:
-        """Other CPUs, memory and storage bandwidth for a running start, on the nodes and GPUs that it has.
-
-        Less memory is enforced once the start uses no more than that: its notice asks it to give back.
-        """
-        ...
-
-    def signal(self, job: int, epoch: int, name: str) -> None:
-        """Send a signal to every process of a start, so that it saves and ends; without processes yet it gets none.
-
-        Each signal once, however often this is called: a second one would come into the midst of the saving.
-        """
-        ...
-
-    def kill(self, job: int, epoch: int) -> None:
-        """End every process of a start at once."""
-        ...
-
-    def observe(self) -> Sequence[Observed]:
-        """Every start that is not forgotten, those that cannot be looked at now as they were known last."""
-        ...
-
-    def forget(self, job: int, epoch: int) -> None:
-        """A start that has ended and whose end is on record; OSError while it lives."""
+    def poll(self) -> EngineView:
+        """What there is now. OSError if nothing can be known: nothing has changed then."""
         ...

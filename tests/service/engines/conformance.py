@@ -18,7 +18,17 @@ from pathlib import Path
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
-from muster.service.engines import Engine, Exit, Launch, Observed
+from muster.service.engines import (
+    Command,
+    Engine,
+    Exit,
+    ForgetStart,
+    KillStart,
+    Launch,
+    Observed,
+    ResizeStart,
+    SendNotice,
+)
 from muster.service.engines.factory import EngineFactory
 from muster.training.run_folder import EXIT_STOPPED, RunFolder, Stale
 
@@ -55,17 +65,43 @@ class Case(ABC):
     def pause(self) -> None:
         """Lets a little time pass on the engine's clock."""
 
+    def send(self, command: Command) -> None:
+        """Has one command carried out; raises its error."""
+        (error,) = self.engine.carry_out([command])
+        if error is not None:
+            raise error
+
     def launch(self, job: int, epoch: int = 1, work: Work = Work.ENDLESS) -> None:
-        self.engine.launch(self.launch_of(job, epoch, work))
+        self.send(self.launch_of(job, epoch, work))
+
+    def signal(self, job: int, epoch: int, name: str = "SIGTERM") -> None:
+        """Asks a start to stop that reads no notices."""
+        run_dir = self.launch_of(job, epoch, Work.ENDLESS).run_dir
+        self.send(
+            SendNotice(job, epoch, run_dir, stop=True, cache_gb=0.0, reads_notices=False, stop_signal=name)
+        )
+
+    def kill(self, job: int, epoch: int = 1) -> None:
+        self.send(KillStart(job, epoch))
+
+    def forget(self, job: int, epoch: int = 1) -> None:
+        self.send(ForgetStart(job, epoch))
+
+    def starts(self) -> list[Observed]:
+        """What a poll finds."""
+        return list(self.engine.poll().starts)
+
+    def node_names(self) -> list[str]:
+        return [state.node.name for state in self.engine.poll().nodes]
 
     def command(self, name: str, job: int, epoch: int) -> None:
         """Gives one of the commands to a start."""
         if name == "signal":
-            self.engine.signal(job, epoch, "SIGTERM")
+            self.signal(job, epoch)
         elif name == "kill":
-            self.engine.kill(job, epoch)
-        elif self.factory.capabilities.can_resize:  # If not, it is never called.
-            self.engine.resize(job, epoch, self.smaller(job, epoch))
+            self.kill(job, epoch)
+        elif self.factory.capabilities.can_resize:  # If not, it is never sent.
+            self.send(ResizeStart(job, epoch, tuple(self.smaller(job, epoch))))
 
     def smaller(self, job: int, epoch: int) -> Sequence[NodeAllocation[str]]:
         """Half of the CPU of a start, on the same nodes and GPUs."""
@@ -74,7 +110,7 @@ class Case(ABC):
 
     def observed(self, job: int, epoch: int = 1) -> Observed:
         """What the engine knows of a start that is not forgotten."""
-        (one,) = [one for one in self.engine.observe() if (one.job, one.epoch) == (job, epoch)]
+        (one,) = [one for one in self.starts() if (one.job, one.epoch) == (job, epoch)]
         return one
 
     def until(self, condition: Callable[[], object], what: str) -> None:
@@ -98,14 +134,14 @@ class EngineConformance:
         assert case.engine.enforces
 
     def test_nodes_have_names_of_their_own(self, case: Case) -> None:
-        names = [node.name for node in case.engine.nodes()]
+        names = case.node_names()
         assert names
         assert len(set(names)) == len(names)
         case.reopen()
-        assert [node.name for node in case.engine.nodes()] == names
+        assert case.node_names() == names
 
     def test_without_a_start_nothing_is_observed(self, case: Case) -> None:
-        assert list(case.engine.observe()) == []
+        assert case.starts() == []
 
     def test_a_launched_start_is_observed_at_once(self, case: Case) -> None:
         before = case.now()
@@ -137,12 +173,12 @@ class EngineConformance:
 
     def test_a_signal_stops_a_start(self, case: Case) -> None:
         case.launch(1)
-        case.engine.signal(1, 1, "SIGTERM")
+        case.signal(1, 1)
         assert case.end(1).ended is Exit.STOPPED
 
     def test_a_kill_stops_a_start(self, case: Case) -> None:
         case.launch(1)
-        case.engine.kill(1, 1)
+        case.kill(1, 1)
         assert case.end(1).ended is Exit.STOPPED
 
     @pytest.mark.parametrize("name", ["signal", "kill"])
@@ -161,7 +197,7 @@ class EngineConformance:
 
     def test_an_end_is_the_same_whenever_it_is_observed(self, case: Case) -> None:
         case.launch(1)
-        case.engine.kill(1, 1)
+        case.kill(1, 1)
         case.launch(2, work=Work.SHORT)
         ends = [case.end(1), case.end(2)]
         case.pause()
@@ -175,17 +211,17 @@ class EngineConformance:
         case.launch(1)
         case.reopen()
         case.launch(1)
-        assert len(case.engine.observe()) == 1
+        assert len(case.starts()) == 1
         assert case.observed(1).ended is None
         assert case.observed(1).since >= since
-        case.engine.kill(1, 1)
+        case.kill(1, 1)
         assert case.end(1).ended is Exit.STOPPED
 
     def test_a_second_launch_of_an_ended_start_does_nothing(self, case: Case) -> None:
         case.launch(1, work=Work.SHORT)
         end = case.end(1)
         case.launch(1, work=Work.SHORT)
-        assert list(case.engine.observe()) == [end]
+        assert case.starts() == [end]
 
     def test_no_start_begins_while_an_older_one_lives(self, case: Case) -> None:
         case.launch(1)
@@ -194,17 +230,17 @@ class EngineConformance:
         case.reopen()
         with pytest.raises(OSError, match="start 1 of job 1"):
             case.launch(1, epoch=2)
-        assert [(one.job, one.epoch, one.ended) for one in case.engine.observe()] == [(1, 1, None)]
+        assert [(one.job, one.epoch, one.ended) for one in case.starts()] == [(1, 1, None)]
 
     def test_the_next_start_may_begin_once_the_older_one_ended(self, case: Case) -> None:
         case.launch(1)
-        case.engine.signal(1, 1, "SIGTERM")
+        case.signal(1, 1)
         end = case.end(1)
         case.launch(1, epoch=2)
         assert case.observed(1) == end
         assert case.observed(1, epoch=2).ended is None
-        case.engine.forget(1, 1)
-        assert [(one.job, one.epoch) for one in case.engine.observe()] == [(1, 2)]
+        case.forget(1, 1)
+        assert [(one.job, one.epoch) for one in case.starts()] == [(1, 2)]
 
     def test_a_stale_start_ends_without_completing(self, case: Case) -> None:
         case.launch(1, epoch=2, work=Work.SHORT)
@@ -218,16 +254,16 @@ class EngineConformance:
         end = case.end(1)
         case.command(name, 1, 1)
         case.pause()
-        assert list(case.engine.observe()) == [end]
+        assert case.starts() == [end]
 
     @pytest.mark.parametrize("name", COMMANDS)
     def test_a_command_to_an_unknown_start_does_nothing(self, case: Case, name: str) -> None:
         case.launch(1)
         for job, epoch in ((1, 2), (5, 1)):
             case.command(name, job, epoch)
-            case.engine.forget(job, epoch)
+            case.forget(job, epoch)
         case.pause()
-        assert [(one.job, one.epoch, one.ended) for one in case.engine.observe()] == [(1, 1, None)]
+        assert [(one.job, one.epoch, one.ended) for one in case.starts()] == [(1, 1, None)]
 
     def test_repeated_commands_do_what_one_does(self, case: Case) -> None:
         case.launch(1)
@@ -236,7 +272,7 @@ class EngineConformance:
                 case.command(name, 1, 1)
         end = case.end(1)
         assert end.ended is Exit.STOPPED
-        assert list(case.engine.observe()) == [end]
+        assert case.starts() == [end]
 
     def test_a_resized_start_runs_on(self, case: Case) -> None:
         case.launch(1)
@@ -245,38 +281,53 @@ class EngineConformance:
         assert case.observed(1).ended is None
         case.reopen()
         assert case.observed(1).ended is None
-        case.engine.signal(1, 1, "SIGTERM")
+        case.signal(1, 1)
         assert case.end(1).ended is Exit.STOPPED
 
     def test_a_command_concerns_one_job_only(self, case: Case) -> None:
         case.launch(1)
         case.launch(2)
-        case.engine.kill(1, 1)
+        case.kill(1, 1)
         case.end(1)
         assert case.observed(2).ended is None
 
     def test_an_ended_start_is_forgotten_for_good(self, case: Case) -> None:
         case.launch(1, work=Work.SHORT)
         case.end(1)
-        case.engine.forget(1, 1)
-        case.engine.forget(1, 1)
-        assert list(case.engine.observe()) == []
+        case.forget(1, 1)
+        case.forget(1, 1)
+        assert case.starts() == []
         case.reopen()
-        assert list(case.engine.observe()) == []
+        assert case.starts() == []
 
     def test_a_living_start_is_not_forgotten(self, case: Case) -> None:
         case.launch(1)
         with pytest.raises(OSError, match="start 1 of job 1"):
-            case.engine.forget(1, 1)
+            case.forget(1, 1)
         assert case.observed(1).ended is None
 
     def test_another_job_takes_what_an_ended_one_had(self, case: Case) -> None:
         """Its end is observed only once its GPUs are free; it need not be forgotten for that."""
         case.launch(1)
-        case.engine.kill(1, 1)
+        case.kill(1, 1)
         case.end(1)
         case.launch(2, work=Work.SHORT)
         assert case.end(2).ended is Exit.COMPLETED
+
+    def test_each_command_of_a_batch_ends_by_itself(self, case: Case) -> None:
+        """One that is refused says nothing about those before and after it."""
+        case.launch(1)
+        commands = [
+            case.launch_of(2, 1, Work.ENDLESS),
+            ForgetStart(1, 1),
+            case.launch_of(1, 2, Work.ENDLESS),
+            case.launch_of(3, 1, Work.ENDLESS),
+        ]
+        errors = case.engine.carry_out(commands)
+        assert [type(error) is not type(None) for error in errors] == [False, True, True, False]
+        assert all(isinstance(error, OSError) for error in errors if error is not None)
+        living = {(one.job, one.epoch) for one in case.starts() if one.ended is None}
+        assert living == {(1, 1), (2, 1), (3, 1)}
 
 
 class ProcessCase(Case):
@@ -413,7 +464,7 @@ class ProcessConformance(EngineConformance):
     def test_a_stale_start_runs_no_command(self, process_case: ProcessCase) -> None:
         process_case.run(_shell("echo $MUSTER_EPOCH"), epoch=2)
         process_case.end(1, 2)
-        process_case.engine.forget(1, 2)
+        process_case.forget(1, 2)
         process_case.run(_shell("echo $MUSTER_EPOCH"), epoch=1)
         assert process_case.end(1, 1).ended is Exit.LOST
         assert process_case.output() == "2\n"
@@ -435,7 +486,7 @@ class ProcessConformance(EngineConformance):
         )
         for rank in (0, 1):
             process_case.prints("up", rank)
-        process_case.engine.signal(1, 1, "SIGTERM")
+        process_case.signal(1, 1)
         end = process_case.end(1)
         assert (end.ended, end.status) == (ended, status)
         assert [process_case.output(1, rank) for rank in (0, 1)] == ["up\nsaved\n"] * 2
@@ -444,10 +495,10 @@ class ProcessConformance(EngineConformance):
         """The grace is the daemon's: an engine kills nothing by itself."""
         process_case.run(_python(_ON_SIGNAL.format(action="print('ignored', flush=True)")))
         process_case.prints("up")
-        process_case.engine.signal(1, 1, "SIGTERM")
+        process_case.signal(1, 1)
         process_case.prints("ignored")
         assert process_case.observed(1).ended is None
-        process_case.engine.kill(1, 1)
+        process_case.kill(1, 1)
         end = process_case.end(1)
         assert (end.ended, end.status) == (Exit.STOPPED, -9)
 
@@ -455,12 +506,12 @@ class ProcessConformance(EngineConformance):
         """A daemon that does not know whether its predecessor sent it does not disturb the saving."""
         process_case.run(_python(_ON_SIGNAL.format(action="print('received', flush=True)")))
         process_case.prints("up")
-        process_case.engine.signal(1, 1, "SIGTERM")
+        process_case.signal(1, 1)
         process_case.prints("received")
-        process_case.engine.signal(1, 1, "SIGTERM")
+        process_case.signal(1, 1)
         process_case.reopen()
-        process_case.engine.signal(1, 1, "SIGTERM")
-        process_case.engine.signal(1, 1, "SIGUSR1")  # Ends it, after whatever came before.
+        process_case.signal(1, 1)
+        process_case.signal(1, 1, "SIGUSR1")  # Ends it, after whatever came before.
         process_case.end(1)
         assert process_case.output() == "up\nreceived\n"
 
@@ -480,7 +531,7 @@ class ProcessConformance(EngineConformance):
         )
         process_case.until(lambda: file.exists() and file.read_text().strip(), "a process of its own session")
         if killed:
-            process_case.engine.kill(1, 1)
+            process_case.kill(1, 1)
         process_case.end(1)
         with pytest.raises(ProcessLookupError):
             os.kill(int(file.read_text()), 0)

@@ -89,7 +89,7 @@ class LocalCase(ProcessCase):
         launch = self._bench.described(
             job, epoch, command, ranks=ranks, memory_gb=1.0, environment=environment or {}
         )
-        self.engine.launch(launch)
+        self.send(launch)
 
     @property
     def directory(self) -> Path:
@@ -103,11 +103,11 @@ class LocalCase(ProcessCase):
 
     def clear(self) -> None:
         """Ends and forgets all; nothing may be left of it."""
-        for one in self.engine.observe():
-            self.engine.kill(one.job, one.epoch)
-        for one in self.engine.observe():
+        for one in self.starts():
+            self.kill(one.job, one.epoch)
+        for one in self.starts():
             self.end(one.job, one.epoch)
-            self.engine.forget(one.job, one.epoch)
+            self.forget(one.job, one.epoch)
             self.until(partial(self._is_gone, one.job, one.epoch), "the end of all processes")
         assert list((self._bench.folder / "engine").iterdir()) == []
 

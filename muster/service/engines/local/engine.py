@@ -51,6 +51,7 @@ from muster.service.engines.local.gpu_isolation import probe_gpu_isolation
 from muster.service.engines.local.job_folder import make_job_folder
 from muster.service.engines.local.launch_context import environment_of, identity_of, spawn_supervisor
 from muster.service.engines.local.resource_limits import ResourceLimits, refusals_as_os_errors
+from muster.service.engines.sequential import SequentialEngine
 from muster.service.machine import Machine, find_machine
 
 SUPERVISOR_SECONDS = 10.0
@@ -109,7 +110,7 @@ class _Leftover:
     """Until it is tried again."""
 
 
-class LocalEngine:
+class LocalEngine(SequentialEngine):
     """Starts on this machine, remembered in a folder that is the engine's alone. To be used by one thread."""
 
     capabilities = EngineCapabilities(can_resize=True, runs_as_users=True)
