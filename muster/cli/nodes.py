@@ -34,7 +34,7 @@ def nodes(as_json: flags.Json = False) -> None:
         table.add_row(
             node["name"] + (" (drained)" if node["drained"] else ""),
             node["gpu_type"],
-            *(f"{node[f'held_{what}']:.4g} of {node[what]:.4g}" for what in ("gpus", "cpus", "memory_gb")),
+            *(_held(node, what) for what in ("gpus", "cpus", "memory_gb")),
             _jobs(node),
         )
     show(table)
@@ -67,6 +67,16 @@ def drain(
         if jobs:
             moving = f" Job {jobs[0]} moves away." if len(jobs) == 1 else f" Jobs {ranges(jobs)} move away."
         print(f"Nothing starts on node {node} any more.{moving}")
+
+
+def _held(node: Mapping[str, Any], what: str) -> str:
+    """What Muster's jobs hold on a node, and what others hold there."""
+    others = node[f"others_{what}"]
+    return (
+        f"{node[f'held_{what}']:.4g}"
+        + (f" + {others:.4g} others" if others else "")
+        + f" of {node[what]:.4g}"
+    )
 
 
 def _jobs(node: Mapping[str, Any]) -> str:

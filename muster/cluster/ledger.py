@@ -147,6 +147,8 @@ class Ledger:
         )
         self._before = np.full(jobs, -2)
         """Scratch of `take_changes`, which leaves it as it was."""
+        self._held_back: dict[int, int] = {}
+        """Rows of no job, by node."""
 
     def reserve(self, rows: int, entries: int) -> Books:
         """The books, with room for so many more rows and journal entries."""
@@ -174,19 +176,43 @@ class Ledger:
         chain = NONE
         for share in reversed(shares):
             row = int(steps.new_row(books))
-            record = books.rows[row]
-            record["node"] = share.node
-            record["mask"] = sum(1 << gpu for gpu in share.gpu_ids)
-            record["milli"] = share.milli
-            record["amount"] = [round(amount * MICRO) for amount in share.amounts]
-            record["role"] = share.role
-            record["group"] = share.group
-            record["next"] = chain
+            _write_row(books, row, share)
+            books.rows[row]["next"] = chain
             chain = row
         refusal = int(steps.put_chain(books, job, chain))
         if refusal < 0:
             steps.undo_to(books, mark)
             raise DoesNotFit(f"job {job} on {shares}: {_REFUSALS[refusal]}")
+
+    def hold_back(self, held: NodeAllocation, *, any_gpus: bool) -> None:
+        """Keep what others hold on a node from all jobs, instead of what was kept there before; as far as it is free.
+
+        `any_gpus`: as many GPUs as it names, whichever are free. Between two decisions only; not journalled.
+        """
+        books = self.reserve(1, 0)
+        if (before := self._held_back.pop(held.node, None)) is not None:
+            steps.discharge_row(books, before)
+        free = self.free_ids(held.node)
+        ids = free[::-1][: len(held.gpu_ids)] if any_gpus else tuple(set(free) & set(held.gpu_ids))
+        amounts = books.nodes[held.node]["free"] / MICRO
+        kept = NodeAllocation(
+            held.node,
+            tuple(sorted(ids)),
+            min(held.cpus, float(amounts[CPU])),
+            min(held.memory_gb, float(amounts[MEMORY])),
+            min(held.storage_gb_per_s, float(amounts[STORAGE])),
+        )
+        row = int(steps.new_row(books))
+        _write_row(books, row, kept)
+        if steps.charge_row(books, row) < 0:  # The node is down.
+            steps.drop_rows(books, row)
+        else:
+            self._held_back[held.node] = row
+
+    def held_back(self, node: int) -> NodeAllocation:
+        """What is kept from all jobs on a node."""
+        row = self._held_back.get(node)
+        return NodeAllocation(node, ()) if row is None else self.shares(row)[0]
 
     def carry_out(self, changes: Changes) -> None:
         """Give the jobs of the changes what they hold after them; `DoesNotFit` and no change if that does not fit."""
@@ -247,6 +273,8 @@ class Ledger:
             while row >= 0:
                 held[books.rows[row]["node"], 1:] += books.rows[row]["amount"][1:]
                 row = int(books.rows[row]["next"])
+        for node, row in self._held_back.items():
+            held[node, 1:] += books.rows[row]["amount"][1:]
         real = np.arange(books.devices.shape[1])[None, :] < books.nodes["gpus"][:, None]
         taken = np.where(real, WHOLE - books.devices["free_milli"], 0).sum(axis=1) * (MICRO // WHOLE)
         held[:, GPU] = taken - books.nodes["releasing"][:, GPU]
@@ -320,6 +348,18 @@ class Transaction:
     def take_changes(self) -> Changes:
         """What each job holds after the steps so far, where that differs from the beginning; the steps are undone."""
         return self.ledger.take_changes(int(self.ledger.books.totals[b.ROWS_USED]) - self._rows_used)
+
+
+def _write_row(books: Books, row: int, share: NodeAllocation) -> None:
+    """Write what an allocation holds into a row, at the end of its chain."""
+    record = books.rows[row]
+    record["node"] = share.node
+    record["mask"] = sum(1 << gpu for gpu in share.gpu_ids)
+    record["milli"] = share.milli
+    record["amount"] = [round(amount * MICRO) for amount in share.amounts]
+    record["role"] = share.role
+    record["group"] = share.group
+    record["next"] = NONE
 
 
 def node_allocations(rows: RowArray) -> tuple[NodeAllocation, ...]:

@@ -61,6 +61,19 @@ def bring_up(books, int64_t node):
     core.bring_up(&here, node)
 
 
+def charge_row(books, int64_t row):
+    """Take what a row asks from its node, for no job; 0, or why not, with nothing changed."""
+    cdef Books here = books_of(books)
+    return core.charge(&here, row)
+
+
+def discharge_row(books, int64_t row):
+    """Give back what a row of no job holds, and the row."""
+    cdef Books here = books_of(books)
+    core.discharge(&here, row)
+    core.drop_rows(&here, row)
+
+
 def take_changes(books, before, jobs, first, rows):
     """Write down what each job of the journal holds, where that differs from what it held before, and undo all.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.cluster import Cluster
+from muster.cluster.ledger import NodeAllocation
 from muster.schedulers.contract import Scheduler
 from muster.service.engines import EngineCapabilities
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
@@ -57,6 +58,8 @@ class DaemonStatus:
     decision_failures: int = 0
     blocked_by: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Of each waiting job the jobs that it waits for, as the last decision has it."""
+    others: Mapping[str, NodeAllocation[str]] = field(default_factory=dict)
+    """What jobs that are not Muster's hold, by node."""
     failing: Failing | None = None
     """None: the last decision was a good one."""
     conditions: Mapping[str, str] = field(default_factory=dict)

@@ -76,6 +76,7 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
         *_what_else_it_needs(row),
         *_what_is_not_here(row, status),
         *_what_is_drained(estimate, status),
+        *_what_others_hold(status),
         *_who_holds(estimate, seen, status),
         *_what_keeps_its_gpus(estimate, seen),
         *(_who_is_ahead(ahead, seen, status) if start is not None else []),
@@ -240,6 +241,16 @@ def _what_is_drained(estimate: QueueEstimate, status: DaemonStatus) -> list[str]
         return []
     what = are_drained(estimate.drained)
     return [f"Of {counted(len(status.cluster.nodes), 'node')}, {what}: nothing starts there."]
+
+
+def _what_others_hold(status: DaemonStatus) -> list[str]:
+    """Of jobs that are not Muster's, which only its engine knows."""
+    count = sum(held.gpus for held in status.others.values())
+    if not count:
+        return []
+    return [
+        f"{thousandths(count)} of {gpus(status.cluster.total_gpus)} are held by jobs that Muster does not manage."
+    ]
 
 
 def _ahead(row: JobRow, estimate: QueueEstimate) -> list[int]:

@@ -177,6 +177,10 @@ class NodeState(BaseModel):
     held_cpus: float
     memory_gb: float
     held_memory_gb: float
+    others_gpus: float
+    """Held by jobs that are not Muster's; CPUs and memory likewise."""
+    others_cpus: float
+    others_memory_gb: float
     jobs: list[int]
     """Jobs there that the caller may see."""
     jobs_count: int

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Path
 
+from muster.cluster.ledger import NodeAllocation
 from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.service import DESCRIBED, CallerHere, OperatorHere, Service, ServiceHere
@@ -39,6 +40,7 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
                 "cpus": node.cpus,
                 "memory_gb": node.memory_gb,
                 **_held(held.get(node.name, []), own),
+                **_others(service.status.others.get(node.name)),
             }
             for node in service.status.cluster.nodes
         ]
@@ -65,6 +67,13 @@ def _drain(name: str, drained: bool, service: Service, caller: OperatorHere) -> 
     log.info("drained" if drained else "undrained", user=caller.user, node=name)
     machines = nodes(service, caller)["nodes"]
     return {"nodes": [machine for machine in machines if machine["name"] == name]}
+
+
+def _others(held: NodeAllocation[str] | None) -> dict[str, float]:
+    """What jobs that are not Muster's hold on one node."""
+    if held is None:
+        return {"others_gpus": 0.0, "others_cpus": 0.0, "others_memory_gb": 0.0}
+    return {"others_gpus": held.gpus, "others_cpus": held.cpus, "others_memory_gb": held.memory_gb}
 
 
 def _held(intervals: list[AllocationInterval], seen: set[int] | None) -> dict[str, Any]:

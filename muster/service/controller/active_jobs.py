@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from muster.cluster import Cluster
 from muster.schedulers.contract import Trigger
 from muster.service.controller.columns import LiveColumns
 from muster.service.controller.running_starts import RunningStarts
@@ -19,7 +20,10 @@ class ActiveJobs:
     def __init__(self, status: DaemonStatus) -> None:
         self.rows: dict[int, JobRow] = {}
         """Rows of the store, with the changes that are not committed yet."""
-        self.starts = RunningStarts(status.cluster)
+        self._status = status
+        self.starts = RunningStarts(
+            status.cluster, chooses_gpu_ids=status.engine_capabilities.chooses_gpu_ids
+        )
         """What runs; some of them may have been asked to stop."""
         self.active: set[int] = set()
         """Jobs that compete: neither held nor on their way out."""
@@ -34,6 +38,14 @@ class ActiveJobs:
         self.changes = StoreChanges()
         self.commands: list[Command] = []
         """To send once the changes are on disk; each may be repeated."""
+
+    def change_cluster(self, cluster: Cluster) -> None:
+        """Make a new scheduler's view for another cluster; what runs has to be placed again."""
+        costs = self.columns.restart_costs
+        self._status.cluster = self.starts.cluster = cluster
+        self.columns = LiveColumns(cluster, self._status.models, self._status.restart_cost_seconds)
+        self.columns.restart_costs = costs
+        self.columns.admit(list(self.rows.values()))
 
     def nothing_new(self) -> None:
         """All changes are committed."""

@@ -17,6 +17,7 @@ from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.conditions import Conditions
 from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.executor import Executor
+from muster.service.controller.node_tracker import NodeTracker
 from muster.service.controller.planner import Planner
 from muster.service.controller.request_handler import RequestHandler
 from muster.service.controller.status_collector import StatusCollector
@@ -42,6 +43,7 @@ class Controller:
         self._commands = EngineCommands(self.jobs, engine.capabilities, home)
         self._collector = StatusCollector(self.jobs, store, self._commands, home)
         self._requests = RequestHandler(self.jobs, store)
+        self._nodes = NodeTracker(self.jobs, store, status, self._collector)
         self._planner = Planner(self.jobs, store, status)
         self._executor = Executor(self.jobs, self._commands, home, can_resize=engine.capabilities.can_resize)
         self._of_store, self._of_machine = Conditions(status, STORE), Conditions(status, MACHINE)
@@ -113,7 +115,8 @@ class Controller:
         self._requests.admit()
         self._requests.apply_requests(now)
         self._requests.end_overdue(now)
-        self._requests.close_nodes(now)
+        self._nodes.close_nodes(now)
+        self._nodes.hold_back(now)
         if self._planner.is_due(now):
             self._planner.decide(now)
             now = self._store.now()
@@ -128,7 +131,8 @@ class Controller:
         if view is not None:
             self._looked_at = now
             self._collector.observe(view, now - self._engine.age_seconds, now)
-            self._requests.see_nodes(view.nodes)
+            if self._nodes.see(view.nodes, now):
+                self._planner.begin_again()
         if self._looked_at > -inf:
             self._collector.read_reports(now)
 

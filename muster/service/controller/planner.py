@@ -58,6 +58,10 @@ class Planner:
         self._memory = store.scheduler_state()
         self._state = self._remembered()
 
+    def begin_again(self) -> None:
+        """The cluster is another one: go on with what the scheduler's state says of it."""
+        self._state = self._remembered()
+
     @property
     def next_wake(self) -> float:
         """When it is to be asked if nothing happens before; seconds of the store's clock.

@@ -1,20 +1,13 @@
-"""Applies what owners and operators request: new jobs, cancel, hold, release, drained nodes; and follows the nodes."""
+"""Applies what owners and operators request: new jobs, cancel, hold, release."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-import structlog
-
-from muster.cluster.ledger_steps import bring_up, take_down
 from muster.schedulers.contract import Trigger
 from muster.service.controller.active_jobs import ActiveJobs
-from muster.service.engines import EngineNode
 from muster.service.store import Store
 from muster.service.store.rows import JobRow, State, StateRequest
-
-log = structlog.get_logger()
 
 
 class RequestHandler:
@@ -22,10 +15,6 @@ class RequestHandler:
 
     def __init__(self, jobs: ActiveJobs, store: Store) -> None:
         self._jobs, self._store = jobs, store
-        self._there: frozenset[str] = frozenset()
-        """Nodes that the engine has."""
-        self._unusable: set[str] = set()
-        """Nodes that the ledger has taken down."""
 
     def admit(self) -> None:
         """Take jobs that were submitted since the last turn."""
@@ -88,26 +77,3 @@ class RequestHandler:
         self._jobs.carried_out(row)
         self._jobs.changes.event(row.id, now, "cancelled")
         del self._jobs.rows[row.id]
-
-    def see_nodes(self, nodes: Sequence[EngineNode]) -> None:
-        """Take what the engine has."""
-        self._there = frozenset(state.node.name for state in nodes)
-
-    def close_nodes(self, now: float) -> None:
-        """Take nodes down that are drained or that the engine lacks now; their jobs are moved away."""
-        unusable = {node.name for node in self._store.nodes() if node.drained}
-        unusable |= self._jobs.columns.cluster.node_index.keys() - self._there
-        for name in sorted(unusable ^ self._unusable):
-            node = self._jobs.columns.cluster.node_index.get(name)
-            if node is None:
-                continue
-            log.info("a node is used", node=name, used=name not in unusable, there=name in self._there)
-            if name in self._unusable:
-                bring_up(self._jobs.columns.ledger.books, node)
-            else:
-                for job, allocations in list(self._jobs.columns.plan.items()):
-                    if any(here.node == name for here in allocations):
-                        self._jobs.columns.waiting(job, now)
-                take_down(self._jobs.columns.ledger.books, node)
-            self._jobs.pending |= Trigger.CAPACITY
-        self._unusable = unusable

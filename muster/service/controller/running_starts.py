@@ -18,12 +18,16 @@ _COUNTED = tuple(place for place, resource in enumerate(RESOURCES) if resource.r
 class RunningStarts(Mapping[int, JobStart]):
     """Starts by job. Sums by GPU and node are whole thousandths and millionths as in the ledger, so they balance."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, *, chooses_gpu_ids: bool = False) -> None:
+        self.cluster = cluster
+        self._by_id = not chooses_gpu_ids
+        self._others: tuple[NodeAllocation[str], ...] = ()
         self._starts: dict[int, JobStart] = {}
         self._milli: dict[tuple[str, int], int] = defaultdict(int)
         self._held: dict[tuple[str, int], int] = defaultdict(int)
         """By node and resource, in millionths; GPUs are counted one by one."""
+        self._gpus: dict[str, int] = defaultdict(int)
+        """Thousandths of GPUs, by node."""
 
     def __getitem__(self, job: int) -> JobStart:
         """The start of a job."""
@@ -53,6 +57,12 @@ class RunningStarts(Mapping[int, JobStart]):
         del self._starts[start.job]
         self._add(start.allocations, -1)
 
+    def hold_back(self, others: Iterable[NodeAllocation[str]]) -> None:
+        """Count what jobs that are not Muster's hold, instead of what they held before."""
+        self._add(self._others, -1)
+        self._others = tuple(others)
+        self._add(self._others, 1)
+
     def has_room(
         self, wanted: Iterable[NodeAllocation[str]], instead_of: Iterable[NodeAllocation[str]] = ()
     ) -> bool:
@@ -63,14 +73,19 @@ class RunningStarts(Mapping[int, JobStart]):
         return free
 
     def _is_free(self, here: NodeAllocation[str]) -> bool:
-        node = self._cluster.nodes[self._cluster.node_index[here.node]]
-        return all(self._milli[here.node, gpu] + here.milli <= WHOLE for gpu in here.gpu_ids) and all(
+        node = self.cluster.nodes[self.cluster.node_index[here.node]]
+        if self._by_id:
+            gpus_free = all(self._milli[here.node, gpu] + here.milli <= WHOLE for gpu in here.gpu_ids)
+        else:
+            gpus_free = self._gpus[here.node] + here.milli * len(here.gpu_ids) <= WHOLE * node.gpus
+        return gpus_free and all(
             self._held[here.node, resource] + _micro(here.amounts[resource]) <= _micro(node.amounts[resource])
             for resource in _COUNTED
         )
 
     def _add(self, allocations: Iterable[NodeAllocation[str]], sign: int) -> None:
         for here in allocations:
+            self._gpus[here.node] += sign * here.milli * len(here.gpu_ids)
             for gpu in here.gpu_ids:
                 self._milli[here.node, gpu] += sign * here.milli
             for resource in _COUNTED:

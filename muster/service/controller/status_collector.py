@@ -87,7 +87,13 @@ class StatusCollector:
             self._jobs.starts.add(start)
             if row.phase is Phase.STOPPING:
                 start.notice_at = since
-            if row.phase is Phase.STOPPING or not self._place(row, start, now):
+        self.place_starts(now)
+
+    def place_starts(self, now: float) -> None:
+        """Put what runs into a new ledger; what has no place there is asked to stop."""
+        for start in self._jobs.starts.values():
+            row = self._jobs.rows[start.job]
+            if start.notice_at is not None or not self._place(row, start, now):
                 self._jobs.columns.waiting(row.id, now)
 
     def _place(self, row: JobRow, start: JobStart, now: float) -> bool:

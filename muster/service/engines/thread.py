@@ -1,8 +1,9 @@
 """The engine's thread: makes all calls of an engine, so that none of them holds up the controller.
 
 The thread takes turns: it carries out all commands that were sent since its last turn as one batch, publishes how each
-of them ended, polls, and publishes the view. Where commands were carried out, an older view that nobody has taken is
-withdrawn. So whoever takes the ends of commands before the view never sees a view from before these commands.
+of them ended, polls, and publishes the view. Where commands were carried out, an older view that was not taken yet is
+withdrawn. So the controller, which takes the ends of commands before the view, never sees a view from before these
+commands.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def test_a_turn_of_commands_is_one_batch(engine: GatedEngine, thread: EngineThre
 
 
 def test_a_view_from_before_the_commands_is_withdrawn(engine: GatedEngine, thread: EngineThread) -> None:
-    """Whoever knows that a start was launched must not read a poll that could not see it."""
+    """A controller that knows that a start was launched must not read a poll that could not see it."""
     engine.until_it_waits()
     thread.send([KillStart(1, 1)])
     engine.let_pass()
