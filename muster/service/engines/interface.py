@@ -70,6 +70,8 @@ class Launch:
     """Distinguishes this job from another one of the same number, in another store, whose folder is moved aside."""
     output_limit_gb: float = inf
     """Of each file of its output; the oldest part is dropped where it prints more."""
+    part: StartPart | None = None
+    """Of a start on several nodes, to an engine on one of them; its allocations and ranks are of that node alone."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,20 @@ class ForgetStart:
 
 
 Command: TypeAlias = Launch | ResizeStart | SendNotice | KillStart | ForgetStart
+
+
+@dataclass(frozen=True)
+class StartPart:
+    """The part of a start that runs on one of its nodes (`muster.launcher`)."""
+
+    number: int
+    first_rank: int
+    world_size: int
+    """Ranks of all parts."""
+    meeting_folder: Path
+    """Of this start alone, seen by all its nodes; there the parts find and end each other."""
+    address: str
+    """By which the other nodes reach this one."""
 
 
 class Exit(Enum):

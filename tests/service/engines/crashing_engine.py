@@ -17,12 +17,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from muster.launcher import supervisor
 from muster.service.engines.local import engine as engine_module
-from muster.service.engines.local import supervisor
 from muster.training import run_folder
 from tests.service.engines.bench import Bench
 
-_COUNTED = (str(Path(engine_module.__file__).parent), run_folder.__file__)
+_COUNTED = (
+    str(Path(engine_module.__file__).parent),
+    str(Path(supervisor.__file__).parent),
+    run_folder.__file__,
+)
 
 
 def die_at(line: int) -> None:

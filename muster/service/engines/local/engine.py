@@ -42,15 +42,16 @@ from muster import processes
 from muster.cgroups import CgroupError, Group, find_cgroups
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
+from muster.launcher.start_folder import StartFolder, known_start_folders, make_start_folder
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.interface import EngineCapabilities, Launch, Observed
 from muster.service.engines.local.cpus import AssignedCpus, assign_cpus
 from muster.service.engines.local.exit_status import classify
-from muster.service.engines.local.folder import StartFolder, known_start_folders, make_start_folder
 from muster.service.engines.local.gpu_isolation import probe_gpu_isolation
 from muster.service.engines.local.job_folder import make_job_folder
 from muster.service.engines.local.launch_context import environment_of, identity_of, spawn_supervisor
 from muster.service.engines.local.resource_limits import ResourceLimits, refusals_as_os_errors
+from muster.service.engines.parts import GANG_GRACE_SECONDS, part_record
 from muster.service.engines.sequential import SequentialEngine
 from muster.service.machine import Machine, find_machine
 
@@ -114,7 +115,7 @@ class LocalEngine(SequentialEngine):
     """Starts on this machine, remembered in a folder that is the engine's alone. To be used by one thread."""
 
     capabilities = EngineCapabilities(can_resize=True, runs_as_users=True)
-    gang_grace_seconds = 10.0
+    gang_grace_seconds = GANG_GRACE_SECONDS
     """For the other ranks, from SIGTERM to SIGKILL, after one has died."""
 
     def __init__(self, folder: Path, machine: Machine) -> None:
@@ -181,6 +182,8 @@ class LocalEngine(SequentialEngine):
             "directory": str(launch.directory),
             "environment": environment_of(launch, self._limits.gpus.visible_names(gpu_names), path, identity),
             "ranks": ranks,
+            **part_record(launch),
+            "passes_on": [],
             "identity": identity,
             "output_limit_gb": launch.output_limit_gb,
             "gang_grace_seconds": self.gang_grace_seconds,

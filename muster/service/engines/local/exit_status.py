@@ -30,6 +30,8 @@ def classify(record: dict[str, Any], memory_kills: int, memory_gb: float) -> tup
         return Exit.LOST if record.get("lost") else Exit.KILLED, None, record["vanished"]
     bad = [ending for ending in record["endings"] if ending[1] != 0]
     over_memory = record["over_memory_bytes"]
+    if record.get("other_died"):
+        return Exit.STOPPED, bad[0][1] if bad else None, "a rank on another node died"
     if not record["endings"]:
         return Exit.STOPPED, None, "stopped before it had a process"
     if not bad:

@@ -16,11 +16,11 @@ from muster.service.engines.interface import Launch
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN_SUPERVISOR = """
 import sys
-rooms = ["muster", "muster.training", "muster.service", "muster.service.engines", "muster.service.engines.local"]
+rooms = ["muster", "muster.training", "muster.launcher"]
 for name in rooms:
     package = sys.modules[name] = type(sys)(name)
     package.__path__ = [sys.argv[1] + "/" + name.replace(".", "/")]
-from muster.service.engines.local.supervisor import main
+from muster.launcher.supervisor import main
 main(sys.argv[2])
 """
 """It takes some light modules of Muster and leaves alone what the packages around them would import."""

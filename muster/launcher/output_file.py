@@ -14,12 +14,12 @@ _BLOCK_BYTES = 512
 """Of `st_blocks`."""
 
 
-def keep_newest(output: int, most: int) -> None:
+def keep_newest(output: int, most: float) -> None:
     """Drop the oldest part of a file that occupies more than `most` bytes; half of them are left. OSError: not now."""
     there = os.fstat(output)
     if there.st_blocks * _BLOCK_BYTES <= most or there.st_nlink > 1:
         return
     library = ctypes.CDLL(None, use_errno=True)
-    dropped = ctypes.c_int64(max(there.st_size - most // 2, 0))
+    dropped = ctypes.c_int64(max(there.st_size - int(most // 2), 0))
     if library.fallocate(output, _KEEP_SIZE | _PUNCH_HOLE, ctypes.c_int64(0), dropped) != 0:
         os.ftruncate(output, 0)

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from muster.service.engines.local.journal import append_record, opened, read_records, replace_records, reserve
+from muster.launcher.journal import append_record, opened, read_records, replace_records, reserve
 
 _NAME = re.compile(r"(\d+)\.(\d+)")
 _PART = ".part"
@@ -71,7 +71,9 @@ class StartFolder:
     def signs_of_life(self) -> Iterator[float]:
         """When the start or its ranks wrote something, by the files that they write to."""
         launch = json.loads((self.path / "launch.json").read_text())
-        logs = (Path(launch["output_dir"]) / f"{rank}.log" for rank in range(launch["ranks"]))
+        first = launch["first_rank"]
+        ranks = range(first, first + launch["ranks"])
+        logs = (Path(launch["output_dir"]) / f"{rank}.log" for rank in ranks)
         for path in (self.path / "status", Path(launch["run_dir"]) / "progress.json", *logs):
             with suppress(OSError):
                 yield path.lstat().st_mtime

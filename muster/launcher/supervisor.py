@@ -14,20 +14,22 @@ is written only once the last one is gone. Its ranks die with it (PR_SET_PDEATHS
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import select
 import signal
-import socket
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster import processes
-from muster.service.engines.local.journal import append_record, read_records
-from muster.service.engines.local.output_file import keep_newest
-from muster.service.engines.local.rank import become, open_output, read_complaint
+from muster.launcher.journal import append_record, read_records
+from muster.launcher.output_file import keep_newest
+from muster.launcher.parts import MASTER_SECONDS, Master, Parts, free_port
+from muster.launcher.rank import CANNOT_START, become, open_output, read_complaint
 from muster.training.run_folder import EXIT_STOPPED
 
 LOOK_SECONDS = 1.0
@@ -61,18 +63,26 @@ def main(folder: str) -> None:
     os.chdir("/")
     # Close what the daemon's parent left open: another process may wait for the end of a pipe.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    supervise(folder)
+
+
+def supervise(folder: str) -> dict[str, Any] | None:
+    """Runs the start in this folder; its last record. None if another supervisor does or did."""
     try:
         lock = os.open(f"{folder}/lock", os.O_RDWR)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         status = os.open(f"{folder}/status", os.O_RDWR)
     except (FileNotFoundError, BlockingIOError):
-        return
-    if not read_records(status):
-        with open(f"{folder}/launch.json") as file:  # noqa: PTH123
-            _Supervisor(folder, status, json.load(file)).look_after()
+        return None
+    if read_records(status):
+        return None
+    with open(f"{folder}/launch.json") as file:  # noqa: PTH123
+        return Supervisor(folder, status, json.load(file)).look_after()
 
 
-class _Supervisor:
+class Supervisor:
+    """Runs one start, or its part on this node."""
+
     def __init__(self, folder: str, status: int, launch: dict[str, Any]) -> None:
         self._status = status
         self._launch = launch
@@ -87,9 +97,16 @@ class _Supervisor:
         self._affinity: list[int] | None = None
         self._gang_deadline: float | None = None
         self._over_memory_bytes: int | None = None
+        self._other_died = False
+        """A rank on another node died, so this part ends."""
+        self._death_published = False
+        self._received: set[str] = set()
+        """Signals that it got itself and passes on to the ranks."""
+        meeting = launch["meeting_folder"]
+        self._parts = None if meeting is None else Parts(Path(meeting), launch["part"])
 
-    def look_after(self) -> None:
-        """Run the start, from the first record to the last."""
+    def look_after(self) -> dict[str, Any]:
+        """Run the start, from the first record to the last, which it returns."""
         began = processes.look_at(os.getpid())
         append_record(self._status, {"supervisor": began, "time": time.time()})
         processes.adopt_orphans()
@@ -98,9 +115,13 @@ class _Supervisor:
         # What ends other processes is for the ranks to obey; handlers, unlike SIG_IGN, do not outlive an exec.
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
+        for name in self._launch["passes_on"]:
+            signal.signal(
+                signal.Signals[name], lambda number, _: self._received.add(signal.Signals(number).name)
+            )
         self._read_wanted()
-        if not (self._wanted.get("signals") or self._wanted.get("kill")):
-            self._start_ranks()
+        if master := self._meet(alarm):
+            self._start_ranks(master)
         while self._ranks:
             self._wait(alarm)
             self._read_wanted()
@@ -110,26 +131,47 @@ class _Supervisor:
             self._watch_memory()
             self._limit_output()
         self._clear()
-        self._write_end()
+        return self._write_end()
 
-    def _start_ranks(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        for rank in range(self._launch["ranks"]):
-            self._start(rank, port)
+    def _meet(self, alarm: int) -> Master | None:
+        """Where rank 0 is; None if the start is to stop before that is known."""
+        master = None
+        if self._parts is None:
+            master = Master("127.0.0.1", free_port("127.0.0.1"))
+        elif self._launch["first_rank"] == 0:
+            master = self._parts.publish_master(self._launch["address"])
+        give_up = time.monotonic() + MASTER_SECONDS
+        while not self._is_to_stop:
+            if master is not None or (self._parts is not None and (master := self._parts.master())):
+                return master
+            if time.monotonic() >= give_up:
+                why = f"the node of rank 0 has not published its address within {MASTER_SECONDS:g} s"
+                self._endings.append(Ending(self._launch["first_rank"], CANNOT_START, errno.EAGAIN, why))
+                return None
+            self._wait(alarm)
+            self._read_wanted()
+            self._look_at_others()
+        return None
+
+    @property
+    def _is_to_stop(self) -> bool:
+        return bool(self._wanted.get("signals") or self._wanted.get("kill") or self._other_died)
+
+    def _start_ranks(self, master: Master) -> None:
+        for local_rank in range(self._launch["ranks"]):
+            self._start(local_rank, master)
         pids = [rank.pid for rank in self._ranks.values()]
         append_record(self._status, {"ranks": pids, "time": time.time()})
 
-    def _start(self, rank: int, port: int) -> None:
-        ranks = self._launch["ranks"]
+    def _start(self, local_rank: int, master: Master) -> None:
+        rank = self._launch["first_rank"] + local_rank
         environment = self._launch["environment"] | {
             "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
+            "LOCAL_RANK": str(local_rank),
+            "WORLD_SIZE": str(self._launch["world_size"]),
+            "LOCAL_WORLD_SIZE": str(self._launch["ranks"]),
+            "MASTER_ADDR": master.address,
+            "MASTER_PORT": str(master.port),
         }
         output = None
         with suppress(OSError):  # The rank tries it again, and says why it cannot.
@@ -158,6 +200,9 @@ class _Supervisor:
     def _read_wanted(self) -> None:
         for record in read_records(self._wanted_file):
             self._wanted = record
+        if self._received:
+            passed_on = dict.fromkeys(self._received, 1)
+            self._wanted = self._wanted | {"signals": self._wanted.get("signals", {}) | passed_on}
 
     def _reap(self) -> None:
         """Takes note of ranks that ended; those ended by a signal first, as the others may only have noticed."""
@@ -201,14 +246,28 @@ class _Supervisor:
                 os.kill(pid, number)
 
     def _end_gang(self) -> None:
-        """If a rank has died, the others have nothing to wait for."""
+        """If a rank has died, here or on another node, the others have nothing to wait for."""
+        self._publish_death()
         if self._gang_deadline is None:
-            if any(map(self._is_death, self._endings)):
+            died = any(map(self._is_death, self._endings))
+            self._look_at_others()
+            if died or self._other_died:
                 self._gang_deadline = time.monotonic() + self._launch["gang_grace_seconds"]
                 self._signal_ranks(signal.SIGTERM)
         elif time.monotonic() >= self._gang_deadline:
             processes.kill_all(processes.descendants(os.getpid()))
             self._gang_deadline = time.monotonic() + self._launch["gang_grace_seconds"]
+
+    def _publish_death(self) -> None:
+        """Let the parts on other nodes end too; tried again at each look."""
+        if self._parts is not None and not self._death_published and any(map(self._is_death, self._endings)):
+            with suppress(OSError):
+                self._parts.publish_death()
+                self._death_published = True
+
+    def _look_at_others(self) -> None:
+        if self._parts is not None and not self._other_died:
+            self._other_died = self._parts.other_died()
 
     def _is_death(self, ending: Ending) -> bool:
         """Neither done, nor stopped, nor ended by what it was sent: those say nothing about the others."""
@@ -228,7 +287,7 @@ class _Supervisor:
 
     def _limit_output(self) -> None:
         """Drops the oldest output of ranks that print more than the disk is to keep; they run on."""
-        most = int(self._launch["output_limit_gb"] * 1e9)
+        most = self._launch["output_limit_gb"] * 1e9
         for rank in self._ranks.values():
             if rank.output is not None:
                 with suppress(OSError):
@@ -247,15 +306,19 @@ class _Supervisor:
                 time.sleep(pause)
                 pause = min(1.0, 2 * pause)
 
-    def _write_end(self) -> None:
-        append_record(
-            self._status,
-            {
-                "ended": time.time(),
-                "endings": self._endings,
-                "sent": sorted(self._sent.keys() | self._wanted.get("signals", {}).keys()),
-                "killed": bool(self._wanted.get("kill")),
-                "over_memory_bytes": self._over_memory_bytes,
-            },
-        )
+    def _write_end(self) -> dict[str, Any]:
+        record = {
+            "ended": time.time(),
+            "endings": self._endings,
+            "sent": sorted(self._sent.keys() | self._wanted.get("signals", {}).keys()),
+            "killed": bool(self._wanted.get("kill")),
+            "over_memory_bytes": self._over_memory_bytes,
+            "other_died": self._other_died,
+        }
+        self._publish_death()
+        if self._parts is not None:
+            with suppress(OSError):  # Where the folder is away, the engine has the record of this node only.
+                self._parts.publish_end(record)
+        append_record(self._status, record)
         os.fsync(self._status)
+        return record
