@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from muster.cluster import Cluster
     from muster.speed.network.models import LayeredModel
     from muster.speed.parameter_server import Layers
+    from muster.workload.models import Model
 
 PS, RING = "ps", "ring"
 SERVER = "cpu=4,memory_gb=8"
@@ -113,7 +114,8 @@ class LayerFlags:
     """Where the times of the model's layers come from."""
 
     gpu_tflops: Annotated[
-        float, typer.Option(metavar="T", help="TFLOP/s that a GPU sustains on a known model.")
+        float,
+        typer.Option(metavar="T", help="TFLOP/s that a GPU sustains on a model known by its layers alone."),
     ] = 6.0
     layers: Annotated[
         Path | None, typer.Option(metavar="FILE", help="CSV file of layer profiles (default: known models).")
@@ -134,15 +136,17 @@ class LayerFlags:
             return estimated_layers(model, self.gpu_tflops)
         return profiled_layers(self.layers, model, self.profile_batch)
 
-    def of_a_ring(self, model: str) -> LayeredModel:
-        """The same layers as the network model takes them."""
+    def of_a_ring(self, model: str) -> LayeredModel | Model:
+        """A model of a layer file, of a model file or of the registry; else the layers of its definition."""
         from muster.speed.parameter_server.architectures import estimated_layers
         from muster.speed.parameter_server.profile import profiled_model
         from muster.speed.parameter_server.ring import layered_model
+        from muster.workload.models import find, read_model
 
-        if self.layers is None:
-            return layered_model(model, estimated_layers(model, self.gpu_tflops))
-        return profiled_model(self.layers, model, self.profile_batch)
+        if self.layers is not None:
+            return profiled_model(self.layers, model, self.profile_batch)
+        known = read_model(Path(model)) if model.endswith(".toml") else find(model)
+        return known or layered_model(model, estimated_layers(model, self.gpu_tflops))
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,10 @@ class AnswerFlags:
 @takes_flag_groups()
 def size(
     model: Annotated[
-        str, typer.Argument(help="Known model, as resnet50, vgg16 or bert-large, or a model of --layers.")
+        str,
+        typer.Argument(
+            help="Known model, as resnet50, vgg16 or bert-large, or a model of --layers; for a ring also a model file."
+        ),
     ],
     limit: Annotated[
         str,

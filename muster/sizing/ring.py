@@ -8,13 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.cluster import Cluster
+from muster.cluster.ledger_arrays import Floats
 from muster.problems import InputError, Problem
 from muster.schedulers.workers_and_servers.sizes import Demands
 from muster.sizing.servers import NEARLY, RESOURCES
+from muster.speed.input_pipeline import model_table
+from muster.speed.local_batch import local_batches
+from muster.speed.network.model_file import network_of
 from muster.speed.network.models import LayeredModel
+from muster.speed.network.placement import shapes_of
 from muster.speed.network.speed import NetworkSpeed
 from muster.speed.network.survey import written
-from muster.speed.parameter_server.ring import RingPlace, best_places, rooms, seconds_by_workers, step
+from muster.speed.parameter_server.ring import RingPlace, best_places, ranks, rooms, seconds_by_workers, step
+from muster.workload.models import Model
+
+UNSTATED_BATCH = 32
+"""Samples of a GPU in an iteration of a model whose file does not state them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +49,7 @@ class SizedRing:
 
 
 def sized_ring(
-    model: LayeredModel,
+    model: LayeredModel | Model,
     batch: int,
     cluster: Cluster,
     worker: Mapping[str, float],
@@ -74,12 +83,13 @@ def sized_ring(
     allowed = int(demands.most(demands.worker, demands.server)[0])
     most = min(allowed, int(room.sum()))
     places = best_places(room, cluster, most)
-    seconds = seconds_by_workers(NetworkSpeed([model], cluster), 0, places, int(needs[0]))
-    ring = step(model, batch, seconds.exposed)
-    workers = np.arange(1.0, most + 1)
-    iteration = ring.iteration_seconds(workers, np.ones(most))
+    compute, communication = (
+        _of_registry(model, batch, cluster, places, int(needs[0]))
+        if isinstance(model, Model)
+        else _of_layers(model, batch, cluster, places, int(needs[0]))
+    )
+    iteration = compute + communication
     best = int(iteration.argmin())
-    compute, communication, _ = ring.stage_seconds(workers, np.ones(most))
     return SizedRing(
         best + 1,
         [_place(place, cluster) for place in places],
@@ -89,6 +99,32 @@ def sized_ring(
         {resource: (best + 1) * worker.get(resource, 0.0) for resource in limited},
         allowed > most,
     )
+
+
+def _of_layers(
+    model: LayeredModel, batch: int, cluster: Cluster, places: Sequence[RingPlace], worker_gpus: int
+) -> tuple[Floats, Floats]:
+    """Compute and exposed communication of an iteration on each place, in seconds, by the layers of a model."""
+    seconds = seconds_by_workers(NetworkSpeed([model], cluster), 0, places, worker_gpus)
+    workers, no_servers = np.arange(1.0, len(places) + 1), np.ones(len(places))
+    compute, communication, _ = step(model, batch, seconds.exposed).stage_seconds(workers, no_servers)
+    return compute, communication
+
+
+def _of_registry(
+    model: Model, batch: int, cluster: Cluster, places: Sequence[RingPlace], worker_gpus: int
+) -> tuple[Floats, Floats]:
+    """Likewise by the model's file: a gang of that total batch (`speed.worker_options`) that never waits for input."""
+    if batch < 1:
+        raise InputError(Problem("batch", "allowed: a whole number above 0", found=batch))
+    file = network_of(model)
+    network = None if file is None else file.model
+    speed, number = NetworkSpeed([network], cluster), np.zeros(len(places), np.int64)
+    ratio = batch / ((model.batch or UNSTATED_BATCH) * np.arange(1.0, len(places) + 1))
+    _, passes, last_pass = local_batches(model_table([model]), number, ratio)
+    exposed = speed.exposed_seconds(number, shapes_of(ranks(places, worker_gpus), speed.tree), last_pass)
+    profiled = model.compute_seconds if network is None else float(speed.compute_seconds[0])
+    return model.compute_seconds * (passes * last_pass), exposed * (model.compute_seconds / profiled)
 
 
 def _place(ring: RingPlace, cluster: Cluster) -> str:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from muster.cli.network import network
+from muster.cli.size import size
 from muster.cluster.shipped import parse_cluster
+from muster.schedulers.contract import Jobs
+from muster.service.controller.columns import LiveColumns
+from muster.service.forecast import forecast
+from muster.service.known_models import KnownModels
+from muster.service.request import JobRequest
+from muster.service.store.rows import JobRow
+from muster.sizing.ring import UNSTATED_BATCH, sized_ring
 from muster.speed.input_pipeline import model_table
 from muster.speed.network.forms import PlacementShapes
 from muster.speed.network.model_file import network_models
@@ -18,6 +27,7 @@ from muster.speed.rates import reference_seconds
 from muster.speed.worker_options import worker_options
 from muster.workload.models import find, registry
 from tests.building import finishes, jobs_of, run
+from tests.service.serving import a_status
 from tests.speed.test_worker_options import Places
 
 DALLY = parse_cluster("dally-2x8x8")
@@ -55,6 +65,51 @@ def test_service_and_schedulers_agree_with_them(name: str, capsys: pytest.Captur
     in_two_racks = [kind[1:] == [2, 2] for kind in found.kinds[0].tolist()]
     assert found.seconds[0][in_two_racks][0] == pytest.approx(spread)
     assert found.seconds[0][in_two_racks][0] >= found.compute_seconds[0] >= alone * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(registry()))
+def test_size_agrees_with_network_and_simulator(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ring with a GPU's own batch for each worker is the gang of that size; on the place that `size` says."""
+    model = find(name)
+    assert model is not None
+    for workers in (1, 4, 12, 24):
+        batch = (model.batch or UNSTATED_BATCH) * workers
+        ring = {"sync": "ring", "cluster": "dally-2x8x8", "worker": "gpu=1"}
+        size(name, limit="gpu=24", batch=batch, iterations=1, as_json=True, **ring)
+        found = json.loads(capsys.readouterr().out)
+        row = found["by_workers"][workers - 1]
+        (shown,) = shown_by_network(name, row["place"], capsys)
+        assert row["iteration_seconds"] == pytest.approx(shown, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(registry()))
+def test_the_service_counts_and_forecasts_by_it(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (alone,) = shown_by_network(name, "1", capsys)
+    status = a_status(tmp_path, "1x1gpu,24cpu,250gb")
+    known = KnownModels(tmp_path).all
+    request = JobRequest(name="job", command=("true",), directory="/", model=name, steps=ITERATIONS)
+    row = JobRow(1, "ann", request, 0.0)
+    columns = LiveColumns(status.cluster, known)
+    columns.admit([row])
+    left = Jobs(columns.table, np.array([1]), 0.0).estimated_remaining
+    assert left == pytest.approx(ITERATIONS * alone, rel=1e-9)
+    found = forecast([row], replace(status, models=known))
+    assert found.ends[1] - found.starts[1] == pytest.approx(max(ITERATIONS * alone, 1.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "pollux-bert", "gnmt"])
+def test_a_total_batch_is_sized_as_schedulers_size_it(name: str) -> None:
+    """Twelve workers with the batch of sixteen: what `worker_options` says of the best place."""
+    model = find(name)
+    assert model is not None
+    sized = sized_ring(model, 16 * model.batch, ROOMY, {"gpu": 1.0}, {"gpu": 12.0}, 1)
+    shapes = PlacementShapes(NetworkSpeed(network_models([name])[0], ROOMY), ROOMY)
+    found = worker_options(model_table([model]), shapes, np.array([0]), np.array([16]), np.array([12]))
+    assert sized.places[11] == "6,6"
+    in_one_rack = [kind[1:] == [2, 1] for kind in found.kinds[0].tolist()]
+    assert sized.iteration_seconds[11] == pytest.approx(found.seconds[0][in_one_rack][0])
 
 
 def shown_by_network(name: str, place: str, capsys: pytest.CaptureFixture[str]) -> list[float]:
