@@ -68,12 +68,14 @@ def best_total(
     jobs: Sequence[tuple[Model, int]],
     weights: Sequence[float] | None = None,
     must_run: Sequence[bool] | None = None,
+    for_running: float = 0.0,
 ) -> float:
     """The most that the speeds of all jobs, times their weights, can be; the weights are their GPUs by default.
 
     Jobs may wait, except that those that must run are nowhere slower than with their share of the GPUs' machine, and
     all others wait. CPUs may be any amount; memory is a measured amount, the share, all that a machine has for the
-    part, or none, which is as fast as the least measured.
+    part, or none, which is as fast as the least measured. That a job runs counts `for_running` of its weight beside
+    its speed.
     """
     program = _Program()
     nodes = cluster.nodes
@@ -82,7 +84,7 @@ def best_total(
         if must_run is not None and not must_run[number]:
             continue
         weight = gpus if weights is None else weights[number]
-        _add_job(program, nodes, used, (model, gpus), weight, must_run is not None)
+        _add_job(program, nodes, used, (model, gpus), weight, must_run is not None, for_running)
     for node, amounts in zip(nodes, used, strict=True):
         for entries, most in zip(amounts, (node.gpus, node.cpus, node.memory_gb), strict=True):
             if entries:
@@ -97,6 +99,7 @@ def _add_job(
     job: tuple[Model, int],
     weight: float,
     must_run: bool,
+    for_running: float,
 ) -> None:
     """The job's columns: which pattern of machines, and on each of them which amounts beside its GPUs."""
     model, gpus = job
@@ -106,7 +109,7 @@ def _add_job(
         for pattern in product(*(range(min(gpus, node.gpus) + 1) for node in nodes))
         if sum(pattern) == gpus
     ]
-    takes = {pattern: program.column(whole=True) for pattern in patterns}
+    takes = {pattern: program.column(weight * for_running, whole=True) for pattern in patterns}
     program.row(dict.fromkeys(takes.values(), 1.0), 1.0 if must_run else 0.0, 1.0)
     apart = [take for pattern, take in takes.items() if max(pattern) < gpus]
     speed = program.column(weight, most=fastest)

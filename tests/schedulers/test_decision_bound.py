@@ -10,6 +10,7 @@ from muster.schedulers.allocation.opt import Opt
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_decision
 from muster.schedulers.joint.joint import Joint
+from muster.schedulers.joint.joint_core import FOR_RUNNING
 from tests.schedulers.placement_oracle import best_total, random_case
 from tests.schedulers.synergy_cases import Round, round_of, speeds, total_speed, tried
 
@@ -41,7 +42,7 @@ def test_the_bound_is_above_the_optimum_and_close(seeds: range) -> None:
 
 
 def test_joint_is_near_the_optimum_of_its_own_worth() -> None:
-    """Weights as its docstring says; on these 40 clusters 0.937 of the optimum in the mean, 0.648 at worst."""
+    """Weights as its docstring says; on these 40 clusters 0.936 of the optimum in the mean, 0.656 at worst."""
     reached = []
     for seed in range(40):
         cluster, jobs = random_case(seed)
@@ -49,8 +50,10 @@ def test_joint_is_near_the_optimum_of_its_own_worth() -> None:
         case = round_of(cluster, [(model.name, count) for model, count in jobs], models)
         gpus = np.array([gpus for _, gpus in jobs], float)
         weights = gpus / (1 + (np.cumsum(gpus) - gpus) / cluster.total_gpus)
+        weights[~case.chosen] /= 2
         with tried(Joint(), case):
-            worth = float(speeds(case) @ weights)
-        reached.append(worth / best_total(cluster, jobs, weights.tolist()))
+            reached_speeds = speeds(case)
+        worth = float((reached_speeds + FOR_RUNNING * (reached_speeds > 0)) @ weights)
+        reached.append(worth / best_total(cluster, jobs, weights.tolist(), for_running=FOR_RUNNING))
     assert max(reached) <= 1 + 1e-3
     assert np.mean(reached) >= 0.93

@@ -20,7 +20,11 @@ CACHED = Model(
     "cached", "image", 32, 1.0, 1.0, 10.0, (1.0,), (5.0, 10.0), ((0.1, 1.0),), source="a test", licence="none"
 )
 """Ten times as fast with 10 GB of memory as with 5."""
-MODELS = {"cached": CACHED}
+SHARED = Model(
+    "shared", "image", 32, 1.0, 2.0, 10.0, (1.0, 2.0), (1.0,), ((0.5,), (1.0,)), source="a test", licence="none"
+)
+"""As fast as it has cores, from one to two."""
+MODELS = {"cached": CACHED, "shared": SHARED}
 
 
 def end_of(result: Run) -> dict[str, float]:
@@ -55,6 +59,13 @@ def test_a_job_that_waited_too_long_goes_before_what_is_worth_more() -> None:
     result = run(trace, cluster_of(2, memory_gb_per_gpu=5.0), "srtf+joint", settings, models=MODELS)
     starts = dict(result.record.jobs.select("job_id", "start_seconds").iter_rows())
     assert starts["0"] <= 1_100
+
+
+def test_jobs_share_cores_where_that_costs_the_first_little() -> None:
+    """With both cores a job is sixteen times as fast as with a GPU's share of them; one core is half of that."""
+    trace = jobs_of(job(0, 16_000, model="shared"), job(0, 1_600, model="shared"))
+    result = run(trace, cluster_of(16, cpus_per_gpu=0.125), "fifo+joint", models=MODELS)
+    assert end_of(result) == {"0": 1_100.0, "1": 200.0}
 
 
 def test_a_gang_whose_request_fills_no_node_is_spread() -> None:

@@ -55,3 +55,10 @@ def test_a_gang_that_nothing_hurts_is_spread_for_another() -> None:
     trace = jobs_of(gang(3, 300), gang(3, 300), gang(2, 200, model="chatty"), gang(1, 100), gang(1, 100))
     result = run(trace, small_cluster(4, 2, racks=1), "fifo+joint", **ONE_RACK, restart_cost_seconds=5.0)
     assert finishes(result) == pytest.approx([100, 100, 101, 200, 200])
+
+
+def test_a_gang_does_not_displace_jobs_for_an_idle_gpu() -> None:
+    """Seven run on eight GPUs; the gang, last in the order, would stop three of them and keep all GPUs busy."""
+    trace = jobs_of(*[gang(1, 100_000)] * 7, gang(4, 2_000_000, model="chatty", submit_seconds=10))
+    result = run(trace, small_cluster(4, 2, racks=1), "srtf+joint", **ONE_RACK, restart_cost_seconds=60.0)
+    assert finishes(result)[:7] == [100_000.0] * 7

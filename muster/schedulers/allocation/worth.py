@@ -20,7 +20,7 @@ class Worth:
 
     def __init__(self, snapshot: Snapshot, gangs: Gangs) -> None:
         self._view = snapshot
-        self._gangs = gangs
+        self.gangs = gangs
         jobs = snapshot.jobs
         self.lost: Floats = np.where(jobs.running, jobs.interruption_cost, 0.0) / HORIZON_SECONDS
         """By position: the part of a running job's speed that an interruption loses within the horizon."""
@@ -32,10 +32,10 @@ class Worth:
         """
         snapshot = self._view
         books, index = snapshot.ledger.books, snapshot.jobs.index
-        return worth_of(books, index, self._gangs, plan, self.lost, snapshot.resize_restarts)
+        return worth_of(books, index, self.gangs, plan, self.lost, snapshot.resize_restarts)
 
     def at_most(self, served: Ints) -> float:
         """Return the weighted speed of these jobs if each has the best speed that any machine gives it."""
-        gangs = self._gangs
+        gangs = self.gangs
         fastest = gangs.demands.best_speed[:, gangs.kinds["gpus"] > 0].max(axis=1)
         return float(gangs.weight[served] @ fastest[gangs.classes[served]])

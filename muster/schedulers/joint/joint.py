@@ -26,6 +26,7 @@ from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import CPUS_AND_MEMORY, SIZES
 from muster.schedulers.joint.joint_core import place_jointly
+from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.sizes import (
     SizeOptions,
@@ -37,6 +38,11 @@ from muster.schedulers.joint.sizes import (
 )
 from muster.schedulers.reasons import NO_PLACE, NOT_SELECTED
 
+_NOT_CHOSEN = 0.5
+"""What a rigid job counts that does not fit beside those before it, by GPUs.
+
+A large gang fills what they leave idle only where it is worth twice what it displaces.
+"""
 _URGENT = 1000.0
 """How many times a job's progress counts whose turn has come, whatever it is worth."""
 _SCARCEST = 4.0
@@ -91,7 +97,7 @@ def _drafts(given: AllocationInput, gangs: Gangs) -> list[tuple[float, Placement
     """
     snapshot, opened = given.snapshot, given.opened
     books, index = snapshot.ledger.books, snapshot.jobs.index
-    worth, order = Worth(snapshot, gangs), _by_density(given, gangs)
+    worth, order = JointWorth(snapshot, gangs), _by_density(given, gangs)
     stays = opened.copy()
     keep_in_place(books, index, stays, snapshot.jobs.held_gpus == gangs.gpus)
     keep_amounts(books, index, stays)
@@ -142,15 +148,18 @@ def _weights(given: AllocationInput) -> Floats:
     """Return what a second of each job's progress counts, by position.
 
     It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill
-    the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. Running
-    jobs that are not ranked keep their places and count most.
+    the first cluster count from one down to a half for each GPU, those that would fill the tenth about a tenth. Rigid
+    jobs that do not fit beside those before them count half of that. Running jobs that are not ranked keep their places
+    and count most.
     """
     snapshot, ranked = given.snapshot, given.ranked
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
-    needed = np.where(is_elastic(snapshot.jobs), snapshot.jobs.min_gpus, gpus)[ranked]
+    elastic = is_elastic(snapshot.jobs)
+    needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked]
     ahead = np.zeros(len(gpus))
     ahead[ranked] = np.cumsum(needed) - needed
     weight: Floats = gpus / (1 + ahead / max(snapshot.cluster.total_gpus, 1))
+    weight[~given.chosen & ~elastic] *= _NOT_CHOSEN
     if given.urgent.any():
         weight[given.urgent] *= _URGENT
     return weight

@@ -42,6 +42,9 @@ from muster.schedulers.allocation.search_core cimport best_fits, fewest_nodes, g
 from muster.schedulers.placement.delay_scheduling cimport MACHINE, Workspace, workspace_for
 from muster.schedulers.placement.network_aware cimport FormsOfGang, find_form, form_of_place
 
+FOR_RUNNING = 0.05
+"""What it counts that a job runs at all, as a part of its reference speed: long jobs let short ones pass."""
+cdef double _FOR_RUNNING = FOR_RUNNING
 cdef double _EPSILON = 1e-9
 cdef int64_t _TRIED = 8  # nodes on which a job is tried
 
@@ -172,7 +175,7 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
     cdef Trial best = Trial(_EPSILON, -1, 0)
     cdef int64_t node, leave, least
     cdef size_t place, tried
-    cdef double gain, most = search.gangs.weight[at] * _best_speed(search.gangs, at)
+    cdef double gain, most = search.gangs.weight[at] * (_FOR_RUNNING + _best_speed(search.gangs, at))
     if search.network != NULL and not _may_share_machine(search, at):
         return best
     _candidates(search, at, nodes)
@@ -238,7 +241,7 @@ cdef void _by_worth(Search* search, int64_t node, vector[Ranked]& jobs) noexcept
     while number >= 0:
         at = search.draft.node_parts[number].at
         if _may_leave(search.draft, number):
-            worth = search.gangs.weight[at] * gang_speed(search.draft, search.gangs, at) / search.gangs.gpus[at]
+            worth = search.gangs.weight[at] * _counted_speed(search.draft, search.gangs, at) / search.gangs.gpus[at]
             jobs.push_back(Ranked(worth, at))
         number = search.draft.node_parts[number].next_here
     sort(jobs.begin(), jobs.end())
@@ -278,13 +281,18 @@ cdef double _lost_worth(Search* search, int64_t node, int64_t leave) noexcept no
     return lost
 
 
+cdef inline double _counted_speed(Draft* draft, Gangs* gangs, int64_t at) noexcept nogil:
+    """The speed of a job, and what it counts that it runs."""
+    return _FOR_RUNNING + gang_speed(draft, gangs, at)
+
+
 cdef double _worth_on(Search* search, int64_t node) noexcept nogil:
     """The worth of the jobs that have GPUs of a node."""
     cdef double total = 0.0
     cdef int64_t number = search.draft.first_here[node], at
     while number >= 0:
         at = search.draft.node_parts[number].at
-        total += search.gangs.weight[at] * gang_speed(search.draft, search.gangs, at)
+        total += search.gangs.weight[at] * _counted_speed(search.draft, search.gangs, at)
         number = search.draft.node_parts[number].next_here
     return total
 
@@ -497,7 +505,7 @@ cdef bint _join_nodes(Search* search, int64_t at, int64_t* take) noexcept nogil:
                 per_gpu(draft, number, per)
                 for resource in range(draft.resources):
                     amounts.push_back(per[resource] if resource > 0 else 0)
-                gain -= gangs.weight[other] * gang_speed(draft, gangs, other)
+                gain -= gangs.weight[other] * _counted_speed(draft, gangs, other)
                 set_amounts(draft, number, need_on(gangs, need_of(gangs, gangs.demands.fair, other), node))
             number = draft.node_parts[number].next_here
         room = room and fits(draft, node, take[node], need_on(gangs, fair, node))
@@ -507,9 +515,9 @@ cdef bint _join_nodes(Search* search, int64_t at, int64_t* take) noexcept nogil:
             if take[node] > 0:
                 divide_node(draft, gangs, node)
         raise_gang(draft, gangs, at)
-        gain += gangs.weight[at] * gang_speed(draft, gangs, at)
+        gain += gangs.weight[at] * _counted_speed(draft, gangs, at)
         for i in range(numbers.size()):
-            gain += gangs.weight[numbers[i]] * gang_speed(draft, gangs, numbers[i])
+            gain += gangs.weight[numbers[i]] * _counted_speed(draft, gangs, numbers[i])
         if gain > _EPSILON:
             return True
         remove_job(draft, at)

@@ -15,8 +15,8 @@ from muster.schedulers.allocation.drafting import keep_in_place
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
-from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.joint.joint_core import place_on_network
+from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.placement.network_aware import most_sensitive_first
 from muster.speed.network.forms import Forms
 
@@ -29,7 +29,7 @@ def plans_on_network(
 ) -> list[tuple[float, PlacementDraft]]:
     """Return drafts, each with its worth: jobs stay as in `stays`, the chosen alone stay, or all are placed again."""
     snapshot, opened = given.snapshot, given.opened
-    worth = Worth(snapshot, gangs)
+    worth = JointWorth(snapshot, gangs)
     if not snapshot.resize_restarts:
         fill_all(stays, gangs)
     starts = [(stays, worth.lost)]
