@@ -21,7 +21,17 @@ CACHED = Model(
 )
 """Ten times as fast with 10 GB of memory as with 5."""
 SHARED = Model(
-    "shared", "image", 32, 1.0, 2.0, 10.0, (1.0, 2.0), (1.0,), ((0.5,), (1.0,)), source="a test", licence="none"
+    "shared",
+    "image",
+    32,
+    1.0,
+    2.0,
+    10.0,
+    (1.0, 2.0),
+    (1.0,),
+    ((0.5,), (1.0,)),
+    source="a test",
+    licence="none",
 )
 """As fast as it has cores, from one to two."""
 MODELS = {"cached": CACHED, "shared": SHARED}
