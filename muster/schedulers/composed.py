@@ -142,10 +142,15 @@ class Composed:
                 state = self._propose(snapshot, state, plan)
             if snapshot.jobs.leased:
                 self._lend(snapshot, plan)
+            if len(snapshot.jobs):
+                tick = self.order.next_tick(snapshot, state["order"])
+                plan.next_wake, plan.stable_until = min(plan.next_wake, tick), min(plan.stable_until, tick)
             return plan.decision(), state
 
     def _is_settled(self, snapshot: Snapshot, state: State, plan: Proposal) -> bool:
         """Whether what is best needs no look at the order; it is in the proposal then."""
+        if type(self.order).next_tick is not Order.next_tick:
+            return False
         if self._stable_when_queue_empty:
             return not snapshot.jobs.waiting.any()
         if self.migrate or self.selections or state["order"] or isfinite(self.promote_after_seconds):

@@ -15,7 +15,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.formatting import counted
-from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Proposal, Snapshot, State
+from muster.schedulers.contract import Bools, Floats, Ints, Jobs, Proposal, Scheduler, Snapshot, State
 from muster.schedulers.user_code import method_problem
 
 DURATIONS = "durations"
@@ -79,6 +79,10 @@ class Order(Part):
         `running` and `waiting` are positions into the view's jobs, `memory` is what `keys` remembered.
         """
         return inf if self.static_priority else -inf
+
+    def next_tick(self, snapshot: Snapshot, memory: State) -> float:
+        """When its keys change for a reason of its own, though no job comes or goes; inf: never."""
+        return inf
 
     def quantum(self) -> float:
         """Seconds between questions while jobs may overtake each other; inf: only when something happens."""
@@ -155,6 +159,20 @@ class Placement(Part):
     def rules(self, snapshot: Snapshot) -> Ints:
         """The rule of each job of the view; one entry where all have the same."""
         return np.array([self.rule])
+
+
+@dataclass(frozen=True)
+class Backfill(Part):
+    """Which jobs may start before others that wait for more."""
+
+    slots: ClassVar[tuple[str, ...]] = ("backfill",)
+
+    def scheduler(self, order: Order, parts: tuple[Part, ...], preset: str) -> Scheduler:
+        """The scheduler that lets jobs start in an order, and past each other by this rule.
+
+        `parts` are all parts as they are named, `preset` is the name under which they were asked for, if any.
+        """
+        raise NotImplementedError
 
 
 def setting(default: Any, sentence: str) -> Any:

@@ -46,6 +46,12 @@ _SHIPPED = (
         {"preemptive": "false"},
     ),
     Preset(
+        "slurm",
+        "multifactor+slurm-cycles",
+        "Slurm as it is: main loop and backfill cycles; multifactor priority, whose weights are 0 as Slurm's are.",
+        {f"weight_{name}": "0" for name in ("age", "fair_share", "job_size", "partition")},
+    ),
+    Preset(
         "synergy",
         "srtf-speed+tune",
         "Synergy: shortest remaining time at its speed, CPU and memory by sensitivity (tune).",

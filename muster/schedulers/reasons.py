@@ -92,6 +92,11 @@ _KINDS = (
         "cpus",
         "memory_gb",
     ),
+    Reason(
+        "reserved",
+        "backfill plans its start in {seconds} s; jobs that run or have reserved before it hold what it needs",
+        "seconds",
+    ),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
@@ -114,6 +119,7 @@ RACK_TIMER = REASONS["rack_timer"]
 PROTECTED = REASONS["protected"]
 FITS_NOWHERE = REASONS["fits_nowhere"]
 """Of a job that was taken when the cluster was another one; no scheduler sees it."""
+RESERVED = REASONS["reserved"]
 NO_CPUS = REASONS["no_cpus"]
 """Of a job without GPUs."""
 

@@ -28,7 +28,7 @@ from muster.schedulers.parts import AdmissionFilter, GangAllocator, Part, Placem
 from muster.schedulers.presets import Preset, known_presets
 from muster.schedulers.user_code import load_error, register
 
-SLOTS = ("admission", "queue_order", "allocation", "placement")
+SLOTS = ("admission", "queue_order", "backfill", "allocation", "placement")
 _PARTS = (*SLOTS, "joint")
 """Folders of parts."""
 _WHOLE = ("workers_and_servers", "time_sharing")
@@ -160,6 +160,8 @@ def _combined(kinds: list[type[Any]], name: str, settings: dict[str, str], calle
         return typing.cast(Scheduler, scheduler)
     chosen = _by_slot(kinds, name)
     order = _made(chosen["queue_order"], settings)
+    if "backfill" in chosen:
+        return _backfilled(kinds, chosen, order, settings, name, called)
     for slot, default in (("allocation", "proportional"), ("placement", order.default_placement)):
         if slot not in chosen:
             chosen[slot] = _shipped_kind(default)
@@ -191,6 +193,26 @@ def _combined(kinds: list[type[Any]], name: str, settings: dict[str, str], calle
         preset=called,
         **habits,
     )
+
+
+def _backfilled(
+    kinds: list[type[Any]],
+    chosen: dict[str, type[Any]],
+    order: Any,
+    settings: dict[str, str],
+    name: str,
+    called: str,
+) -> Scheduler:
+    """The scheduler of an order and a rule of backfill."""
+    backfill = chosen["backfill"]
+    others = [kind.name for kind in kinds if kind not in (backfill, chosen["queue_order"])]
+    if others:
+        what = f"{backfill.name} has no place for {', '.join(others)}"
+        raise InputError(Problem(_FLAG, what, found=name))
+    made = {kind: order if kind is chosen["queue_order"] else _made(kind, settings) for kind in kinds}
+    _refuse_unknown(settings, name, kinds, ())
+    scheduler: Scheduler = made[backfill].scheduler(order, tuple(made.values()), called)
+    return scheduler
 
 
 def _own_settings(common: Iterable[str], settings: dict[str, str]) -> dict[str, Any]:
@@ -321,7 +343,10 @@ def _kinds_in(module_name: str) -> dict[str, type[Any]]:
         if inspect.isclass(value) and value.__module__ == module_name
     ]
     kinds = [kind for kind in classes if issubclass(kind, Part) or hasattr(kind, "decide")]
-    return {kind.name: kind for kind in kinds if hasattr(kind, "name") and kind.name}
+    named = [
+        kind for kind in kinds if isinstance(getattr(kind, "name", None), str)
+    ]  # not one that parts make
+    return {kind.name: kind for kind in named if kind.name}
 
 
 @cache

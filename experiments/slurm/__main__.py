@@ -1,0 +1,59 @@
+"""Hold Muster's rules of Slurm against logged runs of a real one.
+
+MUSTER_REFERENCE=FOLDER python -m experiments.slurm
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+
+from experiments.slurm.log import read_log
+from experiments.slurm.replay import by_logged_priority, free_run, one_step
+from experiments.slurm.twin import PHASES, PRIORITY, with_logged_cycles, with_own_clocks
+
+
+def main() -> None:
+    """Print the figures of each run."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.slurm", description=__doc__)
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        default=os.environ.get("MUSTER_REFERENCE"),
+        metavar="FOLDER",
+        help="Folder of the reference data (default: that of MUSTER_REFERENCE).",
+    )
+    parser.add_argument(
+        "--phases", type=int, default=PHASES, metavar="N", help=f"Phases of the clocks (default: {PHASES})."
+    )
+    arguments = parser.parse_args()
+    if arguments.reference is None:
+        parser.error("--reference or MUSTER_REFERENCE names the folder of the reference data")
+    for run in PRIORITY:
+        log = read_log(arguments.reference / "parity/slurm", run)
+        step = one_step(log)
+        print(f"{run}: {step.starts} of {step.starts + len(step.wrong_starts)} starts, ", end="")
+        print(f"{step.plans:,} of {step.plans + len(step.wrong_plans):,} plans, one cycle at a time")
+        for what, found in (
+            ("logged cycles and priorities", free_run(log, by_logged_priority)),
+            ("logged cycles, own priorities, in the simulator", with_logged_cycles(log, run)),
+        ):
+            errors = np.abs(found - log.allocated)
+            print(
+                f"  {what}: start error median {np.median(errors):.3f} s, max {errors.max():.1f} s; ", end=""
+            )
+            print(f"mean wait {np.mean(found - log.accepted):.1f} s, logged {log.wait.mean():.1f} s")
+        waits = np.array(
+            [np.mean(found - log.accepted) for found in with_own_clocks(log, run, arguments.phases)]
+        )
+        print(f"  own clocks, {arguments.phases} phases: mean wait {waits.mean():.1f} s ", end="")
+        print(
+            f"({waits.mean() / log.wait.mean() - 1:+.1%}), standard deviation over phases {waits.std():.1f} s"
+        )
+
+
+if __name__ == "__main__":
+    main()
