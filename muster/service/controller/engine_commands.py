@@ -15,6 +15,8 @@ from muster.cluster.ledger import NodeAllocation
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.starts import JobStart, cache_gb, launch_of
 from muster.service.engines import (
+    AdoptJob,
+    CloseJob,
     Command,
     EngineCapabilities,
     ForgetStart,
@@ -77,6 +79,10 @@ class EngineCommands:
     def all_ended(self) -> bool:
         """Whether the engine has said of every command what became of it."""
         return not self._under_way
+
+    def about_job(self, command: AdoptJob | CloseJob) -> list[Command]:
+        """A command about a job that was submitted to the engine."""
+        return self._begin(command, None)
 
     def is_launching(self, start: JobStart) -> bool:
         """Whether the engine has yet to say what became of its launch."""

@@ -17,6 +17,7 @@ from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.conditions import Conditions
 from muster.service.controller.engine_commands import EngineCommands
 from muster.service.controller.executor import Executor
+from muster.service.controller.intake import Intake
 from muster.service.controller.node_tracker import NodeTracker
 from muster.service.controller.planner import Planner
 from muster.service.controller.request_handler import RequestHandler
@@ -43,6 +44,7 @@ class Controller:
         self._commands = EngineCommands(self.jobs, engine.capabilities, home)
         self._collector = StatusCollector(self.jobs, store, self._commands, home)
         self._requests = RequestHandler(self.jobs, store)
+        self._intake = Intake(self.jobs, store, self._commands)
         self._nodes = NodeTracker(self.jobs, store, status, self._collector)
         self._planner = Planner(self.jobs, store, status)
         self._executor = Executor(self.jobs, self._commands, home, can_resize=engine.capabilities.can_resize)
@@ -131,6 +133,7 @@ class Controller:
         if view is not None:
             self._looked_at = now
             self._collector.observe(view, now - self._engine.age_seconds, now)
+            self._intake.take(view.submitted, view.requests)
             if self._nodes.see(view.nodes, now):
                 self._planner.begin_again()
         if self._looked_at > -inf:

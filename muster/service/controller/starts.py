@@ -130,6 +130,7 @@ def launch_of(row: JobRow, start: JobStart, home: Path) -> Launch:
         user=row.user,
         whose=row.whose,
         output_limit_gb=request.output_limit_gb,
+        key=row.engine_key or "",
     )
 
 

@@ -1,6 +1,8 @@
 """Where jobs really run. One thin interface; this machine, Slurm, Ray, Kubernetes are engines behind it."""
 
 from muster.service.engines.interface import (
+    AdoptJob,
+    CloseJob,
     Command,
     Engine,
     EngineCapabilities,
@@ -11,11 +13,15 @@ from muster.service.engines.interface import (
     KillStart,
     Launch,
     Observed,
+    OwnerRequest,
     ResizeStart,
     SendNotice,
+    SubmittedJob,
 )
 
 __all__ = [
+    "AdoptJob",
+    "CloseJob",
     "Command",
     "Engine",
     "EngineCapabilities",
@@ -26,6 +32,8 @@ __all__ = [
     "KillStart",
     "Launch",
     "Observed",
+    "OwnerRequest",
     "ResizeStart",
     "SendNotice",
+    "SubmittedJob",
 ]

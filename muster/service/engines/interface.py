@@ -34,6 +34,8 @@ from typing import Protocol, TypeAlias
 
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
+from muster.service.request import JobRequest
+from muster.service.store.rows import StateRequest
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Launch:
     """Distinguishes this job from another one of the same number, in another store, whose folder is moved aside."""
     output_limit_gb: float = inf
     """Of each file of its output; the oldest part is dropped where it prints more."""
+    key: str = ""
+    """The engine's own name of a job that was submitted to it (`SubmittedJob`); empty: submitted to Muster."""
     part: StartPart | None = None
     """Of a start on several nodes, to an engine on one of them; its allocations and ranks are of that node alone."""
 
@@ -124,7 +128,26 @@ class ForgetStart:
     epoch: int
 
 
-Command: TypeAlias = Launch | ResizeStart | SendNotice | KillStart | ForgetStart
+@dataclass(frozen=True)
+class AdoptJob:
+    """A job that was submitted to the engine is Muster's job of this number from now on; the engine remembers it."""
+
+    key: str
+    job: int
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class CloseJob:
+    """A job that was submitted to the engine has ended, or was cancelled; nothing of it will start any more."""
+
+    key: str
+    job: int
+    completed: bool
+    epoch: int = 0
+
+
+Command: TypeAlias = Launch | ResizeStart | SendNotice | KillStart | ForgetStart | AdoptJob | CloseJob
 
 
 @dataclass(frozen=True)
@@ -193,6 +216,26 @@ class EngineNode:
 
 
 @dataclass(frozen=True)
+class SubmittedJob:
+    """A job that was submitted to the engine, as by sbatch, and that Muster is to run. Reported until it is closed."""
+
+    key: str
+    """The engine's own name of it, for ever: no other job will have it. Slurm: number and time of submission."""
+    user: str
+    request: JobRequest
+    job: int | None = None
+    """Its number with Muster; None: it has not been adopted yet."""
+
+
+@dataclass(frozen=True)
+class OwnerRequest:
+    """What a job's owner has requested through the engine, as by scancel. Reported until it is carried out."""
+
+    key: str
+    request: StateRequest
+
+
+@dataclass(frozen=True)
 class EngineView:
     """What a poll has found."""
 
@@ -200,6 +243,8 @@ class EngineView:
     """Every start that is not forgotten, those that cannot be looked at now as they were known last."""
     nodes: Sequence[EngineNode]
     """The machines that can be used now. They may join, leave and change size from one poll to the next."""
+    submitted: Sequence[SubmittedJob] = ()
+    requests: Sequence[OwnerRequest] = ()
 
 
 @dataclass(frozen=True)

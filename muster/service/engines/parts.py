@@ -34,7 +34,7 @@ def parts_of(launch: Launch, addresses: Sequence[str]) -> list[Launch]:
 
 
 def part_record(launch: Launch) -> dict[str, Any]:
-    """What the launcher of one node is told about the others."""
+    """What the launcher of one node reads about the others."""
     (ranks,), part = launch.ranks, launch.part
     if part is None:
         return {

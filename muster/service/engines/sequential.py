@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
 from muster.service.engines.interface import (
+    AdoptJob,
+    CloseJob,
     Command,
     EngineNode,
     EngineView,
@@ -80,6 +82,8 @@ class SequentialEngine(ABC):
                 self.kill(job, epoch)
             case ForgetStart(job, epoch):
                 self.forget(job, epoch)
+            case AdoptJob() | CloseJob():
+                raise NotImplementedError("jobs are submitted to Muster alone")
 
 
 def write_notice(notice: SendNotice) -> bool:

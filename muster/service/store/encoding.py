@@ -32,7 +32,9 @@ def of_submission(job: int, submission: Submission, now: float) -> dict[str, Any
     """A new job's columns."""
     request = submission.request
     state = State.HELD if request.held else State.QUEUED
-    row = JobRow(job, submission.user, request, now, state=state, reason_since=now)
+    row = JobRow(
+        job, submission.user, request, now, state=state, reason_since=now, engine_key=submission.engine_key
+    )
     fields = {name: getattr(row, name) for name in _CHANGEABLE}
     return {
         "id": job,

@@ -104,6 +104,8 @@ class JobRow:
     stop_seconds: float | None = None
     """From a request to stop until its GPUs were free, as last measured; None: never."""
 
+    engine_key: str | None = None
+    """The engine's own name of a job that was submitted to it, as by sbatch; None: submitted to Muster."""
     fixed_gpus: int | None = None
     """GPUs that it keeps, as its script has shown that it cannot go on with another number of ranks; None: not so."""
     size_steps: tuple[SizeSteps, ...] = ()
@@ -235,6 +237,8 @@ class Submission:
 
     user: str
     request: JobRequest
+    engine_key: str | None = None
+    """Of a job that was submitted to the engine."""
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,12 @@ class Store:
             found = connection.execute(select(JOBS).where(JOBS.c.id == job)).first()
         return None if found is None else encoding.job_row(found)
 
+    def job_of_engine(self, key: str) -> JobRow | None:
+        """The job that was submitted to the engine under this name; None: it is not Muster's yet."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(JOBS).where(JOBS.c.engine_key == key)).first()
+        return None if found is None else encoding.job_row(found)
+
     def jobs(
         self,
         states: Collection[State] | None = None,

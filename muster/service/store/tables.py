@@ -89,6 +89,7 @@ JOBS = Table(
     Column("output_read", NUMBER, nullable=False),
     Column("joined", Boolean, nullable=False),
     Column("fixed_gpus", Integer),
+    Column("engine_key", Text, unique=True),  # of a job that was submitted to the engine
     Column("size_steps", Text, nullable=False),  # JSON
     Column("first_step", Double),
     Column("start_up_seconds", Double),

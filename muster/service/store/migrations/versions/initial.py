@@ -96,6 +96,7 @@ def _create_jobs() -> None:
         sa.Column("output_read", _NUMBER, nullable=False),
         sa.Column("joined", sa.Boolean, nullable=False),
         sa.Column("fixed_gpus", sa.Integer),
+        sa.Column("engine_key", sa.Text, unique=True),
         _text("size_steps"),
         *(sa.Column(name, sa.Double) for name in ("first_step", "start_up_seconds", "stop_seconds")),
     )

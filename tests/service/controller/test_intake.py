@@ -1,0 +1,146 @@
+"""Jobs that were submitted to the engine, and what their owners request there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from muster.service.engines import AdoptJob, CloseJob, Command, EngineView, OwnerRequest, SubmittedJob
+from muster.service.engines.fake import FakeEngine
+from muster.service.request import JobRequest
+from muster.service.store.rows import State, StateRequest
+from tests.service.controller.test_fake_nodes import World
+
+
+class Site:
+    """What a site's own queue remembers, whatever becomes of Muster."""
+
+    def __init__(self) -> None:
+        self.submitted: dict[str, SubmittedJob] = {}
+        self.requests: list[OwnerRequest] = []
+        self.closed: dict[str, bool] = {}
+        self.dies_before_adopting = False
+
+    def submit(self, key: str, steps: int = 20) -> None:
+        request = JobRequest(name=key, command=("true",), directory="/", steps=steps)
+        self.submitted[key] = SubmittedJob(key, "ann", request)
+
+
+class SubmittingEngine(FakeEngine):
+    """Fake nodes of a site."""
+
+    site: Site
+
+    def poll(self) -> EngineView:
+        return replace(
+            super().poll(), submitted=list(self.site.submitted.values()), requests=list(self.site.requests)
+        )
+
+    def carry_out(self, commands: Sequence[Command]) -> Sequence[Exception | None]:
+        return [self._about_jobs(command) for command in commands]
+
+    def _about_jobs(self, command: Command) -> Exception | None:
+        match command:
+            case AdoptJob(key, job):
+                if self.site.dies_before_adopting:
+                    raise SystemExit
+                self.site.submitted[key] = replace(self.site.submitted[key], job=job)
+            case CloseJob(key, _, completed):
+                del self.site.submitted[key]
+                self.site.closed[key] = completed
+            case _:
+                return super().carry_out([command])[0]
+        return None
+
+
+class SiteWorld(World):
+    engine: SubmittingEngine
+
+    def an_engine(self) -> FakeEngine:
+        self.site = getattr(self, "site", Site())
+        engine = SubmittingEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
+        engine.site = self.site
+        return engine
+
+    def turns(self, count: int = 3, seconds: float = 1.0) -> None:
+        for _ in range(count):
+            self.turn(seconds)
+
+    def states(self) -> dict[str, State]:
+        return {row.engine_key or "": row.state for row in self.store.jobs()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> SiteWorld:
+    return SiteWorld(tmp_path, "fifo")
+
+
+def test_a_job_submitted_elsewhere_runs_and_is_closed(world: SiteWorld) -> None:
+    world.site.submit("17@100")
+    world.turns()
+    assert world.states() == {"17@100": State.RUNNING}
+    assert world.site.submitted["17@100"].job == 1
+    assert world.controller.jobs.rows[1].user == "ann"
+    world.turns(5, 30.0)
+    assert world.states() == {"17@100": State.COMPLETED}
+    assert world.site.closed == {"17@100": True}
+    world.store.close()
+
+
+def test_a_job_is_taken_once_whenever_the_daemon_dies(world: SiteWorld) -> None:
+    """It is on record, and the engine has not heard of that."""
+    world.site.submit("17@100")
+    world.site.dies_before_adopting = True
+    with pytest.raises(SystemExit):
+        world.turns()
+    world.die()
+    world.site.dies_before_adopting = False
+    world.turns()
+    assert len(world.store.jobs()) == 1
+    assert world.site.submitted["17@100"].job == 1
+    world.store.close()
+
+
+def test_a_job_that_ended_unseen_is_closed_by_a_new_daemon(world: SiteWorld) -> None:
+    world.site.submit("17@100")
+    world.turns()
+    left = world.site.submitted["17@100"]
+    world.turns(5, 30.0)
+    world.site.submitted["17@100"], world.site.closed = left, {}
+    world.die()
+    world.turns()
+    assert world.site.closed == {"17@100": True}
+    world.store.close()
+
+
+def test_owners_cancel_where_they_submitted(world: SiteWorld) -> None:
+    world.site.submit("17@100", steps=100_000)
+    world.site.submit("18@100", steps=100_000)
+    world.turns()
+    world.site.requests = [
+        OwnerRequest("17@100", StateRequest.CANCEL),
+        OwnerRequest("99@1", StateRequest.CANCEL),
+    ]
+    world.turns()
+    assert world.states() == {"17@100": State.CANCELLED, "18@100": State.RUNNING}
+    assert world.site.closed == {"17@100": False}
+    assert [event.kind for event in world.store.events(1)].count("cancel") == 1
+    world.store.close()
+
+
+def test_owners_hold_and_release_where_they_submitted(world: SiteWorld) -> None:
+    world.site.submit("17@100", steps=100_000)
+    world.turns()
+    world.site.requests = [OwnerRequest("17@100", StateRequest.HOLD)]
+    world.turns(6)
+    assert world.states() == {"17@100": State.HELD}
+    world.site.requests = [OwnerRequest("17@100", StateRequest.RELEASE)]
+    world.turns(6)
+    assert world.states() == {"17@100": State.RUNNING}
+    assert not world.site.closed
+    kinds = [event.kind for event in world.store.events(1)]
+    assert (kinds.count("hold"), kinds.count("release")) == (1, 1)
+    world.store.close()
