@@ -6,6 +6,7 @@ is the sentence that `muster schedulers` prints. `name` is its word on the comma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar
@@ -166,6 +167,8 @@ class Backfill(Part):
     """Which jobs may start before others that wait for more."""
 
     slots: ClassVar[tuple[str, ...]] = ("backfill",)
+    others: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """By slot: the parts that it may be named with, the default first."""
 
     def scheduler(self, order: Order, parts: tuple[Part, ...], preset: str) -> Scheduler:
         """The scheduler that lets jobs start in an order, and past each other by this rule.

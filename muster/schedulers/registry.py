@@ -205,9 +205,13 @@ def _backfilled(
 ) -> Scheduler:
     """The scheduler of an order and a rule of backfill."""
     backfill = chosen["backfill"]
+    for slot in ("allocation", "placement"):
+        if slot not in chosen and slot in backfill.others:
+            kinds.append(_shipped_kind(backfill.others[slot][0]))
     others = [kind.name for kind in kinds if kind not in (backfill, chosen["queue_order"])]
-    if others:
-        what = f"{backfill.name} has no place for {', '.join(others)}"
+    allowed = [one for names in backfill.others.values() for one in names]
+    if refused := [one for one in others if one not in allowed]:
+        what = f"{backfill.name} takes {', '.join(allowed) or 'an order alone'}, not {', '.join(refused)}"
         raise InputError(Problem(_FLAG, what, found=name))
     made = {kind: order if kind is chosen["queue_order"] else _made(kind, settings) for kind in kinds}
     _refuse_unknown(settings, name, kinds, ())

@@ -1,0 +1,185 @@
+"""EASY and conservative backfill against a reservation table made by brute force on random small cases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.cluster import Cluster
+from muster.cluster.ledger_arrays import GPU, MICRO
+from muster.cluster.shipped import parse_cluster
+from muster.schedulers.backfill.reserving import Reservation, ReservingScheduler
+from muster.schedulers.contract import Decision, Snapshot, State
+from muster.schedulers.registry import build
+from muster.simulation import Options, simulate
+from muster.workload.trace import Trace, trace_of
+
+HORIZON = 400
+"""Seconds that the brute-force table covers."""
+
+
+@dataclass
+class Watched:
+    """A scheduler of which every reservation and start is written down."""
+
+    scheduler: ReservingScheduler
+    name: str = "watched"
+    promised: dict[int, list[float]] = field(default_factory=dict)
+    started: dict[int, float] = field(default_factory=dict)
+    heads: list[tuple[float, float]] = field(default_factory=list)
+    """Of each decision, when the first waiting job is to start: by its reservation, and by brute force."""
+
+    def describe(self) -> dict[str, Any]:
+        return self.scheduler.describe()
+
+    def initial(self, cluster: Cluster) -> State:
+        return self.scheduler.initial(cluster)
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        decision, after = self.scheduler.decide(snapshot, state)
+        reserved: dict[int, Reservation] = after["reserved"]
+        for job, one in reserved.items():
+            self.promised.setdefault(job, []).append(one.start)
+        for job in decision.changes.jobs.tolist():
+            self.started[job] = snapshot.now
+        waits = [job for job in decision.ranked.tolist() if decision.reasons[job]]
+        if waits:
+            head = int(snapshot.jobs.index[waits[0]])
+            self.heads.append(
+                (reserved[head].start, earliest(snapshot, decision, head, self.most_nodes(snapshot, head)))
+            )
+        return decision, after
+
+    def most_nodes(self, snapshot: Snapshot, job: int) -> int:
+        gpus = int(snapshot.table.asked["gpus"][job])
+        most = int(snapshot.ledger.books.nodes["gpus"].max())
+        return gpus if self.scheduler.placement.name == "pack" else -(-gpus // most)
+
+
+def earliest(snapshot: Snapshot, decision: Decision, job: int, most_nodes: int) -> float:
+    """The first second at which a job fits for its limit, if running jobs end at theirs and no other one waits."""
+    asked, facts, now = snapshot.table.asked, snapshot.table.facts, int(snapshot.now)
+    free = [[int(node["gpus"])] * HORIZON for node in snapshot.ledger.books.nodes]
+
+    def take(holder: int, node: int, gpus: int, start: float) -> None:
+        for second in range(HORIZON):
+            if second + now < start + asked["time_limit"][holder]:
+                free[node][second] -= gpus
+
+    for holder in snapshot.jobs.index[snapshot.jobs.running].tolist():
+        for share in snapshot.ledger.holding(holder):
+            take(holder, share.node, len(share.gpu_ids), float(facts["last_start"][holder]))
+    changes = decision.changes
+    for at, holder in enumerate(changes.jobs.tolist()):
+        for row in changes.rows[changes.first[at] : changes.first[at + 1]]:
+            take(holder, int(row["node"]), int(row["amount"][GPU]) // MICRO, now)
+    for second in range(HORIZON):
+        until = min(second + int(asked["time_limit"][job]), HORIZON)
+        least = sorted((min(node[second:until]) for node in free), reverse=True)
+        if sum(least[:most_nodes]) >= asked["gpus"][job]:
+            return now + second
+    return inf
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Cluster, Trace]:
+    """A few jobs in whole seconds, each done within its limit, on a few small nodes."""
+    cluster = parse_cluster(f"{draw(st.integers(1, 3))}x{draw(st.integers(1, 4))}gpu")
+    count = draw(st.integers(2, 12))
+    moments = sorted(draw(st.lists(st.integers(0, 20), min_size=count, max_size=count)))
+    durations = draw(st.lists(st.integers(1, 12), min_size=count, max_size=count))
+    beyond = draw(st.lists(st.integers(0, 12), min_size=count, max_size=count))
+    gpus = draw(st.lists(st.integers(1, cluster.total_gpus), min_size=count, max_size=count))
+    columns = {
+        "job_id": [str(number) for number in range(count)],
+        "submit_seconds": moments,
+        "gpus": gpus,
+        "duration_seconds": durations,
+        "time_limit_seconds": [one + more for one, more in zip(durations, beyond, strict=True)],
+    }
+    return cluster, trace_of(columns, "drawn")
+
+
+def watched(name: str, cluster: Cluster, trace: Trace) -> Watched:
+    scheduler = build(name)
+    assert isinstance(scheduler, ReservingScheduler)
+    watch = Watched(scheduler)
+    simulate(trace, cluster, watch, Options(restart_cost_seconds=0.0))
+    assert len(watch.started) == len(trace.jobs)
+    return watch
+
+
+@pytest.mark.parametrize("placement", ["pack", "consolidate"])
+@given(case=cases())
+@settings(max_examples=40)
+def test_conservative_keeps_every_promise(placement: str, case: tuple[Cluster, Trace]) -> None:
+    watch = watched(f"fifo+conservative+{placement}", *case)
+    for job, starts in watch.promised.items():
+        assert starts == sorted(starts, reverse=True)
+        assert watch.started[job] <= starts[-1]
+
+
+@pytest.mark.parametrize("placement", ["pack", "consolidate"])
+@given(case=cases())
+@settings(max_examples=40)
+def test_easy_reserves_the_first_start_there_is(placement: str, case: tuple[Cluster, Trace]) -> None:
+    watch = watched(f"fifo+easy+{placement}", *case)
+    for reserved, brute_force in watch.heads:
+        assert reserved == brute_force
+    for job, starts in watch.promised.items():
+        assert watch.started[job] <= min(starts)
+
+
+@given(case=cases(), name=st.sampled_from(["smallest+easy", "fifo+easy", "smallest+conservative"]))
+@settings(max_examples=30)
+def test_several_reservations_hold_under_any_order(case: tuple[Cluster, Trace], name: str) -> None:
+    cluster, trace = case
+    scheduler = build(name, {"reservations": "3"})
+    simulate(trace, cluster, scheduler, Options(restart_cost_seconds=0.0))
+
+
+def names_and_starts(name: str, columns: dict[str, list[float]], **options: str) -> list[float]:
+    count = len(columns["gpus"])
+    frame = {"job_id": [str(at) for at in range(count)], **columns}
+    run = simulate(
+        trace_of(frame, "by hand"),
+        parse_cluster("1x4gpu"),
+        build(name, options),
+        Options(restart_cost_seconds=0.0),
+    )
+    starts: list[float] = run.record.jobs["start_seconds"].to_list()
+    return starts
+
+
+HAND: dict[str, list[float]] = {
+    # 3 of 4 GPUs until 10 (really 6); the head needs 4; a short and a long job of one GPU behind it.
+    "submit_seconds": [0, 1, 2, 3],
+    "gpus": [3, 4, 1, 1],
+    "duration_seconds": [6, 5, 7, 20],
+    "time_limit_seconds": [10, 5, 8, 20],
+}
+
+
+def test_a_job_passes_if_its_limit_ends_before_the_reservation() -> None:
+    # Job 2 ends by 10 and passes; job 3 would delay job 1 and waits until it has run (9 to 14).
+    assert names_and_starts("fifo+easy", HAND) == [0, 9, 2, 14]
+    assert names_and_starts("fifo+conservative", HAND) == [0, 9, 2, 14]
+
+
+def test_decisions_at_an_interval_wait_for_its_multiples() -> None:
+    # At 4 job 2 would end after 10, for which job 1 has its reservation; at 8 job 1 starts, at 16 the others.
+    assert names_and_starts("fifo+easy", HAND, interval_seconds="4") == [0, 8, 16, 16]
+
+
+def test_jobs_beyond_the_depth_are_not_looked_at() -> None:
+    assert names_and_starts("fifo+easy", HAND, depth="1") == [0, 6, 11, 11]
+
+
+def test_beyond_the_window_there_is_no_reservation() -> None:
+    # At 6 job 1 could start at 10, which is beyond the window of 3 s: job 3 takes the GPU for 20 s.
+    assert names_and_starts("fifo+easy", HAND, window_seconds="3") == [0, 26, 2, 6]
