@@ -58,6 +58,7 @@ def compare(
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
     from muster.parallel import run_all
+    from muster.report.recorded import has_starts, recorded_summary
 
     errors = ErrorCollector()
     first, *more = cluster
@@ -79,7 +80,10 @@ def compare(
         folders = list(works)
         with progress_bars(folders, len(inputs.trace.jobs)) as show:
             summaries = list(run_all(works, workers or os.cpu_count() or 1, show).values())
-        (folder / "comparison.json").write_text(as_json_text({"runs": folders}), encoding="utf-8")
+        history = recorded_summary(inputs.trace, inputs.cluster) if has_starts(inputs.trace) else None
+        recorded = {"recorded": history} if history else {}
+        content = as_json_text({"runs": folders, **recorded})
+        (folder / "comparison.json").write_text(content, encoding="utf-8")
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
         else:
@@ -90,14 +94,15 @@ def compare(
     for note in dict.fromkeys(own_notes):
         print(note, file=sys.stderr)
     if as_json:
-        print(as_json_text({"out": str(out), "runs": folders, "summaries": summaries}), end="")
+        content = as_json_text({"out": str(out), "runs": folders, "summaries": summaries, **recorded})
+        print(content, end="")
         return
     from rich.console import Console
 
     from muster.report.terminal import comparison_table
 
     console = Console()
-    console.print(comparison_table(summaries, console.width))
+    console.print(comparison_table([*recorded.values(), *summaries], console.width))
     if not missing:
         print(f"The page with charts: {out / 'report.html'}")
 

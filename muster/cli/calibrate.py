@@ -1,0 +1,106 @@
+"""`muster calibrate`: how far a simulated scheduler repeats what a log records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.cli import flags
+from muster.cli.flag_groups import takes_flag_groups
+from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
+from muster.problems import ErrorCollector, InputError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.inputs import Inputs
+
+_GOLDEN = 0.618033988749895
+"""Spreads the phases of one clock evenly, whatever those of the other."""
+
+
+@takes_flag_groups(more_help=MORE_HELP)
+def calibrate(
+    trace: flags.TraceFile,
+    cluster: flags.ClusterName,
+    scheduler: Annotated[
+        str, typer.Option(metavar="NAME", help="Scheduler as in muster simulate, with the site's settings.")
+    ] = "slurm",
+    phases: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Runs with other phases of the scheduler's clocks, if it has any."
+        ),
+    ] = 8,
+    *,
+    given: SimulationFlags,
+    as_json: flags.Json = False,
+) -> None:
+    """Set a simulated scheduler beside the starts that a log records.
+
+    Example: muster calibrate sacct.txt --cluster mycluster.toml --set bf_interval=30
+    """
+    from muster.formatting import as_json_text
+    from muster.report.calibration import calibration
+    from muster.report.recorded import has_starts, recorded
+
+    errors = ErrorCollector()
+    inputs = given.inputs(errors, trace, cluster)
+    errors.of(inputs.scheduler, scheduler)
+    errors.settle()
+    if not has_starts(inputs.trace):
+        what = "no job has a start in this log; allowed: a column start_seconds, or Start in sacct"
+        raise InputError(Problem(inputs.trace.source, what, column="start_seconds"))
+    print_notes(inputs.trace)
+    runs = [one.run(one.scheduler(scheduler)).record.jobs for one in _phases(inputs, scheduler, phases)]
+    figures = calibration(recorded(inputs.trace, inputs.cluster).jobs, runs)
+    if as_json:
+        print(as_json_text(figures), end="")
+        return
+    _print(scheduler, figures)
+
+
+def _phases(inputs: Inputs, scheduler: str, phases: int) -> Iterator[Inputs]:
+    """The inputs once for each phase of the two clocks; once where the scheduler has none or they are set."""
+    from muster.schedulers.backfill.slurm_cycles import SlurmScheduler
+
+    made = inputs.scheduler(scheduler)
+    if not isinstance(made, SlurmScheduler) or {"main_phase", "bf_phase"} & set(inputs.settings):
+        yield inputs
+        return
+    interval = made.cycles.bf_interval + made.cycles.bf_cycle_seconds
+    for at in range(phases):
+        phase = {
+            "main_phase": f"{_GOLDEN * at % 1.0 * made.cycles.main_interval}",
+            "bf_phase": f"{(at + 0.5) / phases * interval}",
+        }
+        yield replace(inputs, settings={**inputs.settings, **phase})
+
+
+def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
+    from muster.formatting import counted, duration
+
+    def seconds(value: float | None) -> str:
+        return "-" if value is None else duration(value)
+
+    log, twin = figures["recorded_wait_seconds"], figures["simulated_wait_seconds"]
+    print(
+        f"{counted(figures['jobs'], 'job')} with a recorded start, {counted(figures['runs'], 'run')} of {scheduler}"
+    )
+    print(f"{'':24}{'recorded':>12}{'simulated':>12}{'difference':>12}")
+    for name in ("mean", "p50", "p90", "p99", "max"):
+        one, other = log[name], twin[name]
+        change = f"{other / one - 1:+.1%}" if one and other is not None else "-"
+        print(f"{'wait ' + name:24}{seconds(one):>12}{seconds(other):>12}{change:>12}")
+    before, after = figures["recorded_overtakes"], figures["simulated_overtakes"]
+    print(f"{'jobs that pass another':24}{before:>12.1%}{after:>12.1%}")
+    deviation = seconds(figures["mean_wait_deviation_seconds"])
+    print(f"Standard deviation of the mean wait over the phases of the clocks: {deviation}")
+    print(
+        f"Start error: p50 {seconds(figures['start_error_p50_seconds'])}, "
+        f"p90 {seconds(figures['start_error_p90_seconds'])}; "
+        f"rank correlation of starts {figures['start_order_correlation']:.3f}"
+    )

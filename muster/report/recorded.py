@@ -1,0 +1,93 @@
+"""The history that a trace records, as a record and figures of its own: what the site's own scheduler did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from muster.cluster import Cluster
+from muster.report.metrics import summarise
+from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS, Record
+from muster.workload.trace import Trace
+
+RECORDED = "recorded"
+"""The name of the row in a comparison."""
+
+
+def has_starts(trace: Trace) -> bool:
+    """Whether the trace says when any of its jobs started."""
+    return trace.jobs["start_seconds"].is_not_null().any()
+
+
+def recorded_summary(trace: Trace, cluster: Cluster) -> dict[str, Any]:
+    """The figures of `summary.json` for the recorded starts and ends; those that need places are None.
+
+    Jobs whose start is not recorded count as unfinished.
+    """
+    record = recorded(trace, cluster)
+    on_any = pl.lit(cluster.nodes[0].name).alias("node")  # Sums over the cluster need some node.
+    record = replace(record, allocations=record.allocations.with_columns(on_any))
+    return {**summarise(record), "fragmentation": None}
+
+
+def recorded(trace: Trace, cluster: Cluster) -> Record:
+    """The recorded history: a job without a recorded end ends after its duration. Nodes are not known."""
+    jobs = trace.jobs.sort("submit_seconds", maintain_order=True)
+    gpus = jobs["gpus"] * (jobs["gpu_milli"] / 1000)
+    duration = jobs["duration_seconds"]
+    end = jobs["end_seconds"].fill_null(jobs["start_seconds"] + duration)
+    ended = end.is_not_null()
+    run = end - jobs["start_seconds"]
+    known = {
+        **{
+            name: jobs[name]
+            for name in ("job_id", "model", "tenant", "user", "submit_seconds", "start_seconds")
+        },
+        "gpus": gpus,
+        "finish_seconds": end,
+        "jct_seconds": end - jobs["submit_seconds"],
+        "wait_seconds": jobs["start_seconds"] - jobs["submit_seconds"],
+        "run_seconds": run.fill_null(0.0),
+        "ideal_seconds": duration.fill_null(run),
+        "attained_gpu_seconds": (run * gpus).fill_null(0.0),
+        "preemptions": jobs["requeues"],
+        "deadline_seconds": jobs["deadline_seconds"],
+        "outcome": ended.replace_strict({True: "completed", False: "unfinished"}, return_dtype=pl.String),
+        "measured": pl.repeat(value=True, n=len(jobs), eager=True),
+    }
+    held = {
+        "job_id": jobs["job_id"].filter(ended),
+        "gpus": gpus.filter(ended),
+        "from_seconds": jobs["start_seconds"].filter(ended),
+        "to_seconds": end.filter(ended),
+    }
+    return Record(
+        jobs=_table(known, JOBS, len(jobs)),
+        allocations=_table(held, ALLOCATIONS, int(ended.sum())),
+        decisions=pl.DataFrame(schema=dict(DECISIONS)),
+        reasons=pl.DataFrame(schema=dict(REASONS)),
+        run={
+            "trace": {"source": trace.source, "notes": list(trace.notes)},
+            "cluster": cluster.to_dict(),
+            "scheduler": {"name": RECORDED},
+            "rules": {"name": RECORDED},
+            "knowledge": "",
+            "unknown_resources": ["cpu", "memory", "storage"],
+        },
+    )
+
+
+def _table(columns: dict[str, pl.Series], schema: Any, rows: int) -> pl.DataFrame:
+    """A table of a record with these columns; counts that are not known are 0, all else is null."""
+    made = []
+    for name, kind in schema.items():
+        if name in columns:
+            made.append(columns[name].cast(kind).alias(name))
+        elif kind == pl.Int64 and name != "slice_group":
+            made.append(pl.Series(name, np.zeros(rows, np.int64)))
+        else:
+            made.append(pl.repeat(None, rows, dtype=kind, eager=True).alias(name))
+    return pl.DataFrame(made)

@@ -1,0 +1,68 @@
+"""`muster calibrate`, and the recorded history as a row of `muster compare`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Outcome
+
+Muster = Callable[..., Outcome]
+# One GPU. The log lets job 2 pass job 1, which fifo does not: its starts are 0, 10, 15.
+LOG = """job_id,submit_seconds,gpus,duration_seconds,start_seconds,end_seconds
+0,0,1,10,0,10
+1,1,1,5,13,18
+2,2,1,3,10,13
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log.csv"
+    path.write_text(LOG)
+    return path
+
+
+def test_calibrate_sets_a_scheduler_beside_the_log(muster: Muster, log: Path) -> None:
+    found = muster("calibrate", str(log), "--cluster", "1x1gpu", "--scheduler", "fifo", "--json")
+    figures = json.loads(found.out)
+    assert (figures["jobs"], figures["runs"]) == (3, 1)
+    assert figures["recorded_wait_seconds"]["mean"] == pytest.approx((0 + 12 + 8) / 3)
+    assert figures["simulated_wait_seconds"]["mean"] == pytest.approx((0 + 9 + 13) / 3)
+    assert figures["recorded_overtakes"] == pytest.approx(1 / 3)
+    assert figures["simulated_overtakes"] == 0
+    # |0 - 0|, |10 - 13|, |15 - 10|
+    assert figures["start_error_p50_seconds"] == pytest.approx(3)
+    assert figures["start_order_correlation"] == pytest.approx(0.5)
+
+
+def test_calibrate_runs_slurm_with_several_phases(muster: Muster, log: Path) -> None:
+    found = muster("calibrate", str(log), "--cluster", "1x1gpu", "--phases", "3", "--json")
+    assert json.loads(found.out)["runs"] == 3
+    fixed = muster("calibrate", str(log), "--cluster", "1x1gpu", "--set", "bf_phase=0", "--json")
+    assert json.loads(fixed.out)["runs"] == 1
+
+
+def test_calibrate_needs_recorded_starts(muster: Muster, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_seconds,gpus,duration_seconds\n0,0,1,10\n")
+    refused = muster("calibrate", str(trace), "--cluster", "1x1gpu")
+    assert refused.status == 2
+    assert "no job has a start in this log" in refused.err
+
+
+def test_compare_shows_the_recorded_history_first(muster: Muster, log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = muster(
+        "compare", str(log), "--cluster", "1x1gpu", "--scheduler", "fifo", "--out", str(out), "--json"
+    )
+    content = json.loads(found.out)
+    recorded, (fifo,) = content["recorded"], content["summaries"]
+    assert recorded["scheduler"] == "recorded"
+    assert recorded["wait_seconds"]["mean"] == pytest.approx(20 / 3)
+    assert recorded["makespan_seconds"] == fifo["makespan_seconds"] == pytest.approx(18)
+    assert recorded["utilization"]["gpu"] == pytest.approx(1.0)
+    assert json.loads((out / "comparison.json").read_text())["recorded"]["completed"] == 3
