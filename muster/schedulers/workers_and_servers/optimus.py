@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from math import inf
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from muster.cluster.ledger_arrays import Bools, Floats, Ints
 from muster.schedulers.contract import State
 from muster.schedulers.parts import setting
 from muster.schedulers.workers_and_servers.interval import PeriodicScheduler, SizingSolution
+from muster.schedulers.workers_and_servers.learned_speeds import with_learned_speeds
 from muster.schedulers.workers_and_servers.optimus_core import marginal_gains
 from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem
 from muster.workload.sized import RESOURCES
@@ -24,9 +26,27 @@ class Optimus(PeriodicScheduler):
 
     layers: bool = setting(False, "whether it knows which communication hides behind the layers")
 
+    speeds: Literal["known", "learned"] = setting(
+        "known", "the true coefficients of its form, or a fit to the steps that each job has shown"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.speeds == "learned" and (self.layers or self.promote_after_seconds < inf):
+            raise ValueError("speeds=learned: without layers and promote_after_seconds only")
+
     def layers_known(self) -> bool:
-        """By its setting; Optimus itself does not."""
-        return self.layers
+        """By its setting; Optimus itself does not. Speeds are learned from the true steps, layers included."""
+        return self.layers or self.speeds == "learned"
+
+    def sizes(self, question: SizingProblem, memory: State) -> tuple[SizingSolution, SizingProblem]:
+        """Likewise, by what it believes of speeds; it remembers the sizes that jobs have shown."""
+        if self.speeds == "known":
+            return super().sizes(question, memory)
+        question, learned = with_learned_speeds(question, memory or {})
+        answer, question = super().sizes(question, learned)
+        answer.memory = learned
+        return answer, question
 
     def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
         """Marginal gains, until nothing fits or nothing gains."""
@@ -37,6 +57,8 @@ class Optimus(PeriodicScheduler):
         columns = SizingColumns(
             np.ascontiguousarray(question.steps.terms),
             np.ascontiguousarray(question.steps.ring_seconds),
+            np.ascontiguousarray(question.steps.per_worker_seconds),
+            np.ascontiguousarray(question.steps.per_server_seconds),
             question.is_ring,
             question.remaining,
             demands.worker,
@@ -55,6 +77,8 @@ class SizingColumns(NamedTuple):
 
     terms: Floats
     ring_seconds: Floats
+    per_worker_seconds: Floats
+    per_server_seconds: Floats
     is_ring: Bools
     remaining: Floats
     """Iterations left."""

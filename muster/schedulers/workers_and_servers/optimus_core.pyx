@@ -22,6 +22,7 @@ cdef struct Sizing:
     int64_t term_count
     double* ring
     int64_t ring_count
+    double* each[2]  # seconds that every worker, every server adds to a step
     uint8_t* is_ring
     double* remaining
     double* needs[2]
@@ -51,7 +52,7 @@ cdef double _seconds(Sizing* sizing, int64_t job, int64_t workers, int64_t serve
     exposed = longest_term(terms, sizing.term_count, workers, <double> workers / max(servers, <int64_t> 1)) - compute[0]
     if sizing.ring_count > 0:
         exposed += sizing.ring[sizing.ring_count * job + min(workers, sizing.ring_count) - 1]
-    return exposed
+    return exposed + (sizing.each[0][job] * workers + sizing.each[1][job] * servers)
 
 
 cdef double _gain(Sizing* sizing, int64_t job, int64_t role) noexcept nogil:
@@ -146,6 +147,7 @@ def marginal_gains(jobs, workers, servers):
     cdef Sizing sizing
     sizing.terms, sizing.term_count = floats(jobs.terms).at, jobs.terms.shape[1]
     sizing.ring, sizing.ring_count = floats(jobs.ring_seconds).at, jobs.ring_seconds.shape[1]
+    sizing.each[0], sizing.each[1] = floats(jobs.per_worker_seconds).at, floats(jobs.per_server_seconds).at
     sizing.is_ring, sizing.remaining = bools(jobs.is_ring).at, floats(jobs.remaining).at
     sizing.needs[0], sizing.needs[1] = floats(jobs.worker).at, floats(jobs.server).at
     sizing.columns, sizing.limit = jobs.limit.shape[1], floats(jobs.limit).at
