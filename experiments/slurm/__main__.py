@@ -46,13 +46,14 @@ def main() -> None:
                 f"  {what}: start error median {np.median(errors):.3f} s, max {errors.max():.1f} s; ", end=""
             )
             print(f"mean wait {np.mean(found - log.accepted):.1f} s, logged {log.wait.mean():.1f} s")
-        waits = np.array(
-            [np.mean(found - log.accepted) for found in with_own_clocks(log, run, arguments.phases)]
-        )
+        phases = with_own_clocks(log, run, arguments.phases)
+        waits = np.array([np.mean(found - log.accepted) for found in phases])
+        off = np.mean([np.median(np.abs(found - log.allocated)) for found in phases])
         print(f"  own clocks, {arguments.phases} phases: mean wait {waits.mean():.1f} s ", end="")
         print(
-            f"({waits.mean() / log.wait.mean() - 1:+.1%}), standard deviation over phases {waits.std():.1f} s"
+            f"({waits.mean() / log.wait.mean() - 1:+.1%}), standard deviation {waits.std():.1f} s; ", end=""
         )
+        print(f"start error median {off:.1f} s")
 
 
 if __name__ == "__main__":
