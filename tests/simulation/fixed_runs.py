@@ -159,6 +159,10 @@ RUNS = (
     FixedRun("mixed", _SMALL, "quota+las+proportional+pack"),
     FixedRun("mixed", _SMALL, "srtf+tune", {}, {"promote_after_seconds": "7200"}),
     FixedRun("crowd", _RACKS, "dally-plus", {}, {"promote_after_seconds": "7200"}),
+    FixedRun("mixed", _SMALL, "slurm"),
+    FixedRun("mixed", _SMALL, "multifactor"),
+    FixedRun("mixed", _SMALL, "multifactor+easy", {"failures": _FAILURES}),
+    FixedRun("mixed", _SMALL, "smallest+conservative+requested+consolidate"),
 )
 
 
