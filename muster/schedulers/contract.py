@@ -319,6 +319,8 @@ class Snapshot:
     """Whether a change of CPU, memory or storage alone restarts a job."""
     size_speeds: SizeSpeeds | None = None
     """How fast jobs go on other sizes; None: not known."""
+    keeps_amounts: bool = False
+    """Whether running jobs keep the CPU, memory and storage that they hold as long as they keep their GPUs."""
 
     @property
     def cluster(self) -> Cluster:

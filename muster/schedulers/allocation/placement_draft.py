@@ -78,9 +78,10 @@ def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chose
     for job in jobs.index[ranked[shares[ranked] & ~chosen[ranked]]].tolist():
         transaction.release(job)
     pinned, whole = jobs.pinned, ~shares
+    kept = jobs.running & snapshot.keeps_amounts & (chosen | ~np.isin(np.arange(len(jobs)), ranked))
     movable = np.zeros(len(jobs), np.bool_)
     movable[ranked] = True
-    movable &= whole & ~pinned
+    movable &= whole & ~pinned & ~kept
     nodes = len(books.nodes)
     draft = PlacementDraft(
         free=books.nodes["free"].copy(),
@@ -90,7 +91,7 @@ def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chose
         last_here=np.full(nodes, NONE),
         used=np.zeros(1, np.int64),
         movable=movable,
-        fixed=whole & ~movable & ~(pinned & snapshot.resize_restarts),
+        fixed=whole & ~movable & ~(pinned & snapshot.resize_restarts) & ~kept,
         home=np.full(len(jobs), NONE),
         reserved=np.full(len(jobs), NONE),
     )

@@ -29,7 +29,7 @@ class ActiveJobs:
         """Jobs that compete: neither held nor on their way out."""
         self.not_before: dict[int, float] = {}
         """When a job whose processes keep dying may be started again."""
-        self.columns = LiveColumns(status.cluster, status.models, status.restart_cost_seconds)
+        self.columns = self._columns_of(status.cluster)
         """The scheduler's view, and the plan: what should run."""
         self.pending: int = Trigger.ARRIVAL
         """Triggers since the last decision."""
@@ -43,9 +43,18 @@ class ActiveJobs:
         """Make a new scheduler's view for another cluster; what runs has to be placed again."""
         costs = self.columns.restart_costs
         self._status.cluster = self.starts.cluster = cluster
-        self.columns = LiveColumns(cluster, self._status.models, self._status.restart_cost_seconds)
+        self.columns = self._columns_of(cluster)
         self.columns.restart_costs = costs
         self.columns.admit(list(self.rows.values()))
+
+    def _columns_of(self, cluster: Cluster) -> LiveColumns:
+        status = self._status
+        return LiveColumns(
+            cluster,
+            status.models,
+            status.restart_cost_seconds,
+            resize_restarts=not status.engine_capabilities.can_resize,
+        )
 
     def nothing_new(self) -> None:
         """All changes are committed."""

@@ -80,11 +80,15 @@ class LiveColumns:
         cluster: Cluster,
         known: Callable[[], Mapping[str, Model]],
         restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS,
+        *,
+        resize_restarts: bool = False,
     ) -> None:
+        """`resize_restarts`: a job that gets other CPUs or memory is stopped and started again."""
         self.cluster = cluster
         self.ledger = Ledger(cluster, 0)
         self.laws: RestartModel = zero_records(1, RESTART_MODEL)
         self.laws["checkpoint_every"] = inf
+        self.laws["resize_restarts"] = resize_restarts
         self._known = known
         self.restart_costs = RestartCosts(restart_cost_seconds)
         self.learned_sizes = LearnedSizes()

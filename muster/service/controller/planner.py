@@ -104,6 +104,8 @@ class Planner:
             columns.table,
             columns.ledger,
             columns.resource_profiles,
+            resize_restarts=not self._status.engine_capabilities.can_resize,
+            keeps_amounts=not self._status.engine_capabilities.can_resize,
             size_speeds=columns.learned_sizes or None,
         )
         not_begun = [job for job in self._jobs.columns.plan if not self._runs_as_planned(job)]

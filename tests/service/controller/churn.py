@@ -1,0 +1,98 @@
+"""How often jobs start where a change of CPUs is a restart, and how long they take: `python -m ... [JOBS] [SEEDS]`.
+
+40 jobs on two fake nodes, with and without an engine that can resize, and with CPUs that stay as they were granted at
+each start. A start takes a minute before its first step, which is what schedulers expect of one.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from muster.cluster.ledger import NodeAllocation
+from muster.cluster.shipped import parse_cluster
+from muster.service.engines import EngineCapabilities
+from muster.service.engines.fake import FakeEngine, Pace, pace_of
+from muster.service.request import JobRequest
+from muster.service.store.rows import ENDED, JobRow, Submission
+from tests.service.controller.test_fake_nodes import MODELS, World
+
+CLUSTER = parse_cluster("2x8gpu,24cpu,500gb")
+SCHEDULERS = tuple(sys.argv[3:]) or ("fifo+tune", "srtf+tune-plus", "las+tune-plus")
+START_UP_SECONDS = 60.0
+NAMES = ("resnet18", "alexnet", "gnmt", "mobilenetv2", "transformerxl", "deepspeech")
+
+
+class StiffFakeEngine(FakeEngine):
+    """Cannot resize."""
+
+    capabilities = EngineCapabilities(can_resize=False, runs_as_users=False)
+
+
+class ChurnWorld(World):
+    """Jobs that take a while to come up."""
+
+    def __init__(self, folder: Path, scheduler: str, engine: type[FakeEngine]) -> None:
+        self.engine_type = engine
+        super().__init__(folder, scheduler)
+
+    def begin(self) -> None:
+        self.cluster = CLUSTER
+        super().begin()
+
+    def an_engine(self) -> FakeEngine:
+        return self.engine_type(self.folder / "fake", self.cluster, self.pace, self.clock)
+
+    def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
+        row = self.store.job(job)
+        assert row is not None
+        return replace(pace_of(row, allocations, MODELS), start_up_seconds=START_UP_SECONDS)
+
+
+def outcome_of(folder: Path, scheduler: str, engine: type[FakeEngine], jobs: int, seed: int) -> list[JobRow]:
+    """The rows of all jobs once they have ended."""
+    chance = random.Random(seed)
+    world = ChurnWorld(folder, scheduler, engine)
+    for _ in range(jobs):
+        request = JobRequest(
+            name="job",
+            command=("true",),
+            directory="/",
+            gpus=chance.choice((1, 1, 1, 2, 4)),
+            model=chance.choice(NAMES),
+            steps=chance.randint(500, 5_000),
+            stop_signal="SIGTERM",
+        )
+        world.store.submit([Submission("ann", request)])
+        for _ in range(chance.randint(1, 12)):
+            world.turn(10.0)
+    while sum(world.store.counts()[state] for state in ENDED) < jobs:
+        world.turn(10.0)
+    rows = [row for job in range(1, jobs + 1) if (row := world.store.job(job)) is not None]
+    world.store.close()
+    return rows
+
+
+def main(jobs: int, seeds: int) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    for scheduler in SCHEDULERS:
+        for seed in range(seeds):
+            said = [f"{scheduler:15} seed {seed}:"]
+            for name, engine in (("resizes", FakeEngine), ("does not", StiffFakeEngine)):
+                with tempfile.TemporaryDirectory() as folder:
+                    rows = outcome_of(Path(folder), scheduler, engine, jobs, seed)
+                starts = sum(row.epoch for row in rows)
+                mean = sum((row.finished or 0.0) - row.submitted for row in rows) / len(rows)
+                said.append(f"{name}: {starts} starts, mean JCT {mean:.0f} s;")
+            print(*said, flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
