@@ -15,8 +15,10 @@ _PLACES = {resource.name: place for place, resource in enumerate(RESOURCES)}
 """Of each resource in `Node.amounts`."""
 
 
-def misfits(request: JobRequest, cluster: Cluster, where: str = "request") -> Iterator[Problem]:
-    """All for which no state of the cluster has room."""
+def misfits(
+    request: JobRequest, cluster: Cluster, where: str = "request", *, nodes_together: bool = True
+) -> Iterator[Problem]:
+    """All for which no state of the cluster has room; `nodes_together`: a job may have GPUs of several nodes."""
     nodes: Sequence[Node] = cluster.nodes
     if request.constraint:
         try:
@@ -32,6 +34,12 @@ def misfits(request: JobRequest, cluster: Cluster, where: str = "request") -> It
         yield Problem(where, what, column="gpus" if request.min_gpus is None else "min_gpus", found=fewest)
         if not any(node.gpus for node in nodes):
             return
+    if not nodes_together and (largest := max(node.gpus for node in nodes)) < fewest:
+        what = (
+            f"a node has at most {largest} GPUs, and processes on several nodes do not reach each other here"
+        )
+        yield Problem(where, what, column="gpus" if request.min_gpus is None else "min_gpus", found=fewest)
+        return
     part = fewest / request.gpus if request.gpus else 1.0
     amounts = {name: amount * part for name, amount in request.least_amounts.items()}
     requests = {"cpus": 0.0, "memory_gb": 0.0} | amounts

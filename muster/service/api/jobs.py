@@ -197,11 +197,17 @@ def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None
     problems: list[Problem] = []
     if why := cannot_run(caller.user, service.status.engine_capabilities, service.home):
         problems.append(Problem("request", why, found=caller.user))
+    facts = service.status.engine_capabilities
     # Whether there are new files of models is only looked up where a job names one.
     known = service.status.models() if any(request.model for request in requests) else {}
     for at, request in enumerate(requests, start=1):
         where = "request" if len(requests) == 1 else f"request, job {at}"
-        problems += misfits(request, service.status.cluster, where)
+        problems += misfits(request, service.status.cluster, where, nodes_together=facts.spans_nodes)
+        if request.gpu_share < 1 and not facts.shares_gpus:
+            what = (
+                f"engine {service.status.engine} gives whole GPUs only; leave gpu_share out, or set it to 1"
+            )
+            problems.append(Problem(where, what, column="gpu_share", found=request.gpu_share))
         problems += without_effect(request, service.status.policy, where)
         problems += unknown_model(request, known, where)
     if problems:

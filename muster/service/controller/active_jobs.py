@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from muster.cluster import Cluster
+from muster.cluster.ledger import NodeAllocation
 from muster.schedulers.contract import Trigger
 from muster.service.controller.columns import LiveColumns
 from muster.service.controller.running_starts import RunningStarts
+from muster.service.controller.starts import JobStart, on_ids_of
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines import Command
 from muster.service.store.rows import JobRow, StoreChanges
@@ -39,6 +41,11 @@ class ActiveJobs:
         self.commands: list[Command] = []
         """To send once the changes are on disk; each may be repeated."""
 
+    @property
+    def pending_limit(self) -> float:
+        """Seconds for which a start may be pending with the engine."""
+        return self._status.engine_capabilities.pending_limit_seconds
+
     def change_cluster(self, cluster: Cluster) -> None:
         """Make a new scheduler's view for another cluster; what runs has to be placed again."""
         costs = self.columns.restart_costs
@@ -54,6 +61,7 @@ class ActiveJobs:
             status.models,
             status.restart_cost_seconds,
             resize_restarts=not status.engine_capabilities.can_resize,
+            any_gpus=status.engine_capabilities.chooses_gpu_ids,
         )
 
     def nothing_new(self) -> None:
@@ -64,6 +72,12 @@ class ActiveJobs:
         """New values for some fields of a job."""
         self.changes.job(job, **fields)
         self.rows[job] = replace(self.rows[job], **fields)
+
+    def planned(self, start: JobStart) -> tuple[NodeAllocation[str], ...]:
+        """What a start should hold; where the engine chooses GPU ids, a plan on others of a node is the same plan."""
+        wanted = self.columns.plan.get(start.job, ())
+        chooses = self._status.engine_capabilities.chooses_gpu_ids
+        return on_ids_of(start.allocations, wanted) if chooses else wanted
 
     def carried_out(self, row: JobRow) -> None:
         """The requested state of a job is reached; a request that came meanwhile stays."""

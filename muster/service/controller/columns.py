@@ -8,6 +8,7 @@ touched. Nothing here goes through all numbers when a job comes or a plan is mad
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import inf, nan
 
@@ -82,8 +83,13 @@ class LiveColumns:
         restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS,
         *,
         resize_restarts: bool = False,
+        any_gpus: bool = False,
     ) -> None:
-        """`resize_restarts`: a job that gets other CPUs or memory is stopped and started again."""
+        """`resize_restarts`: a job that gets other CPUs or memory is stopped and started again.
+
+        `any_gpus`: the engine chooses the GPUs of a node, so the ledger's ids only count them.
+        """
+        self._any_gpus = any_gpus
         self.cluster = cluster
         self.ledger = Ledger(cluster, 0)
         self.laws: RestartModel = zero_records(1, RESTART_MODEL)
@@ -297,9 +303,18 @@ class LiveColumns:
     def place(self, job: int, allocations: Sequence[NodeAllocation[str]], now: float) -> None:
         """Put a job into the ledger where it is known to run; DoesNotFit if the cluster has no such place any more."""
         numbers = self.cluster.node_index
-        self.ledger.put(job, [here.on(numbers.get(here.node, len(numbers))) for here in allocations])
+        shares = [here.on(numbers.get(here.node, len(numbers))) for here in allocations]
+        if self._any_gpus:
+            shares = [self._on_free_gpus(share) for share in shares]
+        self.ledger.put(job, shares)
         self._settle(now)
         self._read_plan(job)
+
+    def _on_free_gpus(self, share: NodeAllocation) -> NodeAllocation:
+        """The same amounts on as many GPUs as are free on the node; unchanged where it has too few, or is none."""
+        free = self.ledger.free_ids(share.node) if share.node < len(self.cluster.nodes) else ()
+        count = len(share.gpu_ids)
+        return replace(share, gpu_ids=free[:count]) if len(free) >= count else share
 
     def carry_out(self, changes: Changes, now: float) -> None:
         """Give the jobs of a decision what it says. What is planned runs only once `began` says so."""

@@ -24,9 +24,9 @@ class Executor:
         """Stop, then resize, smaller ones first, then start whatever has room by now."""
         resized: list[tuple[float, JobStart, tuple[NodeAllocation[str], ...]]] = []
         for start in self._jobs.starts.values():
-            wanted = self._jobs.columns.plan.get(start.job, ())
-            if start.notice_at is None and wanted != start.allocations:
-                if not (self._can_resize and same_place(wanted, start.allocations)):
+            wanted = self._jobs.planned(start)
+            if start.notice_at is None and (start.taken_back or wanted != start.allocations):
+                if start.taken_back or not (self._can_resize and same_place(wanted, start.allocations)):
                     self._ask_to_stop(start, now, moves=bool(wanted))
                 else:
                     more = sum(here.cpus for here in wanted) - sum(here.cpus for here in start.allocations)
@@ -62,7 +62,7 @@ class Executor:
         row = self._jobs.rows[start.job]
         start.notice_at = now
         counts = {"moves": row.moves + 1} if moves else {"preemptions": row.preemptions + 1}
-        if row.state_request is not None or row.is_over_time(start.since, now):
+        if row.state_request is not None or start.taken_back or row.is_over_time(start.since, now):
             counts = {}
         self._jobs.set(row.id, phase=Phase.STOPPING, **counts)
         self._jobs.changes.event(row.id, now, "asked to stop")

@@ -191,7 +191,7 @@ class Planner:
         return (
             start is not None
             and start.notice_at is None
-            and same_place(self._jobs.columns.plan[job], start.allocations)
+            and same_place(self._jobs.planned(start), start.allocations)
         )
 
     def _not_begun_yet(self, jobs: Iterable[int], now: float) -> None:

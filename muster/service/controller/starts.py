@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -61,6 +61,10 @@ class JobStart:
     """When its reports were looked at last; when it began, if nothing can have been missed since."""
     joined: bool = False
     """It has reported through its run folder, so it reads notices there."""
+    pending_since: float | None = None
+    """Since when the engine has not given it what it asked for; None: it has it."""
+    taken_back: bool = False
+    """It was pending for too long, and is to stop for that."""
     last_report: Report | None = None
     report_rejected: bool = False
     """One of its reports could not be understood, and its history says so."""
@@ -105,6 +109,19 @@ def same_place(one: Iterable[NodeAllocation[str]], other: Iterable[NodeAllocatio
     return [(here.node, here.gpu_ids, here.milli) for here in one] == [
         (here.node, here.gpu_ids, here.milli) for here in other
     ]
+
+
+def on_ids_of(
+    held: tuple[NodeAllocation[str], ...], wanted: tuple[NodeAllocation[str], ...]
+) -> tuple[NodeAllocation[str], ...]:
+    """What is wanted, on the GPUs that are held where it is as many on the same nodes: then only the ids differ."""
+
+    def counts(allocations: tuple[NodeAllocation[str], ...]) -> list[tuple[str, int, int]]:
+        return [(here.node, len(here.gpu_ids), here.milli) for here in allocations]
+
+    if counts(held) != counts(wanted):
+        return wanted
+    return tuple(replace(to, gpu_ids=here.gpu_ids) for here, to in zip(held, wanted, strict=True))
 
 
 def launch_of(row: JobRow, start: JobStart, home: Path) -> Launch:

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from muster.cluster.ledger import DoesNotFit
+from muster.cluster.ledger import DoesNotFit, NodeAllocation
 from muster.formatting import gpus
 from muster.problems import InputError
 from muster.schedulers.contract import Trigger
@@ -51,6 +51,7 @@ class StatusCollector:
 
     def __init__(self, jobs: ActiveJobs, store: Store, commands: EngineCommands, home: Path) -> None:
         self._jobs, self._store, self._commands, self._home = jobs, store, commands, home
+        self._pending_limit = jobs.pending_limit
         self._reported_at = self._saved_at = -inf
         self._unsaved: set[int] = set()
         """Jobs of which the disk does not know how far they are."""
@@ -124,12 +125,43 @@ class StatusCollector:
                 self._jobs.commands += self._commands.forgetting(one)
                 continue
             start.seen = polled
+            if one.allocations is not None:
+                self._holds_really(start, one.allocations)
+            self._pends(start, one, now)
             self._engine_knows(start, one)
-            if self._jobs.rows[start.job].phase is Phase.STARTING:
+            if self._jobs.rows[start.job].phase is Phase.STARTING and not one.pending:
                 self._jobs.set(start.job, phase=Phase.RUNNING)
         for one in seen.values():  # Left over: its end is on record already, or its job is gone.
             over = one.ended is not None
             self._jobs.commands += self._commands.forgetting(one) if over else self._commands.killing(one)
+
+    def _holds_really(self, start: JobStart, reported: tuple[NodeAllocation[str], ...]) -> None:
+        """Put the GPUs that the engine has chosen on record."""
+        by_node = {here.node: here.gpu_ids for here in reported}
+        real = tuple(replace(here, gpu_ids=by_node.get(here.node, ())) for here in start.allocations)
+        as_many = all(len(a.gpu_ids) == len(b.gpu_ids) for a, b in zip(real, start.allocations, strict=True))
+        if as_many and real != start.allocations:
+            if start.applied == start.allocations:
+                start.applied = real
+            if start.notice_sent is not None and start.notice_sent[1] == start.allocations:
+                start.notice_sent = start.notice_sent[0], real
+            self._jobs.starts.resize(start, real)
+            self._jobs.changes.real_gpus[start.job, start.epoch] = real
+
+    def _pends(self, start: JobStart, one: Observed, now: float) -> None:
+        """Take a start back whose engine does not give it what the plan has found free."""
+        if not one.pending:
+            start.pending_since = None
+            return
+        if start.pending_since is None:
+            start.pending_since = now
+        waited = now - start.pending_since
+        if waited < self._pending_limit or start.taken_back or start.notice_at is not None:
+            return
+        self._jobs.changes.event(start.job, now, "taken back", f"pending for {waited:.1f} s: {one.pending}")
+        start.taken_back = True
+        self._jobs.not_before[start.job] = now + self._pending_limit
+        self._jobs.pending |= Trigger.CAPACITY
 
     def _not_there(self, start: JobStart, now: float) -> None:
         """The engine does not know a start: not yet launched, stopped before its launch, or lost.

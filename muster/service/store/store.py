@@ -388,6 +388,7 @@ def _write(connection: Connection, changes: StoreChanges) -> None:
     _add(
         connection, ALLOCATION_INTERVALS, [encoding.of_allocation_interval(entry) for entry in changes.opened]
     )
+    _correct_gpus(connection, changes)
     _add(connection, DECISIONS, [_known_figures(row) for row in changes.decisions])
     _add(connection, PENDING_INTERVALS, [encoding.of_pending_interval(entry) for entry in changes.pending])
     _add(connection, EVENTS, [vars(entry) for entry in changes.events])
@@ -416,6 +417,20 @@ def _change_jobs(connection: Connection, changes: StoreChanges) -> None:
         ended = update(ALLOCATION_INTERVALS).where(of_start & columns.until.is_(None))
         rows = [{"of": job, "start": epoch, "end": end} for (job, epoch), end in changes.closed.items()]
         connection.execute(ended.values(until=bindparam("end")), rows)
+
+
+def _correct_gpus(connection: Connection, changes: StoreChanges) -> None:
+    """Write which GPUs a start really has into its open intervals."""
+    columns = ALLOCATION_INTERVALS.c
+    rows = [
+        {"of": job, "start": epoch, "on": here.node, "ids": json.dumps(here.gpu_ids)}
+        for (job, epoch), allocations in changes.real_gpus.items()
+        for here in allocations
+    ]
+    if rows:
+        chosen = (columns.job == bindparam("of")) & (columns.epoch == bindparam("start"))
+        chosen &= (columns.node == bindparam("on")) & columns.until.is_(None)
+        connection.execute(update(ALLOCATION_INTERVALS).where(chosen).values(gpu_ids=bindparam("ids")), rows)
 
 
 def _add(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,0 +1,122 @@
+"""What an engine decides itself: which GPUs of a node a start gets, and when it gets what the plan found free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.ledger import NodeAllocation
+from muster.service.engines import EngineCapabilities, EngineView, Launch, Observed
+from muster.service.engines.fake import FakeEngine
+from muster.service.store.rows import Phase, State, Submission
+from tests.service.controller.test_fake_nodes import World, a_job
+
+
+class ChoosingEngine(FakeEngine):
+    """Gives the highest GPUs first, whatever ids it is given; keeps starts pending that the test names."""
+
+    capabilities = EngineCapabilities(
+        can_resize=True,
+        runs_as_users=False,
+        chooses_gpu_ids=True,
+        shares_gpus=False,
+        pending_limit_seconds=5.0,
+    )
+    chosen: dict[tuple[int, int], tuple[NodeAllocation[str], ...]]
+    blocked: frozenset[int] = frozenset()
+
+    def launch(self, launch: Launch) -> None:
+        super().launch(launch)
+        if (launch.job, launch.epoch) not in self.chosen:
+            real = tuple(self._highest(here) for here in launch.allocations)
+            self.chosen[launch.job, launch.epoch] = real
+
+    def _highest(self, here: NodeAllocation[str]) -> NodeAllocation[str]:
+        living = {(one.job, one.epoch) for one in super().observe() if one.ended is None}
+        taken = {
+            gpu
+            for key in living & self.chosen.keys()
+            for at in self.chosen[key]
+            if at.node == here.node
+            for gpu in at.gpu_ids
+        }
+        free = [gpu for gpu in (1, 0) if gpu not in taken]
+        assert len(free) >= len(here.gpu_ids), "more starts than GPUs"
+        return replace(here, gpu_ids=tuple(free[: len(here.gpu_ids)]))
+
+    def poll(self) -> EngineView:
+        view = super().poll()
+        return replace(view, starts=[self._reported(one) for one in view.starts])
+
+    def _reported(self, one: Observed) -> Observed:
+        if one.job in self.blocked:
+            return replace(one, pending="Resources")
+        return replace(one, allocations=self.chosen[one.job, one.epoch])
+
+
+class ChoosingWorld(World):
+    engine: ChoosingEngine
+
+    def an_engine(self) -> FakeEngine:
+        engine = ChoosingEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
+        engine.chosen = self.chosen = getattr(self, "chosen", {})
+        return engine
+
+    def check(self) -> None:
+        """By numbers of GPUs: the record has the plan's ids until the engine has reported its own."""
+        assert not self.controller.jobs.columns.ledger.balance().any()
+        held = Counter[str]()
+        for interval in self.store.allocation_intervals(open_only=True):
+            held[interval.allocation.node] += len(interval.allocation.gpu_ids)
+        assert all(held[node.name] <= node.gpus for node in self.cluster.nodes)
+
+    def turns(self, count: int) -> None:
+        for _ in range(count):
+            self.turn(1.0)
+
+    def submit(self, steps: Sequence[int]) -> list[int]:
+        return self.store.submit([Submission("ann", a_job(one)) for one in steps])
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "fifo+tune", "srtf+tune-plus"])
+def test_the_record_shows_the_gpus_that_the_engine_chose(tmp_path: Path, scheduler: str) -> None:
+    """Nothing is moved for an id, neither by this daemon nor by the next one."""
+    world = ChoosingWorld(tmp_path, scheduler)
+    world.submit([30, 300, 300, 30, 300, 300])
+    world.turns(20)
+    world.die()
+    world.turns(60)
+    open_ones = world.store.allocation_intervals(open_only=True)
+    assert len(open_ones) == 4
+    for interval in world.store.allocation_intervals():
+        (real,) = world.chosen[interval.job, interval.epoch]
+        assert (interval.allocation.node, interval.allocation.gpu_ids) == (real.node, real.gpu_ids)
+    rows = world.store.jobs()
+    assert [row.moves for row in rows] == [0] * 6
+    if scheduler != "srtf+tune-plus":
+        assert [row.epoch for row in rows] == [1] * 6
+    world.store.close()
+
+
+def test_a_start_that_stays_pending_is_taken_back(tmp_path: Path) -> None:
+    world = ChoosingWorld(tmp_path, "fifo")
+    world.engine.blocked = frozenset({1})
+    (job,) = world.submit([300])
+    world.turns(3)
+    row = world.store.job(job)
+    assert row is not None
+    assert row.phase is Phase.STARTING, "it is pending"
+    world.turns(5)
+    details = [event.detail for event in world.store.events(job) if event.kind == "taken back"]
+    assert details == ["pending for 5.0 s: Resources"]
+    world.engine.blocked = frozenset()
+    world.turns(10)
+    row = world.store.job(job)
+    assert row is not None
+    assert (row.state, row.phase, row.epoch) == (State.RUNNING, Phase.RUNNING, 2)
+    assert (row.preemptions, row.moves, row.deaths) == (0, 0, 0), "none of its doing, nor of the scheduler's"
+    world.store.close()
