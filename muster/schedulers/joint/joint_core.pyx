@@ -6,7 +6,7 @@ less.
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t
-from libcpp.algorithm cimport partial_sort, sort
+from libcpp.algorithm cimport pop_heap, push_heap, sort, sort_heap
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
 
@@ -34,11 +34,18 @@ from muster.schedulers.allocation.gangs_core cimport (
     gangs_of,
     need_of,
     need_on,
-    place_gang,
     place_whole,
 )
 from muster.schedulers.allocation.resource_fill cimport divide_node, form_of, gang_speed, raise_gang
-from muster.schedulers.allocation.search_core cimport best_fits, fewest_nodes, gpus_that_fit
+from muster.schedulers.allocation.search_core cimport gpus_that_fit
+from muster.schedulers.joint.free_nodes cimport (
+    Chosen,
+    FreeNodes,
+    fewest_nodes,
+    list_nodes,
+    tightest_node,
+    update_node,
+)
 from muster.schedulers.placement.delay_scheduling cimport MACHINE, Workspace, workspace_for
 from muster.schedulers.placement.network_aware cimport FormsOfGang, find_form, form_of_place
 
@@ -47,6 +54,7 @@ FOR_RUNNING = 0.05
 cdef double _FOR_RUNNING = FOR_RUNNING
 cdef double _EPSILON = 1e-9
 cdef int64_t _TRIED = 8  # nodes on which a job is tried
+cdef int64_t _GUESSES = 1 << 22  # how many guesses are kept, by class and node
 
 ctypedef pair[double, int64_t] Ranked
 
@@ -59,12 +67,22 @@ cdef struct Network:
     int64_t* nothing  # a need, by resource
     double enough  # share of a job's best speed below which it waits
 
+# What is known of the nodes for the jobs of each class; see `_guess`.
+cdef struct Guesses:
+    vector[int64_t] changed  # nodes, one after the other as they changed
+    vector[size_t] known  # by class: how many of those changes the guesses know; 0: there are none yet
+    vector[vector[double]] of_class  # by class and node
+    int64_t room  # how many more guesses may be kept
+
 # What a search works on; `cost` is the part of a job's speed that taking its place away loses.
 cdef struct Search:
     Draft* draft
     Gangs* gangs
     double* cost
     Network* network  # NULL: every place is as fast as any other
+    FreeNodes* free
+    Chosen* chosen
+    Guesses* guesses
 
 # That a job of a class gained nothing anywhere: after how many changes, under which constraint, what it counted.
 cdef struct Refused:
@@ -86,7 +104,7 @@ def place_jointly(draft, gangs, order, cost):
     """
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, NULL)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, NULL, NULL, NULL, NULL)
     _place_all(&search, ints(order))
 
 
@@ -99,7 +117,7 @@ def place_on_network(books, draft, before, gangs, order, cost, double enough):
     cdef Draft plan = draft_of(draft), running = draft_of(before)
     cdef Gangs jobs = gangs_of(gangs)
     cdef Network network
-    cdef Search search = Search(&plan, &jobs, floats(cost).at, &network)
+    cdef Search search = Search(&plan, &jobs, floats(cost).at, &network, NULL, NULL, NULL)
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
@@ -115,18 +133,27 @@ def place_on_network(books, draft, before, gangs, order, cost, double enough):
     _place_all(&search, ints(order))
 
 
-cdef void _place_all(Search* search, Ints order) noexcept:
+cdef void _place_all(Search* search, Ints order) except *:
     """Place the jobs of an order that have no place; a job whose place is taken comes once more at the end."""
     cdef Draft* plan = search.draft
     cdef Gangs* jobs = search.gangs
-    cdef vector[int64_t] take, queue
+    cdef vector[int64_t] queue
     cdef vector[bint] lost
+    cdef FreeNodes free
+    cdef Chosen chosen
+    cdef Guesses guesses
     cdef vector[Refused] refused
     cdef int64_t* numbers = order.at
     cdef int64_t i, at, changes = 0
     cdef size_t place = 0
     cdef Refused* known
-    take.resize(jobs.nodes)
+    chosen.gpus.assign(jobs.nodes, 0)
+    list_nodes(&free, plan)
+    guesses.of_class.resize(jobs.class_count)
+    guesses.known.assign(jobs.class_count, 0)
+    guesses.changed.push_back(0)
+    guesses.room = _GUESSES
+    search.free, search.chosen, search.guesses = &free, &chosen, &guesses
     lost.assign(jobs.jobs, False)
     refused.assign(jobs.class_count, Refused(-1, 0, 0.0))
     for i in range(order.size):
@@ -139,15 +166,24 @@ cdef void _place_all(Search* search, Ints order) noexcept:
         known = &refused[jobs.classes[at]]
         if known.at_change == changes and known.constraint == jobs.constraint[at] and jobs.weight[at] <= known.weight:
             continue
-        if _place(search, at, take.data(), queue, lost):
+        if _place(search, at, queue, lost):
             changes += 1
+            _note_changes(search, at)
         else:
             known[0] = Refused(changes, jobs.constraint[at], jobs.weight[at])
 
 
-cdef bint _place(
-    Search* search, int64_t at, int64_t* take, vector[int64_t]& queue, vector[bint]& lost
-) noexcept nogil:
+cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
+    """Note that the nodes of a job have changed, which has just been placed there."""
+    cdef int64_t number = search.draft.first[at], node
+    while number >= 0:
+        node = search.draft.node_parts[number].node
+        update_node(search.free, search.draft, node)
+        search.guesses.changed.push_back(node)
+        number = search.draft.node_parts[number].next
+
+
+cdef bint _place(Search* search, int64_t at, vector[int64_t]& queue, vector[bint]& lost) noexcept nogil:
     """Place a job where that gains most; whether it has a place."""
     cdef Draft* draft = search.draft
     cdef Gangs* gangs = search.gangs
@@ -158,13 +194,13 @@ cdef bint _place(
         if _place_on_form(search, at):
             return True
     elif gangs.kind_count == 1:
-        node = best_fits(draft, gangs, at, best, best).with_best
+        node = tightest_node(search.free, draft, gangs, at, gangs.gpus[at], best, NULL)
     if node >= 0:
         place_whole(draft, gangs, at, node, best)
         return True
     found = _best_node(search, at)
     if found.node < 0:
-        return _place_apart(search, at, take) if search.network == NULL else _join_on_form(search, at)
+        return _place_apart(search, at) if search.network == NULL else _join_on_form(search, at)
     _take_place(search, at, found, queue, lost)
     return True
 
@@ -174,14 +210,12 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
     cdef vector[Ranked] nodes
     cdef Trial best = Trial(_EPSILON, -1, 0)
     cdef int64_t node, leave, least
-    cdef size_t place, tried
+    cdef size_t place
     cdef double gain, most = search.gangs.weight[at] * (_FOR_RUNNING + _best_speed(search.gangs, at))
-    if search.network != NULL and not _may_share_machine(search, at):
+    if not _fits_some_machine(search.gangs, at) or (search.network != NULL and not _may_share_machine(search, at)):
         return best
     _candidates(search, at, nodes)
-    tried = min(nodes.size(), <size_t> _TRIED)
-    partial_sort(nodes.begin(), nodes.begin() + tried, nodes.end())
-    for place in range(tried):
+    for place in range(nodes.size()):
         node = nodes[place].second
         least = _least_to_leave(search, at, node)
         for leave in range(least, least + 3 if least >= 0 else least):
@@ -195,38 +229,82 @@ cdef Trial _best_node(Search* search, int64_t at) noexcept nogil:
     return best
 
 
+cdef bint _fits_some_machine(Gangs* gangs, int64_t at) noexcept nogil:
+    """Whether a machine has as many GPUs as a job."""
+    cdef int64_t kind
+    for kind in range(gangs.kind_count):
+        if gangs.kinds[kind].gpus >= gangs.gpus[at]:
+            return True
+    return False
+
+
 cdef void _candidates(Search* search, int64_t at, vector[Ranked]& nodes) noexcept nogil:
-    """The nodes that could hold the whole job, by a guess of what it costs the jobs there: least first."""
-    cdef Draft* draft = search.draft
+    """The nodes that could hold the whole job and cost the jobs there least, by a guess: those to try."""
     cdef Gangs* gangs = search.gangs
     cdef uint8_t* allowed = allowed_nodes(gangs, at)
-    cdef int64_t node, resource, gpus = gangs.gpus[at], number, freed, free
-    cdef int64_t* need
-    cdef double short_of, guess, cheapest
-    cdef NodePart* part
+    cdef double* guesses = _guesses(search, at)
+    cdef double guess, most = INFINITY
+    cdef int64_t node
     for node in range(gangs.nodes):
-        if not allowed[node]:
-            continue
-        need = need_on(gangs, need_of(gangs, gangs.demands.best, at), node)
-        short_of = 0.0
-        freed, cheapest = free_on(draft, node)[0], 0.0
+        guess = guesses[node] if guesses != NULL else _guess(search, at, node)
+        if guess < most and allowed[node]:
+            nodes.push_back(Ranked(guess, node))
+            push_heap(nodes.begin(), nodes.end())
+            if <int64_t> nodes.size() > _TRIED:
+                pop_heap(nodes.begin(), nodes.end())
+                nodes.pop_back()
+            if <int64_t> nodes.size() == _TRIED:
+                most = nodes.front().first
+    sort_heap(nodes.begin(), nodes.end())
+
+
+cdef double* _guesses(Search* search, int64_t at) noexcept nogil:
+    """The guess of each node for jobs of this class; NULL where so many are not kept."""
+    cdef Guesses* guesses = search.guesses
+    cdef int64_t number = search.gangs.classes[at], node
+    cdef vector[double]* known = &guesses.of_class[number]
+    cdef size_t i
+    if guesses.known[number] == 0:
+        if guesses.room < search.gangs.nodes:
+            return NULL
+        guesses.room -= search.gangs.nodes
+        known.resize(search.gangs.nodes)
+        for node in range(search.gangs.nodes):
+            known.data()[node] = _guess(search, at, node)
+    for i in range(guesses.known[number], guesses.changed.size() if guesses.known[number] > 0 else 0):
+        known.data()[guesses.changed[i]] = _guess(search, at, guesses.changed[i])
+    guesses.known[number] = guesses.changed.size()
+    return known.data()
+
+
+cdef double _guess(Search* search, int64_t at, int64_t node) noexcept nogil:
+    """What a job on a node costs the jobs there, by a guess that is the same for all jobs of its class.
+
+    INFINITY: there is no room.
+    """
+    cdef Draft* draft = search.draft
+    cdef Gangs* gangs = search.gangs
+    cdef int64_t* need = need_on(gangs, need_of(gangs, gangs.demands.best, at), node)
+    cdef int64_t* left = free_on(draft, node)
+    cdef int64_t resource, gpus = gangs.gpus[at], number, freed = left[0], free
+    cdef double short_of = 0.0, cheapest = 0.0
+    cdef NodePart* part
+    if freed < gpus:
+        cheapest = INFINITY
+        number = draft.first_here[node]
+        while number >= 0:
+            part = &draft.node_parts[number]
+            if _may_leave(draft, number):
+                freed += part.gpus
+                cheapest = min(cheapest, gangs.weight[part.at] / part.gpus)
+            number = part.next_here
         if freed < gpus:
-            cheapest = INFINITY
-            number = draft.first_here[node]
-            while number >= 0:
-                part = &draft.node_parts[number]
-                if _may_leave(draft, number):
-                    freed += part.gpus
-                    cheapest = min(cheapest, gangs.weight[part.at] / part.gpus)
-                number = part.next_here
-            if freed < gpus:
-                continue
-        for resource in range(1, draft.resources):
-            free = max(free_on(draft, node)[resource], <int64_t> 0)
-            if gpus * need[resource] > free:
-                short_of = max(short_of, 1.0 - <double> free / (gpus * need[resource]))
-        guess = cheapest * 10 + short_of + free_on(draft, node)[0] * 1e-6
-        nodes.push_back(Ranked(guess, node))
+            return INFINITY
+    for resource in range(1, draft.resources):
+        free = max(left[resource], <int64_t> 0)
+        if gpus * need[resource] > free:
+            short_of = max(short_of, 1.0 - <double> free / (gpus * need[resource]))
+    return cheapest * 10 + short_of + left[0] * 1e-6
 
 
 cdef inline bint _may_leave(Draft* draft, int64_t number) noexcept nogil:
@@ -352,25 +430,43 @@ cdef void _take_place(
     divide_node(search.draft, search.gangs, found.node)
 
 
-cdef bint _place_apart(Search* search, int64_t at, int64_t* take) noexcept nogil:
+cdef bint _place_apart(Search* search, int64_t at) noexcept nogil:
     """Place a job on as few nodes as have its GPUs, else on as few as have what it needs; whether it has a place."""
-    cdef Draft* draft = search.draft
     cdef Gangs* gangs = search.gangs
     cdef int64_t* best = need_of(gangs, gangs.demands.best, at)
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
-    cdef int64_t fewest = fewest_nodes(draft, gangs, at, NULL, take)
+    cdef int64_t fewest = _choose_fewest(search, at, NULL)
     if fewest == 0:
         return False
-    if fewest_nodes(draft, gangs, at, best, take) == fewest:
-        place_gang(draft, gangs, at, best, take)
+    if _choose_fewest(search, at, best) == fewest:
+        _place_on_chosen(search, at, best)
         return True
-    fewest_nodes(draft, gangs, at, NULL, take)
-    if _join_nodes(search, at, take):
+    _choose_fewest(search, at, NULL)
+    if _join_nodes(search, at):
         return True
-    if fewest_nodes(draft, gangs, at, best, take) > 0:
-        place_gang(draft, gangs, at, best, take)
+    if _choose_fewest(search, at, best) > 0:
+        _place_on_chosen(search, at, best)
         return True
-    return fewest_nodes(draft, gangs, at, fair, take) > 0 and _join_nodes(search, at, take)
+    return _choose_fewest(search, at, fair) > 0 and _join_nodes(search, at)
+
+
+cdef int64_t _choose_fewest(Search* search, int64_t at, int64_t* need) noexcept nogil:
+    """Choose as few nodes as possible for a job with a need (NULL: nothing); how many, 0 without a place."""
+    return fewest_nodes(search.free, search.draft, search.gangs, at, need, search.chosen)
+
+
+cdef void _place_on_chosen(Search* search, int64_t at, int64_t* need) noexcept nogil:
+    """Place a job with a need on the nodes that were chosen for it."""
+    cdef Chosen* chosen = search.chosen
+    cdef size_t i
+    cdef int64_t node
+    for i in range(chosen.nodes.size()):
+        node = chosen.nodes[i]
+        set_amounts(
+            search.draft,
+            add_part(search.draft, at, node, chosen.gpus[node]),
+            need_on(search.gangs, need, node),
+        )
 
 
 cdef void _count_held(Search* search) noexcept nogil:
@@ -413,7 +509,7 @@ cdef bint _place_on_form(Search* search, int64_t at) noexcept nogil:
         if own >= 0 and forms.speeds[own] >= forms.speeds[number] * (1 - _EPSILON) and _stay(search, at, best):
             return True
         if _find_form(search, at, &forms.kinds[3 * number]):
-            place_gang(search.draft, gangs, at, best, network.work.scratch.take)
+            _place_on_chosen(search, at, best)
             return True
     return False
 
@@ -427,7 +523,7 @@ cdef bint _join_on_form(Search* search, int64_t at) noexcept nogil:
         if forms.kinds[3 * number] < 0 or forms.speeds[number] < search.network.enough * forms.speeds[0]:
             return False
         if _find_form(search, at, &forms.kinds[3 * number]):
-            if _join_nodes(search, at, search.network.work.scratch.take):
+            if _join_nodes(search, at):
                 return True
     return False
 
@@ -435,10 +531,20 @@ cdef bint _join_on_form(Search* search, int64_t at) noexcept nogil:
 cdef bint _find_form(Search* search, int64_t at, int64_t* kind) noexcept nogil:
     """Choose nodes for a job on a place of this form; whether there is one."""
     cdef Network* network = search.network
+    cdef Chosen* chosen = search.chosen
     cdef uint8_t* allowed = allowed_nodes(search.gangs, at)
-    return find_form(
+    cdef int64_t* take = network.work.scratch.take
+    cdef int64_t node
+    if not find_form(
         &network.books, search.gangs.gpus[at], allowed, kind, network.nothing, network.held_here, &network.work
-    )
+    ):
+        return False
+    chosen.nodes.clear()
+    for node in range(search.gangs.nodes):
+        chosen.gpus[node] = take[node]
+        if take[node] > 0:
+            chosen.nodes.push_back(node)
+    return True
 
 
 cdef void _show_free(Search* search, int64_t at, int64_t* need) noexcept nogil:
@@ -480,23 +586,23 @@ cdef bint _stay(Search* search, int64_t at, int64_t* need) noexcept nogil:
     return True
 
 
-cdef bint _join_nodes(Search* search, int64_t at, int64_t* take) noexcept nogil:
-    """Place a job with its fair share on these nodes, where jobs on one node alone make room for it, if that gains.
+cdef bint _join_nodes(Search* search, int64_t at) noexcept nogil:
+    """Place a job with its fair share on the chosen nodes, where whole jobs make room for it, if that gains.
 
     Returns whether it has a place.
     """
     cdef Draft* draft = search.draft
     cdef Gangs* gangs = search.gangs
+    cdef Chosen* chosen = search.chosen
     cdef int64_t* fair = need_of(gangs, gangs.demands.fair, at)
     cdef vector[int64_t] numbers, amounts
     cdef int64_t node, number, resource, other
-    cdef size_t i
+    cdef size_t i, place
     cdef int64_t per[SLOTS]
     cdef double gain = 0.0
     cdef bint room = True
-    for node in range(gangs.nodes):
-        if take[node] == 0:
-            continue
+    for place in range(chosen.nodes.size()):
+        node = chosen.nodes[place]
         number = draft.first_here[node]
         while number >= 0:
             if alone(draft, number):
@@ -508,12 +614,11 @@ cdef bint _join_nodes(Search* search, int64_t at, int64_t* take) noexcept nogil:
                 gain -= gangs.weight[other] * _counted_speed(draft, gangs, other)
                 set_amounts(draft, number, need_on(gangs, need_of(gangs, gangs.demands.fair, other), node))
             number = draft.node_parts[number].next_here
-        room = room and fits(draft, node, take[node], need_on(gangs, fair, node))
+        room = room and fits(draft, node, chosen.gpus[node], need_on(gangs, fair, node))
     if room:
-        place_gang(draft, gangs, at, fair, take)
-        for node in range(gangs.nodes):
-            if take[node] > 0:
-                divide_node(draft, gangs, node)
+        _place_on_chosen(search, at, fair)
+        for place in range(chosen.nodes.size()):
+            divide_node(draft, gangs, chosen.nodes[place])
         raise_gang(draft, gangs, at)
         gain += gangs.weight[at] * _counted_speed(draft, gangs, at)
         for i in range(numbers.size()):
