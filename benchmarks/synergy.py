@@ -29,7 +29,8 @@ def decision_seconds(name: str, servers: int, sizes: str) -> tuple[float, float]
     decisions, bounds = [], []
     for repeat in range(1 + REPEATS):
         view = all_at_once(random_mix(8 * servers, sizes, np.random.default_rng(repeat)), cluster)
-        view.resource_profiles.of(view.jobs.model, view.jobs.gpus)  # in a run known from the decisions before
+        # In a run the demands are known from the decisions before.
+        view.resource_profiles.of(view.jobs.model, view.jobs.gpus, view.jobs.requested_per_gpu)
         began = time.process_time()
         scheduler.decide(view, scheduler.initial(cluster))
         decided = time.process_time()

@@ -74,8 +74,8 @@ def best_total(
 
     Jobs may wait, except that those that must run are nowhere slower than with their share of the GPUs' machine, and
     all others wait. CPUs may be any amount; memory is a measured amount, the share, all that a machine has for the
-    part, or none, which is as fast as the least measured. That a job runs counts `for_running` of its weight beside
-    its speed.
+    part, or none, which is as fast as the least measured; jobs that must run have the least measured or their share.
+    That a job runs counts `for_running` of its weight beside its speed.
     """
     program = _Program()
     nodes = cluster.nodes
@@ -128,7 +128,8 @@ def _add_job(
             if not these:
                 continue
             further = [(node.cpus / each, node.memory_gb / each) for each in (node.gpus, part)]
-            for column, point in _amounts(program, model, these, further).items():
+            least = min(model.memory_gb_per_gpu[0], further[0][1]) if must_run else 0.0
+            for column, point in _amounts(program, model, these, further, least).items():
                 for amount, value in enumerate((1.0, *point[:2])):
                     used[number][amount][column] = part * value
                 if part == gpus:
@@ -149,7 +150,11 @@ def _pattern_of(takes: dict[tuple[int, ...], int], take: int) -> tuple[int, ...]
 
 
 def _amounts(
-    program: _Program, model: Model, these: list[int], further: Sequence[tuple[float, float]]
+    program: _Program,
+    model: Model,
+    these: list[int],
+    further: Sequence[tuple[float, float]],
+    least_memory: float,
 ) -> dict[int, Point]:
     """Columns of points whose mixture are the amounts for each GPU, if one of these patterns is taken.
 
@@ -159,7 +164,7 @@ def _amounts(
     most = further[-1]
     points: dict[int, Point] = {}
     pieces = []
-    measured = [0.0, *model.memory_gb_per_gpu[1:]]
+    measured = [least_memory, *model.memory_gb_per_gpu[1:]]
     share = [amount for amount in further if amount[1] > model.memory_gb_per_gpu[0]]
     for memory in sorted({*measured, *(amount[1] for amount in share)}):
         if memory > min(most[1], model.memory_gb_per_gpu[-1]) + 1e-9:

@@ -12,26 +12,26 @@ from muster.schedulers.certify import bound_of_decision
 from muster.schedulers.joint.joint import Joint
 from muster.schedulers.joint.joint_core import FOR_RUNNING
 from tests.schedulers.placement_oracle import best_total, random_case
-from tests.schedulers.synergy_cases import Round, round_of, speeds, total_speed, tried
+from tests.schedulers.synergy_cases import Round, fair_speeds, round_of, speeds, total_speed, tried
 
 TOLERANCE = 1 + 1e-6
 
 
-def drawn(seed: int) -> tuple[Round, float]:
-    """A random cluster with its jobs, and the optimum of the integer program."""
+def drawn(seed: int) -> Round:
+    """A random cluster with its jobs."""
     cluster, jobs = random_case(seed)
     models = {model.name: model for model, _ in jobs}
-    return round_of(cluster, [(model.name, gpus) for model, gpus in jobs], models), best_total(cluster, jobs)
+    return round_of(cluster, [(model.name, gpus) for model, gpus in jobs], models)
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(40), pytest.param(range(1000), marks=pytest.mark.long)], ids=["40", "1000"]
+    "seeds", [range(2000, 2040), pytest.param(range(1000), marks=pytest.mark.long)], ids=["40", "1000"]
 )
 def test_the_bound_is_above_the_optimum_and_close(seeds: range) -> None:
     """Jobs may wait, be spread, exchange CPUs for memory: never below the optimum, in the mean at most 5 % above."""
     above = []
     for seed in seeds:
-        case, best = drawn(seed)
+        case, best = drawn(seed), best_total(*random_case(seed))
         bound = bound_of_decision(case.snapshot)
         assert best <= bound * TOLERANCE, seed
         for allocator in (Greedy(), TunePlus(), Opt(), Joint()):
@@ -41,10 +41,28 @@ def test_the_bound_is_above_the_optimum_and_close(seeds: range) -> None:
     assert np.mean(above) <= 0.05
 
 
-def test_joint_is_near_the_optimum_of_its_own_worth() -> None:
-    """Weights as its docstring says; on these 40 clusters 0.936 of the optimum in the mean, 0.656 at worst."""
+@pytest.mark.parametrize(
+    "seeds",
+    [range(2000, 2040), pytest.param(range(1000, 1400), marks=pytest.mark.long)],
+    ids=["40", "400"],
+)
+def test_opt_is_within_half_a_percent_of_its_optimum(seeds: range) -> None:
+    """Every chosen job runs, with the fair speed of the slowest of its nodes; on any nodes, with any CPUs."""
+    for seed in seeds:
+        case = drawn(seed)
+        best = best_total(*random_case(seed), must_run=case.chosen.tolist())
+        with tried(Opt(), case):
+            assert total_speed(case) >= 0.995 * best, seed
+            assert (speeds(case) >= fair_speeds(case) * (1 - 1e-9))[case.chosen].all(), seed
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(2000, 2040), pytest.param(range(40), marks=pytest.mark.long)], ids=["40 others", "40"]
+)
+def test_joint_is_near_the_optimum_of_its_own_worth(seeds: range) -> None:
+    """Weights as its docstring says; on the first 40 clusters 0.936 of the optimum in the mean, 0.656 at worst."""
     reached = []
-    for seed in range(40):
+    for seed in seeds:
         cluster, jobs = random_case(seed)
         models = {model.name: model for model, _ in jobs}
         case = round_of(cluster, [(model.name, count) for model, count in jobs], models)

@@ -20,7 +20,7 @@ from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.parts import check_seconds, setting
 
 _REACHED = 1e-9
-"""A plan so close to the bound leaves nothing to look for."""
+"""A plan so close to the bound of jobs of one GPU leaves nothing to look for; gangs that spread may pass it."""
 NO_SOLUTION = (
     "opt: stage 1 had no solution, because the chosen jobs need more than is free now; "
     "tune-plus stood in for it"
@@ -37,9 +37,7 @@ class Opt(FairShareAllocator):
 
     name: ClassVar[str] = "opt"
 
-    exact_variables: int = setting(
-        3000, "up to so many whole-number variables the placement is solved exactly"
-    )
+    exact_variables: int = setting(3000, "columns at most of the program that solves the placement exactly")
     nodes: int = setting(2000, "branch-and-bound nodes at most for an exact placement")
     solver_seconds: float = setting(
         inf, "live only: an exact placement ends after so long with the best plan so far"
@@ -67,7 +65,8 @@ class Opt(FairShareAllocator):
             fill_all(assigned, gangs)
             drafts.append(assigned)
             worths.append(worth_of(assigned))
-            if not max(worths) >= stage1.bound * (1 - _REACHED):
+            may_spread = bool((gangs.gpus[served] > 1).any())
+            if may_spread or not max(worths) >= stage1.bound * (1 - _REACHED):
                 effort = PlacementEffort(self.exact_variables, self.nodes, self.solver_seconds)
                 exact = exact_plan(gangs, opened, served, effort)
                 if exact.cut_short:

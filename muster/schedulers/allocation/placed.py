@@ -6,16 +6,14 @@ each part has beside them. Branch and bound may end early: what it has proven by
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-import highspy
 import numpy as np
 
 from muster.cluster.ledger_arrays import MICRO, Floats, Ints
-from muster.schedulers.admission.knapsack.relaxation import quiet_solver
 from muster.schedulers.allocation.gangs import Gangs
+from muster.schedulers.allocation.integer_program import IntegerProgram
 from muster.speed.input_pipeline import ModelTable
 
 MOST_COLUMNS = 800
@@ -38,54 +36,6 @@ class GangPart(NamedTuple):
     speed: Floats
 
 
-@dataclass
-class _Program:
-    """Columns and rows so far."""
-
-    cost: list[float] = field(default_factory=list)
-    most: list[float] = field(default_factory=list)
-    whole: list[bool] = field(default_factory=list)
-    row_most: list[float] = field(default_factory=list)
-    row_least: list[float] = field(default_factory=list)
-    entries: list[tuple[int, int, float]] = field(default_factory=list)
-
-    def column(self, profit: float, most: float, whole: bool = False) -> int:
-        """Add a variable from 0 to `most`."""
-        self.cost.append(-profit)
-        self.most.append(most)
-        self.whole.append(whole)
-        return len(self.cost) - 1
-
-    def row(self, least: float, most: float) -> int:
-        """Add a constraint."""
-        self.row_least.append(least)
-        self.row_most.append(most)
-        return len(self.row_most) - 1
-
-    def bound(self) -> float:
-        """Return the most that branch and bound leaves possible."""
-        program = highspy.HighsLp()
-        program.num_col_, program.num_row_ = len(self.cost), len(self.row_most)
-        program.col_cost_, program.col_lower_ = np.array(self.cost), np.zeros(len(self.cost))
-        program.col_upper_ = np.array(self.most)
-        program.row_lower_, program.row_upper_ = np.array(self.row_least), np.array(self.row_most)
-        rows, columns, values = (np.array(part) for part in zip(*self.entries, strict=True))
-        order = np.lexsort((rows, columns))
-        program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        starts = np.searchsorted(columns[order], np.arange(program.num_col_ + 1))
-        program.a_matrix_.start_ = starts.astype(np.int32)
-        program.a_matrix_.index_ = rows[order].astype(np.int32)
-        program.a_matrix_.value_ = values[order]
-        kinds = highspy.HighsVarType
-        program.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in self.whole]
-        solver = quiet_solver()
-        solver.setOptionValue("mip_rel_gap", _GAP)
-        solver.setOptionValue("mip_max_nodes", _NODES)
-        solver.passModel(program)
-        solver.run()
-        return -float(solver.getInfo().mip_dual_bound) * _SAFETY
-
-
 def placed_bound(gangs: Gangs, served: Ints, usable: Ints) -> float:
     """Return the most weighted speed that any plan for some of these jobs could reach; NaN: the program is too large.
 
@@ -99,7 +49,7 @@ def placed_bound(gangs: Gangs, served: Ints, usable: Ints) -> float:
     amounts = usable[machines] / np.array([1, *[MICRO] * (usable.shape[1] - 1)])
     if int(count.sum()) * len(machines) > MOST_COLUMNS:
         return float("nan")
-    program = _Program()
+    program = IntegerProgram()
     limits = [[program.row(-np.inf, float(amount)) for amount in node[:3]] for node in amounts]
     known: dict[tuple[int, float, float], list[GangPart]] = {}
     for number, (*_, constraint, weight) in enumerate(groups.tolist()):
@@ -123,11 +73,20 @@ def placed_bound(gangs: Gangs, served: Ints, usable: Ints) -> float:
                     )
                 if len(program.cost) > MOST_COLUMNS:
                     return float("nan")
-    return program.bound() if program.entries else 0.0
+    return _bound(program) if program.entries else 0.0
+
+
+def _bound(program: IntegerProgram) -> float:
+    """Return the most that a short branch and bound leaves possible."""
+    solver = program.solver()
+    solver.setOptionValue("mip_rel_gap", _GAP)
+    solver.setOptionValue("mip_max_nodes", _NODES)
+    solver.run()
+    return -float(solver.getInfo().mip_dual_bound) * _SAFETY
 
 
 def _add_piece(
-    program: _Program, limits: list[int], gang: int, piece: GangPart, of_part: tuple[int, float, float]
+    program: IntegerProgram, limits: list[int], gang: int, piece: GangPart, of_part: tuple[int, float, float]
 ) -> None:
     """Parts of so many GPUs on one machine with amounts of one piece: how many there are, and their mixture."""
     part, weight, most = of_part
