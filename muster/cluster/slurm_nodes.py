@@ -101,8 +101,8 @@ def _node_of_fields(fields: Mapping[str, str], where: str) -> _SlurmNode:
         _number(fields, ("CPUEfctv", "CPUTot", "CPUs"), f"{where}, node {name}"),
         _number(fields, ("RealMemory",), f"{where}, node {name}"),
         fields.get("Gres", ""),
-        _words(fields.get("AvailableFeatures", "")),
-        _words(fields.get("Partitions", "")),
+        _parts(fields.get("AvailableFeatures", "")),
+        _parts(fields.get("Partitions", "")),
         fields.get("State", "").upper(),
     )
 
@@ -143,8 +143,8 @@ def _node_of_json(entry: Mapping[str, Any]) -> _SlurmNode:
         float(entry.get("effective_cpus") or entry["cpus"]),
         float(entry["real_memory"]),
         entry.get("gres") or "",
-        _words(entry.get("features") or ""),
-        _words(entry.get("partitions") or ""),
+        _parts(entry.get("features") or ""),
+        _parts(entry.get("partitions") or ""),
         "+".join([*states, *flags]).upper(),
     )
 
@@ -156,7 +156,7 @@ def _nodes_of_kind(entry: Mapping[str, Any]) -> Iterator[_SlurmNode]:
             float(entry["cpus"]["minimum"]),
             float(entry["memory"]["minimum"]),
             entry["gres"]["total"],
-            _words(entry["features"]["total"]),
+            _parts(entry["features"]["total"]),
             (entry["partition"]["name"],),
             "+".join(entry["node"]["state"]).upper(),
         )
@@ -172,9 +172,9 @@ def _merged(nodes: Iterable[_SlurmNode]) -> list[_SlurmNode]:
     return list(merged.values())
 
 
-def _words(given: str | Sequence[str]) -> tuple[str, ...]:
-    words = given.split(",") if isinstance(given, str) else given
-    return tuple(word.strip() for word in words if word.strip() not in _NOTHING)
+def _parts(given: str | Sequence[str]) -> tuple[str, ...]:
+    parts = given.split(",") if isinstance(given, str) else given
+    return tuple(part.strip() for part in parts if part.strip() not in _NOTHING)
 
 
 def _range(piece: str) -> list[str]:

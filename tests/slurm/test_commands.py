@@ -59,7 +59,7 @@ def test_each_message_belongs_to_its_own_request(slurm: SlurmCluster, commands: 
     assert job(commands, second).comment == "kept"
 
 
-def test_another_account_is_told_the_missing_right(slurm: SlurmCluster, commands: SlurmCommands) -> None:
+def test_another_account_reads_which_right_is_missing(slurm: SlurmCluster, commands: SlurmCommands) -> None:
     number = submit(slurm, "--hold")
     with as_account(65534):
         (message,) = change(commands, [f"release {number}"])

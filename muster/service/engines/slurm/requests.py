@@ -13,7 +13,7 @@ _PROMPT = "scontrol: "
 def change(commands: SlurmCommands, requests: Sequence[str]) -> list[str]:
     """Send lines to one scontrol; return a message for each, "" where it was done.
 
-    scontrol goes on after an error. It repeats every line before its messages, which tells whose they are.
+    scontrol goes on after an error. It repeats every line before its messages, so each message can be assigned.
     """
     if not requests:
         return []
