@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libcpp.algorithm cimport sort
 from libcpp.vector cimport vector
 
-from muster.cluster.arrays cimport Bools, Ints, bools, ints
+from muster.cluster.arrays cimport Bools, Floats, Ints, bools, floats, ints
 from muster.cluster.ledger_core cimport GPU, MICRO
 
 import numpy as np
@@ -17,6 +17,15 @@ import numpy as np
 cdef struct Fit:
     int64_t gpus
     int64_t node
+
+
+cdef struct Ending:
+    double end
+    Py_ssize_t job
+
+
+cdef bint _sooner(const Ending& one, const Ending& other) noexcept nogil:
+    return one.end < other.end
 
 
 cdef bint _larger(const Fit& one, const Fit& other) noexcept nogil:
@@ -43,6 +52,30 @@ cdef class ReservationProfile:
         self._begins.push_back(now)
         self._free.resize(1)
         self._free[0].assign(amounts.at, amounts.at + amounts.size)
+
+    def add_running(self, ends, first, nodes, amounts):
+        """Jobs that run give back what they hold at these ends; the rows of the job at `i` begin at `first[i]`."""
+        cdef Floats end = floats(ends)
+        cdef Ints start = ints(first), node = ints(nodes), amount = ints(amounts.reshape(-1))
+        cdef vector[Ending] order
+        cdef Ending one
+        cdef Py_ssize_t at, row
+        cdef int64_t resource
+        cdef vector[int64_t]* free
+        for at in range(end.size):
+            one.end, one.job = end.at[at], at
+            if one.end < INFINITY:
+                order.push_back(one)
+        sort(order.begin(), order.end(), &_sooner)
+        self._begins.reserve(order.size() + 1)
+        for one in order:
+            if one.end > self._begins.back():
+                self._begins.push_back(one.end)
+                self._free.push_back(vector[int64_t](self._free.back()))
+            free = &self._free.back()
+            for row in range(start.at[one.job], start.at[one.job + 1]):
+                for resource in range(self._resources):
+                    free[0][node.at[row] * self._resources + resource] += amount.at[row * self._resources + resource]
 
     def change(self, double begin, double end, nodes, amounts, int64_t sign):
         """Add amounts (sign 1) on nodes from begin to end, or take them away (-1)."""

@@ -15,9 +15,10 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
-from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, STORAGE, Floats, Ints
+from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, STORAGE, Ints
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.backfill.profile import ReservationProfile
+from muster.schedulers.backfill.running import holdings
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import FURTHER_RESOURCES, PRIORITY, REQUESTS, honoured_by_all
 from muster.schedulers.parts import (
@@ -33,7 +34,6 @@ from muster.schedulers.parts import (
 )
 from muster.schedulers.placement.job_columns import PACK
 from muster.schedulers.reasons import NO_GPUS, PLACED, RESERVED
-from muster.workload.jobs import RUNNING
 
 _INSTANT = 1e-6
 _OVERRUN_SECONDS = 60.0
@@ -175,8 +175,13 @@ class ReservingScheduler:
         """Start or reserve each job in order; the reservations that hold from now on."""
         jobs, now, rule = snapshot.jobs, snapshot.now, self.rule
         profile = self._profile(snapshot)
-        limits = jobs.time_limit
-        needs = self.allocation.resource_options(snapshot, jobs)[:, 0]
+        limits, requested, constraints = (
+            jobs.time_limit.tolist(),
+            jobs.gpus.tolist(),
+            jobs.constraint.tolist(),
+        )
+        numbers, totals = jobs.index.tolist(), snapshot.ledger.books.totals
+        needs = np.ascontiguousarray(self.allocation.resource_options(snapshot, jobs)[:, 0])
         most = self._most_nodes(snapshot)
         kept = self._kept(snapshot, profile, ranked, limits, before)
         left = rule.depth
@@ -184,23 +189,30 @@ class ReservingScheduler:
         plan.reasons[ranked], plan.reason_a[ranked] = NO_GPUS, jobs.requested_gpus[ranked]
         plan.reason_b[ranked] = snapshot.ledger.books.totals[GPU] / MICRO
         allowed = snapshot.table.node_allowed
+        hopeless: dict[tuple[int, int, int], float] = {}
         for at in ranked.tolist():
             if left <= 0:
                 break
-            job, limit = int(jobs.index[at]), float(limits[at])
+            job, limit, gpus = numbers[at], limits[at], requested[at]
             own = kept.pop(job, None)
+            may_reserve = own is not None or len(reserved) < rule.reservations
+            kind = gpus, constraints[at], min(at, len(needs) - 1)
+            if not may_reserve and (gpus * MICRO > totals[GPU] or limit >= hopeless.get(kind, inf)):
+                left -= 1
+                continue
             if own is not None:
                 profile.change(own.start, own.start + limit, own.nodes, own.amounts, 1)
-            may_reserve = own is not None or len(reserved) < rule.reservations
+                hopeless.clear()
             latest = now + rule.window_seconds if may_reserve else now
-            gpus, need = int(jobs.gpus[at]), needs[min(at, len(needs) - 1)]
             found = profile.earliest(
-                gpus, np.ascontiguousarray(need), limit, allowed[jobs.constraint[at]], most(gpus), latest
+                gpus, needs[kind[2]], limit, allowed[constraints[at]], most(gpus), latest
             )
             if own is not None and (found is None or found[0] >= own.start):
                 found = own
             if found is None:
                 left -= 1
+                if not may_reserve:  # From now on only less is free, until a reservation moves.
+                    hopeless[kind] = min(limit, hopeless.get(kind, inf))
                 continue
             place = Reservation(*found)
             profile.change(place.start, place.start + limit, place.nodes, place.amounts, -1)
@@ -214,20 +226,15 @@ class ReservingScheduler:
 
     def _profile(self, snapshot: Snapshot) -> ReservationProfile:
         """What is free from now on, if running jobs end by their limits."""
-        books, facts, now = snapshot.ledger.books, snapshot.table.facts, snapshot.now
-        nodes = books.nodes
+        nodes, now, held = snapshot.ledger.books.nodes, snapshot.now, holdings(snapshot)
         profile = ReservationProfile(nodes["free"], nodes["share"], now)
-        resolution = self.rule.resolution_seconds
-        limits = snapshot.jobs.time_limit
-        for at in np.flatnonzero(facts["state"][snapshot.jobs.index] == RUNNING).tolist():
-            job = int(snapshot.jobs.index[at])
-            end = float(facts["last_start"][job] + limits[at])
-            if end <= now:  # The longer it is over its limit, the longer it may take.
-                end = now + max(now - end, _OVERRUN_SECONDS)
-            if resolution and isfinite(end):
-                end = ceil(end / resolution) * resolution
-            place, amounts = _held(snapshot, job)
-            profile.change(end, inf, place, amounts, 1)
+        if held is not None:
+            ends = held.started + held.limits
+            # The longer it is over its limit, the longer it may take.
+            ends = np.where(ends <= now, now + np.maximum(now - ends, _OVERRUN_SECONDS), ends)
+            if resolution := self.rule.resolution_seconds:
+                ends = np.ceil(ends / resolution) * resolution
+            profile.add_running(ends, held.first, held.nodes, held.amounts)
         return profile
 
     def _kept(
@@ -235,7 +242,7 @@ class ReservingScheduler:
         snapshot: Snapshot,
         profile: ReservationProfile,
         ranked: Ints,
-        limits: Floats,
+        limits: list[float],
         before: dict[int, Reservation],
     ) -> dict[int, Reservation]:
         """The reservations that still hold, of the first jobs that may have one; they are taken out of the profile."""
@@ -246,7 +253,7 @@ class ReservingScheduler:
                 break
             if job not in before:
                 continue
-            own, limit = before[job], float(limits[at])
+            own, limit = before[job], limits[at]
             own = own._replace(start=max(own.start, snapshot.now))
             if profile.holds(own.start, own.start + limit, own.nodes, own.amounts):
                 profile.change(own.start, own.start + limit, own.nodes, own.amounts, -1)
@@ -278,14 +285,3 @@ class ReservingScheduler:
             ],
         )
         plan.reasons[at], plan.reason_a[at], plan.reason_b[at] = PLACED, 0.0, 0.0
-
-
-def _held(snapshot: Snapshot, job: int) -> tuple[Ints, Ints]:
-    """The nodes of a running job, and what it holds on each."""
-    books = snapshot.ledger.books
-    rows, row = [], int(books.heads[job])
-    while row >= 0:
-        rows.append(row)
-        row = int(books.rows["next"][row])
-    held = books.rows[rows]
-    return np.ascontiguousarray(held["node"]), np.ascontiguousarray(held["amount"])

@@ -16,6 +16,7 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, STORAGE, Floats, Ints
 from muster.cluster.resources import BUILT_IN_COUNT
+from muster.schedulers.backfill.running import holdings
 from muster.schedulers.backfill.slurm_rules import PLANNED, STARTED, SlurmCycle
 from muster.schedulers.contract import Decision, Jobs, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import PRIORITY, REQUESTS, honoured_by_all
@@ -31,7 +32,6 @@ from muster.schedulers.parts import (
 )
 from muster.schedulers.queue_order.multifactor import nodes_of
 from muster.schedulers.reasons import NO_GPUS, NOT_CONSIDERED, PLACED, RESERVED
-from muster.workload.jobs import RUNNING
 
 _INSTANT = 1e-6
 _YEAR = 31_536_000
@@ -216,28 +216,21 @@ class SlurmScheduler:
 
     def _cycle(self, snapshot: Snapshot, plan: Proposal, *, for_backfill: bool) -> SlurmCycle:
         """The cluster as a loop sees it, with what this decision has started already."""
-        books, table = snapshot.ledger.books, snapshot.table
-        nodes = books.nodes
+        nodes = snapshot.ledger.books.nodes
         completing = (nodes["releasing"][:, GPU] > 0) & (nodes["up"] == 1)
         free = nodes["free"] + (nodes["releasing"] if for_backfill else 0)
         cycle = SlurmCycle(free, completing, self.cycles.kill_wait)
         if not for_backfill:
             return cycle
-        heads = books.heads[snapshot.jobs.index]
-        if not (heads >= 0).any():
-            return cycle
-        rows = _rows_of(books.rows["next"], heads[heads >= 0])
-        held = books.rows[rows[np.argsort(books.rows["job"][rows], kind="stable")]]
-        owners, first = np.unique(held["job"], return_index=True)
-        facts = table.facts[owners]
-        started = np.where(facts["state"] == RUNNING, facts["last_start"], snapshot.now)
-        cycle.add_running(
-            np.floor(started + _INSTANT).astype(np.int64) + _limits(table.asked["time_limit"][owners]),
-            owners.astype(np.int64),
-            np.append(first, len(held)).astype(np.int64),
-            np.ascontiguousarray(held["node"]),
-            np.ascontiguousarray(held["amount"]),
-        )
+        held = holdings(snapshot)
+        if held is not None:
+            cycle.add_running(
+                np.floor(held.started + _INSTANT).astype(np.int64) + _limits(held.limits),
+                held.jobs,
+                held.first,
+                held.nodes,
+                held.amounts,
+            )
         return cycle
 
     def _needs(self, snapshot: Snapshot, jobs: Jobs) -> tuple[Ints, Ints]:
@@ -279,16 +272,6 @@ class SlurmScheduler:
         plan.reasons[positions] = code
         plan.reason_a[positions] = snapshot.jobs.requested_gpus[positions]
         plan.reason_b[positions] = snapshot.ledger.books.totals[GPU] / MICRO
-
-
-def _rows_of(following: Ints, heads: Ints) -> Ints:
-    """All rows of the chains that begin at these heads."""
-    found, here = [], heads
-    while len(here):
-        found.append(here)
-        here = following[here]
-        here = here[here >= 0]
-    return np.concatenate(found)
 
 
 def _limits(seconds: Floats) -> Ints:

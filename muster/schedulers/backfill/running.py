@@ -1,0 +1,53 @@
+"""What running jobs hold and when their time limits end, as arrays for compiled code."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.schedulers.contract import Snapshot
+from muster.workload.jobs import RUNNING
+
+
+class Holdings(NamedTuple):
+    """The jobs that hold something, by number. The rows of the one at `i` are from `first[i]` to `first[i + 1]`."""
+
+    jobs: Ints
+    started: Floats
+    """Its last start; now for a job that this decision starts."""
+    limits: Floats
+    first: Ints
+    nodes: Ints
+    amounts: Ints
+
+
+def holdings(snapshot: Snapshot) -> Holdings | None:
+    """What all jobs of a snapshot hold, those included that this decision has started; None if nothing is held."""
+    books, table = snapshot.ledger.books, snapshot.table
+    heads = books.heads[snapshot.jobs.index]
+    if not (heads >= 0).any():
+        return None
+    rows = _rows_of(books.rows["next"], heads[heads >= 0])
+    held = books.rows[rows[np.argsort(books.rows["job"][rows], kind="stable")]]
+    owners, first = np.unique(held["job"], return_index=True)
+    facts = table.facts[owners]
+    return Holdings(
+        owners.astype(np.int64),
+        np.where(facts["state"] == RUNNING, facts["last_start"], snapshot.now),
+        table.asked["time_limit"][owners],
+        np.append(first, len(held)).astype(np.int64),
+        np.ascontiguousarray(held["node"]),
+        np.ascontiguousarray(held["amount"]),
+    )
+
+
+def _rows_of(following: Ints, heads: Ints) -> Ints:
+    """All rows of the chains that begin at these heads."""
+    found, here = [], heads
+    while len(here):
+        found.append(here)
+        here = following[here]
+        here = here[here >= 0]
+    return np.concatenate(found)
