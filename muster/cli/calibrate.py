@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,6 +37,13 @@ def calibrate(
             metavar="N", min=1, help="Runs with other phases of the scheduler's clocks, if it has any."
         ),
     ] = 8,
+    slurm_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Output of scontrol show config, or slurm.conf, for the settings of slurm (default: Slurm's own).",
+        ),
+    ] = None,
     *,
     given: SimulationFlags,
     as_json: flags.Json = False,
@@ -46,11 +55,17 @@ def calibrate(
     from muster.formatting import as_json_text
     from muster.report.calibration import calibration
     from muster.report.recorded import has_starts, recorded
+    from muster.slurm_config import read_slurm_config
 
     errors = ErrorCollector()
     inputs = given.inputs(errors, trace, cluster)
+    config = errors.of(read_slurm_config, slurm_config) if slurm_config else None
+    if config:
+        inputs = replace(inputs, settings={**config.settings, **(inputs.settings or {})})
     errors.of(inputs.scheduler, scheduler)
     errors.settle()
+    for note in config.notes if config else ():
+        print(f"{slurm_config}: {note}", file=sys.stderr)
     if not has_starts(inputs.trace):
         what = "no job has a start in this log; allowed: a column start_seconds, or Start in sacct"
         raise InputError(Problem(inputs.trace.source, what, column="start_seconds"))
@@ -61,6 +76,9 @@ def calibrate(
         print(as_json_text(figures), end="")
         return
     _print(scheduler, figures)
+    if config:
+        given_as = " ".join(f"--set {key}={value}" for key, value in config.settings.items())
+        print(f"The same settings elsewhere: {given_as}")
 
 
 def _phases(inputs: Inputs, scheduler: str, phases: int) -> Iterator[Inputs]:

@@ -63,7 +63,9 @@ class SimulationFlags:
     ] = "exact"
     knowledge: Annotated[
         str,
-        typer.Option(metavar="CLASS", help="What schedulers know of durations: oracle, noisy:SIGMA or none."),
+        typer.Option(
+            metavar="CLASS", help="What schedulers know of durations: oracle, limit, noisy:SIGMA or none."
+        ),
     ] = "oracle"
     skip_impossible: Annotated[
         bool,

@@ -13,6 +13,8 @@ from muster.simulation.rules import EXACT, Rules
 from muster.speed.network.dimensions import FLAVOURS
 
 FIRST_ARRIVAL = "first-arrival"
+LIMIT = "limit"
+"""What schedulers know of durations: the users' time limits; nothing of a job without one."""
 DEFAULT_RESTART_COST_SECONDS = 60.0
 """What an interruption costs a job where neither the user nor the trace says it: a stop and a start-up of PyTorch."""
 
@@ -36,7 +38,7 @@ class Options:
     """First and last job id that count, both included; the run ends when they are done."""
     rules: Rules = field(default=EXACT)
     knowledge: str = "oracle"
-    """What schedulers know of durations: `oracle`, `noisy:SIGMA` or `none`."""
+    """What schedulers know of durations: `oracle`, `noisy:SIGMA`, `limit` (the users' time limits) or `none`."""
     failures: Failures | None = None
     network: str = AUTO
     """`physical` or `astra`: how the links between GPUs slow jobs down; `none`: not at all; `auto`: physical where
@@ -103,8 +105,8 @@ class Options:
         yield "--network", self.network, self.network in networks, what
         what = "allowed: a fraction from 0 to below 1"
         yield "--congestion", self.congestion, 0 <= self.congestion < 1, what
-        what = "allowed: oracle, none or noisy:SIGMA with a SIGMA from 0 on, for example noisy:0.5"
-        what = with_hint(what, _hint(self.knowledge.partition(":")[0], ("oracle", "none", "noisy")))
+        what = "allowed: oracle, limit, none or noisy:SIGMA with a SIGMA from 0 on, for example noisy:0.5"
+        what = with_hint(what, _hint(self.knowledge.partition(":")[0], ("oracle", "limit", "none", "noisy")))
         yield "--knowledge", self.knowledge, self.noise is not None, what
 
     def _against_the_rules(self) -> list[Problem]:
@@ -137,7 +139,7 @@ class Options:
     @property
     def noise(self) -> float | None:
         """Standard deviation of the logarithm of believed durations; NaN: nothing is known; None: not understood."""
-        if self.knowledge == "oracle":
+        if self.knowledge in ("oracle", LIMIT):
             return 0.0
         if self.knowledge == "none":
             return float("nan")

@@ -28,7 +28,7 @@ from muster.simulation.assumptions import assumptions, network_not_known, unknow
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
 from muster.simulation.impossible import left_out_note, set_impossible_aside
 from muster.simulation.network import NetworkOfRun, network_of_run
-from muster.simulation.options import Options
+from muster.simulation.options import LIMIT, Options
 from muster.simulation.sizes import with_sizes
 from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.network.models import NetworkModel
@@ -198,7 +198,10 @@ def _prepared(
         table = options.rules.speed_law(table, cluster)
     noise = options.noise
     assert noise is not None
-    if np.isnan(noise):
+    if options.knowledge == LIMIT:
+        limits = np.where(np.isfinite(table.asked["time_limit"]), table.asked["time_limit"], np.nan)
+        table.asked["believed"] = limits * table.asked["iterations"] / table.asked["ideal"]
+    elif np.isnan(noise):
         table.asked["believed"] = np.nan
     elif noise > 0:
         draws = np.random.default_rng([options.seed, _NOISE_STREAM]).normal(0.0, noise, len(table))

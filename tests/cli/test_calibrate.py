@@ -46,6 +46,16 @@ def test_calibrate_runs_slurm_with_several_phases(muster: Muster, log: Path) -> 
     assert json.loads(fixed.out)["runs"] == 1
 
 
+def test_calibrate_takes_the_settings_of_a_site(muster: Muster, log: Path, tmp_path: Path) -> None:
+    config = tmp_path / "slurm.conf"
+    config.write_text("ClusterName=c\nSchedulerParameters=bf_interval=7,bf_busy_nodes\n")
+    command = ("calibrate", str(log), "--cluster", "1x1gpu", "--phases", "1", "--slurm-config", str(config))
+    found = muster(*command)
+    assert found.status == 0
+    assert "The same settings elsewhere: --set bf_interval=7\n" in found.out
+    assert "SchedulerParameters that are not simulated: bf_busy_nodes" in found.err
+
+
 def test_calibrate_needs_recorded_starts(muster: Muster, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("job_id,submit_seconds,gpus,duration_seconds\n0,0,1,10\n")

@@ -183,3 +183,20 @@ def test_jobs_beyond_the_depth_are_not_looked_at() -> None:
 def test_beyond_the_window_there_is_no_reservation() -> None:
     # At 6 job 1 could start at 10, which is beyond the window of 3 s: job 3 takes the GPU for 20 s.
     assert names_and_starts("fifo+easy", HAND, window_seconds="3") == [0, 26, 2, 6]
+
+
+def test_an_order_by_duration_can_go_by_the_limits_of_users() -> None:
+    # Job 1 is shorter than job 2, but its limit is longer.
+    columns = {
+        "submit_seconds": [0, 1, 1],
+        "gpus": [4, 4, 4],
+        "duration_seconds": [5, 5, 9],
+        "time_limit_seconds": [9, 30, 10],
+    }
+    frame = trace_of({"job_id": ["0", "1", "2"], **columns}, "by hand")
+    starts = {}
+    for knowledge in ("oracle", "limit"):
+        options = Options(restart_cost_seconds=0.0, knowledge=knowledge)
+        run = simulate(frame, parse_cluster("1x4gpu"), build("sjf"), options)
+        starts[knowledge] = run.record.jobs["start_seconds"].to_list()
+    assert starts == {"oracle": [0, 5, 10], "limit": [0, 14, 5]}

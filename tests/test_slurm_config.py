@@ -1,0 +1,94 @@
+"""Settings of the preset `slurm` from `scontrol show config` and slurm.conf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.problems import InputError
+from muster.schedulers.registry import build
+from muster.slurm_config import SlurmConfig, read_slurm_config
+
+SCONTROL = """Configuration data as of 2024-05-01T10:00:00
+ClusterName             = c
+KillWait                = 30 sec
+PreemptType             = preempt/none
+PriorityCalcPeriod      = 00:05:00
+PriorityDecayHalfLife   = 7-00:00:00
+PriorityFavorSmall      = No
+PriorityMaxAge          = 14-00:00:00
+PriorityType            = priority/multifactor
+PriorityWeightAge       = 1000
+PriorityWeightFairShare = 10000
+PriorityWeightTRES      = CPU=1000,GRES/gpu=3000,license/x=5
+SchedulerParameters     = bf_interval=60,bf_window=2880,bf_continue,bf_max_job_user=10
+SchedulerType           = sched/backfill
+SelectType              = select/cons_tres
+"""
+SLURM_CONF = """ClusterName=c  # ours
+#PriorityType=priority/basic
+PriorityType=priority/multifactor
+PriorityWeightQOS=500
+PreemptType=preempt/qos
+SchedulerParameters=bf_resolution=300,\\
+  default_queue_depth=50
+NodeName=n[1-8] Gres=gpu:8
+PartitionName=gpu Nodes=ALL PriorityJobFactor=10 TRESBillingWeights="GRES/gpu=1.0,CPU=0.25"
+PartitionName=long Nodes=ALL PriorityJobFactor=1 TRESBillingWeights="GRES/gpu=1.0,CPU=0.25"
+"""
+
+
+def read(folder: Path, text: str) -> SlurmConfig:
+    path = folder / "slurm.conf"
+    path.write_text(text)
+    found = read_slurm_config(path)
+    build("slurm", found.settings)  # The preset takes them all.
+    return found
+
+
+def test_scontrol_show_config_is_read(tmp_path: Path) -> None:
+    found = read(tmp_path, SCONTROL)
+    assert found.settings == {
+        "bf_interval": "60",
+        "bf_window_seconds": "172800",
+        "kill_wait": "30",
+        "weight_age": "1000",
+        "weight_fair_share": "10000",
+        "max_age_seconds": "1209600",
+        "half_life_seconds": "604800",
+        "calc_period_seconds": "300",
+        "favor_small": "false",
+        "weight_tres": "cpu:1000,gpu:3000",
+    }
+    assert found.notes == ("SchedulerParameters that are not simulated: bf_max_job_user",)
+
+
+def test_slurm_conf_is_read_with_its_partitions(tmp_path: Path) -> None:
+    found = read(tmp_path, SLURM_CONF)
+    assert found.settings == {
+        "bf_resolution": "300",
+        "default_queue_depth": "50",
+        "weight_qos": "500",
+        "partition_priority": "gpu:10,long:1",
+        "billing": "gpu:1.0,cpu:0.25",
+    }
+    assert found.notes == ("PreemptType=preempt/qos is not simulated; the preset has preempt/none",)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5", 300), ("01:30", 90), ("02:00:00", 7200), ("1-12", 129_600), ("1-00:30", 88_200)],
+)
+def test_times_are_read_as_slurm_writes_them(tmp_path: Path, text: str, seconds: int) -> None:
+    found = read(tmp_path, f"PriorityType=priority/multifactor\nPriorityMaxAge={text}\n")
+    assert found.settings["max_age_seconds"] == str(seconds)
+
+
+def test_other_files_and_odd_times_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="neither `scontrol show config` nor"):
+        read(tmp_path, "a = b\n")
+    with pytest.raises(InputError, match="PriorityMaxAge: found 'soon'"):
+        read(tmp_path, "PriorityType=priority/multifactor\nPriorityMaxAge=soon\n")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_slurm_config(tmp_path / "none.conf")
