@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -43,11 +45,14 @@ def test_the_bound_is_above_the_optimum_and_close(seeds: range) -> None:
 
 @pytest.mark.parametrize(
     "seeds",
-    [range(2000, 2040), pytest.param(range(1000, 1400), marks=pytest.mark.long)],
-    ids=["40", "400"],
+    [[8, 11, 14, 21, 1011, 1139], pytest.param(range(1000, 1400), marks=pytest.mark.long)],
+    ids=["six", "400"],
 )
-def test_opt_is_within_half_a_percent_of_its_optimum(seeds: range) -> None:
-    """Every chosen job runs, with the fair speed of the slowest of its nodes; on any nodes, with any CPUs."""
+def test_opt_is_within_half_a_percent_of_its_optimum(seeds: Sequence[int]) -> None:
+    """Every chosen job runs, with the fair speed of the slowest of its nodes; on any nodes, with any CPUs.
+
+    The six are far below without parts on several kinds of node, the look beyond the pooled bound, or rounding.
+    """
     for seed in seeds:
         case = drawn(seed)
         best = best_total(*random_case(seed), must_run=case.chosen.tolist())
