@@ -7,30 +7,40 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from experiments.elastic.ground import elastic, rubick
-from experiments.joint import dally
+from experiments.joint import dally, smd, synergy
 from experiments.joint.ground import Ground, table
-from experiments.joint.synergy import lines as synergy_lines
 
-SYNERGY = "synergy"
 GROUNDS: dict[str, Ground] = {"elastic": elastic, "rubick": rubick}
 _SCHEDULERS = ("fifo", "las", "srtf")
+GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
+    "dally": lambda given: dally.lines(given.only, given.jobs_share, given.seeds),
+    "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
+    "synergy": lambda given: synergy.lines(
+        given.scheduler or ("fifo", "las", "gittins", "srtf"), given.seeds, given.only
+    ),
+}
+"""Grounds whose jobs are generated: the lines of their tables."""
 
 
 def main() -> None:
     """Print a table for each setting of a ground."""
     parser = argparse.ArgumentParser(prog="python -m experiments.joint", description=__doc__)
     parser.add_argument(
-        "--ground", choices=sorted([*GROUNDS, SYNERGY, "dally"]), required=True, help="Ground to compare on."
+        "--ground",
+        choices=sorted([*GROUNDS, *GENERATED]),
+        required=True,
+        help="Ground to compare on.",
     )
     parser.add_argument(
         "--scheduler",
         action="append",
         metavar="NAME",
-        help="Scheduler to run, on Synergy's ground an order; repeatable; a replica of the ground is named as there "
-        "(default: fifo, las, srtf; on Synergy's ground also gittins).",
+        help="Scheduler to run, on the grounds synergy and smd an order; repeatable; a replica of the ground is named "
+        "as there (default: fifo, las, srtf; on Synergy's ground also gittins, on SMD's gittins alone).",
     )
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="Settings whose name contains this text (default: all)."
@@ -47,7 +57,7 @@ def main() -> None:
         type=int,
         default=10,
         metavar="N",
-        help="Seeds on the grounds synergy and dally (default: 10).",
+        help="Seeds on the grounds synergy, dally and smd (default: 10).",
     )
     parser.add_argument(
         "--jobs-share",
@@ -57,14 +67,8 @@ def main() -> None:
         help="Part of each setting's jobs to run, on the ground dally (default: 1).",
     )
     arguments = parser.parse_args()
-    if arguments.ground == "dally":
-        for line in dally.lines(arguments.only, arguments.jobs_share, arguments.seeds):
-            print(line, flush=True)
-        return
-    if arguments.ground == SYNERGY:
-        for line in synergy_lines(
-            arguments.scheduler or ("fifo", "las", "gittins", "srtf"), arguments.seeds, arguments.only
-        ):
+    if arguments.ground in GENERATED:
+        for line in GENERATED[arguments.ground](arguments):
             print(line, flush=True)
         return
     if arguments.reference is None:

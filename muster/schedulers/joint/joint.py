@@ -9,7 +9,7 @@ than many starved ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from muster.schedulers.honours import CPUS_AND_MEMORY, SIZES
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.joint.on_network import plans_on_network
+from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
     SizeOptions,
     best_sizes,
@@ -62,17 +63,41 @@ class Joint(DraftAllocator):
 
         Any nodes would do for a gang that requests nothing beside its GPUs and is not pinned.
         """
-        super().allocate(snapshot, proposal, ranked, chosen)
         jobs = snapshot.jobs
+        rest = jobs_of_one_size(snapshot)
+        if not rest.all():
+            weight = _weights(snapshot, ranked, chosen, proposal.urgent)
+            place_sized(snapshot, proposal, ranked, weight)
+            if rest.any():
+                self._allocate_rest(snapshot, proposal, ranked, chosen, rest)
+            return
+        super().allocate(snapshot, proposal, ranked, chosen)
         anywhere = (jobs.gpus > 0) & (jobs.constraint == 0) & ~jobs.requested_per_gpu.any(axis=1)
         declined = (proposal.reasons == NO_PLACE) & anywhere
         proposal.reasons[declined] = NOT_SELECTED
         proposal.reason_a[declined] = proposal.reason_b[declined] = 0.0
 
+    def _allocate_rest(
+        self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools, rest: Bools
+    ) -> None:
+        """Allocate beside the jobs whose workers and servers have their places."""
+        part = replace(
+            proposal,
+            reasons=proposal.reasons[rest],
+            reason_a=proposal.reason_a[rest],
+            reason_b=proposal.reason_b[rest],
+            urgent=proposal.urgent[rest] if len(proposal.urgent) else proposal.urgent,
+        )
+        position = np.cumsum(rest) - 1
+        of_rest = position[ranked[rest[ranked]]]
+        self.allocate(replace(snapshot, jobs=snapshot.jobs.at(rest)), part, of_rest, chosen[rest])
+        proposal.reasons[rest], proposal.notes = part.reasons, part.notes
+        proposal.reason_a[rest], proposal.reason_b[rest] = part.reason_a, part.reason_b
+
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
         snapshot = given.snapshot
-        weighted = given.gangs._replace(weight=_weights(given))
+        weighted = given.gangs._replace(weight=_weights(snapshot, given.ranked, given.chosen, given.urgent))
         elastic = given.opened.movable & is_elastic(snapshot.jobs)
         present = present_sizes(snapshot.jobs)
         if not elastic.any():
@@ -144,7 +169,7 @@ def _sizes(given: AllocationInput, options: SizeOptions, present: Ints, waiting_
     return sizes
 
 
-def _weights(given: AllocationInput) -> Floats:
+def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> Floats:
     """Return what a second of each job's progress counts, by position.
 
     It is the job's GPUs over one plus the GPUs that all jobs before it need at least, in clusters: the jobs that fill
@@ -152,16 +177,15 @@ def _weights(given: AllocationInput) -> Floats:
     jobs that do not fit beside those before them count half of that. Running jobs that are not ranked keep their places
     and count most.
     """
-    snapshot, ranked = given.snapshot, given.ranked
     gpus = np.maximum(snapshot.jobs.requested_gpus, 1e-3)
     elastic = is_elastic(snapshot.jobs)
     needed = np.where(elastic, snapshot.jobs.min_gpus, gpus)[ranked]
     ahead = np.zeros(len(gpus))
     ahead[ranked] = np.cumsum(needed) - needed
     weight: Floats = gpus / (1 + ahead / max(snapshot.cluster.total_gpus, 1))
-    weight[~given.chosen & ~elastic] *= _NOT_CHOSEN
-    if given.urgent.any():
-        weight[given.urgent] *= _URGENT
+    weight[~chosen & ~elastic] *= _NOT_CHOSEN
+    if urgent.any():
+        weight[urgent] *= _URGENT
     return weight
 
 

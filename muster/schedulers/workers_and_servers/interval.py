@@ -212,7 +212,7 @@ class PeriodicScheduler:
             answer.workers[jobs.waiting & ~question.pinned] = 0
         log_phase(snapshot, "keep their size", lambda: question.pinned)
         log_phase(snapshot, "get workers", lambda: answer.workers > 0)
-        self._place(snapshot, plan, question, answer, granted)
+        self.place(snapshot, plan, question, answer, granted)
         log_phase(snapshot, "placed", lambda: plan.reasons == PLACED)
         if answer.value_of is not None:
             free = ~question.pinned
@@ -348,7 +348,7 @@ class PeriodicScheduler:
         reserved = self.accounting == "reservation"
         return sizing_problem(snapshot, layers_known, reserved, self.interval_seconds)
 
-    def _place(
+    def place(
         self,
         snapshot: Snapshot,
         plan: Proposal,
@@ -361,7 +361,7 @@ class PeriodicScheduler:
         Where running jobs that keep their size leave no place for an urgent one, they are placed again behind it; if
         even that does not do, what is free is left to it.
         """
-        jobs = snapshot.jobs
+        jobs, mark = snapshot.jobs, plan.transaction.mark()
         unchanged = (answer.workers == question.workers) & (answer.servers == question.servers) & jobs.running
         usage = question.usage(np.arange(len(question)), answer.workers, answer.servers)
         demand = question.shares(usage)
@@ -372,12 +372,12 @@ class PeriodicScheduler:
         order = np.lexsort((demand * self.placed_first(question), ~question.is_ring, last, turn))
         wanted = answer.workers > 0
         for settled in (unchanged, unchanged & question.pinned):
-            plan.transaction.undo()
+            plan.transaction.undo(mark)
             self._place_in_order(snapshot, plan, question, answer, order, settled)
             if (snapshot.ledger.books.heads[jobs.index[urgent]] >= 0).all():
                 break
         else:
-            plan.transaction.undo()
+            plan.transaction.undo(mark)
             answer.workers[jobs.waiting & ~question.pinned] = 0
             self._place_in_order(snapshot, plan, question, answer, order, unchanged)
         holds = snapshot.ledger.books.heads[jobs.index] >= 0
@@ -400,12 +400,12 @@ class PeriodicScheduler:
         A job that was stopped or shrunk keeps its place if what it frees is used by no other: the others are then
         placed again around it.
         """
-        running, rounds = snapshot.jobs.running, 0
+        running, rounds, mark = snapshot.jobs.running, 0, plan.transaction.mark()
         while (in_vain := self._in_vain(snapshot, question, answer, order, settled)).any():
             rounds += 1
             if rounds == ROUNDS:
                 in_vain = within_reservations(question, answer.workers > 0, running & ~settled)
-            plan.transaction.undo()
+            plan.transaction.undo(mark)
             settled = settled | in_vain
             answer.workers[in_vain] = question.workers[in_vain]
             answer.servers[in_vain] = question.servers[in_vain]

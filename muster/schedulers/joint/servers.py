@@ -1,0 +1,133 @@
+"""Jobs with parameter servers, and rings, under joint: how many workers and servers each has, beside all other jobs.
+
+One knapsack holds every size of these jobs that is worth paying for, and all other jobs with the one that they have.
+The sizes are those of `workers_and_servers`, which also places them; joint then plans the other jobs around them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from muster.cluster.ledger import DoesNotFit
+from muster.cluster.ledger_arrays import WHOLE, Bools, Floats, Ints
+from muster.schedulers.admission.knapsack import NOTHING, Columns, choose
+from muster.schedulers.contract import Proposal, Snapshot, State, Trigger
+from muster.schedulers.interruption import HORIZON_SECONDS
+from muster.schedulers.workers_and_servers.interval import WAKES, SizingSolution, with_least_sizes
+from muster.schedulers.workers_and_servers.sizing_problem import SizingProblem, sizing_problem
+from muster.schedulers.workers_and_servers.smd import EXACT, Smd
+from muster.workload.sized import RIGID
+
+_INTERVAL_SECONDS = 600.0
+"""Sizes by utility change so often at most, as in Optimus, unless a job ends or capacity changes.
+
+Where nothing is known of a job's work, so much of it is left at least.
+"""
+
+
+def jobs_of_one_size(snapshot: Snapshot) -> Bools:
+    """Which jobs have neither servers nor a ring whose workers a scheduler counts."""
+    rigid: Bools = snapshot.table.asked["sync"][snapshot.jobs.index] == RIGID
+    return rigid
+
+
+def place_sized(snapshot: Snapshot, proposal: Proposal, ranked: Ints, weight: Floats) -> None:
+    """Choose workers and servers and place them, with a reason for each such job.
+
+    Where the owner of some such job states a utility, SMD's knapsack decides; elsewhere the speed of each job counts
+    its weight, by position, relative to its best with no more workers than it asks for. Other running jobs that the
+    knapsack does not choose make room, and come back where they were if nothing took it.
+    """
+    jobs = snapshot.jobs
+    sized, served = ~jobs_of_one_size(snapshot), np.zeros(len(jobs), np.bool_)
+    served[ranked] = True
+    at = np.flatnonzero((served | jobs.running) & (jobs.gpu_milli == WHOLE) & (jobs.gpus > 0))
+    asked = replace(snapshot, jobs=jobs.at(at))
+    question = sizing_problem(asked, layers_known=True, reserved=False, least_seconds=_INTERVAL_SECONDS)
+    question = replace(question, pinned=question.pinned | ~served[at])
+    if np.isnan(question.priority[sized[at]]).all():
+        by_job = np.zeros((len(snapshot.table), 2))
+        by_job[jobs.index] = np.column_stack([weight, jobs.gpus])
+        frame: Smd = _ByWeight()
+        answer = frame.beside_pinned(question, by_job)
+    else:
+        frame, urgent = Smd(), np.zeros(0, np.int64)
+        changed = jobs.last_start[at[sized[at] & jobs.running[at]]].max(initial=-np.inf)
+        if snapshot.now - changed < _INTERVAL_SECONDS and not snapshot.triggers & (WAKES & ~Trigger.ARRIVAL):
+            question = replace(question, pinned=jobs.running[at])
+        if proposal.urgent.any():
+            urgent = np.flatnonzero(proposal.urgent[at] & sized[at] & jobs.waiting[at])
+        question, _ = with_least_sizes(question, urgent)
+        answer = frame.beside_pinned(question, None)
+    left = at[~sized[at] & jobs.running[at] & (answer.workers == 0)]
+    held = {
+        job: snapshot.ledger.shares(int(snapshot.ledger.books.heads[job]))
+        for job in jobs.index[left].tolist()
+    }
+    for job in held:
+        proposal.transaction.release(job)
+    _place(snapshot, proposal, frame, _only(answer, sized[at]), at[sized[at]])
+    for job, shares in held.items():
+        try:
+            proposal.transaction.put(job, shares)
+        except DoesNotFit:
+            continue
+
+
+def _place(snapshot: Snapshot, proposal: Proposal, frame: Smd, answer: SizingSolution, at: Ints) -> None:
+    """Place the jobs at these positions with their sizes, and write their reasons."""
+    here = replace(snapshot, jobs=snapshot.jobs.at(at))
+    question = sizing_problem(here, layers_known=True, reserved=False, least_seconds=_INTERVAL_SECONDS)
+    part = replace(
+        proposal,
+        reasons=proposal.reasons[at],
+        reason_a=proposal.reason_a[at],
+        reason_b=proposal.reason_b[at],
+    )
+    frame.place(here, part, question, answer, np.zeros(0, np.int64))
+    proposal.reasons[at], proposal.reason_a[at], proposal.reason_b[at] = (
+        part.reasons,
+        part.reason_a,
+        part.reason_b,
+    )
+
+
+def _only(answer: SizingSolution, kept: Bools) -> SizingSolution:
+    """The sizes of some jobs."""
+    last = None if answer.last is None else answer.last[kept]
+    return SizingSolution(answer.workers[kept], answer.servers[kept], last=last)
+
+
+@dataclass(frozen=True)
+class _ByWeight(Smd):
+    """The sizes with the most weighted speed, less what changes of running jobs lose."""
+
+    def answer(self, question: SizingProblem, memory: State) -> SizingSolution:
+        """The knapsack's choice; `memory` has the weight of each job and the GPUs it asks for, by its number."""
+        weight, gpus = memory[question.index].T
+        pairs = question.choices
+        job = pairs.job
+        relative = _seconds_as_asked(question, gpus)[job] / pairs.seconds
+        lost = np.minimum(question.interruption_cost / HORIZON_SECONDS, 1.0)[job]
+        changed = question.changes(job, pairs.workers, pairs.servers)
+        kept = (question.workers[job] > 0) & ~changed
+        profit = weight[job] * relative * (1 - lost * changed + lost * kept)
+        usage = question.usage(job, pairs.workers, pairs.servers)
+        taken = choose(
+            Columns(job, profit, usage, np.zeros(len(question), bool)), question.capacity, EXACT
+        ).chosen
+        some = taken != NOTHING
+        return SizingSolution(
+            np.where(some, pairs.workers[taken], 0), np.where(some, pairs.servers[taken], 0)
+        )
+
+
+def _seconds_as_asked(question: SizingProblem, gpus: Floats) -> Floats:
+    """Of an iteration with the fastest choice that has no more GPUs than the job asks for, by position."""
+    pairs = question.choices
+    few = pairs.workers * question.demands.worker[pairs.job, 0] <= gpus[pairs.job]
+    seconds = np.full(len(question), np.inf)
+    np.minimum.at(seconds, pairs.job[few], pairs.seconds[few])
+    return np.where(np.isfinite(seconds), seconds, question.best_seconds)

@@ -1,0 +1,82 @@
+"""Jobs with parameter servers under joint: their sizes, and what runs beside them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import polars as pl
+import pytest
+
+from muster.report import summarise
+from muster.schedulers.registry import build
+from muster.simulation import Options, Run, simulate
+from muster.workload.models import shipped_models
+from tests.building import column, finishes, jobs_of, run
+from tests.schedulers.smd_cases import machines, sized_job, trace_of_seed
+
+UNRATED = {"utility_priority": None, "utility_urgency_per_hour": None, "utility_target_seconds": None}
+
+
+def gang(gpus: int, hours: float) -> dict[str, Any]:
+    """A job without servers, of so many hours on V100s."""
+    seconds = shipped_models()["resnet18"].seconds_per_iteration
+    return {"submit_seconds": 0.0, "gpus": gpus, "model": "resnet18", "iterations": hours * 3600 / seconds}
+
+
+def held(result: Run, job: str, role: str) -> float:
+    """Amounts of one job at its start: GPUs of its workers, or CPUs of its servers."""
+    rows = result.record.allocations.filter((pl.col("job_id") == job) & (pl.col("role") == role))
+    rows = rows.filter(pl.col("from_seconds") == rows["from_seconds"].min())
+    return float(rows["gpus" if role == "worker" else "cpus"].sum())
+
+
+def test_a_job_alone_has_its_fastest_workers_and_servers() -> None:
+    """As under smd, with and without a utility; servers hold CPUs of their own."""
+    for stated in ({}, UNRATED):
+        trace = jobs_of(sized_job(**stated))
+        ours, smd = (run(trace, machines(2), name) for name in ("gittins+joint", "smd"))
+        assert finishes(ours) == finishes(smd) == pytest.approx(column(ours, "ideal_seconds"))
+        assert held(ours, "0", "server") == held(smd, "0", "server") > 0
+
+
+def test_all_gpus_are_used_where_jobs_want_more() -> None:
+    """One machine of four GPUs for three jobs of up to four workers, and a network card for all their servers."""
+    trace = jobs_of(*[sized_job(**UNRATED)] * 3)
+    result = run(trace, machines(1, nic_gb_per_s=10.0), "gittins+joint")
+    begun = result.record.allocations.filter(pl.col("from_seconds") == 0.0)
+    assert begun.filter(pl.col("role") == "worker")["gpus"].sum() == 4
+
+
+def test_gangs_run_beside_jobs_with_servers() -> None:
+    """The gang was there first and keeps its GPUs; no job holds more than there is."""
+    trace = jobs_of(
+        gang(2, 2),
+        sized_job(submit_seconds=10.0, **UNRATED),
+        sized_job(submit_seconds=20.0, **UNRATED),
+    )
+    result = run(trace, machines(1), "gittins+joint")
+    assert result.unfinished == 0
+    assert column(result, "moves")[0] == 0
+    alone = run(jobs_of(gang(2, 2)), machines(1), "gittins+joint")
+    assert finishes(result)[0] == finishes(alone)[0]
+    assert 0 < held(result, "1", "worker") <= 2
+
+
+def test_a_running_gang_makes_room_for_what_is_worth_more() -> None:
+    """All four GPUs run a gang that has had many hours; the job with servers is new, and first under las."""
+    trace = jobs_of(gang(4, 100), sized_job(submit_seconds=100_000.0, iterations=20_000.0, **UNRATED))
+    result = run(trace, machines(1), "las+joint", restart_cost_seconds=60.0)
+    assert column(result, "start_seconds")[1] == 100_000.0
+    assert column(result, "preemptions") == [1, 0]
+    assert result.unfinished == 0
+
+
+def test_utilities_count_as_much_as_under_smd() -> None:
+    """Ten jobs an hour for a while, on machines that are short of GPUs."""
+    gained = dict.fromkeys(("smd", "gittins+joint"), 0.0)
+    for seed, name in product(range(2), gained):
+        options = Options(restart_cost_seconds=30.0)
+        ran = simulate(trace_of_seed(seed, 10, 10.0, ring=0.0), machines(3), build(name), options)
+        gained[name] += summarise(ran.record)["utility"]["total"]
+    assert gained["gittins+joint"] >= 0.98 * gained["smd"]
