@@ -90,6 +90,7 @@ def test_openb_pods_share_gpus_and_ask_for_types(tmp_path: Path) -> None:
         ("p4", 30.0, 8, 1000, 1.0, 6.0, "gpu_type=T4", "Failed"),
     ]
     assert trace.jobs["memory_gb"].to_list() == [pytest.approx(17.179869184), None, pytest.approx(0.1048576)]
+    assert columns(trace, "start_seconds", "end_seconds") == [(60.0, 910.0), (0.0, 210.0), (40.0, 40.0)]
 
 
 def test_openb_nodes_become_a_cluster(tmp_path: Path) -> None:

@@ -48,19 +48,19 @@ def read(content: Content) -> Reading:
         "gpu_milli": milli,
         "cpus": cells.numbers("cpu_milli") / 1000,
         "memory_gb": cells.numbers("memory_mib") * GB_PER_MIB,
-        "start": cells.times("scheduled_time"),
-        "end": cells.times("deletion_time"),
+        "start_seconds": cells.times("scheduled_time"),
+        "end_seconds": cells.times("deletion_time"),
     }
     for native, name in (("status", "pod_phase"), ("constraint", "gpu_spec")):
         if name in content.header:
             columns[native] = cells.text(name)
     reading = cells.reading(columns)
     reading.drop_without_gpus()
-    reading.drop(pl.col("start").is_null(), "never scheduled")
-    reading.drop(pl.col("end").is_null(), "not deleted when the log ends")
-    ran = pl.col("end") - pl.col("start")
+    reading.drop(pl.col("start_seconds").is_null(), "never scheduled")
+    reading.drop(pl.col("end_seconds").is_null(), "not deleted when the log ends")
+    ran = pl.col("end_seconds") - pl.col("start_seconds")
     said = [pl.when(pl.col(name) > 0).then(name) for name in ("cpus", "memory_gb")]
-    reading.frame = reading.frame.with_columns(ran.alias("duration_seconds"), *said).drop("start", "end")
+    reading.frame = reading.frame.with_columns(ran.alias("duration_seconds"), *said)
     if "constraint" in columns:
         asked = pl.when(pl.col("constraint") != "").then(pl.lit("gpu_type=") + pl.col("constraint"))
         reading.frame = reading.frame.with_columns(asked.alias("constraint"))
