@@ -1,4 +1,4 @@
-"""Why a job waits, in sentences: from the decision record, and from a simulation of the queue as it is now.
+"""Why a job waits, or has what it has, in sentences: from the decision record, and from a simulation of the queue.
 
 Jobs that the caller may see are named; of others, only the number is shown.
 """
@@ -15,6 +15,7 @@ from muster.formatting import counted, duration, gpus, thousandths
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.forecast import GUESSED_SECONDS, Forecast
+from muster.service.holding import what_it_would_gain
 from muster.service.queue_estimate import QueueEstimate
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, Caller, JobRow, Phase, State, StateRequest
@@ -55,9 +56,14 @@ def waits(row: JobRow) -> bool:
     return row.state is State.QUEUED and row.state_request is None
 
 
-def why_not_waiting(row: JobRow, store: Store) -> Why:
+def why_not_waiting(row: JobRow, store: Store, status: DaemonStatus, asker: Caller) -> Why:
     """About a job that runs, is held, has ended, or is about to."""
-    return Why(row.id, row.state, _not_waiting(row, store), row.reason, row.reason_parameters)
+    sentences = _not_waiting(row, store)
+    if row.state is State.RUNNING and row.phase is Phase.RUNNING and row.state_request is None:
+        held = store.allocation_intervals(open_only=True)
+        seen = {one.job for one in held} if asker.operator else store.holders(asker.user)
+        sentences += what_it_would_gain(row, held, status, lambda jobs: _listed(list(jobs), seen, {}))
+    return Why(row.id, row.state, sentences, row.reason, row.reason_parameters)
 
 
 def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, asker: Caller, now: float) -> Why:

@@ -146,12 +146,14 @@ def events(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str,
 
 @router.get("/jobs/{job_id}/why", response_model=answers.WhyAnswer, responses=may_answer(404))
 async def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
-    """Why a job waits, who is ahead of it, when it may start."""
+    """Why a job waits, who is ahead of it, when it may start; or why it has what it has."""
     from muster.service.why import waits, why_not_waiting, why_waiting
 
     row = await run_in_threadpool(job_of, service, caller, job_id)
     if not waits(row):
-        return (await run_in_threadpool(why_not_waiting, row, service.store)).to_dict()
+        return (
+            await run_in_threadpool(why_not_waiting, row, service.store, service.status, caller)
+        ).to_dict()
     estimate = await service.estimates.with_job(job_id)
     return why_waiting(row, estimate, service.status, caller, service.store.now()).to_dict()
 

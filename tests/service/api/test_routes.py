@@ -19,8 +19,9 @@ from muster.report.record import read_record
 from muster.schedulers.reasons import REASONS
 from muster.service.daemon_status import SCHEDULER, STORE
 from muster.service.home import job_folder, store_url
+from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import AllocationInterval, Phase, State, StateRequest, StoreChanges
+from muster.service.store.rows import AllocationInterval, Phase, State, StateRequest, StoreChanges, Submission
 
 from ..serving import Serving
 
@@ -197,6 +198,35 @@ def test_why_is_answered_in_sentences(api: Serving) -> None:
     reply = api.ask("GET", "/v1/jobs/1/why").json
     assert reply["job_id"] == 1
     assert "is held" in " ".join(reply["sentences"])
+
+
+def test_why_says_what_a_running_job_would_gain(api: Serving) -> None:
+    submitted(api, gpus=1, model="resnet18")
+    submitted(api, gpus=2, model="resnet18")
+    elastic = JobRequest(name="elastic", command=("true",), directory="/", gpus=1, min_gpus=1, max_gpus=4)
+    api.store.submit([Submission(api.store.jobs()[0].user, elastic)])
+    running = {"state": State.RUNNING, "phase": Phase.RUNNING, "epoch": 1, "last_start": 1.0}
+    held = [
+        NodeAllocation("node-0", (0,), 1.0, 25.0, 5.0),
+        NodeAllocation("node-0", (1, 2), 7.0, 5.0, 5.0),
+        NodeAllocation("node-1", (0,), 1.0, 4.0, 0.1),
+    ]
+    opened = [AllocationInterval(job, 1, here, since=1.0) for job, here in enumerate(held, start=1)]
+    api.store.commit(StoreChanges(jobs=dict.fromkeys((1, 2, 3), running), opened=opened))
+
+    def why(job: int) -> str:
+        return " ".join(api.ask("GET", f"/v1/jobs/{job}/why").json["sentences"])
+
+    assert "It has 1 GPU because its owner asks for exactly that." in why(1)
+    gain = re.search(r"With one more CPU core it would be (\d+) % faster; (.*?)\.", why(1))
+    assert gain is not None
+    assert (int(gain[1]) >= 1, gain[2]) == (True, "node-0 has 0 CPU cores free, job 2 holds the others")
+    assert re.search(
+        r"With 10 GB more memory it would be \d+ % faster; node-0 has 2 GB of memory free", why(1)
+    )
+    assert "Its place is as good as any." in why(1)
+    assert "Its owner allows 1 to 4 GPUs, and the scheduler gives it 1." in why(3)
+    assert "is not known: `muster profile` measures it." in why(3)
 
 
 def test_nodes_are_drained_and_used_again(api: Serving) -> None:
