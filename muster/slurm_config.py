@@ -66,11 +66,11 @@ def read_slurm_config(path: Path) -> SlurmConfig:
         raise InputError(Problem(str(path), f"cannot be read: {error.strerror}")) from error
     values: dict[str, str] = {}
     partitions: list[dict[str, str]] = []
-    for words in _lines(text):
-        if "partitionname" in words:
-            partitions.append(words)
+    for found in _lines(text):
+        if "partitionname" in found:
+            partitions.append(found)
         else:
-            values.update(words)
+            values.update(found)
     if not {"schedulertype", "slurmctldhost", "clustername", "prioritytype"} & set(values):
         what = "this is neither `scontrol show config` nor a slurm.conf: no ClusterName, SchedulerType or PriorityType"
         raise InputError(Problem(str(path), what))
