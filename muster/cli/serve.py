@@ -59,6 +59,13 @@ class NodeFlags:
             show_default=False,
         ),
     ] = None
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Partition whose nodes to use, with --engine slurm (default: none; required there).",
+        ),
+    ] = None
 
     def served(self, errors: ErrorCollector) -> tuple[str, ConfiguredEngine]:
         """The engine's name and the engine; fake nodes imply theirs. `errors` collects what is wrong."""
@@ -67,7 +74,7 @@ class NodeFlags:
 
         memory_gb = None if self.memory is None else errors.of(flags.gb_of, "--memory", self.memory)
         name = self.engine if self.engine is not None else LOCAL if self.fake_nodes is None else FAKE
-        options = EngineOptions(self.gpus, self.cpus, memory_gb, self.fake_nodes)
+        options = EngineOptions(self.gpus, self.cpus, memory_gb, self.fake_nodes, self.partition)
         return name, errors.of(configured_engine, name, options)
 
 

@@ -25,7 +25,8 @@ _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
 _STARTS = ("NodeName=", "SwitchName=", "BlockName=")
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 _GPU = re.compile(r"gpu(?::(?P<type>[^:(]+))?:(?P<count>\d+)")
-_UNUSABLE = ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "INVAL")
+UNUSABLE = ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN", "INVAL")
+"""Parts of the state of a node on which nothing can start now."""
 _RANGES = re.compile(r"\[([^\]]*)\]")
 
 
@@ -239,7 +240,7 @@ def _gpus(node: _SlurmNode) -> Counter[str]:
 
 def _notes(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str]) -> Iterator[str]:
     """Yield what the cluster leaves out or takes from elsewhere."""
-    away = sum(any(word in node.state for word in _UNUSABLE) for node in nodes)
+    away = sum(any(word in node.state for word in UNUSABLE) for node in nodes)
     if away:
         yield f"{counted(away, 'node')} down or drained now, kept in the cluster"
     mixed = [node for node in nodes if len(_gpus(node)) > 1]

@@ -1,8 +1,8 @@
 """Run this node's part of a start in the foreground: `python -m muster.launcher FILE --part 1 --state FOLDER`.
 
 An engine that starts processes on other machines by its own means (a task of `srun`, a pod) runs this there. FILE is
-what `muster.service.engines.parts.start_file` makes. FOLDER is on this node's own disk; it holds the records of the
-part, and an engine on this node may write there what is wanted (`start_folder.py`).
+what `muster.service.engines.parts.start_file` makes. FOLDER, by default a new one, is on this node's own disk; it
+holds the records of the part, and an engine on this node may write there what is wanted (`start_folder.py`).
 
 Exit status: 0 if all ranks ended with 0, or if this part ended because a rank on another node died; 75 if it was
 stopped; else the status of the first rank that ended badly, 128 + the number of a signal; 2 if it was called wrongly.
@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--state",
         type=Path,
-        required=True,
         metavar="FOLDER",
-        help="Folder on this node's own disk for its records.",
+        help="Folder on this node's own disk for its records (default: a new one, removed at the end).",
     )
     given = parser.parse_args(arguments)
+    if given.state is not None:
+        return _run(given)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as state:
+        given.state = Path(state)
+        return _run(given)
+
+
+def _run(given: argparse.Namespace) -> int:
+    """Run the part whose state has a folder."""
     try:
         content = json.loads(given.file.read_text())
         part = int(os.environ[given.part_variable]) if given.part is None else given.part

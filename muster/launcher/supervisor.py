@@ -155,7 +155,8 @@ class Supervisor:
 
     @property
     def _is_to_stop(self) -> bool:
-        return bool(self._wanted.get("signals") or self._wanted.get("kill") or self._other_died)
+        wanted = self._wanted.get("signals") or self._wanted.get("kill") or self._received
+        return bool(wanted or self._other_died or os.path.exists(self._launch["stop_file"]))  # noqa: PTH110
 
     def _start_ranks(self, master: Master) -> None:
         for local_rank in range(self._launch["ranks"]):

@@ -21,6 +21,8 @@ class EngineOptions:
     memory_gb: float | None = None
     fake_nodes: str | None = None
     """A cluster, as `--cluster` takes it."""
+    partition: str | None = None
+    """Of Slurm."""
 
     def given(self) -> dict[str, object]:
         """The values that were given, by option."""
@@ -29,6 +31,7 @@ class EngineOptions:
             "--cpus": self.cpus,
             "--memory": self.memory_gb,
             "--fake-nodes": self.fake_nodes,
+            "--partition": self.partition,
         }
         return {option: value for option, value in values.items() if value is not None}
 

@@ -53,6 +53,11 @@ def part_record(launch: Launch) -> dict[str, Any]:
     }
 
 
+def stop_file(run_dir: Path, epoch: int) -> Path:
+    """Where it stands that a start is to stop, beside the run folder of its job."""
+    return run_dir.parent / f"stop.{epoch}"
+
+
 def start_file(
     launch: Launch,
     addresses: Sequence[str],
@@ -65,7 +70,8 @@ def start_file(
 
     `environment`: the variables of each rank. `inherited`: names of variables that the launcher hands down from its
     own, such as CUDA_VISIBLE_DEVICES where the engine sets it. `passes_on`: signals to the launcher that go to the
-    ranks; none if the engine sends them to all processes itself.
+    ranks; none if the engine sends them to all processes itself. A start whose `stop_file` exists begins no ranks: a
+    signal may have come before there was a process to take it.
     """
     common = {
         "epoch": launch.epoch,
@@ -83,6 +89,7 @@ def start_file(
         "gang_grace_seconds": GANG_GRACE_SECONDS,
         "inherited": list(inherited),
         "passes_on": list(passes_on),
+        "stop_file": str(stop_file(launch.run_dir, launch.epoch)),
     }
     parts = [part_record(part) | {"ranks": part.ranks[0]} for part in parts_of(launch, addresses)]
     return {"start": f"{launch.job}.{launch.epoch}", "launch": common, "parts": parts}

@@ -44,12 +44,13 @@ from muster.cluster import Node
 from muster.cluster.ledger import NodeAllocation
 from muster.launcher.start_folder import StartFolder, known_start_folders, make_start_folder
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
+from muster.service.engines.identity import identity_of
 from muster.service.engines.interface import EngineCapabilities, Launch, Observed
+from muster.service.engines.job_folder import make_job_folder
 from muster.service.engines.local.cpus import AssignedCpus, assign_cpus
 from muster.service.engines.local.exit_status import classify
 from muster.service.engines.local.gpu_isolation import probe_gpu_isolation
-from muster.service.engines.local.job_folder import make_job_folder
-from muster.service.engines.local.launch_context import environment_of, identity_of, spawn_supervisor
+from muster.service.engines.local.launch_context import environment_of, spawn_supervisor
 from muster.service.engines.local.resource_limits import ResourceLimits, refusals_as_os_errors
 from muster.service.engines.parts import GANG_GRACE_SECONDS, part_record
 from muster.service.engines.sequential import SequentialEngine
@@ -184,6 +185,7 @@ class LocalEngine(SequentialEngine):
             "ranks": ranks,
             **part_record(launch),
             "passes_on": [],
+            "stop_file": "",
             "identity": identity,
             "output_limit_gb": launch.output_limit_gb,
             "gang_grace_seconds": self.gang_grace_seconds,

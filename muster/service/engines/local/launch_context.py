@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 
 import muster
 from muster.processes import MARK
+from muster.service.engines.identity import owner_environment
 from muster.service.engines.interface import Launch
 
-_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUN_SUPERVISOR = """
 import sys
 rooms = ["muster", "muster.training", "muster.launcher"]
@@ -48,28 +47,11 @@ def environment_of(
     launch: Launch, gpu_names: Sequence[str], folder: Path, identity: Mapping[str, Any] | None
 ) -> dict[str, str]:
     """Variables of each rank, with these GPUs for CUDA to use; its supervisor adds those of torchrun."""
-    try:
-        owner = pwd.getpwuid(os.geteuid() if identity is None else identity["uid"])
-        person = {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
-    except KeyError:  # as in containers
-        person = {}
     return {
-        "PATH": _SEARCH_PATH,
-        **person,
-        "PYTHONUNBUFFERED": "1",  # so that what a job says can be followed
-        **launch.environment,
+        **owner_environment(launch, identity),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order of nvidia-smi
         "CUDA_VISIBLE_DEVICES": ",".join(gpu_names),
         "MUSTER_RUN_DIR": str(launch.run_dir),
         "MUSTER_EPOCH": str(launch.epoch),
         MARK: str(folder),
     }
-
-
-def identity_of(user: str | None) -> dict[str, Any] | None:
-    """Numbers of a user whose processes the ranks become; None: they stay the daemon's. KeyError: no such user."""
-    if user is None or os.geteuid() != 0:
-        return None
-    owner = pwd.getpwnam(user)
-    groups = os.getgrouplist(user, owner.pw_gid)
-    return None if owner.pw_uid == 0 else {"uid": owner.pw_uid, "gid": owner.pw_gid, "groups": groups}

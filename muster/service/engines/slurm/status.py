@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster.cluster.slurm_nodes import expand_hosts
 from muster.slurm_commands import SlurmCommands, SlurmError
 
 _SEPARATOR = "\x1f"
@@ -37,6 +39,8 @@ _COLUMNS = (
     "Name",
     "Comment",
 )
+_JOB = re.compile(r"JobId=(\d+) ")
+_ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
 _NOTHING = frozenset({"", "(null)", "N/A", "NONE", "None", "Unknown"})
 
 
@@ -65,8 +69,34 @@ class SlurmJob:
 
     @property
     def submitted(self) -> float:
-        """Unix seconds; with the number it names a job also after Slurm has used a number again."""
+        """Unix seconds; of its last requeue, if it was requeued."""
         return float(self.values["SubmitTime"] or 0)
+
+    @property
+    def restarts(self) -> int:
+        """How often it was requeued."""
+        return int(self.values["RestartCnt"] or 0)
+
+    @property
+    def started(self) -> float:
+        """Unix seconds; 0: not yet."""
+        return float(self.values["StartTime"] or 0)
+
+    @property
+    def ended(self) -> float:
+        """Unix seconds; 0: not yet."""
+        return float(self.values["EndTime"] or 0)
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes that it has."""
+        return expand_hosts(self.values["NodeList"])
+
+    @property
+    def exit_status(self) -> int:
+        """Of its script, minus the signal's number where a signal ended it."""
+        number = int(self.values["exit_code"] or 0)
+        return -(number & 0x7F) if number & 0x7F else number >> 8
 
     @property
     def held(self) -> bool:
@@ -85,6 +115,20 @@ def read_jobs(commands: SlurmCommands, partition: str) -> list[SlurmJob]:
     asked = ["squeue", "--noheader", "--all", "--states=all", f"--partition={partition}", f"--Format={form}"]
     lines = [line for line in commands.ask(asked).split("\n") if line.strip()]
     return sorted((_job(line) for line in lines), key=lambda job: job.number)
+
+
+def read_details(commands: SlurmCommands) -> dict[int, dict[str, list[int]]]:
+    """Return the GPUs that Slurm has chosen, by job and node: one process for all jobs."""
+    printed = commands.ask(["scontrol", "--oneliner", "--details", "show", "job"])
+    return {int(found[1]): _gpu_ids(line) for line in printed.splitlines() if (found := _JOB.match(line))}
+
+
+def _gpu_ids(line: str) -> dict[str, list[int]]:
+    chosen: dict[str, list[int]] = {}
+    for nodes, ids in _ON_NODES.findall(line):
+        numbers = [int(number) for number in expand_hosts(f"[{ids}]")] if ids else []
+        chosen |= dict.fromkeys(expand_hosts(nodes), numbers)
+    return chosen
 
 
 def _job(line: str) -> SlurmJob:

@@ -18,18 +18,23 @@ from muster.service.engines.interface import Launch
 from muster.service.home import WHOSE
 
 
-def make_job_folder(launch: Launch, identity: Mapping[str, Any] | None) -> None:
-    """All that a start needs, with modes of its own whatever the umask; a stranger's folder is moved aside."""
+def make_job_folder(
+    launch: Launch, identity: Mapping[str, Any] | None, *, owner_writes_output: bool = False
+) -> None:
+    """All that a start needs, with modes of its own whatever the umask; a stranger's folder is moved aside.
+
+    `owner_writes_output`: the ranks open their output themselves, with the rights of the job's owner.
+    """
     job = launch.run_dir.parent
     _keep_apart(job, launch)
     # Others go through it to what is theirs, where the daemon is root; only root can list it.
-    _make(job, 0o711 if os.geteuid() == 0 else 0o700, None)
+    make_folder(job, 0o711 if os.geteuid() == 0 else 0o700, None)
     if not (job / WHOSE).exists():
         with write_aside(job / WHOSE) as aside:
             aside.write_text(launch.whose)
             aside.chmod(0o600)
-    _make(launch.output_dir, 0o700, None)
-    _make(launch.run_dir, 0o700, identity)
+    make_folder(launch.output_dir, 0o700, identity if owner_writes_output else None)
+    make_folder(launch.run_dir, 0o700, identity)
 
 
 def _keep_apart(job: Path, launch: Launch) -> None:
@@ -45,7 +50,8 @@ def _keep_apart(job: Path, launch: Launch) -> None:
         job.rename(next(aside for aside in asides if not aside.exists()))
 
 
-def _make(folder: Path, mode: int, identity: Mapping[str, Any] | None) -> None:
+def make_folder(folder: Path, mode: int, identity: Mapping[str, Any] | None) -> None:
+    """Make a folder of this mode, and of this account where the daemon is root; no link is followed."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

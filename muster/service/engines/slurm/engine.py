@@ -1,0 +1,359 @@
+"""Starts as jobs of a Slurm cluster.
+
+A job of Muster is one job in Slurm, with one number for all its starts: submitted at its first start in its owner's
+name, then requeued and held, rewritten and released for each next one. Slurm still checks that it fits, so a wrong
+decision waits and takes nothing from others.
+
+What happens if the daemon dies while a start is launched:
+
+1. *Before its record is written*: nothing has happened, and it is launched again.
+2. *Before Slurm has taken it*: the record says that it was not released. The next engine finds no such job in Slurm,
+   or one that is still held, and drops the record; it is launched again. A job that Slurm took is found by its
+   comment, so none is submitted twice.
+3. *Before the record says that it was released*: the job is in Slurm and not held, which the next engine sees.
+
+A number alone names no job: slurmctld forgets what it took within seconds of its death, and then uses the number again.
+Nor does the time of its submission, which changes with every requeue. So the job's comment says whose it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from muster.cluster import Cluster
+from muster.service.engines.interface import (
+    Command,
+    EngineCapabilities,
+    EngineNode,
+    EngineView,
+    Exit,
+    ForgetStart,
+    KillStart,
+    Launch,
+    ResizeStart,
+    SendNotice,
+)
+from muster.service.engines.parts import stop_file
+from muster.service.engines.sequential import write_notice
+from muster.service.engines.slurm.job_files import batch_script, write_start
+from muster.service.engines.slurm.nodes import addresses, engine_nodes
+from muster.service.engines.slurm.outcome import LIVING, outcome
+from muster.service.engines.slurm.records import Records, StartRecord, as_fields
+from muster.service.engines.slurm.requests import change
+from muster.service.engines.slurm.shape import requested, rewritten
+from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
+from muster.slurm_commands import SlurmCommands, SlurmError, explained
+
+MARK = "muster:"
+"""Begins the comment of every job that is Muster's."""
+_OVER = ("Invalid job id", "already completing or completed", "not running")
+"""What scancel says of a job that has just ended."""
+_NODES_SECONDS = 2.0
+"""Between two looks at the nodes."""
+
+log = structlog.get_logger()
+
+
+class SlurmEngine:
+    """Starts in one partition. To be used by one thread."""
+
+    capabilities = EngineCapabilities(
+        can_resize=False,
+        runs_as_users=True,
+        chooses_gpu_ids=True,
+        shares_gpus=False,
+        same_amounts_on_each_node=True,
+        poll_seconds=0.5,
+        pending_limit_seconds=10.0,
+    )
+    enforces = "Slurm: CPUs, memory and GPUs as the site has set it up"
+
+    def __init__(self, folder: Path, partition: str, cluster: Cluster, commands: SlurmCommands) -> None:
+        """Find the starts that are there. OSError if Slurm cannot be reached."""
+        self._partition, self._cluster, self._commands = partition, cluster, commands
+        self._records = Records(folder)
+        self._rows: Mapping[int, SlurmJob] = {}
+        self._nodes: list[EngineNode] = []
+        self._addresses: Mapping[str, str] = {}
+        self._looked_at = float("-inf")
+        self._look()
+        self._look_at_nodes()
+        for record in list(self._records):
+            if record.lives and not record.released:
+                self._recover(record)
+
+    def carry_out(self, commands: Sequence[Command]) -> Sequence[Exception | None]:
+        """Carry out a turn's commands: stops and ends first each by itself, then all launches by one scontrol."""
+        errors: list[Exception | None] = [None] * len(commands)
+        launches: list[tuple[int, Launch]] = []
+        for at, command in enumerate(commands):
+            try:
+                match command:
+                    case Launch():
+                        launches.append((at, command))
+                    case SendNotice():
+                        self._notify(command)
+                    case KillStart(job, epoch):
+                        self._kill(job, epoch)
+                    case ForgetStart(job, epoch):
+                        self._forget(job, epoch)
+                    case ResizeStart():
+                        raise SlurmError("CPUs of a running job of Slurm cannot change")
+            except Exception as error:
+                errors[at] = error
+        failures = self._launch_all([launch for _, launch in launches])
+        for (at, _), failure in zip(launches, failures, strict=True):
+            errors[at] = failure
+        self._looked_at = float("-inf")
+        return errors
+
+    def poll(self) -> EngineView:
+        """Look at Slurm's jobs, and every two seconds at its nodes."""
+        self._look()
+        now = time.time()
+        for record in list(self._records):
+            if record.lives:
+                self._update(record, now)
+        self._note_gpu_ids()
+        starts = [record.observed(self._pending(record)) for record in self._records]
+        self._look_at_nodes()
+        return EngineView(starts, self._nodes)
+
+    def _look(self) -> None:
+        self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
+
+    def _row(self, record: StartRecord) -> SlurmJob | None:
+        """Return the job of a start; None if Slurm has forgotten it, or has given its number to another."""
+        row = self._rows.get(record.slurm_job)
+        return row if row is not None and row.comment == _comment(record) else None
+
+    def _update(self, record: StartRecord, now: float) -> None:
+        """Bring what is known of a living start up to date."""
+        row = self._row(record)
+        if row is None:
+            self._end(record, Exit.LOST, now, None, "Slurm does not know it any more")
+        elif row.restarts != record.restarts:
+            self._end_restarted(record, row, now)
+        elif row.state not in LIVING:
+            how, status, message = outcome(row, record)
+            self._end(record, how, max(row.ended or now, record.launched), status, message)
+        elif row.state != "PENDING":
+            self._update_running(record, row)
+        elif record.stopping and self._take_back(row):
+            self._end(record, Exit.STOPPED, now, None, "stopped before it had a process")
+
+    def _end_restarted(self, record: StartRecord, row: SlurmJob, now: float) -> None:
+        """End a start whose job Slurm has requeued, or brought back from before its release."""
+        if row.restarts < record.restarts:
+            self._end(record, Exit.LOST, now, None, "slurmctld was restarted and has forgotten this start")
+            return
+        self._take_back(row)
+        self._end(record, Exit.LOST, now, None, "Slurm has requeued it: a node failed")
+
+    def _update_running(self, record: StartRecord, row: SlurmJob) -> None:
+        if not record.began:
+            record.began = max(row.started, record.launched)
+            self._records.keep(record)
+        if record.killed:  # again: Slurm loses a signal that comes before the first process
+            self._scancel(record, "--signal=KILL", "--full")
+        elif record.stopping and not record.sent:
+            self._signal(record, "SIGTERM")
+
+    def _end(self, record: StartRecord, how: Exit, at: float, status: int | None, message: str) -> None:
+        record.ended(how, at, status, message)
+        self._records.keep(record)
+
+    def _take_back(self, row: SlurmJob) -> bool:
+        """Hold a pending job, so that Slurm does not begin it by itself; whether it still waits."""
+        (message,) = change(self._commands, [f"hold {row.number}"])
+        if message:
+            log.warning("a job of Slurm could not be held", slurm_job=row.number, error=message)
+        return not message
+
+    def _pending(self, record: StartRecord) -> str:
+        row = self._row(record) if record.lives else None
+        if row is None or row.state != "PENDING":
+            return ""
+        return "held in Slurm" if row.held else row.reason or "Slurm has not looked at it yet"
+
+    def _note_gpu_ids(self) -> None:
+        """Note the GPUs that Slurm has chosen for starts that have just begun: one process for all of them."""
+        new = [record for record in self._records if record.lives and record.began and not record.gpu_ids]
+        if not new:
+            return
+        details = read_details(self._commands)
+        for record in new:
+            chosen = details.get(record.slurm_job, {})
+            record.gpu_ids = {name: chosen.get(name, []) for name in record.nodes}
+            self._records.keep(record)
+
+    def _look_at_nodes(self) -> None:
+        if time.monotonic() - self._looked_at < _NODES_SECONDS:
+            return
+        printed = self._commands.ask(["scontrol", "--oneliner", "--details", "show", "node"])
+        ours = [record.given for record in self._records if record.lives and record.began]
+        self._nodes = engine_nodes(printed, self._cluster, ours)
+        self._addresses = addresses(printed)
+        self._looked_at = time.monotonic()
+
+    def _launch_all(self, launches: Sequence[Launch]) -> list[Exception | None]:
+        """Submit new jobs one by one, rewrite and release the others together."""
+        errors: list[Exception | None] = []
+        if launches:
+            self._look()
+        lines: list[str] = []
+        released: list[tuple[int, StartRecord, slice]] = []
+        for at, launch in enumerate(launches):
+            errors.append(None)
+            try:
+                record = self._record_of(launch)
+                if record is None:
+                    continue
+                write_start(launch, self._addresses)
+                if not record.slurm_job:
+                    self._submit(launch, record)
+                    continue
+                before = len(lines)
+                lines += self._release_lines(record)
+                released.append((at, record, slice(before, len(lines))))
+            except Exception as error:
+                errors[at] = error
+        messages = change(self._commands, lines)
+        for at, record, own in released:
+            message = "; ".join(message for message in messages[own] if message)
+            if message:
+                self._records.drop(record)
+                errors[at] = SlurmError(
+                    f"Slurm did not take start {record.epoch} of job {record.job}: {message}"
+                )
+            else:
+                record.released = True
+                self._records.keep(record)
+        return errors
+
+    def _record_of(self, launch: Launch) -> StartRecord | None:
+        """Return a new record, with the job in Slurm that earlier starts had if it can be used again.
+
+        None if the start is known already. OSError while an older start of the job is there.
+        """
+        if self._records.get(launch.job, launch.epoch) is not None:
+            return None
+        living = self._records.living(launch.job)
+        if living is not None:
+            raise OSError(errno.EBUSY, f"start {living.epoch} of job {launch.job} is still there")
+        record = StartRecord(
+            launch.job,
+            launch.epoch,
+            launch.whose,
+            [as_fields(here) for here in launch.allocations],
+            launched=time.time(),
+        )
+        row = self._job_of(launch)
+        if row is not None:
+            record.slurm_job = row.number
+            record.restarts = row.restarts + (row.state not in LIVING)
+        self._records.keep(record)
+        return record
+
+    def _job_of(self, launch: Launch) -> SlurmJob | None:
+        """Return the job in Slurm that carries this job's mark and can run again."""
+        comment = _comment(launch)
+        rows = [row for row in self._rows.values() if row.comment == comment and row.values["Requeue"] == "1"]
+        return max(rows, key=lambda row: row.submitted, default=None)
+
+    def _release_lines(self, record: StartRecord) -> list[str]:
+        row = self._rows[record.slurm_job]
+        requeue = [f"requeuehold {row.number}"] if row.state not in LIVING else []
+        gpu_type = self._gpu_type(record)
+        return [*requeue, rewritten(row.number, record.allocations, gpu_type), f"release {row.number}"]
+
+    def _gpu_type(self, record: StartRecord) -> str:
+        node = self._cluster.nodes[self._cluster.node_index[record.nodes[0]]]
+        return node.gpu_type if self._cluster.states_gpu_types else ""
+
+    def _submit(self, launch: Launch, record: StartRecord) -> None:
+        """Submit a job in its owner's name, already with what its first start gets."""
+        command = [
+            "sbatch",
+            "--parsable",
+            "--requeue",
+            f"--partition={self._partition}",
+            f"--job-name=muster-{launch.job}",
+            f"--comment={_comment(launch)}",
+            "--output=/dev/null",
+            "--export=NONE",
+            f"--chdir={launch.run_dir.parent}",
+            *([f"--uid={launch.user}"] if launch.user is not None else []),
+            *requested(record.allocations, self._gpu_type(record)),
+        ]
+        done = self._commands.done(command, batch_script(launch))
+        if done.returncode != 0:
+            self._records.drop(record)
+            raise SlurmError(f"sbatch: {explained(done.stderr)}")
+        record.slurm_job = int(done.stdout.split(";")[0])
+        record.released = True
+        self._records.keep(record)
+
+    def _recover(self, record: StartRecord) -> None:
+        """Find out whether a start was released of which the daemon died too early to note it."""
+        row = self._row(record) if record.slurm_job else None
+        if row is None:
+            row = next((one for one in self._rows.values() if one.comment == _comment(record)), None)
+        if row is None or row.held or row.restarts < record.restarts:
+            self._records.drop(record)
+            return
+        record.slurm_job, record.released = row.number, True
+        self._records.keep(record)
+
+    def _notify(self, notice: SendNotice) -> None:
+        record = self._records.get(notice.job, notice.epoch)
+        reads = write_notice(notice)
+        if record is None or not record.lives or not notice.stop:
+            return
+        if not record.stopping:
+            stop_file(notice.run_dir, notice.epoch).touch(mode=0o644)
+            record.stopping = True
+            self._records.keep(record)
+        if not reads and record.began:
+            self._signal(record, notice.stop_signal)
+
+    def _signal(self, record: StartRecord, name: str) -> None:
+        """Send a signal to every task of a start, once; noted before, so that none gets it twice."""
+        if name in record.sent:
+            return
+        record.sent.append(name)
+        self._records.keep(record)
+        self._scancel(record, f"--signal={name.removeprefix('SIG')}")
+
+    def _kill(self, job: int, epoch: int) -> None:
+        record = self._records.get(job, epoch)
+        if record is None or not record.lives:
+            return
+        if not record.killed:
+            record.killed = record.stopping = True
+            self._records.keep(record)
+        if record.began:
+            self._scancel(record, "--signal=KILL", "--full")
+
+    def _scancel(self, record: StartRecord, *options: str) -> None:
+        done = self._commands.done(["scancel", *options, str(record.slurm_job)])
+        if done.returncode != 0 and not any(words in done.stderr for words in _OVER):
+            raise SlurmError(f"scancel: {explained(done.stderr)}")
+
+    def _forget(self, job: int, epoch: int) -> None:
+        record = self._records.get(job, epoch)
+        if record is None:
+            return
+        if record.lives:
+            raise OSError(errno.EBUSY, f"start {epoch} of job {job} is still there")
+        self._records.drop(record)
+
+
+def _comment(start: Launch | StartRecord) -> str:
+    """Return what the job of a start says in Slurm: whose it is, and which."""
+    return f"{MARK}{start.whose}:{start.job}"

@@ -1,0 +1,43 @@
+"""`muster serve --engine slurm --partition NAME`."""
+
+from __future__ import annotations
+
+from muster.cluster import Cluster
+from muster.cluster.slurm_nodes import read_fields, read_slurm_site
+from muster.problems import InputError, Problem, Unable, did_you_mean
+from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
+from muster.service.engines.slurm.engine import SlurmEngine
+from muster.slurm_commands import SlurmCommands, SlurmError
+
+_OPTION = "--partition"
+
+
+def _configure(options: EngineOptions) -> ConfiguredEngine:
+    commands = SlurmCommands()
+    try:
+        partition, cluster = _cluster_of(commands, options.partition)
+    except SlurmError as error:
+        raise Unable(str(error)) from error
+
+    def open_engine(context: EngineContext) -> SlurmEngine:
+        return SlurmEngine(context.folder, partition, cluster, commands)
+
+    return ConfiguredEngine(cluster, open_engine)
+
+
+def _cluster_of(commands: SlurmCommands, wanted: str | None) -> tuple[str, Cluster]:
+    """Return the partition and its nodes."""
+    printed = commands.ask(["scontrol", "--oneliner", "show", "partition"])
+    names = [read_fields(line)["PartitionName"] for line in printed.splitlines() if line.strip()]
+    if wanted is None or wanted not in names:
+        hint = did_you_mean(wanted or "", names)
+        what = f"allowed: {', '.join(names)}" + (f". Hint: {hint}" if hint else "")
+        raise InputError(Problem(_OPTION, what, found=wanted))
+    nodes = commands.ask(["scontrol", "--oneliner", "show", "node"]).splitlines()
+    within = [line for line in nodes if wanted in read_fields(line).get("Partitions", "").split(",")]
+    topology = commands.ask(["scontrol", "--oneliner", "show", "topology"])
+    text = "\n".join([*within, topology])
+    return wanted, read_slurm_site(text, f"partition {wanted}", wanted).cluster
+
+
+FACTORY = EngineFactory(SlurmEngine.capabilities, frozenset({_OPTION}), _configure)

@@ -1,0 +1,65 @@
+"""The nodes of a partition as Muster may use them, and what jobs of others hold there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from muster.cluster import Cluster, Node
+from muster.cluster.ledger import NodeAllocation
+from muster.cluster.slurm_nodes import UNUSABLE, read_fields
+from muster.service.engines.interface import EngineNode
+
+_GB_PER_MIB = 1024**2 / 1e9
+_LEAST_GB = 0.01
+"""Less is what rounding to whole MiB leaves."""
+_GPUS_USED = re.compile(r"gpu(?::[^:(]+)?:(\d+)")
+
+
+def engine_nodes(
+    printed: str, cluster: Cluster, ours: Iterable[Sequence[NodeAllocation[str]]]
+) -> list[EngineNode]:
+    """Return the usable nodes of the cluster from `scontrol --details --oneliner show node`.
+
+    `ours` is what the starts of this engine hold. What else a node has allocated belongs to others.
+    """
+    held: dict[str, list[NodeAllocation[str]]] = {}
+    for allocations in ours:
+        for here in allocations:
+            held.setdefault(here.node, []).append(here)
+    found = []
+    for line in printed.splitlines():
+        fields = read_fields(line)
+        at = cluster.node_index.get(fields.get("NodeName", ""))
+        if at is not None and not any(word in fields.get("State", "").upper() for word in UNUSABLE):
+            node = cluster.nodes[at]
+            found.append(EngineNode(node, _others(fields, node, held.get(node.name, []))))
+    return found
+
+
+def addresses(printed: str) -> dict[str, str]:
+    """Return the address of each node, by name."""
+    entries = map(read_fields, printed.splitlines())
+    return {
+        fields["NodeName"]: fields.get("NodeAddr") or fields["NodeName"]
+        for fields in entries
+        if "NodeName" in fields
+    }
+
+
+def _others(
+    fields: Mapping[str, str], node: Node, ours: Sequence[NodeAllocation[str]]
+) -> NodeAllocation[str] | None:
+    """Return what others hold; None if it is nothing. GPUs count, their ids mean nothing."""
+    gpus = sum(int(number) for number in _GPUS_USED.findall(fields.get("GresUsed", "")))
+    gpus -= sum(len(here.gpu_ids) for here in ours)
+    cpus = float(fields.get("CPUAlloc") or 0) - sum(here.cpus for here in ours)
+    memory_gb = float(fields.get("AllocMem") or 0) * _GB_PER_MIB - sum(here.memory_gb for here in ours)
+    if gpus <= 0 and cpus <= 0 and memory_gb < _LEAST_GB:
+        return None
+    return NodeAllocation(
+        node.name,
+        tuple(range(min(max(gpus, 0), node.gpus))),
+        max(min(cpus, node.cpus), 0.0),
+        max(min(memory_gb, node.memory_gb), 0.0),
+    )

@@ -1,0 +1,134 @@
+"""What the engine remembers of starts: a file for each, whole or absent, so that a new engine knows the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.cluster.ledger import NodeAllocation
+from muster.files import write_aside
+from muster.service.engines.interface import Exit, Observed
+
+
+@dataclass
+class StartRecord:
+    """A start, and the run of a Slurm job that it is."""
+
+    job: int
+    epoch: int
+    whose: str
+    allocations: list[dict[str, Any]]
+    """What it was given on each node."""
+    launched: float
+    """Unix seconds. Slurm's own times are whole seconds, and may come before it."""
+    slurm_job: int = 0
+    """Its number in Slurm; 0: not submitted yet."""
+    restarts: int = 0
+    """Slurm's count of restarts during this start; more means that Slurm has restarted the job itself."""
+    released: bool = False
+    """Slurm has taken the order to run it; until then nothing has happened."""
+    sent: list[str] = field(default_factory=list)
+    """Signals that it was sent."""
+    stopping: bool = False
+    killed: bool = False
+    began: float = 0.0
+    """Unix seconds of its first process; 0: none yet."""
+    gpu_ids: dict[str, list[int]] = field(default_factory=dict)
+    """The GPUs that Slurm chose, by node."""
+    end: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Job and epoch."""
+        return self.job, self.epoch
+
+    @property
+    def lives(self) -> bool:
+        """Its end was not seen yet."""
+        return self.end is None
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes that it was given."""
+        return [here["node"] for here in self.allocations]
+
+    def ended(self, how: Exit, at: float, status: int | None, message: str = "") -> None:
+        """Note how it ended; the first end counts."""
+        if self.end is None:
+            self.end = {"ended": how.value, "since": at, "status": status, "message": message}
+
+    def observed(self, pending: str) -> Observed:
+        """Return it as the controller sees it."""
+        if self.end is not None:
+            end = {**self.end, "ended": Exit(self.end["ended"])}
+            return Observed(self.job, self.epoch, **end, allocations=self._real())
+        return Observed(
+            self.job, self.epoch, None, self.began or self.launched, pending=pending, allocations=self._real()
+        )
+
+    @property
+    def given(self) -> tuple[NodeAllocation[str], ...]:
+        """What it was given."""
+        return tuple(_allocation(here) for here in self.allocations)
+
+    def _real(self) -> tuple[NodeAllocation[str], ...] | None:
+        """Return what it has, with the GPUs that Slurm chose; None while they are not known."""
+        if not self.gpu_ids:
+            return None
+        chosen = ({**here, "gpu_ids": self.gpu_ids.get(here["node"], [])} for here in self.allocations)
+        return tuple(_allocation(here) for here in chosen)
+
+
+class Records:
+    """All starts that are not forgotten, by job and epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._starts = {record.key: record for record in self._read()}
+
+    def __iter__(self) -> Iterator[StartRecord]:
+        return iter(self._starts.values())
+
+    def get(self, job: int, epoch: int) -> StartRecord | None:
+        """Return a start, if it is remembered."""
+        return self._starts.get((job, epoch))
+
+    def living(self, job: int) -> StartRecord | None:
+        """Return the start of a job that has not ended."""
+        return next((one for one in self if one.job == job and one.lives), None)
+
+    def newest(self, job: int) -> StartRecord | None:
+        """Return the last start of a job that is remembered."""
+        return max((one for one in self if one.job == job), key=lambda one: one.epoch, default=None)
+
+    def keep(self, record: StartRecord) -> None:
+        """Write a start; it is on disk when this returns."""
+        with write_aside(self._path(record)) as aside:
+            aside.write_text(json.dumps(asdict(record)))
+        self._starts[record.key] = record
+
+    def drop(self, record: StartRecord) -> None:
+        """Forget a start."""
+        self._path(record).unlink(missing_ok=True)
+        self._starts.pop(record.key, None)
+
+    def _path(self, record: StartRecord) -> Path:
+        return self._folder / f"{record.job}.{record.epoch}.json"
+
+    def _read(self) -> Iterator[StartRecord]:
+        for path in sorted(self._folder.glob("*.json")):
+            yield StartRecord(**json.loads(path.read_text()))
+
+
+def as_fields(allocation: NodeAllocation[str]) -> dict[str, Any]:
+    """Return an allocation as a start's record keeps it."""
+    return {**asdict(allocation), "gpu_ids": [int(gpu) for gpu in allocation.gpu_ids]}
+
+
+def _allocation(fields: dict[str, Any]) -> NodeAllocation[str]:
+    lists = {name: tuple(fields[name]) for name in ("gpu_ids", "further")}
+    return NodeAllocation(**{**fields, **lists})

@@ -1,0 +1,58 @@
+"""What a start is given, in Slurm's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_MIB_PER_GB = 1e9 / 1024**2
+
+
+def rewritten(slurm_job: int, allocations: Sequence[Mapping[str, Any]], gpu_type: str) -> str:
+    """Return scontrol's line that gives a held job its nodes, GPUs, CPUs and memory.
+
+    All nodes have the same amounts. Requests of GPUs by job or by task would contradict those by node, so they are
+    cleared. A job that was requeued would wait two minutes without a start time.
+    """
+    gpus, cpus, memory = _of_each_node(allocations)
+    nodes = len(allocations)
+    fields = {
+        "ReqNodeList": ",".join(here["node"] for here in allocations),
+        "NumNodes": f"{nodes}-{nodes}",
+        "NumTasks": nodes,
+        "NumCPUs": nodes * cpus,
+        "CPUsPerTask": cpus,
+        "MinCPUsNode": cpus,
+        "MinMemoryNode": memory,
+        "TresPerJob": "",
+        "TresPerTask": "",
+        "TresPerNode": _gres(gpus, gpu_type),
+        "StartTime": "now",
+    }
+    return f"update jobid={slurm_job} " + " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def requested(allocations: Sequence[Mapping[str, Any]], gpu_type: str) -> list[str]:
+    """Return the options of sbatch that ask for the same."""
+    gpus, cpus, memory = _of_each_node(allocations)
+    options = [
+        f"--nodelist={','.join(here['node'] for here in allocations)}",
+        f"--nodes={len(allocations)}",
+        f"--ntasks={len(allocations)}",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={cpus}",
+        f"--mem={memory}M",
+    ]
+    return [*options, f"--gres={_gres(gpus, gpu_type).removeprefix('gres:')}"] if gpus else options
+
+
+def _of_each_node(allocations: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
+    """Return GPUs, whole CPUs and MiB of memory; never more than was given, and memory 0 would mean all."""
+    first = allocations[0]
+    return len(first["gpu_ids"]), max(int(first["cpus"]), 1), max(int(first["memory_gb"] * _MIB_PER_GB), 1)
+
+
+def _gres(gpus: int, gpu_type: str) -> str:
+    if not gpus:
+        return ""
+    return f"gres:gpu:{gpu_type}:{gpus}" if gpu_type else f"gres:gpu:{gpus}"

@@ -1,0 +1,88 @@
+"""The Slurm engine keeps the promises of the interface, on a real Slurm."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.ledger import NodeAllocation
+from muster.cluster.slurm_nodes import read_slurm_site
+from muster.service.engines import Launch
+from muster.service.engines.registry import engine_factory
+from muster.service.engines.slurm.engine import SlurmEngine
+from muster.slurm_commands import SlurmCommands
+from tests.service.engines.conformance import Case, EngineConformance, Work
+
+pytestmark = pytest.mark.needs_slurm
+
+
+class SlurmCase(Case):
+    """A partition of a Slurm that several cases share; each has its own mark on its jobs."""
+
+    def __init__(self, folder: Path, commands: SlurmCommands) -> None:
+        self.factory = engine_factory("slurm")
+        self._folder, self._commands = folder, commands
+        self._whose = secrets.token_hex(4)
+        nodes = commands.ask(["scontrol", "--oneliner", "show", "node"])
+        self._cluster = read_slurm_site(nodes, "scontrol", "train").cluster
+        self.reopen()
+
+    def reopen(self) -> None:
+        self.engine = SlurmEngine(self._folder / "engine", "train", self._cluster, self._commands)
+
+    def launch_of(self, job: int, epoch: int, work: Work) -> Launch:
+        command = ("sleep", "600") if work is Work.ENDLESS else ("true",)
+        return Launch(
+            job=job,
+            epoch=epoch,
+            run_dir=self._folder / str(job) / "run",
+            output_dir=self._folder / str(job) / "output",
+            command=command,
+            directory=self._folder,
+            environment={},
+            allocations=(NodeAllocation(f"node{1 + job % 2}", (job % 8,), 1.0, 1.0),),
+            ranks=(1,),
+            user=None,
+            whose=self._whose,
+        )
+
+    def now(self) -> float:
+        return time.time()
+
+    def pause(self) -> None:
+        time.sleep(0.1)
+
+    def clear(self) -> None:
+        """End what still runs."""
+        for one in self.starts():
+            if one.ended is None:
+                self.kill(one.job, one.epoch)
+        for one in self.starts():
+            self.end(one.job, one.epoch)
+
+
+class TestSlurmEngine(EngineConformance):
+    @pytest.fixture
+    def case(self, commands: SlurmCommands) -> Iterator[SlurmCase]:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o711)
+            case = SlurmCase(Path(folder), commands)
+            yield case
+            case.clear()
+
+    def test_the_next_start_of_a_job_that_ran_long_lives(self, case: SlurmCase) -> None:
+        """Slurm changes the time of submission with a requeue, in whole seconds."""
+        case.launch(1)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        began = time.time()
+        case.until(lambda: time.time() - began > 1.0, "another second")
+        case.kill(1)
+        case.end(1)
+        case.launch(1, epoch=2)
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        assert case.observed(1, epoch=2).ended is None
