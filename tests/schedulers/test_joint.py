@@ -86,6 +86,14 @@ def test_a_gang_whose_request_fills_no_node_is_spread() -> None:
     assert result.record.allocations["gpus"].sort().to_list() == [3, 5]
 
 
+def test_a_gang_starts_where_a_larger_one_before_it_does_not_fit() -> None:
+    """Both are larger than any machine and request the same beside each GPU; 36 CPUs are free."""
+    first = job(0, 1_000, cpus=12.0, preemptible=False)
+    trace = jobs_of(first, job(1, 100, gpus=13, cpus=39.0), job(2, 100, gpus=6, cpus=18.0))
+    result = run(trace, cluster_of(4, 4, 4, 4), "fifo+joint")
+    assert end_of(result) == {"0": 1_000.0, "1": 1_100.0, "2": 102.0}
+
+
 def test_a_request_that_no_node_has_room_for_is_the_reason() -> None:
     """The running job leaves seven GPUs and 100 GB; the other needs 450 GB."""
     trace = jobs_of(job(0, 100, memory_gb=400.0), job(1, 100, memory_gb=450.0))

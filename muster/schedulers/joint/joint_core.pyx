@@ -84,9 +84,11 @@ cdef struct Search:
     Chosen* chosen
     Guesses* guesses
 
-# That a job of a class gained nothing anywhere: after how many changes, under which constraint, what it counted.
+# That a job of a class gained nothing anywhere: after how many changes, on how many GPUs (gangs larger than any machine
+# are of one class), under which constraint, what it counted.
 cdef struct Refused:
     int64_t at_change
+    int64_t gpus
     int64_t constraint
     double weight
 
@@ -155,7 +157,7 @@ cdef void _place_all(Search* search, Ints order) except *:
     guesses.room = _GUESSES
     search.free, search.chosen, search.guesses = &free, &chosen, &guesses
     lost.assign(jobs.jobs, False)
-    refused.assign(jobs.class_count, Refused(-1, 0, 0.0))
+    refused.assign(jobs.class_count, Refused(-1, 0, 0, 0.0))
     for i in range(order.size):
         queue.push_back(numbers[i])
     while place < queue.size():
@@ -164,13 +166,18 @@ cdef void _place_all(Search* search, Ints order) except *:
         if not plan.movable[at] or plan.first[at] >= 0:
             continue
         known = &refused[jobs.classes[at]]
-        if known.at_change == changes and known.constraint == jobs.constraint[at] and jobs.weight[at] <= known.weight:
+        if (
+            known.at_change == changes
+            and known.gpus == jobs.gpus[at]
+            and known.constraint == jobs.constraint[at]
+            and jobs.weight[at] <= known.weight
+        ):
             continue
         if _place(search, at, queue, lost):
             changes += 1
             _note_changes(search, at)
         else:
-            known[0] = Refused(changes, jobs.constraint[at], jobs.weight[at])
+            known[0] = Refused(changes, jobs.gpus[at], jobs.constraint[at], jobs.weight[at])
 
 
 cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
