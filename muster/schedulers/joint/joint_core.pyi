@@ -12,5 +12,5 @@ def place_on_network(
     gangs: Gangs,
     order: Ints,
     cost: Floats,
-    enough: float,
+    enough: tuple[float, ...],
 ) -> None: ...

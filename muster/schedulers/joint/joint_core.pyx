@@ -110,11 +110,11 @@ def place_jointly(draft, gangs, order, cost):
     _place_all(&search, ints(order))
 
 
-def place_on_network(books, draft, before, gangs, order, cost, double enough):
+def place_on_network(books, draft, before, gangs, order, cost, enough):
     """Place the jobs of `order` as `place_jointly` does, each on the fastest form that has a place.
 
-    A job whose place in `before` is free and as fast stays there. One whose places all offer less than `enough` of its
-    best speed is not placed.
+    A job whose place in `before` is free and as fast stays there. One whose places all offer less than the first of
+    `enough` of its best speed waits for the next pass, which asks for the second, and so on.
     """
     cdef Draft plan = draft_of(draft), running = draft_of(before)
     cdef Gangs jobs = gangs_of(gangs)
@@ -127,12 +127,13 @@ def place_on_network(books, draft, before, gangs, order, cost, double enough):
     nodes.assign(network.books.nodes, network.books.nodes + network.books.node_count)
     network.books.nodes = nodes.data()
     network.work = workspace_for(&network.books, numbers, inside)
-    held.assign(jobs.nodes, 0)
     nothing.assign(SLOTS, 0)
-    network.before, network.enough = &running, enough
-    network.held_here, network.nothing = held.data(), nothing.data()
-    _count_held(&search)
-    _place_all(&search, ints(order))
+    network.before, network.nothing = &running, nothing.data()
+    for network.enough in enough:
+        held.assign(jobs.nodes, 0)
+        network.held_here = held.data()
+        _count_held(&search)
+        _place_all(&search, ints(order))
 
 
 cdef void _place_all(Search* search, Ints order) except *:
@@ -150,7 +151,8 @@ cdef void _place_all(Search* search, Ints order) except *:
     cdef size_t place = 0
     cdef Refused* known
     chosen.gpus.assign(jobs.nodes, 0)
-    list_nodes(&free, plan)
+    if search.network == NULL:
+        list_nodes(&free, plan)
     guesses.of_class.resize(jobs.class_count)
     guesses.known.assign(jobs.class_count, 0)
     guesses.changed.push_back(0)
@@ -185,7 +187,8 @@ cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
     cdef int64_t number = search.draft.first[at], node
     while number >= 0:
         node = search.draft.node_parts[number].node
-        update_node(search.free, search.draft, node)
+        if search.network == NULL:
+            update_node(search.free, search.draft, node)
         search.guesses.changed.push_back(node)
         number = search.draft.node_parts[number].next
 

@@ -60,8 +60,7 @@ def _placed(
 ) -> PlacementDraft:
     """Return a draft with the jobs of an order added, first where they are fast and then where there is room."""
     draft = start.copy()
-    for enough in _ENOUGH:
-        place_on_network(given.snapshot.ledger.books, draft, before, gangs, order, lost, enough)
+    place_on_network(given.snapshot.ledger.books, draft, before, gangs, order, lost, _ENOUGH)
     return draft
 
 
