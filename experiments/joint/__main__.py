@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from experiments.elastic.ground import elastic, rubick
-from experiments.joint import dally, smd, synergy
+from experiments.joint import dally, mixed, smd, synergy
 from experiments.joint.ground import Ground, table
 
 GROUNDS: dict[str, Ground] = {"elastic": elastic, "rubick": rubick}
 _SCHEDULERS = ("fifo", "las", "srtf")
 GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "dally": lambda given: dally.lines(given.only, given.jobs_share, given.seeds),
+    "mixed": lambda given: mixed.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "smd": lambda given: smd.lines(given.scheduler or ("gittins",), given.seeds, given.only),
     "synergy": lambda given: synergy.lines(
         given.scheduler or ("fifo", "las", "gittins", "srtf"), given.seeds, given.only
@@ -39,11 +40,14 @@ def main() -> None:
         "--scheduler",
         action="append",
         metavar="NAME",
-        help="Scheduler to run, on the grounds synergy and smd an order; repeatable; a replica of the ground is named "
-        "as there (default: fifo, las, srtf; on Synergy's ground also gittins, on SMD's gittins alone).",
+        help="Scheduler to run; an order on synergy, smd and mixed; repeatable; a replica of the ground is named "
+        "as there (default: fifo, las, srtf; on synergy also gittins, on smd and mixed gittins alone).",
     )
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="Settings whose name contains this text (default: all)."
+        "--only",
+        default="",
+        metavar="TEXT",
+        help="Settings whose name contains this text, on the mixed ground knowledge of durations (default: all).",
     )
     parser.add_argument(
         "--reference",
@@ -57,7 +61,7 @@ def main() -> None:
         type=int,
         default=10,
         metavar="N",
-        help="Seeds on the grounds synergy, dally and smd (default: 10).",
+        help="Seeds on the grounds of generated jobs (default: 10).",
     )
     parser.add_argument(
         "--jobs-share",
