@@ -242,9 +242,13 @@ class Jobs:
     @property
     def protected_until(self) -> Floats:
         """When each running job may be interrupted; inf where its owner forbids it, -inf where it may be any time."""
+        return self.protected_for(WORK_PER_INTERRUPTION)
+
+    def protected_for(self, work: float) -> Floats:
+        """The same, if a job must have worked so many times as long as an interruption costs it."""
         until = np.full(len(self.index), -inf)
         if self._table.some_pinned:
-            until = protected_until(self._table.asked, self._table.facts, self.index, WORK_PER_INTERRUPTION)
+            until = protected_until(self._table.asked, self._table.facts, self.index, work)
         if self.leased:
             until = np.maximum(until, np.where(self.running & (self.lease_end < inf), self.lease_end, -inf))
         return until

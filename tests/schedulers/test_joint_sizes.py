@@ -60,6 +60,15 @@ def test_a_running_job_keeps_its_size_where_a_restart_costs_more() -> None:
     assert sizes_of(result, "0") == [8]
 
 
+def test_an_elastic_job_grows_as_soon_as_others_end() -> None:
+    """It has worked longer than a restart costs; a rigid job could not be interrupted for twelve times that."""
+    trace = jobs_of(job(0, 200, gpus=2), job(0, 20_000, **ELASTIC))
+    result = run(trace, cluster_of(8), "las+joint", restart_cost_seconds=60.0)
+    grown = result.record.allocations.filter((pl.col("job_id") == "1") & (pl.col("gpus") == 8))
+    assert sizes_of(result, "1") == [6, 8]
+    assert grown["from_seconds"].to_list() == [200.0]
+
+
 def test_a_rigid_job_has_what_it_asks_for() -> None:
     result = run(jobs_of(job(0, 400, gpus=2), job(0, 400, **ELASTIC)), cluster_of(8), "fifo+joint")
     assert sizes_of(result, "0") == [2]

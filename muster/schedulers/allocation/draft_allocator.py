@@ -38,10 +38,14 @@ class DraftAllocator(GangAllocator):
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft that the strategy chooses, and what it notes."""
         gangs = gangs_of(snapshot)
-        opened = open_draft(snapshot, proposal.transaction, ranked, chosen)
+        opened = open_draft(snapshot, proposal.transaction, ranked, chosen, self.pinned(snapshot))
         given = AllocationInput(snapshot, gangs, opened, ranked, chosen, proposal.urgent)
         write_draft(snapshot, proposal, self.choose_draft(given), ranked, chosen)
         proposal.notes = tuple(given.notes)
+
+    def pinned(self, snapshot: Snapshot) -> Bools:
+        """Return the running jobs that may not be interrupted now."""
+        return snapshot.jobs.pinned
 
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft to write; it may be `given.opened` itself, changed."""

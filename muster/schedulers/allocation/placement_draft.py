@@ -67,8 +67,12 @@ class PlacementDraft(NamedTuple):
         return PlacementDraft(*map(np.copy, self))
 
 
-def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chosen: Bools) -> PlacementDraft:
+def open_draft(
+    snapshot: Snapshot, transaction: Transaction, ranked: Ints, chosen: Bools, pinned: Bools | None = None
+) -> PlacementDraft:
     """Return a draft over what the ranked jobs may use, in which fixed jobs have only their request beside their GPUs.
+
+    Running jobs that are `pinned` are fixed; None: those that may not be interrupted.
 
     Shares of a GPU that are not chosen leave first: `write_draft` gives back what the chosen do not need.
     """
@@ -77,7 +81,8 @@ def open_draft(snapshot: Snapshot, transaction: Transaction, ranked: Ints, chose
     shares = (jobs.gpu_milli < WHOLE) | without_gpus
     for job in jobs.index[ranked[shares[ranked] & ~chosen[ranked]]].tolist():
         transaction.release(job)
-    pinned, whole = jobs.pinned, ~shares
+    whole = ~shares
+    pinned = jobs.pinned if pinned is None else pinned
     kept = jobs.running & snapshot.keeps_amounts & (chosen | ~np.isin(np.arange(len(jobs)), ranked))
     movable = np.zeros(len(jobs), np.bool_)
     movable[ranked] = True

@@ -22,7 +22,6 @@ from muster.schedulers.allocation.fair_share_core import place_missing
 from muster.schedulers.allocation.gangs import Gangs
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
-from muster.schedulers.allocation.worth import Worth
 from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import CPUS_AND_MEMORY, SIZES
 from muster.schedulers.joint.joint_core import place_jointly
@@ -49,6 +48,8 @@ _URGENT = 1000.0
 _SCARCEST = 4.0
 """A resource of which the jobs want more than so many times all there is counts as no scarcer than that."""
 _REACHED = 1e-9
+_WORK_PER_RESIZE = 1.0
+"""Seconds of work before another size, for each second that it costs."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,16 @@ class Joint(DraftAllocator):
         proposal.reasons[rest], proposal.notes = part.reasons, part.notes
         proposal.reason_a[rest], proposal.reason_b[rest] = part.reason_a, part.reason_b
 
+    def pinned(self, snapshot: Snapshot) -> Bools:
+        """Return the running jobs that may not be interrupted now.
+
+        An elastic job may have another size once it has worked for as long as that costs it: it learns its speed.
+        """
+        jobs = snapshot.jobs
+        resizable = is_elastic(jobs) & (jobs.protected_for(_WORK_PER_RESIZE) <= snapshot.now)
+        pinned: Bools = jobs.pinned & ~resizable
+        return pinned
+
     def choose_draft(self, given: AllocationInput) -> PlacementDraft:
         """Return the draft that is worth most: running jobs stay and others join, or sizes and places change."""
         snapshot = given.snapshot
@@ -102,12 +113,8 @@ class Joint(DraftAllocator):
         present = present_sizes(snapshot.jobs)
         if not elastic.any():
             return _best(_drafts(given, with_sizes(given, weighted, present)))
-        options = options_of(given, weighted.weight, Worth(snapshot, weighted).lost)
-        drafts = []
-        for waiting_only in (True, False):
-            sizes = _sizes(given, options, present, waiting_only)
-            drafts += _drafts(given, with_sizes(given, weighted, sizes))
-        return _best(drafts)
+        sizes = _sizes(given, options_of(given, weighted.weight), present)
+        return _best(_drafts(given, with_sizes(given, weighted, sizes)))
 
 
 def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> PlacementDraft:
@@ -147,11 +154,8 @@ def _drafts(given: AllocationInput, gangs: Gangs) -> list[tuple[float, Placement
     return list(zip(worths, drafts, strict=True))
 
 
-def _sizes(given: AllocationInput, options: SizeOptions, present: Ints, waiting_only: bool) -> Ints:
-    """Return the GPUs of each job; those for which no size is worth its GPUs are tried with their least.
-
-    With `waiting_only`, running jobs keep their sizes.
-    """
+def _sizes(given: AllocationInput, options: SizeOptions, present: Ints) -> Ints:
+    """Return the GPUs of each job; those for which no size is worth its GPUs are tried with their least."""
     jobs, movable = given.snapshot.jobs, given.opened.movable
     usable = (
         given.snapshot.ledger.books.nodes["capacity"][:, 0]
@@ -160,9 +164,6 @@ def _sizes(given: AllocationInput, options: SizeOptions, present: Ints, waiting_
     others = jobs.running & ~movable
     gpus = int(usable.sum() / MICRO) - int(np.ceil(jobs.held_gpus[others].sum()))
     sizes = present.copy()
-    if waiting_only:
-        gpus -= int(present[jobs.running & movable].sum())
-        options = options.of(jobs.waiting)
     sizes[options.at[::-1]] = options.gpus[::-1]  # the least of each job
     taken = best_sizes(options, max(gpus, 0))
     sizes[options.at[taken]] = options.gpus[taken]

@@ -10,8 +10,11 @@ from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.contract import Jobs
+from muster.schedulers.interruption import HORIZON_SECONDS
 
 _HALVINGS = 40
+_AT_MOST = 1.1
+"""What an elastic job counts that is infinitely fast, where waiting counts 0 and its least size 0.1: as Sia has it."""
 _ALL_SIZES = 16
 """With bounds closer than this, a job may have every size between them."""
 
@@ -25,11 +28,6 @@ class SizeOptions:
     gpus: Ints
     worth: Floats
     """Weighted speed on the machines that suit it best, less what changing a running job loses."""
-
-    def of(self, jobs: Bools) -> SizeOptions:
-        """Only those of some jobs, by position."""
-        rows = jobs[self.at]
-        return SizeOptions(self.at[rows], self.gpus[rows], self.worth[rows])
 
 
 def is_elastic(jobs: Jobs) -> Bools:
@@ -53,19 +51,20 @@ def with_sizes(given: AllocationInput, gangs: Gangs, gpus: Ints) -> Gangs:
     profiles = given.snapshot.resource_profiles.below_share
     records = profiles.sized(jobs.model, jobs.gpus, gpus)
     classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu)
-    known = _known_speeds(given, np.arange(len(gpus)), gpus)
+    at = np.arange(len(gpus))
+    known, counts = _known_speeds(given, at, gpus), _counts(given, at, gpus)
     return gangs._replace(
         gpus=gpus,
         model=records,
         classes=classes,
         demands=demands,
         models=profiles.models,
-        weight=gangs.weight if known is None else gangs.weight * known,
+        weight=gangs.weight * counts * (1.0 if known is None else known),
         forms=forms_of(given.snapshot, gpus),
     )
 
 
-def options_of(given: AllocationInput, weight: Floats, lost: Floats) -> SizeOptions:
+def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
     """Return the sizes of the ranked jobs that may be placed; a job that is not elastic has one."""
     jobs = given.snapshot.jobs
     ranked = given.ranked[given.opened.movable[given.ranked]]
@@ -73,11 +72,50 @@ def options_of(given: AllocationInput, weight: Floats, lost: Floats) -> SizeOpti
     at, present = ranked[places], present_sizes(jobs)
     fastest = _modelled_speeds(given, at, gpus)
     known = _known_speeds(given, at, gpus)
+    fastest *= _counts(given, at, gpus)
     if known is not None:
         fastest *= known
         at, gpus, fastest = at[known > 0], gpus[known > 0], fastest[known > 0]
     changed = jobs.running[at] & (gpus != present[at])
-    return SizeOptions(at, gpus, weight[at] * fastest * (1 - lost[at] * changed))
+    return SizeOptions(at, gpus, weight[at] * fastest * (1 - _lost_by_resize(given)[at] * changed))
+
+
+def _lost_by_resize(given: AllocationInput) -> Floats:
+    """Return the part of its work that a restart costs each job, if it goes on for as long as it has been here.
+
+    A job of unknown length is as likely to end before as after twice its age.
+    """
+    jobs = given.snapshot.jobs
+    ahead = np.minimum(given.snapshot.now - jobs.arrival, HORIZON_SECONDS)
+    cost = np.where(jobs.running, jobs.interruption_cost, 0.0)
+    lost: Floats = cost / np.maximum(cost + ahead, 1e-9)
+    return lost
+
+
+def _returns(speed_up: Floats) -> Floats:
+    """Return what speeding a job up so many times counts, as a multiple of that many; what is learned may be wrong.
+
+    It counts `_AT_MOST` less one over its root: the step from one GPU to two counts most, and the more a job has,
+    the less more of them count. A job that runs at its least size counts 1.
+    """
+    faster = np.maximum(speed_up, 1e-9)
+    counts: Floats = (_AT_MOST - faster**-0.5) / (_AT_MOST - 1) / faster
+    return np.where(speed_up >= 1, counts, 1.0)
+
+
+def _counts(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
+    """Return `_returns` of how many times as fast jobs are known to be on so many GPUs as on their least; else 1."""
+    counts: Floats = np.ones(len(at))
+    if given.snapshot.size_speeds is None:
+        return counts
+    every, sizes = _every_size(given, at)
+    seconds = _known_seconds(given, at[every], sizes)
+    runs = np.flatnonzero(np.isfinite(seconds))
+    _, first = np.unique(every[runs], return_index=True)
+    least = runs[first]
+    here = every[least]
+    counts[here] = _returns(seconds[least] / _known_seconds(given, at[here], gpus[here]))
+    return counts
 
 
 def _modelled_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
