@@ -22,6 +22,8 @@ from muster.speed.network.forms import Forms
 
 _ENOUGH = (0.7, 0.05)
 """Shares of its best speed for which a job takes a place: before others do, and of what all leave; else it waits."""
+_BY_ORDER = 0.05
+"""Part by which another plan must be worth more than the one in which the chosen jobs stay and large gangs go first."""
 
 
 def plans_on_network(
@@ -47,7 +49,9 @@ def plans_on_network(
         for start, lost in starts
         for order in (_large_first(given, gangs, by_density), by_density)
     ]
-    return [(worth.of(draft), draft) for draft in drafts]
+    worths = [worth.of(draft) for draft in drafts]
+    worths[-2] *= 1 + _BY_ORDER
+    return list(zip(worths, drafts, strict=True))
 
 
 def _placed(
