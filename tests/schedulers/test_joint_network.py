@@ -62,3 +62,11 @@ def test_a_gang_does_not_displace_jobs_for_an_idle_gpu() -> None:
     trace = jobs_of(*[gang(1, 100_000)] * 7, gang(4, 2_000_000, model="chatty", submit_seconds=10))
     result = run(trace, small_cluster(4, 2, racks=1), "srtf+joint", **ONE_RACK, restart_cost_seconds=60.0)
     assert finishes(result)[:7] == [100_000.0] * 7
+
+
+def test_a_job_of_low_rank_takes_no_gpus_of_others() -> None:
+    """Its four GPUs would count more than the one of the shortest job, beside which three are idle."""
+    trace = jobs_of(gang(1, 100), gang(4, 600), gang(4, 5_000, model="chatty", submit_seconds=20))
+    result = run(trace, small_cluster(4, 2, racks=1), "srtf+joint", **ONE_RACK, restart_cost_seconds=1.0)
+    assert column(result, "preemptions") == [0, 0, 0]
+    assert finishes(result)[:2] == pytest.approx([100, 150])
