@@ -41,7 +41,8 @@ BAR = 0.85
 JOBS, NODES, LOAD = 150, 8, 0.9
 MOST_GPUS, SECONDS = 16, (300.0, 400_000.0)
 FIRST_SEED = 201
-_UTILITY = ("utility_priority", "utility_urgency_per_hour", "utility_target_seconds")
+_NOT_STATED = ("cpus", "memory_gb", "utility_priority", "utility_urgency_per_hour", "utility_target_seconds")
+"""Of jobs with servers; their limits of CPUs and memory would be requests to schedulers that do not count servers."""
 
 
 def cluster() -> Cluster:
@@ -100,7 +101,7 @@ def trace(seed: int, elastic: bool = True) -> Trace:
             "max_gpus": np.where(resizable, gpus * 2, gpus),
         }
     )
-    served = smd.generate(JOBS, seed=seed).jobs.drop("submit_seconds", "job_id", *_UTILITY)
+    served = smd.generate(JOBS, seed=seed).jobs.drop("submit_seconds", "job_id", *_NOT_STATED)
     served = served.select([name for name in served.columns if served[name].null_count() < JOBS])
     has_servers = pl.Series([name == "servers" for name in kind])
     both = ("gpus", "model", "iterations", "min_gpus", "max_gpus")
