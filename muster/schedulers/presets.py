@@ -30,6 +30,11 @@ _DOUBLING = ",".join(str(7200 * 2**queue) for queue in range(16))
 
 _SHIPPED = (
     Preset(
+        "muster",
+        "gittins+joint",
+        "Muster's unified scheduler: who runs, how many GPUs, CPU, memory and the place in one decision.",
+    ),
+    Preset(
         "yarn-cs",
         "fifo-strict+proportional+consolidate",
         "YARN's capacity scheduler, the papers' baseline: the head of the line blocks, gangs stay together.",
