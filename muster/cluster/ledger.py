@@ -44,6 +44,7 @@ _REFUSALS = {
     b.UNFIT_NODE: "the node is down or does not exist",
     b.UNFIT_GPU: "a GPU is taken or does not exist",
     b.UNFIT_AMOUNT: "the node has less of a resource free",
+    b.UNFIT_EVEN: "the engine gives a job as many GPUs on each of its nodes",
 }
 
 
@@ -120,7 +121,8 @@ class Ledger:
     `put` and `carry_out` journal their steps; the caller settles or undoes the journal.
     """
 
-    def __init__(self, cluster: Cluster, jobs: int) -> None:
+    def __init__(self, cluster: Cluster, jobs: int, *, even_gangs: bool = False) -> None:
+        """`even_gangs`: a job has the same number of GPUs on each of its nodes, and of all else the least of them."""
         nodes: b.NodeArray = zero_records(len(cluster.nodes), b.NODE)
         gpu_types = cluster.gpu_types
         for at, node in enumerate(cluster.nodes):
@@ -138,9 +140,10 @@ class Ledger:
         devices: b.DeviceArray = zero_records((len(nodes), most_gpus), b.DEVICE)
         devices["free_milli"] = WHOLE
         devices["group"] = NONE
-        totals = np.zeros(RESOURCE_COUNT + 4, np.int64)
+        totals = np.zeros(b.EVEN_GANGS + 1, np.int64)
         totals[:RESOURCE_COUNT] = nodes["free"].sum(axis=0)
         totals[b.FREE_ROW] = NONE
+        totals[b.EVEN_GANGS] = even_gangs
         self.cluster = cluster
         self.books = Books(
             nodes, devices, zero_records(64, b.ROW), np.full(jobs, NONE), totals, zero_records(64, b.ENTRY)

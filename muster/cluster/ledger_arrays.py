@@ -95,11 +95,12 @@ ENTRY = layout_of(("kind", np.int64), ("job", np.int64), ("chain", np.int64))
 JournalArray: TypeAlias = Structured[Literal["kind", "job", "chain"]]
 
 PUT, RELEASE = 0, 1
-FREE_ROW, ROWS_USED, ENTRIES, DELAYED = (RESOURCE_COUNT + place for place in range(4))
+FREE_ROW, ROWS_USED, ENTRIES, DELAYED, EVEN_GANGS = (RESOURCE_COUNT + place for place in range(5))
 """Places in `totals` after the resources: head of the list of free rows, rows ever used, length of
-the journal, and whether what is released stays `releasing` until the world says otherwise."""
+the journal, whether what is released stays `releasing` until the world says otherwise, and whether a job has the
+same amounts on each of its nodes."""
 
-UNFIT_NODE, UNFIT_GPU, UNFIT_AMOUNT = -2, -3, -4
+UNFIT_NODE, UNFIT_GPU, UNFIT_AMOUNT, UNFIT_EVEN = -2, -3, -4, -5
 
 
 class Books(NamedTuple):

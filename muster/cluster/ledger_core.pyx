@@ -7,6 +7,7 @@ cimport numpy as cnp
 
 from muster.cluster.arrays cimport ints, records
 
+from muster.cluster.even_core cimport UNFIT_EVEN, even_gangs, level_chain
 from muster.cluster.resources import RESOURCE_COUNT
 
 cdef int64_t _RESOURCES = RESOURCE_COUNT
@@ -191,6 +192,9 @@ cdef void _write_entry(Books* books, int64_t kind, int64_t job, int64_t chain) n
 cdef int64_t put_chain(Books* books, int64_t job, int64_t chain) noexcept nogil:
     """Give a job, which holds nothing, the rows of a chain; 0, or why not, and then the rows are dropped."""
     cdef int64_t refusal, taken, row = chain
+    if even_gangs(books) and not level_chain(books, chain):
+        drop_rows(books, chain)
+        return UNFIT_EVEN
     while row >= 0:
         books.rows[row].job = job
         refusal = charge(books, row)

@@ -12,6 +12,7 @@ from libc.math cimport INFINITY, ceil, isnan
 from libcpp.algorithm cimport lower_bound, sort, upper_bound
 
 from muster.cluster.arrays cimport bools, ints
+from muster.cluster.even_core cimport even_gangs
 from muster.cluster.ledger_core cimport GPU, MICRO, WHOLE, copy_chain, put_chain, release_job
 from muster.schedulers.placement.rules_core cimport CONSOLIDATE, PACK, Scratch, fewest_nodes, place_job
 from muster.workload.jobs_core cimport RUNNING, WAITING, left_of, protection_end, service_of
@@ -479,7 +480,7 @@ cdef class CompiledScheduler:
         cdef uint8_t* allowed = self.node_allowed + asked.constraint * books.node_count
         cdef int64_t* need = self.needs + kind * books.resources
         scratch.fit, scratch.take = self.fit.data(), self.take.data()
-        if asked.milli < WHOLE or (self.rule != PACK and self.rule != CONSOLIDATE):
+        if asked.milli < WHOLE or even_gangs(books) or (self.rule != PACK and self.rule != CONSOLIDATE):
             return place_job(books, job, asked, allowed, need, self.rule, scratch)
         if self.rule == PACK:
             self.fewest[kind] = books.node_count

@@ -19,9 +19,11 @@ WITHOUT_GPUS = "without GPUs"
 """Jobs with CPUs and memory only."""
 FURTHER_RESOURCES = "further resources"
 """Resources that do not come with Muster."""
+EVEN_GANGS = "even gangs"
+"""The same number of GPUs on each node of a job, where the engine needs it."""
 
 CPUS_AND_MEMORY = frozenset({REQUESTS, FURTHER_RESOURCES, WITHOUT_GPUS})
-ALL = frozenset({REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE, SIZES, WITHOUT_GPUS})
+ALL = frozenset({REQUESTS, FURTHER_RESOURCES, PRIORITY, DEADLINE, SIZES, WITHOUT_GPUS, EVEN_GANGS})
 
 
 def honoured(scheduler: Any) -> frozenset[str]:

@@ -19,7 +19,14 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import DELAYED, GPU
 from muster.schedulers.contract import Bools, Decision, Floats, Ints, Proposal, Snapshot, State, Trigger
-from muster.schedulers.honours import FURTHER_RESOURCES, REQUESTS, SIZES, WITHOUT_GPUS, honoured_by_all
+from muster.schedulers.honours import (
+    EVEN_GANGS,
+    FURTHER_RESOURCES,
+    REQUESTS,
+    SIZES,
+    WITHOUT_GPUS,
+    honoured_by_all,
+)
 from muster.schedulers.leased_core import (
     end_leases,
     find_bidders,
@@ -80,7 +87,11 @@ class Leased:
     @property
     def honours(self) -> frozenset[str]:
         """What its parts honour; it has no place for jobs without GPUs."""
-        return (honoured_by_all(self.parts) | {REQUESTS, FURTHER_RESOURCES}) - {WITHOUT_GPUS, SIZES}
+        return (honoured_by_all(self.parts) | {REQUESTS, FURTHER_RESOURCES}) - {
+            WITHOUT_GPUS,
+            SIZES,
+            EVEN_GANGS,
+        }
 
     def describe(self) -> dict[str, Any]:
         """Parts, settings and rules, for the record."""

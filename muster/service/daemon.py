@@ -38,6 +38,7 @@ from muster.service.home import (
     store_url,
     write_endpoint,
 )
+from muster.service.honoured import check_scheduler
 from muster.service.known_models import KnownModels
 from muster.service.live_limits import LiveLimits
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
@@ -121,6 +122,8 @@ def _serve(
     except OSError as error:  # something may live that cannot be looked at
         where = str(error.filename or f"engine {serving.engine_name}")
         raise InputError(Problem(where, f"cannot be used: {error.strerror or error}")) from None
+    even_gangs = engine.capabilities.same_amounts_on_each_node
+    check_scheduler(serving.scheduler, serving.engine_name, even_gangs=even_gangs)
     status = DaemonStatus(
         policy=serving.scheduler,
         engine=serving.engine_name,

@@ -16,9 +16,17 @@ _PLACES = {resource.name: place for place, resource in enumerate(RESOURCES)}
 
 
 def misfits(
-    request: JobRequest, cluster: Cluster, where: str = "request", *, nodes_together: bool = True
+    request: JobRequest,
+    cluster: Cluster,
+    where: str = "request",
+    *,
+    nodes_together: bool = True,
+    even_gangs: bool = False,
 ) -> Iterator[Problem]:
-    """All for which no state of the cluster has room; `nodes_together`: a job may have GPUs of several nodes."""
+    """All for which no state of the cluster has room.
+
+    `nodes_together`: a job may have GPUs of several nodes. `even_gangs`: then as many of each.
+    """
     nodes: Sequence[Node] = cluster.nodes
     if request.constraint:
         try:
@@ -64,6 +72,8 @@ def misfits(
         ]
         what = f"{whose} no room for so many CPU cores together with {' and '.join(others)}{beside}"
         yield Problem(where, what, column="cpus", found=requests["cpus"])
+    elif each_fits and even_gangs and gpus:
+        yield from _uneven(nodes, gpus, requests, where)
 
 
 def _fits(nodes: Iterable[Node], gpus: int, requests: Mapping[str, float]) -> bool:
@@ -71,6 +81,28 @@ def _fits(nodes: Iterable[Node], gpus: int, requests: Mapping[str, float]) -> bo
     if gpus == 0:
         return any(all(_amount(node, name) >= amount for name, amount in requests.items()) for node in nodes)
     return _reach((_gpus_with(node, gpus, requests) for node in nodes), gpus)
+
+
+def _uneven(nodes: Sequence[Node], gpus: int, requests: Mapping[str, float], where: str) -> Iterator[Problem]:
+    """The problem of a gang that cannot have as many GPUs on each of its nodes, with the next sizes that can."""
+
+    def is_even(size: int) -> bool:
+        wanted = {name: amount * size / gpus for name, amount in requests.items()}
+        fit = [_gpus_with(node, size, wanted) for node in nodes]
+        return any(
+            size % parts == 0 and sum(one >= size // parts for one in fit) >= parts
+            for parts in range(1, min(size, len(fit)) + 1)
+        )
+
+    if not is_even(gpus):
+        total = sum(node.gpus for node in nodes)
+        below = next((size for size in range(gpus - 1, 0, -1) if is_even(size)), None)
+        above = next((size for size in range(gpus + 1, total + 1) if is_even(size)), None)
+        sizes = " or ".join(str(size) for size in (below, above) if size is not None)
+        what = (
+            f"the engine gives a job as many GPUs on each of its nodes, and these cannot be; ask for {sizes}"
+        )
+        yield Problem(where, what, column="gpus", found=gpus)
 
 
 def _amount(node: Node, name: str) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.problems import Problem
+from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.honours import (
     DEADLINE,
+    EVEN_GANGS,
     FURTHER_RESOURCES,
     PRIORITY,
     REQUESTS,
@@ -16,6 +17,13 @@ from muster.schedulers.honours import (
     honoured,
 )
 from muster.service.request import JobRequest
+
+
+def check_scheduler(policy: Scheduler, engine: str, *, even_gangs: bool) -> None:
+    """InputError if the scheduler does not keep to a limit of the engine: `even_gangs`, as many GPUs on each node."""
+    if even_gangs and EVEN_GANGS not in honoured(policy):
+        what = f"engine {engine} gives a job as many GPUs on each of its nodes, and this scheduler does not plan so"
+        raise InputError(Problem("--scheduler", f"{what}. Hint: gittins+tune-plus", found=policy.name))
 
 
 def without_effect(request: JobRequest, policy: Scheduler, where: str = "request") -> Iterator[Problem]:

@@ -182,7 +182,9 @@ def _what_is_not_here(row: JobRow, status: DaemonStatus) -> list[str]:
     """Of what it asks; the cluster was another one when it was taken."""
     return [
         f"As to its {problem.column} ({problem.found}): {problem.what}."
-        for problem in misfits(row.request, status.cluster)
+        for problem in misfits(
+            row.request, status.cluster, even_gangs=status.engine_capabilities.same_amounts_on_each_node
+        )
     ]
 
 

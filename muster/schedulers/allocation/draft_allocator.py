@@ -8,7 +8,7 @@ from typing import ClassVar
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft, write_draft
 from muster.schedulers.contract import Bools, Ints, Proposal, Snapshot
-from muster.schedulers.honours import CPUS_AND_MEMORY
+from muster.schedulers.honours import CPUS_AND_MEMORY, EVEN_GANGS
 from muster.schedulers.parts import GangAllocator
 
 
@@ -33,7 +33,7 @@ class DraftAllocator(GangAllocator):
     """An allocator whose strategy is `choose_draft`."""
 
     stable_when_queue_empty: ClassVar[bool] = False
-    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY | {EVEN_GANGS}
 
     def allocate(self, snapshot: Snapshot, proposal: Proposal, ranked: Ints, chosen: Bools) -> None:
         """Write the draft that the strategy chooses, and what it notes."""

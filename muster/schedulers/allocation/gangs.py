@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import Bools, Floats, Ints, Rows
+from muster.cluster.ledger_arrays import EVEN_GANGS, Bools, Floats, Ints, Rows
 from muster.schedulers.contract import Snapshot
 from muster.speed.demands import ProfiledDemands
 from muster.speed.input_pipeline import ModelTable
@@ -42,6 +42,8 @@ class Gangs(NamedTuple):
     weight: Floats
     """What the speed of each job counts: its GPUs, or what the scheduler says."""
     forms: GangForms = ALL_ALIKE
+    even: bool = False
+    """The same number of GPUs on each node of a job."""
 
 
 def gangs_of(snapshot: Snapshot) -> Gangs:
@@ -51,8 +53,19 @@ def gangs_of(snapshot: Snapshot) -> Gangs:
     classes, demands = profiles.of(model, gpus, jobs.requested_per_gpu)
     kinds, kind_of_node, models = profiles.kinds, profiles.kind_of_node, profiles.models
     weight = gpus.astype(np.float64)
+    even = bool(snapshot.ledger.books.totals[EVEN_GANGS])
     return Gangs(
-        gpus, classes, model, jobs.constraint, node_allowed, demands, kinds, kind_of_node, models, weight
+        gpus,
+        classes,
+        model,
+        jobs.constraint,
+        node_allowed,
+        demands,
+        kinds,
+        kind_of_node,
+        models,
+        weight,
+        even=even,
     )
 
 

@@ -39,6 +39,7 @@ cdef struct Gangs:
     int64_t kind_count
     int64_t class_count
     int64_t resources
+    bint even  # the same number of GPUs on each node of a job
     FormsOfGang forms  # of the first line; without any, every place is as fast as any other
     int64_t* line  # by position
     int64_t* rack_of_node

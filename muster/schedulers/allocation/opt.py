@@ -17,6 +17,7 @@ from muster.schedulers.allocation.pooled import points_of_jobs, pool_of, pooled_
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.allocation.worth import Worth
+from muster.schedulers.honours import CPUS_AND_MEMORY
 from muster.schedulers.parts import check_seconds, setting
 
 _REACHED = 1e-9
@@ -36,6 +37,7 @@ class Opt(FairShareAllocator):
     """The most speed in all: the points of the pooled linear program assigned to nodes, exact where small (Synergy)."""
 
     name: ClassVar[str] = "opt"
+    honours: ClassVar[frozenset[str]] = CPUS_AND_MEMORY
 
     exact_variables: int = setting(3000, "columns at most of the program that solves the placement exactly")
     nodes: int = setting(2000, "branch-and-bound nodes at most for an exact placement")

@@ -4,6 +4,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memset
 from libcpp.vector cimport vector
 
+from muster.cluster.even_core cimport FULLEST, take_even
 from muster.schedulers.allocation.draft_core cimport fits, floor_of, free_on, tighter
 from muster.schedulers.allocation.gangs_core cimport allowed_nodes, need_on
 
@@ -29,6 +30,8 @@ cdef bint pick(
     """
     cdef uint8_t* allowed = allowed_nodes(gangs, at)
     cdef int64_t node, left = gangs.gpus[at], best = -1
+    if gangs.even:
+        return fewest_nodes(draft, gangs, at, need, take) > 0
     memset(take, 0, gangs.nodes * sizeof(int64_t))
     if not consolidating:
         for node in range(gangs.nodes):
@@ -120,6 +123,8 @@ cdef int64_t fewest_nodes(Draft* draft, Gangs* gangs, int64_t at, int64_t* need,
             total += fit[node]
     if total < gangs.gpus[at]:
         return 0
+    if gangs.even:
+        return take_even(fit.data(), gangs.nodes, gangs.gpus[at], FULLEST, take)
     return _take_fewest(draft, draft.home[at], gangs.gpus[at], fit.data(), take)
 
 

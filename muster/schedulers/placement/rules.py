@@ -3,12 +3,20 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from muster.schedulers.honours import EVEN_GANGS
 from muster.schedulers.parts import Placement
 from muster.schedulers.placement import job_columns
 
 
 @dataclass(frozen=True)
-class Pack(Placement):
+class CompiledRule(Placement):
+    """A rule of `rules_core`."""
+
+    honours: ClassVar[frozenset[str]] = frozenset({EVEN_GANGS})
+
+
+@dataclass(frozen=True)
+class Pack(CompiledRule):
     """Best fit: the fullest node that holds the gang, else as few nodes as possible."""
 
     name: ClassVar[str] = "pack"
@@ -17,7 +25,7 @@ class Pack(Placement):
 
 
 @dataclass(frozen=True)
-class FirstFit(Placement):
+class FirstFit(CompiledRule):
     """Nodes in order, as many GPUs on each as fit."""
 
     name: ClassVar[str] = "first-fit"
@@ -26,7 +34,7 @@ class FirstFit(Placement):
 
 
 @dataclass(frozen=True)
-class Consolidate(Placement):
+class Consolidate(CompiledRule):
     """Best fit on the fewest nodes that could ever hold the gang; otherwise it waits."""
 
     name: ClassVar[str] = "consolidate"
@@ -35,7 +43,7 @@ class Consolidate(Placement):
 
 
 @dataclass(frozen=True)
-class Spread(Placement):
+class Spread(CompiledRule):
     """One GPU at a time, where most are free."""
 
     name: ClassVar[str] = "spread"
@@ -44,7 +52,7 @@ class Spread(Placement):
 
 
 @dataclass(frozen=True)
-class Yarn(Placement):
+class Yarn(CompiledRule):
     """The first node that holds the gang, or where none is large enough the first empty ones and one for the rest."""
 
     name: ClassVar[str] = "yarn"

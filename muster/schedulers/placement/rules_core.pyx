@@ -7,6 +7,7 @@ Needs are amounts per GPU in millionths; `PROPORTIONAL` stands for the share of 
 from libc.string cimport memset
 from libcpp.algorithm cimport sort
 
+from muster.cluster.even_core cimport EMPTIEST, FIRST, FULLEST, EvenChoice, even_gangs, even_part, take_even
 from muster.cluster.ledger_core cimport (
     CPU,
     WHOLE,
@@ -110,6 +111,9 @@ cdef int64_t fewest_nodes(Books* books, uint8_t* allowed, int64_t gpus, int64_t*
                 amount = need_on(books, node, resource, need)
                 if amount > 0:
                     most[node] = min(most[node], books.nodes[node].capacity[resource] // amount)
+    if even_gangs(books):
+        fewest = even_part(most, nodes, gpus, False)
+        return gpus // fewest if fewest > 0 else nodes + 1
     sort(most, most + nodes)
     while gpus > 0 and fewest < nodes:
         fewest += 1
@@ -201,10 +205,15 @@ cdef bint find_nodes(
     First fit: nodes in order. Consolidate: as pack, but only on the fewest nodes that could
     ever hold the gang. Spread: one GPU at a time where most are free. Yarn: the first node that holds the gang;
     if it is larger than any, the first nodes that are all free and the first that takes the rest.
+
+    Where gangs are even: equal parts, as large as there is room for (spread: as small), on the nodes that the rule
+    prefers; yarn as first fit.
     """
-    cdef int64_t node, best, at_most
+    cdef int64_t node, best, at_most, taken
+    cdef bint even = even_gangs(books)
+    cdef EvenChoice choice = EMPTIEST if rule == SPREAD else FIRST if rule == FIRST_FIT or rule == YARN else FULLEST
     memset(scratch.take, 0, books.node_count * sizeof(int64_t))
-    if rule == YARN:
+    if rule == YARN and not even:
         return _first_whole_nodes(books, allowed, gpus, need, scratch.take)
     if rule == PACK or rule == CONSOLIDATE:
         best = _fullest_node(books, allowed, gpus, need)
@@ -216,6 +225,9 @@ cdef bint find_nodes(
         at_most = fewest_nodes(books, allowed, gpus, need, scratch.fit)
     if count_fitting(books, allowed, need, scratch.fit) < gpus:
         return False
+    if even:
+        taken = take_even(scratch.fit, books.node_count, gpus, choice, scratch.take)
+        return 0 < taken <= at_most
     if rule == FIRST_FIT:
         for node in range(books.node_count):
             scratch.take[node] = min(scratch.fit[node], gpus)

@@ -204,7 +204,13 @@ def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None
     known = service.status.models() if any(request.model for request in requests) else {}
     for at, request in enumerate(requests, start=1):
         where = "request" if len(requests) == 1 else f"request, job {at}"
-        problems += misfits(request, service.status.cluster, where, nodes_together=facts.spans_nodes)
+        problems += misfits(
+            request,
+            service.status.cluster,
+            where,
+            nodes_together=facts.spans_nodes,
+            even_gangs=facts.same_amounts_on_each_node,
+        )
         if request.gpu_share < 1 and not facts.shares_gpus:
             what = (
                 f"engine {service.status.engine} gives whole GPUs only; leave gpu_share out, or set it to 1"

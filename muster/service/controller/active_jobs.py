@@ -62,6 +62,7 @@ class ActiveJobs:
             status.restart_cost_seconds,
             resize_restarts=not status.engine_capabilities.can_resize,
             any_gpus=status.engine_capabilities.chooses_gpu_ids,
+            even_gangs=status.engine_capabilities.same_amounts_on_each_node,
         )
 
     def nothing_new(self) -> None:

@@ -84,14 +84,17 @@ class LiveColumns:
         *,
         resize_restarts: bool = False,
         any_gpus: bool = False,
+        even_gangs: bool = False,
     ) -> None:
         """`resize_restarts`: a job that gets other CPUs or memory is stopped and started again.
 
         `any_gpus`: the engine chooses the GPUs of a node, so the ledger's ids only count them.
+        `even_gangs`: a job has the same amounts on each of its nodes.
         """
         self._any_gpus = any_gpus
         self.cluster = cluster
-        self.ledger = Ledger(cluster, 0)
+        self.ledger = Ledger(cluster, 0, even_gangs=even_gangs)
+        self._even_gangs = even_gangs
         self.laws: RestartModel = zero_records(1, RESTART_MODEL)
         self.laws["checkpoint_every"] = inf
         self.laws["resize_restarts"] = resize_restarts
@@ -157,7 +160,8 @@ class LiveColumns:
         # All that `misfits` goes by.
         shape = (request.constraint, request.gpus, request.fewest_gpus, *request.least_amounts.items())
         if shape not in self._fits:
-            self._fits[shape] = next(misfits(request, self.cluster), None) is None
+            found = misfits(request, self.cluster, even_gangs=self._even_gangs)
+            self._fits[shape] = next(found, None) is None
         return self._fits[shape]
 
     def _make_room(self, count: int) -> None:

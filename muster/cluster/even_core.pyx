@@ -1,0 +1,59 @@
+"""Gangs with the same number of GPUs, and the same of all else, on each of their nodes, compiled."""
+
+from libc.string cimport memset
+
+from muster.cluster.ledger_core cimport Row, count_bits
+
+
+cdef int64_t even_part(int64_t* fit, int64_t nodes, int64_t gpus, bint smallest) noexcept nogil:
+    """The most GPUs on each node (`smallest`: the fewest) by which a gang is even on what fits by node; 0: none."""
+    cdef int64_t turn, parts, part, node, room
+    for turn in range(1, gpus + 1):
+        parts = gpus + 1 - turn if smallest else turn
+        if parts > nodes or gpus % parts:
+            continue
+        part, room = gpus // parts, 0
+        for node in range(nodes):
+            room += fit[node] >= part
+        if room >= parts:
+            return part
+    return 0
+
+
+cdef int64_t take_even(int64_t* fit, int64_t nodes, int64_t gpus, EvenChoice choice, int64_t* take) noexcept nogil:
+    """Write the GPUs of an even gang on each node to `take`; on how many nodes, 0 without a place."""
+    cdef int64_t part = even_part(fit, nodes, gpus, choice == EMPTIEST), turn, node, best
+    memset(take, 0, nodes * sizeof(int64_t))
+    if part == 0:
+        return 0
+    for turn in range(gpus // part):
+        best = -1
+        for node in range(nodes):
+            if take[node] > 0 or fit[node] < part:
+                continue
+            if (
+                best < 0
+                or (choice == FULLEST and fit[node] < fit[best])
+                or (choice == EMPTIEST and fit[node] > fit[best])
+            ):
+                best = node
+        take[best] = part
+    return gpus // part
+
+
+cdef bint level_chain(Books* books, int64_t chain) noexcept nogil:
+    """Lower the amounts of a chain of rows to what all of them have; whether their GPUs are equal."""
+    cdef int64_t row = books.rows[chain].next, resource
+    cdef Row* first = &books.rows[chain]
+    while row >= 0:
+        if count_bits(books.rows[row].mask) != count_bits(first.mask) or books.rows[row].milli != first.milli:
+            return False
+        for resource in range(1, books.resources):
+            first.amount[resource] = min(first.amount[resource], books.rows[row].amount[resource])
+        row = books.rows[row].next
+    row = first.next
+    while row >= 0:
+        for resource in range(1, books.resources):
+            books.rows[row].amount[resource] = first.amount[resource]
+        row = books.rows[row].next
+    return True

@@ -1,0 +1,74 @@
+"""An engine that gives a gang the same amounts on each of its nodes: all that runs is so, and all jobs come to run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.cluster.ledger import NodeAllocation
+from muster.problems import InputError
+from muster.service.engines.fake import FakeEngine
+from muster.service.fitting import misfits
+from muster.service.honoured import check_scheduler
+from muster.service.live_scheduler import live_scheduler
+from muster.service.request import JobRequest
+from muster.service.store.rows import State, Submission
+from tests.building import cluster_of
+from tests.service.controller.test_fake_nodes import NAMES, World
+
+
+class EvenEngine(FakeEngine):
+    capabilities = replace(FakeEngine.capabilities, same_amounts_on_each_node=True)
+
+
+class EvenWorld(World):
+    def an_engine(self) -> FakeEngine:
+        self.cluster = cluster_of(4, 4, 3, 3)
+        return EvenEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
+
+    def check(self) -> None:
+        super().check()
+        held: dict[tuple[int, float], list[NodeAllocation[str]]] = defaultdict(list)
+        for interval in self.store.allocation_intervals():
+            held[interval.job, interval.since].append(interval.allocation)
+        for parts in held.values():
+            assert len({(len(one.gpu_ids), one.cpus, one.memory_gb) for one in parts}) == 1, parts
+
+
+JOB = st.fixed_dictionaries(
+    {"gpus": st.integers(1, 14), "model": st.sampled_from(NAMES), "steps": st.integers(1, 400)}
+)
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "las+tune-plus", "srtf+tune", "fifo+greedy"])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(jobs=st.lists(JOB, min_size=1, max_size=12))
+def test_gangs_are_even_and_all_jobs_end(scheduler: str, jobs: list[dict[str, object]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = EvenWorld(Path(folder), scheduler)
+        requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in jobs]
+        possible = [one for one in requests if not list(misfits(one, world.cluster, even_gangs=True))]
+        for at, request in enumerate(possible):
+            world.store.submit([Submission("ann", request)])
+            world.turn(20.0)
+            if at % 4 == 3:
+                world.die()
+        for _ in range(400):
+            world.turn(25.0)
+            if not world.store.living():
+                break
+        assert [row.state for row in world.store.jobs()] == [State.COMPLETED] * len(possible)
+        world.store.close()
+
+
+def test_a_scheduler_that_plans_uneven_gangs_is_refused() -> None:
+    check_scheduler(live_scheduler("dally", {}, 60.0), "local", even_gangs=False)
+    check_scheduler(live_scheduler("gittins+tune-plus", {}, 60.0), "slurm", even_gangs=True)
+    with pytest.raises(InputError, match=r"--scheduler: found 'dally'; .*gittins\+tune-plus"):
+        check_scheduler(live_scheduler("dally", {}, 60.0), "slurm", even_gangs=True)
