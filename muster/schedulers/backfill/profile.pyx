@@ -115,8 +115,8 @@ cdef class ReservationProfile:
     def earliest(self, int64_t gpus, need, double limit, allowed, int64_t most_nodes, double latest):
         """The first start at which so many GPUs, with what each needs, are free for the limit; None: not by `latest`.
 
-        Returns the start, the nodes, and the amounts on each. A node is filled before the next: one that holds the whole
-        job, the fullest that does, else the emptiest first, on at most `most_nodes`.
+        Returns the start, the nodes, and the amounts on each. A node is filled before the next: one that holds the
+        whole job, the fullest that does, else the emptiest first, on at most `most_nodes`.
         """
         cdef Ints needs = ints(need)
         cdef Bools may_use = bools(allowed)
