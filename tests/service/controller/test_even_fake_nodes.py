@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,14 +15,14 @@ from hypothesis import strategies as st
 
 from muster.cluster.ledger import NodeAllocation
 from muster.problems import InputError
-from muster.service.engines.fake import FakeEngine
+from muster.service.engines.fake import FakeEngine, Pace, pace_of
 from muster.service.fitting import misfits
 from muster.service.honoured import check_scheduler
 from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store.rows import State, Submission
 from tests.building import cluster_of
-from tests.service.controller.test_fake_nodes import NAMES, World
+from tests.service.controller.test_fake_nodes import MODELS, NAMES, World
 
 
 class EvenEngine(FakeEngine):
@@ -30,7 +32,12 @@ class EvenEngine(FakeEngine):
 class EvenWorld(World):
     def an_engine(self) -> FakeEngine:
         self.cluster = cluster_of(4, 4, 3, 3)
-        return EvenEngine(self.folder / "fake", self.cluster, self.pace, self.clock)
+        return EvenEngine(self.folder / "fake", self.cluster, self.pace_of, self.clock)
+
+    def pace_of(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
+        row = self.store.job(job)
+        assert row is not None
+        return pace_of(row, allocations, MODELS)
 
     def check(self) -> None:
         super().check()
@@ -49,7 +56,7 @@ JOB = st.fixed_dictionaries(
 @pytest.mark.parametrize("scheduler", ["fifo", "las+tune-plus", "srtf+tune", "fifo+greedy"])
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs=st.lists(JOB, min_size=1, max_size=12))
-def test_gangs_are_even_and_all_jobs_end(scheduler: str, jobs: list[dict[str, object]]) -> None:
+def test_gangs_are_even_and_all_jobs_end(scheduler: str, jobs: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = EvenWorld(Path(folder), scheduler)
         requests = [JobRequest(name="job", command=("true",), directory="/", **one) for one in jobs]
