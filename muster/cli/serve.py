@@ -97,6 +97,14 @@ class ServiceFlags:
             help="Database of the daemon, as postgresql://... (default: SQLite in MUSTER_HOME).",
         ),
     ] = None
+    jobs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the files of jobs, for example on a disk that all nodes share (default: jobs in "
+            "MUSTER_HOME).",
+        ),
+    ] = None
     limits: Annotated[
         Path | None,
         typer.Option(
@@ -151,7 +159,7 @@ def serve(
     policy = errors.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
     errors.settle()
     serve_until_interrupted(
-        Serving(home, *served, policy, turn, allowed, cost, listen, service.store),
+        Serving(home, *served, policy, turn, allowed, cost, listen, service.store, service.jobs),
         lambda line: print(line, flush=True),
     )
 

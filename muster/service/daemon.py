@@ -39,6 +39,7 @@ from muster.service.home import (
     write_endpoint,
 )
 from muster.service.honoured import check_scheduler
+from muster.service.jobs_folder import use_folder
 from muster.service.known_models import KnownModels
 from muster.service.live_limits import LiveLimits
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
@@ -71,6 +72,8 @@ class Serving:
     """Address and port (0: any that is free) on TCP; None: only the Unix socket of the home."""
     store: str | None = None
     """URL; None: SQLite in the home."""
+    jobs: Path | None = None
+    """Where the jobs' folders are from now on; None: where they were, at first in the home."""
 
 
 def serve(serving: Serving, say: Callable[[str], None]) -> None:
@@ -80,6 +83,7 @@ def serve(serving: Serving, say: Callable[[str], None]) -> None:
     os.umask(_UMASK)
     make_home(serving.home)
     with claimed(serving.home), _store_of(serving) as store, store.claimed():
+        use_folder(serving.home, serving.jobs)
         _bind(serving, store)
         with _listening(serving) as listeners:
             _serve(serving, store, listeners, say)

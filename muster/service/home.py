@@ -7,6 +7,7 @@ endpoint.json                {"pid", "starting", "url"} of that daemon; the URL 
 lock                         held by that daemon
 engines/local/               what the engine of that name remembers of its starts
 models/NAME.toml             sensitivities that `muster profile` has measured
+jobs/                        the jobs' folders, or a link to a folder on a shared disk (`muster serve --jobs`)
 jobs/17/whose                which job 17 that is: numbers come again with another store
 jobs/17/run/                 where job 17 and the daemon exchange files (docs/how-to/training.md)
 jobs/17/output/0.log         output of its first process, of all its starts
@@ -30,7 +31,7 @@ from muster.problems import InputError, Problem
 MACHINES_HOME = Path("/var/lib/muster")
 """Of a daemon for all users: unlike root's own folders, others can pass it on the way to their jobs."""
 
-WHOSE = "whose"
+WHOSE, JOBS = "whose", "jobs"
 _ENDPOINT, _LOCK, _STORE = "endpoint.json", "lock", "store.json"
 
 
@@ -69,12 +70,15 @@ def make_home(home: Path) -> None:
     Where the daemon is root, jobs of others go through the home to their own folders, and see no list of it. What
     is there already keeps its mode: it may be meant so.
     """
+    if (home / JOBS).is_symlink() and not jobs_folder(home).is_dir():
+        what = "the jobs' folders are there, and it cannot be reached. Hint: mount its disk"
+        raise InputError(Problem(str(jobs_folder(home)), what))
     try:
-        alone = _jobs_folder(home).is_dir() != models_folder(home).is_dir()  # Muster makes them together.
+        alone = jobs_folder(home).is_dir() != models_folder(home).is_dir()  # Muster makes them together.
         if alone and not (home / _STORE).exists():
             what = "holds a folder jobs or models of something else; MUSTER_HOME names another folder"
             raise InputError(Problem(str(home), what))
-        for folder in (home, _jobs_folder(home), models_folder(home)):
+        for folder in (home, jobs_folder(home), models_folder(home)):
             if not folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o711 if os.geteuid() == 0 else 0o700)  # whatever the umask
@@ -85,7 +89,7 @@ def make_home(home: Path) -> None:
 
 def shut_to_others(home: Path) -> str:
     """Why jobs of others could not reach their folders, where the daemon is root, without a full stop; else empty."""
-    jobs = _jobs_folder(home).resolve()
+    jobs = jobs_folder(home).resolve()
     shut = [str(folder) for folder in reversed((jobs, *jobs.parents)) if not _others_can_pass(folder.stat())]
     if os.geteuid() != 0 or not shut:
         return ""
@@ -135,7 +139,13 @@ def bind_store(home: Path, made: float) -> None:
 
     InputError if they are another store's: its numbers mean other jobs, which would go on from strangers' checkpoints.
     """
-    file = home / _STORE
+    if (home / JOBS).is_symlink():
+        _bind_folder(jobs_folder(home), home, made)
+    _bind_folder(home, home, made)
+
+
+def _bind_folder(folder: Path, home: Path, made: float) -> None:
+    file = folder / _STORE
     try:
         bound = float(json.loads(file.read_text(encoding="utf-8"))["made"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -145,9 +155,9 @@ def bind_store(home: Path, made: float) -> None:
     if bound is not None and newest_job_folder(home):
         what = (
             f"the jobs' folders here are of the store that was made on {_moment(bound)}, and this one was made on "
-            f"{_moment(made)}; serve that store, or name another home (MUSTER_HOME), or move {_jobs_folder(home)} away"
+            f"{_moment(made)}; serve that store, or name another home (MUSTER_HOME), or move {jobs_folder(home)} away"
         )
-        raise InputError(Problem(str(home), what))
+        raise InputError(Problem(str(folder), what))
     with write_aside(file) as aside:
         aside.write_text(json.dumps({"made": made}) + "\n", encoding="utf-8")
 
@@ -159,7 +169,7 @@ def _moment(unix_seconds: float) -> str:
 def newest_job_folder(home: Path) -> int:
     """The largest number of a job that has a folder here; 0 without any."""
     return max(
-        (int(entry.name) for entry in _jobs_folder(home).iterdir() if entry.name.isdecimal()), default=0
+        (int(entry.name) for entry in jobs_folder(home).iterdir() if entry.name.isdecimal()), default=0
     )
 
 
@@ -175,11 +185,13 @@ def models_folder(home: Path) -> Path:
 
 def job_folder(home: Path, job: int) -> Path:
     """All files of one job."""
-    return _jobs_folder(home) / str(job)
+    return jobs_folder(home) / str(job)
 
 
-def _jobs_folder(home: Path) -> Path:
-    return home / "jobs"
+def jobs_folder(home: Path) -> Path:
+    """Where it really is: paths go to jobs on other machines, where the home's link is not."""
+    link = home / JOBS
+    return home / link.readlink() if link.is_symlink() else link
 
 
 def write_endpoint(home: Path, url: str | None = None, *, starting: bool = False) -> None:

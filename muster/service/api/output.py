@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -46,7 +47,11 @@ def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> 
             folder = open_at("output", _FOLDER, own)
             file = open_at(f"{rank}.log", _FILE, folder)
             there = os.fstat(file)
-            if not stat.S_ISREG(there.st_mode) or there.st_nlink > 1:
+            if (
+                not stat.S_ISREG(there.st_mode)
+                or there.st_nlink > 1
+                or there.st_uid not in _writers(job.user)
+            ):
                 return OutputPiece(b"", offset)
             begin = _after_hole(file, offset)
             data = os.pread(file, limit, begin)
@@ -54,6 +59,13 @@ def read_output(home: Path, job: JobRow, rank: int, offset: int, limit: int) -> 
             return OutputPiece(data.lstrip(b"\0") if begin > offset else data, end)
         except OSError:
             return OutputPiece(b"", offset)
+
+
+def _writers(user: str) -> set[int]:
+    """Whose files may be a job's output: the daemon's, and on a shared disk its owner's."""
+    with suppress(KeyError):
+        return {os.geteuid(), pwd.getpwnam(user).pw_uid}
+    return {os.geteuid()}
 
 
 def _after_hole(file: int, offset: int) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import pwd
 import re
 import tarfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from muster.cluster.ledger import NodeAllocation
 from muster.report.record import read_record
 from muster.schedulers.reasons import REASONS
+from muster.service.api.output import read_output
 from muster.service.daemon_status import SCHEDULER, STORE
 from muster.service.home import job_folder, store_url
 from muster.service.request import JobRequest
@@ -350,6 +353,19 @@ def test_output_is_read_in_pieces(api: Serving, output: Path) -> None:
     assert api.ask("GET", "/v1/jobs/1/logs?rank=1").body == b"other"
     for query in ("offset=11", "offset=9999999999", "rank=2"):
         assert api.ask("GET", f"/v1/jobs/1/logs?{query}").body == b""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_output_is_the_daemons_or_the_owners(api: Serving, output: Path) -> None:
+    """On a shared disk the owner's processes write it; no other user's file is handed out."""
+    row = api.store.job(1)
+    assert row is not None
+    owner = replace(row, user="mail")
+    for rank, (name, shown) in enumerate([("root", b"text"), ("mail", b"text"), ("daemon", b"")]):
+        file = output / f"{rank}.log"
+        file.write_text("text")
+        os.chown(file, pwd.getpwnam(name).pw_uid, -1)
+        assert read_output(api.home, owner, rank, 0, 100).data == shown, name
 
 
 def test_output_leads_nowhere_else(api: Serving, output: Path, tmp_path: Path) -> None:
