@@ -63,8 +63,13 @@ class PlacementDraft(NamedTuple):
     """By position: the node where a job without GPUs is to start; NONE."""
 
     def copy(self) -> PlacementDraft:
-        """Return a draft with the same node parts that changes on its own."""
-        return PlacementDraft(*map(np.copy, self))
+        """Return a draft with the same node parts that changes on its own; room that is not used is not copied."""
+        used = int(self.used[0])
+        node_parts = np.empty_like(self.node_parts)
+        node_parts[:used] = self.node_parts[:used]
+        return PlacementDraft(*map(np.copy, self._replace(node_parts=node_parts[:0])))._replace(
+            node_parts=node_parts
+        )
 
 
 def open_draft(
