@@ -131,7 +131,9 @@ class SimulationFlags:
             help="Seconds each GPU stays unavailable after a job releases it.",
         ),
     ] = "0"
-    certify: Annotated[bool, _rare("--certify", help="Record the optimality gap of each decision.")] = False
+    certify: Annotated[
+        bool, _rare("--certify", help="Record the optimality gap of each decision and of the mean JCT.")
+    ] = False
 
     def inputs(self, errors: ErrorCollector, trace: Path, cluster: str) -> Inputs:
         """The inputs of a run. Mistakes are in `errors`: settle it before anything is run."""

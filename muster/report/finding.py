@@ -48,3 +48,14 @@ def finding(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> str
             f"{duration(jcts[next_best])} to the end."
         )
     return text
+
+
+def jct_bound_text(summary: Mapping[str, Any]) -> str:
+    """The mean completion time of a certified run against what no scheduler can beat; empty for another run."""
+    bound = summary["jct_bound"]
+    if bound["reason"]:
+        return f"no bound of the mean JCT, {bound['reason']}"
+    if bound["mean_over_bound"] is None:
+        return ""
+    times, least = three_figures(bound["mean_over_bound"]), duration(bound["mean_seconds"])
+    return f"mean JCT is {times} times {least}, below which no scheduler can bring it"

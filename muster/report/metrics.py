@@ -68,6 +68,7 @@ def summarise(record: Record, measured_cost: Mapping[str, Any] | None = None) ->
         "utility": _utility(measured),
         "deadlines": _deadlines(measured),
         "below_best": _below_best(record),
+        "jct_bound": _jct_bound(record, done),
         "slowest_moment": _slowest_moment(measured),
         "tenants": tenants,
         "reasons": _reasons(record, measured, end),
@@ -191,6 +192,16 @@ def _below_best(record: Record) -> dict[str, float | None]:
     upto = np.cumsum(seconds[order])
     p99 = below[order][np.searchsorted(upto, 0.99 * upto[-1])]
     return {"mean": float(np.sum(below * seconds) / np.sum(seconds)), "p99": float(p99)}
+
+
+def _jct_bound(record: Record, done: pl.DataFrame) -> dict[str, Any]:
+    """Seconds below which no scheduler brings the mean JCT of these jobs, and the run's mean as a multiple of it.
+
+    None without `--certify`, and where the run has no such bound: then `reason` says why.
+    """
+    bound = record.run.get("jct_bound", {"mean_seconds": None, "reason": ""})
+    mean, least = _mean(done["jct_seconds"]), bound["mean_seconds"]
+    return {**bound, "mean_over_bound": mean / least if mean is not None and least else None}
 
 
 def _slowest_moment(measured: pl.DataFrame) -> dict[str, float | int | None]:

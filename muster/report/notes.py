@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster import formatting
+from muster.report.finding import jct_bound_text
 
 # Settings of run.json that are flags of the command line.
 FLAGS = {
@@ -57,6 +58,9 @@ def notes(
     if moments:
         found += _shared("Slowest moment of any job", *zip(*moments, strict=True))
     found += _shared("Cost of an interruption", names, [_restart_cost(run["settings"]) for run in runs])
+    bounds = [(name, text) for name, text in zip(names, map(jct_bound_text, summaries), strict=True) if text]
+    if bounds:
+        found += _shared("The whole run", *zip(*bounds, strict=True))
     knowledge = [str(run["knowledge"]) for run in runs]
     found += _shared("What schedulers know of the work left", names, knowledge)
     if len(set(knowledge)) > 1:

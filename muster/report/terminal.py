@@ -23,7 +23,7 @@ from muster.report.figures import (
     known,
     run_names,
 )
-from muster.report.finding import finding
+from muster.report.finding import finding, jct_bound_text
 from muster.report.metrics import NOT_COMPLETED
 
 BESIDE_A_NAME = 2
@@ -87,6 +87,8 @@ def _remarks(summaries: Sequence[Mapping[str, Any]], names: Sequence[str], commo
         remarks.append(f"all {common}" if len(names) > 1 else f"in full: {names[0]}{common}")
     if len(summaries) > 1:
         remarks.append(f"best in bold; ratios to {names[0]}")
+    bounds = zip(names, map(jct_bound_text, summaries), strict=True)
+    remarks += [f"{name}: {text}" for name, text in bounds if text]
     for name, summary in zip(names, summaries, strict=True):
         missing = [f"{summary[kind]:,} {kind.replace('_', ' ')}" for kind in NOT_COMPLETED if summary[kind]]
         if missing:

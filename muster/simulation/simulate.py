@@ -27,6 +27,7 @@ from muster.schedulers.user_code import errors_of_policies, plan_problem
 from muster.simulation.assumptions import assumptions, network_not_known, unknown_resources
 from muster.simulation.engine import PlanRefused, Progress, SimulationEngine, World
 from muster.simulation.impossible import left_out_note, set_impossible_aside
+from muster.simulation.jct_bound import jct_bound
 from muster.simulation.network import NetworkOfRun, network_of_run
 from muster.simulation.options import LIMIT, Options
 from muster.simulation.sizes import with_sizes
@@ -112,12 +113,15 @@ def simulate(
         else engine.decision_seconds
     )
     del engine  # whose arrays take as much memory as the tables will
+    described = _described(trace, scheduler, options, world, refused, [*unblocked, *notes])
+    if options.certify:
+        described["jct_bound"] = jct_bound(world, options, measured, held)
     record = Record(
         jobs=jobs_frame(table, measured, slowest),
         allocations=allocations_frame(held, table, cluster, _columns_of("allocations", options, held)),
         decisions=decisions_frame(decisions),
         reasons=reasons_frame(explained, table, _columns_of("reasons", options, held)),
-        run=_described(trace, scheduler, options, world, refused, [*unblocked, *notes]),
+        run=described,
     )
     cpu = time.process_time() - began_cpu
     if progress is not None:
