@@ -17,6 +17,7 @@ from muster.report import summarise
 from muster.schedulers.presets import known_presets
 from muster.simulation.engine import SimulationEngine, World
 from muster.simulation.jct_bound import mean_jct_bound
+from muster.simulation.rules import rules_named
 from muster.workload.models import Model, registry
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import on_types, servers, typed
@@ -80,16 +81,25 @@ def test_faster_gpus_count_more() -> None:
     assert both == pytest.approx(alone * (1 / 3 + 1 + 1) / 2, rel=1e-3)
 
 
-def test_cpus_bound_jobs_that_prepare_much_input() -> None:
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_cpus_bound_jobs_that_prepare_much_input(gpus: int) -> None:
     """Eight alexnets on 24 cores: the cores that a batch needs, at the most economical measured number."""
     model = registry()["alexnet"]
     fair = model.speed[model.cpus_per_gpu.index(3.0)][model.memory_gb_per_gpu.index(62.5)]
-    best = max(speeds[-1] for speeds in model.speed)
+    most = model.speed[model.cpus_per_gpu.index(24.0 / gpus)][-1]
     economy = min(cpus / speeds[-1] for cpus, speeds in zip(model.cpus_per_gpu, model.speed, strict=True))
-    turn = 600 * fair * economy / 24
-    by_hand = turn * 8 / 2 + 600 * fair / best / 2
-    assert bound_of([job(0, 600, model="alexnet")] * 8, servers(1)) == pytest.approx(by_hand)
-    assert by_hand > 600 * fair / best
+    turn = 600 * fair * gpus * economy / 24
+    by_hand = turn * 8 / 2 + 600 * fair / most / 2
+    assert bound_of([job(0, 600, gpus=gpus, model="alexnet")] * 8, servers(1)) == pytest.approx(by_hand)
+    assert by_hand > 600 * fair / most
+
+
+def test_a_share_of_a_gpu_may_have_all_cores_of_its_node() -> None:
+    """A quarter of a GPU with one core is as fast as a GPU with four."""
+    model = registry()["alexnet"]
+    one, four = (model.speed[model.cpus_per_gpu.index(cores)][-1] for cores in (1.0, 4.0))
+    quarter = job(0, 600, gpu_milli=250, model="alexnet")
+    assert bound_of([quarter], cluster_of(1, cpus_per_gpu=1)) == pytest.approx(600 * one / four)
 
 
 @pytest.mark.parametrize("name", ["alexnet", "m5", "gnmt", "resnet18", "resnet50", "pollux-bert"])
@@ -118,6 +128,18 @@ def test_where_the_proof_fails_there_is_no_bound(
     result = run(jobs_of(*rows), cluster_of(2), scheduler, certify=True)
     bound = summarise(result.record)["jct_bound"]
     assert bound == {"mean_seconds": None, "reason": reason, "mean_over_bound": None}
+
+
+def test_workers_and_servers_have_no_bound() -> None:
+    bound = simulated(case_of(9).but(certify=True)).record.run["jct_bound"]
+    assert bound["reason"] == "jobs have workers and servers that the scheduler counts"
+
+
+def test_rules_of_other_simulators_have_no_bound() -> None:
+    rules = rules_named("synergy-published")
+    record = run(jobs_of(job(0, 10)), cluster_of(1), "fifo", rules=rules, certify=True).record
+    assert record.run["jct_bound"]["mean_seconds"] is None
+    assert "synergy-published" in record.run["jct_bound"]["reason"]
 
 
 def test_a_run_that_is_not_certified_says_nothing() -> None:
