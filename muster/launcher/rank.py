@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from muster import processes
 from muster.problems import InputError
-from muster.training.run_folder import RunFolder, Stale, begin_start
+from muster.training.run_folder import make_older_starts_stale
 
 CANNOT_START = 127
 """Exit status of a rank that never became one; shells say so too."""
@@ -98,7 +98,7 @@ def _become(
     processes.die_with_parent()
     if os.getppid() != supervisor:
         os._exit(CANNOT_START)
-    _raise_fence(launch["run_dir"], launch["epoch"])
+    make_older_starts_stale(Path(launch["run_dir"]), launch["epoch"])
     os.chdir(launch["directory"])
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with suppress(OSError):  # the C library keeps two for itself
@@ -110,23 +110,3 @@ def _become(
     except OSError as error:
         error.filename = command[0]
         raise
-
-
-def _raise_fence(run_dir: str, epoch: int) -> None:
-    """Makes all older starts of the job stale. InputError if this one is."""
-    folder = Path(run_dir)
-    if not _is_newest(folder, epoch):
-        try:
-            begin_start(folder, epoch)
-        except InputError:
-            if not _is_newest(folder, epoch):  # or has another rank just done it?
-                raise
-
-
-def _is_newest(run_dir: Path, epoch: int) -> bool:
-    try:
-        with RunFolder(run_dir, epoch).publishing():
-            pass
-    except (FileNotFoundError, Stale):
-        return False
-    return True

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.problems import InputError, Problem
+from muster.training.run_folder import make_older_starts_stale
+from muster.training.slurm_job import variables_of_slurm_job
 
 CHECKPOINT_SECONDS = 600.0
 
@@ -30,29 +33,33 @@ class Environment:
 def read_environment() -> Environment:
     """The variables; all wrong ones are raised together."""
     problems: list[Problem] = []
-    folder = os.environ.get("MUSTER_RUN_DIR")
-    cache_gb = _number("MUSTER_CACHE_GB", 0.0, problems)
-    checkpoint_seconds = _number("MUSTER_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS, problems)
+    of_slurm_job = {} if "MUSTER_RUN_DIR" in os.environ else variables_of_slurm_job()
+    environment = {**os.environ, **of_slurm_job}
+    folder = environment.get("MUSTER_RUN_DIR")
+    cache_gb = _number(environment, "MUSTER_CACHE_GB", 0.0, problems)
+    checkpoint_seconds = _number(environment, "MUSTER_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS, problems)
     epoch = 0
     if folder is not None:
         if not Path(folder).is_dir():
             problems.append(Problem("MUSTER_RUN_DIR", "allowed: an existing folder", found=folder))
-        text = os.environ.get("MUSTER_EPOCH", "")
+        text = environment.get("MUSTER_EPOCH", "")
         if text.isascii() and text.isdigit() and int(text) > 0:
             epoch = int(text)
         else:
             problems.append(Problem("MUSTER_EPOCH", "allowed: a whole number from 1 on", found=text))
-    cached_only = os.environ.get("MUSTER_CACHED_ONLY", "0")
+    cached_only = environment.get("MUSTER_CACHED_ONLY", "0")
     if cached_only not in ("0", "1"):
         problems.append(Problem("MUSTER_CACHED_ONLY", "allowed: 0 or 1", found=cached_only))
     if problems:
         raise InputError(*problems)
     run_dir = None if folder is None else Path(folder)
+    if run_dir is not None and of_slurm_job:  # no launcher has done it
+        make_older_starts_stale(run_dir, epoch)
     return Environment(run_dir, epoch, cache_gb, checkpoint_seconds, cached_only == "1")
 
 
-def _number(name: str, default: float, problems: list[Problem]) -> float:
-    text = os.environ.get(name)
+def _number(environment: Mapping[str, str], name: str, default: float, problems: list[Problem]) -> float:
+    text = environment.get(name)
     if text is None:
         return default
     try:

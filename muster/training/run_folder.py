@@ -106,6 +106,25 @@ def begin_start(run_dir: Path, epoch: int) -> None:
         _write(run_dir, _START, {"epoch": epoch})
 
 
+def make_older_starts_stale(run_dir: Path, epoch: int) -> None:
+    """Begin a start, if no other rank of it has done so. InputError if the start is stale itself."""
+    if not _is_newest(run_dir, epoch):
+        try:
+            begin_start(run_dir, epoch)
+        except InputError:
+            if not _is_newest(run_dir, epoch):  # or has another rank just done it?
+                raise
+
+
+def _is_newest(run_dir: Path, epoch: int) -> bool:
+    try:
+        with RunFolder(run_dir, epoch).publishing():
+            pass
+    except (FileNotFoundError, Stale):
+        return False
+    return True
+
+
 def give_notice(run_dir: Path, epoch: int, *, stop: bool = False, cache_gb: float | None = None) -> None:
     """Gives the start `epoch` its instructions; replaces the notice before.
 

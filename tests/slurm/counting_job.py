@@ -11,6 +11,7 @@ import sys
 import time
 
 from muster import training
+from muster.training.environment import read_environment
 
 STEPS = 200
 
@@ -21,7 +22,7 @@ def main() -> None:
         import torch
 
         torch.distributed.init_process_group("gloo")
-    pause_seconds = 0.5 if os.environ.get("MUSTER_EPOCH") == "1" else 0.0
+    pause_seconds = 0.5 if read_environment().epoch == 1 else 0.0
     run = training.join(seed=3)
     random.seed(3)
     learnt = {"sum": 0.0}

@@ -93,6 +93,7 @@ def test_a_job_is_stopped_and_resumed_as_if_never(site: Site) -> None:
         (number,) = set(site.slurm_numbers()) - before
         held = {here["node"]: here["gpu_ids"] for here in site.status(job)["holds"]}
         assert held == site.placed(number)
+        wait_for(lambda: site.status(job)["steps_done"] > 0, lambda: f"no step: {site.status(job)}")
         site.muster("hold", job)
         assert site.wait(job, state="held")["steps_done"] > 0
         site.muster("release", job)

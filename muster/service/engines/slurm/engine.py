@@ -27,6 +27,8 @@ import structlog
 
 from muster.cluster import Cluster
 from muster.service.engines.interface import (
+    AdoptJob,
+    CloseJob,
     Command,
     EngineCapabilities,
     EngineNode,
@@ -35,22 +37,24 @@ from muster.service.engines.interface import (
     ForgetStart,
     KillStart,
     Launch,
+    OwnerRequest,
     ResizeStart,
     SendNotice,
+    SubmittedJob,
 )
 from muster.service.engines.parts import stop_file
 from muster.service.engines.sequential import write_notice
-from muster.service.engines.slurm.job_files import batch_script, write_start
+from muster.service.engines.slurm.job_files import batch_script, write_start, write_submitted_start
 from muster.service.engines.slurm.nodes import addresses, engine_nodes
 from muster.service.engines.slurm.outcome import LIVING, outcome
 from muster.service.engines.slurm.records import Records, StartRecord, as_fields
 from muster.service.engines.slurm.requests import change
 from muster.service.engines.slurm.shape import requested, rewritten
 from muster.service.engines.slurm.status import SlurmJob, read_details, read_jobs
+from muster.service.engines.slurm.submitted import Adopted, AdoptedJobs, NewJobs, gpu_type_of, own_comment
+from muster.service.store.rows import StateRequest
 from muster.slurm_commands import SlurmCommands, SlurmError, explained
 
-MARK = "muster:"
-"""Begins the comment of every job that is Muster's."""
 _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
 _NODES_SECONDS = 2.0
@@ -76,7 +80,8 @@ class SlurmEngine:
     def __init__(self, folder: Path, partition: str, cluster: Cluster, commands: SlurmCommands) -> None:
         """Find the starts that are there. OSError if Slurm cannot be reached."""
         self._partition, self._cluster, self._commands = partition, cluster, commands
-        self._records = Records(folder)
+        self._records = Records(folder / "starts")
+        self._adopted, self._new = AdoptedJobs(folder / "submitted"), NewJobs()
         self._rows: Mapping[int, SlurmJob] = {}
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
@@ -88,22 +93,15 @@ class SlurmEngine:
                 self._recover(record)
 
     def carry_out(self, commands: Sequence[Command]) -> Sequence[Exception | None]:
-        """Carry out a turn's commands: stops and ends first each by itself, then all launches by one scontrol."""
+        """Carry out a turn's commands: stops and ends first each by itself, then all launches by two scontrols."""
         errors: list[Exception | None] = [None] * len(commands)
         launches: list[tuple[int, Launch]] = []
         for at, command in enumerate(commands):
+            if isinstance(command, Launch):
+                launches.append((at, command))
+                continue
             try:
-                match command:
-                    case Launch():
-                        launches.append((at, command))
-                    case SendNotice():
-                        self._notify(command)
-                    case KillStart(job, epoch):
-                        self._kill(job, epoch)
-                    case ForgetStart(job, epoch):
-                        self._forget(job, epoch)
-                    case ResizeStart():
-                        raise SlurmError("CPUs of a running job of Slurm cannot change")
+                self._carry_out(command)
             except Exception as error:
                 errors[at] = error
         failures = self._launch_all([launch for _, launch in launches])
@@ -111,6 +109,21 @@ class SlurmEngine:
             errors[at] = failure
         self._looked_at = float("-inf")
         return errors
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case SendNotice():
+                self._notify(command)
+            case KillStart(job, epoch):
+                self._kill(job, epoch)
+            case ForgetStart(job, epoch):
+                self._forget(job, epoch)
+            case AdoptJob(key, job):
+                self._adopt(key, job)
+            case CloseJob(key):
+                self._close(key)
+            case ResizeStart():
+                raise SlurmError("CPUs of a running job of Slurm cannot change")
 
     def poll(self) -> EngineView:
         """Look at Slurm's jobs, and every two seconds at its nodes."""
@@ -122,7 +135,9 @@ class SlurmEngine:
         self._note_gpu_ids()
         starts = [record.observed(self._pending(record)) for record in self._records]
         self._look_at_nodes()
-        return EngineView(starts, self._nodes)
+        submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
+        requests = self._look_after_adopted()
+        return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests)
 
     def _look(self) -> None:
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
@@ -130,7 +145,7 @@ class SlurmEngine:
     def _row(self, record: StartRecord) -> SlurmJob | None:
         """Return the job of a start; None if Slurm has forgotten it, or has given its number to another."""
         row = self._rows.get(record.slurm_job)
-        return row if row is not None and row.comment == _comment(record) else None
+        return row if row is not None and row.comment == record.comment else None
 
     def _update(self, record: StartRecord, now: float) -> None:
         """Bring what is known of a living start up to date."""
@@ -138,7 +153,8 @@ class SlurmEngine:
         if row is None:
             self._end(record, Exit.LOST, now, None, "Slurm does not know it any more")
         elif row.restarts != record.restarts:
-            self._end_restarted(record, row, now)
+            if row.state != "COMPLETING":  # its processes may still live
+                self._end_restarted(record, row, now)
         elif row.state not in LIVING:
             how, status, message = outcome(row, record)
             self._end(record, how, max(row.ended or now, record.launched), status, message)
@@ -151,6 +167,10 @@ class SlurmEngine:
         """End a start whose job Slurm has requeued, or brought back from before its release."""
         if row.restarts < record.restarts:
             self._end(record, Exit.LOST, now, None, "slurmctld was restarted and has forgotten this start")
+            return
+        if row.held:
+            record.held_by_owner = True
+            self._end(record, Exit.STOPPED, now, None, "requeued and held in Slurm, not by Muster")
             return
         self._take_back(row)
         self._end(record, Exit.LOST, now, None, "Slurm has requeued it: a node failed")
@@ -202,39 +222,45 @@ class SlurmEngine:
         self._looked_at = time.monotonic()
 
     def _launch_all(self, launches: Sequence[Launch]) -> list[Exception | None]:
-        """Submit new jobs one by one, rewrite and release the others together."""
-        errors: list[Exception | None] = []
+        """Submit new jobs one by one; rewrite the others together, then release those that Slurm has rewritten."""
+        errors: list[Exception | None] = [None] * len(launches)
         if launches:
             self._look()
         lines: list[str] = []
-        released: list[tuple[int, StartRecord, slice]] = []
+        prepared: list[tuple[int, StartRecord, slice]] = []
         for at, launch in enumerate(launches):
-            errors.append(None)
             try:
                 record = self._record_of(launch)
                 if record is None:
                     continue
-                write_start(launch, self._addresses)
+                if launch.key:
+                    write_submitted_start(launch, record.slurm_job, record.restarts)
+                else:
+                    write_start(launch, self._addresses)
                 if not record.slurm_job:
                     self._submit(launch, record)
                     continue
                 before = len(lines)
-                lines += self._release_lines(record)
-                released.append((at, record, slice(before, len(lines))))
+                lines += self._rewriting_lines(record, launch.ranks[0] if launch.key else 1)
+                prepared.append((at, record, slice(before, len(lines))))
             except Exception as error:
                 errors[at] = error
         messages = change(self._commands, lines)
-        for at, record, own in released:
-            message = "; ".join(message for message in messages[own] if message)
-            if message:
-                self._records.drop(record)
-                errors[at] = SlurmError(
-                    f"Slurm did not take start {record.epoch} of job {record.job}: {message}"
-                )
-            else:
-                record.released = True
-                self._records.keep(record)
+        refusals = ["; ".join(filter(None, messages[own])) for _, _, own in prepared]
+        rewritten_ones = [one for one, refusal in zip(prepared, refusals, strict=True) if not refusal]
+        released = iter(change(self._commands, [f"release {one.slurm_job}" for _, one, _ in rewritten_ones]))
+        for (at, record, _), refusal in zip(prepared, refusals, strict=True):
+            errors[at] = self._released(record, refusal or next(released))
         return errors
+
+    def _released(self, record: StartRecord, refusal: str) -> Exception | None:
+        """Note that Slurm has taken a start, or forget it."""
+        if not refusal:
+            record.released = True
+            self._records.keep(record)
+            return None
+        self._records.drop(record)
+        return SlurmError(f"Slurm did not take start {record.epoch} of job {record.job}: {refusal}")
 
     def _record_of(self, launch: Launch) -> StartRecord | None:
         """Return a new record, with the job in Slurm that earlier starts had if it can be used again.
@@ -249,11 +275,13 @@ class SlurmEngine:
         record = StartRecord(
             launch.job,
             launch.epoch,
-            launch.whose,
+            _comment(launch),
             [as_fields(here) for here in launch.allocations],
             launched=time.time(),
         )
         row = self._job_of(launch)
+        if row is None and launch.key:
+            raise SlurmError(f"job {launch.key} is not in Slurm any more, or may not be requeued")
         if row is not None:
             record.slurm_job = row.number
             record.restarts = row.restarts + (row.state not in LIVING)
@@ -263,14 +291,18 @@ class SlurmEngine:
     def _job_of(self, launch: Launch) -> SlurmJob | None:
         """Return the job in Slurm that carries this job's mark and can run again."""
         comment = _comment(launch)
-        rows = [row for row in self._rows.values() if row.comment == comment and row.values["Requeue"] == "1"]
+        rows = [
+            row
+            for row in self._rows.values()
+            if row.comment == comment and (row.values["Requeue"] == "1" or row.state == "PENDING")
+        ]
         return max(rows, key=lambda row: row.submitted, default=None)
 
-    def _release_lines(self, record: StartRecord) -> list[str]:
+    def _rewriting_lines(self, record: StartRecord, tasks_per_node: int) -> list[str]:
         row = self._rows[record.slurm_job]
         requeue = [f"requeuehold {row.number}"] if row.state not in LIVING else []
-        gpu_type = self._gpu_type(record)
-        return [*requeue, rewritten(row.number, record.allocations, gpu_type), f"release {row.number}"]
+        line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node)
+        return [*requeue, line]
 
     def _gpu_type(self, record: StartRecord) -> str:
         node = self._cluster.nodes[self._cluster.node_index[record.nodes[0]]]
@@ -299,11 +331,78 @@ class SlurmEngine:
         record.released = True
         self._records.keep(record)
 
+    def _adopt(self, key: str, job: int) -> None:
+        """Note the number of a job, and mark it as ours; again if the daemon died between the two."""
+        if self._adopted.get(key) is not None and self._adopted_row(key) is not None:
+            return
+        found = ((row, self._new.find(row)) for row in self._rows.values())
+        row, new = next(
+            ((row, new) for row, new in found if new is not None and new.key == key), (None, None)
+        )
+        if row is None or new is None:
+            raise SlurmError(f"job {key} is not held in Slurm any more")
+        adopted = Adopted(key, row.number, job, new.user, new.request.model_dump(mode="json"))
+        self._adopted.keep(adopted)
+        (message,) = change(self._commands, [f"update jobid={row.number} Comment={adopted.comment}"])
+        if message:
+            raise SlurmError(f"Slurm did not mark job {key}: {message}")
+
+    def _close(self, key: str) -> None:
+        """Cancel what is left of a job, and forget it."""
+        row = self._adopted_row(key)
+        if row is not None and row.state == "PENDING":
+            done = self._commands.done(["scancel", str(row.number)])
+            if done.returncode != 0 and not any(words in done.stderr for words in _OVER):
+                raise SlurmError(f"scancel: {explained(done.stderr)}")
+        self._adopted.drop(key)
+
+    def _adopted_row(self, key: str) -> SlurmJob | None:
+        """Return an adopted job in Slurm; None if it is not there, or not marked yet."""
+        adopted = self._adopted.get(key)
+        row = None if adopted is None else self._rows.get(adopted.slurm_job)
+        return row if row is not None and adopted is not None and row.comment == adopted.comment else None
+
+    def _taken(self, new: Sequence[SubmittedJob]) -> list[SubmittedJob]:
+        """Return the adopted jobs, but for those that are still to be marked."""
+        unmarked = {one.key for one in new}
+        return [one.submitted() for one in self._adopted if one.key not in unmarked]
+
+    def _look_after_adopted(self) -> list[OwnerRequest]:
+        """Return what owners have requested; keep jobs in Slurm that are to start again, and hold them."""
+        found = [(one, *self._request_of_owner(one)) for one in self._adopted]
+        for message in change(self._commands, [line for _, _, line in found if line]):
+            if message:
+                log.warning("a job of Slurm could not be held", error=message)
+        return [OwnerRequest(one.key, request) for one, request, _ in found if request is not None]
+
+    def _request_of_owner(self, adopted: Adopted) -> tuple[StateRequest | None, str]:
+        """Return what the owner of a job has requested, and scontrol's line that holds the job, if it needs one."""
+        row, start = self._adopted_row(adopted.key), self._records.newest(adopted.job)
+        if row is None:
+            forgotten = adopted.slurm_job not in self._rows
+            return (StateRequest.CANCEL if forgotten else None), ""
+        if row.state == "CANCELLED" and not (start is not None and start.killed):
+            return StateRequest.CANCEL, ""
+        if start is not None and start.lives:
+            return None, ""
+        if row.state == "PENDING" and not row.held:
+            if start is not None and start.held_by_owner:
+                start.held_by_owner = False
+                self._records.keep(start)
+            return StateRequest.RELEASE, f"hold {row.number}"
+        if start is None:
+            return None, ""
+        if row.held and start.held_by_owner:
+            return StateRequest.HOLD, ""
+        # Slurm forgets an ended job after MinJobAge.
+        again = row.state not in LIVING and _may_start_again(start, row)
+        return None, f"requeuehold {row.number}" if again else ""
+
     def _recover(self, record: StartRecord) -> None:
         """Find out whether a start was released of which the daemon died too early to note it."""
         row = self._row(record) if record.slurm_job else None
         if row is None:
-            row = next((one for one in self._rows.values() if one.comment == _comment(record)), None)
+            row = next((one for one in self._rows.values() if one.comment == record.comment), None)
         if row is None or row.held or row.restarts < record.restarts:
             self._records.drop(record)
             return
@@ -328,7 +427,14 @@ class SlurmEngine:
             return
         record.sent.append(name)
         self._records.keep(record)
-        self._scancel(record, f"--signal={name.removeprefix('SIG')}")
+        batch = [] if self._has_steps(record) else ["--batch"]
+        self._scancel(record, f"--signal={name.removeprefix('SIG')}", *batch)
+
+    def _has_steps(self, record: StartRecord) -> bool:
+        """Whether the job's script runs its processes by srun; if not, a signal reaches them by the script alone."""
+        asked = ["squeue", "--noheader", "--steps", f"--jobs={record.slurm_job}", "--Format=StepID:64"]
+        steps = [line.split(".")[-1].strip() for line in self._commands.ask(asked).splitlines()]
+        return any(step.isdecimal() for step in steps)
 
     def _kill(self, job: int, epoch: int) -> None:
         record = self._records.get(job, epoch)
@@ -354,6 +460,12 @@ class SlurmEngine:
         self._records.drop(record)
 
 
-def _comment(start: Launch | StartRecord) -> str:
-    """Return what the job of a start says in Slurm: whose it is, and which."""
-    return f"{MARK}{start.whose}:{start.job}"
+def _comment(launch: Launch) -> str:
+    """Return what the job of a start says in Slurm."""
+    return own_comment(launch.key or launch.whose, launch.job)
+
+
+def _may_start_again(start: StartRecord, row: SlurmJob) -> bool:
+    """Whether a job whose start has ended is not over by that."""
+    again = (Exit.STOPPED.value, Exit.LOST.value, Exit.KILLED.value)
+    return start.end is not None and start.end["ended"] in again and row.values["Requeue"] == "1"

@@ -13,6 +13,7 @@ from muster.service.engines.identity import identity_of, owner_environment
 from muster.service.engines.interface import Launch
 from muster.service.engines.job_folder import make_folder, make_job_folder
 from muster.service.engines.parts import meeting_folder, start_file
+from muster.training.slurm_job import start_of_slurm_job
 
 _START = "start.json"
 _GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
@@ -36,6 +37,18 @@ def write_start(launch: Launch, addresses: Mapping[str, str]) -> None:
         aside.chmod(0o600)
         if identity is not None:
             os.chown(aside, identity["uid"], identity["gid"])
+
+
+def write_submitted_start(launch: Launch, slurm_job: int, restarts: int) -> None:
+    """Write what `muster.training` finds in a job that its owner submitted to Slurm, by its number there."""
+    make_job_folder(launch, identity_of(launch.user), owner_writes_output=True)
+    found = start_of_slurm_job(launch.run_dir.parent.parent, slurm_job)
+    make_folder(found.parent, 0o711, None)
+    variables = {name: value for name, value in launch.environment.items() if name.startswith("MUSTER_")}
+    variables |= {"MUSTER_RUN_DIR": str(launch.run_dir), "MUSTER_EPOCH": str(launch.epoch)}
+    with write_aside(found) as aside:
+        aside.write_text(json.dumps({"restarts": restarts, "environment": variables}))
+        aside.chmod(0o644)
 
 
 def batch_script(launch: Launch) -> str:

@@ -19,7 +19,8 @@ class StartRecord:
 
     job: int
     epoch: int
-    whose: str
+    comment: str
+    """What the job says in Slurm: with its number it names it."""
     allocations: list[dict[str, Any]]
     """What it was given on each node."""
     launched: float
@@ -33,6 +34,8 @@ class StartRecord:
     sent: list[str] = field(default_factory=list)
     """Signals that it was sent."""
     stopping: bool = False
+    held_by_owner: bool = False
+    """Its owner has requeued and held it."""
     killed: bool = False
     began: float = 0.0
     """Unix seconds of its first process; 0: none yet."""

@@ -8,7 +8,9 @@ from typing import Any
 _MIB_PER_GB = 1e9 / 1024**2
 
 
-def rewritten(slurm_job: int, allocations: Sequence[Mapping[str, Any]], gpu_type: str) -> str:
+def rewritten(
+    slurm_job: int, allocations: Sequence[Mapping[str, Any]], gpu_type: str, tasks_per_node: int = 1
+) -> str:
     """Return scontrol's line that gives a held job its nodes, GPUs, CPUs and memory.
 
     All nodes have the same amounts. Requests of GPUs by job or by task would contradict those by node, so they are
@@ -19,9 +21,9 @@ def rewritten(slurm_job: int, allocations: Sequence[Mapping[str, Any]], gpu_type
     fields = {
         "ReqNodeList": ",".join(here["node"] for here in allocations),
         "NumNodes": f"{nodes}-{nodes}",
-        "NumTasks": nodes,
+        "NumTasks": nodes * tasks_per_node,
         "NumCPUs": nodes * cpus,
-        "CPUsPerTask": cpus,
+        "CPUsPerTask": max(cpus // tasks_per_node, 1),
         "MinCPUsNode": cpus,
         "MinMemoryNode": memory,
         "TresPerJob": "",

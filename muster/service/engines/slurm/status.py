@@ -37,6 +37,8 @@ _COLUMNS = (
     "Dependency",
     "HetJobID",
     "Name",
+    "Command",
+    "WorkDir",
     "Comment",
 )
 _JOB = re.compile(r"JobId=(\d+) ")

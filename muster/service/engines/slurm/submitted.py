@@ -1,0 +1,175 @@
+"""Jobs that their owners submitted to Slurm itself and marked as Muster's: `sbatch --hold --comment=muster:steps=400`.
+
+A job of its own that is held, has no dependency and whose comment begins with the mark is taken. Muster's own mark then
+replaces the comment, so that the job is known whatever its number and its time of submission become.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from muster.files import write_aside
+from muster.service.engines.interface import SubmittedJob
+from muster.service.engines.slurm.status import SlurmJob
+from muster.service.request import JobRequest
+
+MARK = "muster:"
+"""Begins the comment of every job that is Muster's."""
+OWN = re.compile(r"muster:[^:,=]+:\d+")
+"""Comment of a job that a Muster has submitted or taken."""
+_OPTIONS = frozenset(
+    {"steps", "model", "priority", "min_gpus", "max_gpus", "grace_seconds", "checkpoint_seconds", "tenant"}
+)
+_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z][^:,]*))?(?::(\d+))?")
+_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
+_GB_PER_MIB = 1024**2 / 1e9
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """A job that is on Muster's record."""
+
+    key: str
+    slurm_job: int
+    job: int
+    user: str
+    request: dict[str, Any]
+
+    @property
+    def comment(self) -> str:
+        """What the job says in Slurm from its adoption on."""
+        return own_comment(self.key, self.job)
+
+    def submitted(self) -> SubmittedJob:
+        """Return it as the controller sees it."""
+        return SubmittedJob(self.key, self.user, JobRequest.model_validate(self.request), self.job)
+
+
+class AdoptedJobs:
+    """The jobs that were taken and are not closed yet: a file for each."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._jobs = {
+            one.key: one
+            for one in (Adopted(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json")))
+        }
+
+    def __iter__(self) -> Iterator[Adopted]:
+        return iter(self._jobs.values())
+
+    def get(self, key: str) -> Adopted | None:
+        """Return a job, if it was taken."""
+        return self._jobs.get(key)
+
+    def keep(self, job: Adopted) -> None:
+        """Write a job; it is on disk when this returns."""
+        with write_aside(self._path(job.key)) as aside:
+            aside.write_text(json.dumps(asdict(job)))
+        self._jobs[job.key] = job
+
+    def drop(self, key: str) -> None:
+        """Forget a job."""
+        self._path(key).unlink(missing_ok=True)
+        self._jobs.pop(key, None)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+
+class NewJobs:
+    """Recognises jobs that are to be taken; warns once about each that cannot be."""
+
+    def __init__(self) -> None:
+        self._refused: set[str] = set()
+
+    def find(self, row: SlurmJob) -> SubmittedJob | None:
+        """Return the job if it is marked, held and a job of its own."""
+        marked = row.comment.startswith(MARK) and not OWN.fullmatch(row.comment)
+        if not (marked and row.held and row.is_whole and not row.values["Dependency"]):
+            return None
+        key = f"{row.number}@{row.submitted:.0f}"
+        try:
+            return SubmittedJob(key, row.values["UserName"], request_of(row))
+        except ValueError as error:
+            if key not in self._refused:
+                self._refused.add(key)
+                log.warning("a job of Slurm cannot be taken", slurm_job=row.number, error=_short(error))
+            return None
+
+
+def own_comment(whose: str, job: int) -> str:
+    """Return what a job of Muster says in Slurm: whose it is, and which."""
+    return f"{MARK}{whose}:{job}"
+
+
+def request_of(row: SlurmJob) -> JobRequest:
+    """Return what a job of Slurm requests. ValueError if its comment has an unknown option or a wrong value."""
+    values = row.values
+    nodes, tasks = _number(values["NumNodes"]), max(_number(values["NumTasks"]), 1)
+    gpus, gpu_type = _gpus(values, nodes, tasks)
+    cpus_per_task = _number(values["cpus-per-task"])
+    memory_gb = _mib(values["MinMemory"]) * _GB_PER_MIB * nodes
+    fields: dict[str, Any] = {
+        "name": values["Name"] or f"slurm-{row.number}",
+        "command": [values["Command"] or "sbatch"],
+        "directory": values["WorkDir"] or "/",
+        "gpus": gpus,
+        "ranks": "per-gpu" if 1 < gpus == tasks else "one",
+        "cpus": tasks * cpus_per_task if cpus_per_task > 1 or not gpus else None,
+        "memory_gb": memory_gb or (None if gpus else 1.0),
+        "constraint": f"gpu_type={gpu_type}" if gpu_type else "",
+        "preemptible": None if values["Requeue"] == "1" else False,
+    }
+    return JobRequest.model_validate(fields | _options(row.comment))
+
+
+def gpu_type_of(row: SlurmJob) -> str:
+    """Return the type of GPU that a job requests; "" is any. Slurm refuses to change one into the other."""
+    return _gpus(row.values, 1, 1)[1]
+
+
+def _options(comment: str) -> dict[str, str]:
+    items = [item.strip() for item in comment.removeprefix(MARK).split(",") if item.strip()]
+    options = dict(item.partition("=")[::2] for item in items)
+    if unknown := sorted(set(options) - _OPTIONS):
+        raise ValueError(f"comment: found {', '.join(unknown)}; allowed: {', '.join(sorted(_OPTIONS))}")
+    return options
+
+
+def _gpus(values: Mapping[str, str], nodes: int, tasks: int) -> tuple[int, str]:
+    """Return how many GPUs a job requests in all, and of which type; "" is any."""
+    for column, times in (("tres-per-job", 1), ("tres-per-node", nodes), ("tres-per-task", tasks)):
+        found = [_GPUS.fullmatch(item) for item in values[column].split(",")]
+        for one in found:
+            if one is not None:
+                return int(one[2] or 1) * times, one[1] or ""
+    return 0, ""
+
+
+def _number(text: str) -> int:
+    """Return the lower end of a number or a range."""
+    digits = re.match(r"\d+", text)
+    return int(digits[0]) if digits else 0
+
+
+def _mib(text: str) -> float:
+    found = re.match(r"([\d.]+)([KMGT]?)", text)
+    return float(found[1]) * _MIB[found[2] or "M"] if found else 0.0
+
+
+def _short(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+    return str(error)

@@ -1,0 +1,99 @@
+"""What a job of Slurm requests, from squeue's columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.service.engines.slurm.status import SlurmJob
+from muster.service.engines.slurm.submitted import NewJobs, request_of
+
+_PLAIN = {
+    "JobArrayID": "7",
+    "State": "PENDING",
+    "PriorityLong": "0",
+    "SubmitTime": "1700000000",
+    "Requeue": "1",
+    "NumNodes": "1",
+    "NumTasks": "1",
+    "cpus-per-task": "1",
+    "MinMemory": "0",
+    "tres-per-node": "",
+    "tres-per-job": "",
+    "tres-per-task": "",
+    "UserName": "ann",
+    "Dependency": "",
+    "HetJobID": "",
+    "Name": "train",
+    "Command": "/home/ann/train.sh",
+    "WorkDir": "/home/ann",
+    "Comment": "muster:",
+}
+
+
+def row(**columns: str) -> SlurmJob:
+    """A held job; `_` in a column's name stands for `-`."""
+    return SlurmJob(7, {**_PLAIN, **{name.replace("_", "-"): value for name, value in columns.items()}})
+
+
+@pytest.mark.parametrize(
+    ("columns", "gpus", "constraint"),
+    [
+        ({"tres_per_job": "gres:gpu:4"}, 4, ""),
+        ({"tres_per_node": "gres:gpu:v100:2", "NumNodes": "2"}, 4, "gpu_type=v100"),
+        ({"tres_per_node": "gres:gpu:2", "NumNodes": "2-4"}, 4, ""),
+        ({"tres_per_task": "gres:gpu:1", "NumTasks": "8"}, 8, ""),
+        ({"tres_per_node": "gres:gpu"}, 1, ""),
+        ({"tres_per_node": "gres/gpu:v100:2"}, 2, "gpu_type=v100"),
+        ({"tres_per_job": "gres:gpu:a100-80:3"}, 3, "gpu_type=a100-80"),
+    ],
+)
+def test_gpus_are_counted_over_nodes_and_tasks(columns: dict[str, str], gpus: int, constraint: str) -> None:
+    request = request_of(row(**columns))
+    assert (request.gpus, request.constraint) == (gpus, constraint)
+    assert (request.cpus, request.memory_gb) == (None, None)
+
+
+def test_stated_cpus_and_memory_are_the_least() -> None:
+    columns = {"tres_per_job": "gres:gpu:2", "NumNodes": "2", "NumTasks": "2", "cpus_per_task": "6"}
+    request = request_of(row(**columns, MinMemory="4G"))
+    assert (request.cpus, request.ranks) == (12, "per-gpu")
+    assert request.memory_gb == pytest.approx(8.589934592)
+
+
+def test_a_job_that_may_not_be_requeued_stays() -> None:
+    assert request_of(row(tres_per_job="gres:gpu:1", Requeue="0")).preemptible is False
+
+
+def test_options_stand_in_the_comment() -> None:
+    comment = "muster: steps=40, model=resnet18,priority=-2.5,grace_seconds=8"
+    request = request_of(row(tres_per_job="gres:gpu:1", Comment=comment))
+    assert (request.steps, request.model, request.priority, request.grace_seconds) == (
+        40,
+        "resnet18",
+        -2.5,
+        8.0,
+    )
+
+
+@pytest.mark.parametrize("option", ["steps=many", "colour=red", "steps", "command=rm"])
+def test_a_wrong_option_leaves_the_job_alone(option: str) -> None:
+    assert NewJobs().find(row(tres_per_job="gres:gpu:1", Comment=f"muster:{option}")) is None
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"Comment": "other"},
+        {"Comment": "muster:17@1700000000:3"},
+        {"PriorityLong": "100"},
+        {"State": "RUNNING"},
+        {"Dependency": "afterok:3"},
+        {"HetJobID": "7"},
+        {"JobArrayID": "7_[1-3]"},
+    ],
+)
+def test_only_marked_held_whole_jobs_are_taken(columns: dict[str, str]) -> None:
+    taken = NewJobs().find(row(tres_per_job="gres:gpu:1"))
+    assert taken is not None
+    assert (taken.key, taken.user, taken.job) == ("7@1700000000", "ann", None)
+    assert NewJobs().find(row(tres_per_job="gres:gpu:1", **columns)) is None

@@ -1,0 +1,120 @@
+"""Jobs that their owners submit to Slurm itself: marked ones become Muster's, all others are left alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.cli.daemons import open_folder
+from tests.slurm.cluster import SlurmCluster, wait_for
+from tests.slurm.test_serving import JOB, Site, learnt_alone
+
+pytestmark = pytest.mark.needs_slurm
+
+
+class SubmittingSite(Site):
+    """Where owners type sbatch."""
+
+    def sbatch(self, *options: str, script: str = f"exec {sys.executable} {JOB}") -> str:
+        """The number of a new held job."""
+        output = f"--output={self.home.parent}/%j.out"
+        exported = f"--export=ALL,MUSTER_JOBS={self.home}/jobs"
+        command = ["sbatch", "--parsable", "--hold", output, exported, *options, f"--wrap={script}"]
+        return self.slurm.run(*command).strip()
+
+    def output(self, number: str) -> str:
+        return (self.home.parent / f"{number}.out").read_text()
+
+    def taken(self, count: int = 1) -> list[str]:
+        """Muster's numbers of the jobs that it has taken."""
+        wait_for(lambda: len(self.jobs()) >= count, lambda: f"{count} jobs were not taken: {self.jobs()}")
+        return self.jobs()
+
+    def jobs(self) -> list[str]:
+        return [str(job["job_id"]) for job in json.loads(self.muster("queue", "--all", "--json"))["jobs"]]
+
+    def shown(self, number: str) -> str:
+        return self.slurm.run("scontrol", "--oneliner", "show", "job", number)
+
+    def state(self, number: str) -> str:
+        return self.slurm.run("squeue", "-h", "--states=all", f"--jobs={number}", "--format=%T").strip()
+
+
+@pytest.fixture
+def site(slurm: SlurmCluster) -> Iterator[SubmittingSite]:
+    with open_folder(0o711) as folder:
+        yield SubmittingSite(slurm, Path(folder) / "home")
+
+
+def trains(site: SubmittingSite, job: str) -> None:
+    """Wait until a job has made a step."""
+    wait_for(lambda: site.status(job)["steps_done"] > 0, lambda: f"no step: {site.status(job)}")
+
+
+def hold_and_release(site: SubmittingSite, job: str) -> dict[str, Any]:
+    trains(site, job)
+    site.muster("hold", job)
+    held = site.wait(job, state="held")
+    site.muster("release", job)
+    return held
+
+
+@pytest.mark.parametrize("runs", ["exec", "srun"])
+def test_an_unchanged_script_is_stopped_and_resumed(site: SubmittingSite, runs: str) -> None:
+    with site.serves():
+        script = f"{runs} {sys.executable} {JOB}"
+        number = site.sbatch("--gres=gpu:v100:2", "--mem=2G", "--comment=muster:steps=200", script=script)
+        (job,) = site.taken()
+        assert hold_and_release(site, job)["steps_done"] > 0
+        found = site.wait(job, state="completed")
+        assert (found["starts"], found["user"], found["steps"]) == (2, "root", 200)
+        assert site.output(number).splitlines()[-1] == learnt_alone()
+        assert site.state(number) == "COMPLETED"
+
+
+def test_others_jobs_are_left_alone(site: SubmittingSite) -> None:
+    numbers = [
+        site.sbatch("--gres=gpu:1"),
+        site.sbatch("--gres=gpu:1", "--comment=not muster:"),
+        site.sbatch("--gres=gpu:1", "--comment=muster:", "--array=1-3"),
+        site.sbatch("--gres=gpu:1", "--comment=muster:", "--dependency=afterok:1"),
+        site.sbatch("--gres=gpu:1", "--comment=muster:colour=red"),
+        site.sbatch("--gres=gpu:1", "--comment=muster:other:7"),
+    ]
+    before = [site.shown(number) for number in numbers]
+    with site.serves():
+        site.sbatch("--mem=1G", "--comment=muster:", script="true")
+        (job,) = site.taken()
+        site.wait(job, state="completed")
+    assert [site.shown(number) for number in numbers] == before
+    site.slurm.run("scancel", *numbers)
+
+
+def test_owners_cancel_and_hold_in_slurm(site: SubmittingSite) -> None:
+    with site.serves():
+        first, second = (site.sbatch("--gres=gpu:1", "--mem=1G", "--comment=muster:") for _ in range(2))
+        one, other = site.taken(2)
+        trains(site, one)
+        trains(site, other)
+        site.slurm.run("scancel", first)
+        site.slurm.run("scontrol", "requeuehold", second)
+        site.wait(one, state="cancelled")
+        site.wait(other, state="held")
+        site.slurm.run("scontrol", "release", second)
+        assert site.wait(other, state="completed")["starts"] == 2
+
+
+def test_a_cancelled_job_leaves_slurm(site: SubmittingSite) -> None:
+    with site.serves():
+        number = site.sbatch("--gres=gpu:8", "--nodes=2", "--mem=1G", "--comment=muster:")
+        (job,) = site.taken()
+        site.wait(job, phase="running")
+        site.muster("hold", job)
+        site.wait(job, state="held")
+        site.muster("cancel", job)
+        wait_for(lambda: site.state(number) == "CANCELLED", lambda: site.shown(number))
