@@ -12,11 +12,13 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.slurm_nodes import read_slurm_site
-from muster.service.engines import Launch
+from muster.service.engines import Exit, Launch
 from muster.service.engines.registry import engine_factory
 from muster.service.engines.slurm.engine import SlurmEngine
+from muster.service.engines.slurm.status import SlurmJob, read_jobs
 from muster.slurm_commands import SlurmCommands
 from tests.service.engines.conformance import Case, EngineConformance, Work
+from tests.slurm.cluster import SlurmCluster
 
 pytestmark = pytest.mark.needs_slurm
 
@@ -57,6 +59,14 @@ class SlurmCase(Case):
     def pause(self) -> None:
         time.sleep(0.1)
 
+    def slurm_job(self) -> SlurmJob:
+        """The newest job in Slurm of this case."""
+        rows = read_jobs(self._commands, "train")
+        return max(
+            (row for row in rows if row.comment.startswith(f"muster:{self._whose}:")),
+            key=lambda row: row.number,
+        )
+
     def clear(self) -> None:
         """End what still runs."""
         for one in self.starts():
@@ -86,3 +96,28 @@ class TestSlurmEngine(EngineConformance):
         case.launch(1, epoch=2)
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert case.observed(1, epoch=2).ended is None
+
+    def test_a_job_that_slurm_requeues_is_held_at_once(self, case: SlurmCase, slurm: SlurmCluster) -> None:
+        """As Slurm does where a node dies; it would begin again by itself, on what others have by then."""
+        case.launch(1)
+        case.until(lambda: not case.observed(1).pending, "its first process")
+        number = str(case.slurm_job().number)
+        slurm.run("scontrol", "requeue", number)
+        assert case.end(1).ended is Exit.LOST
+        assert case.slurm_job().held
+        case.launch(1, epoch=2)
+        case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
+        assert str(case.slurm_job().number) == number
+
+    def test_a_number_that_slurm_uses_again_is_another_job(
+        self, case: SlurmCase, slurm: SlurmCluster
+    ) -> None:
+        """slurmctld forgets a submission if it dies within seconds of it."""
+        case.launch(1)
+        number = case.slurm_job().number
+        slurm.run("scontrol", "update", f"jobid={number}", "Comment=of another")
+        assert case.end(1).ended is Exit.LOST
+        case.launch(1, epoch=2)
+        assert case.observed(1, epoch=2).ended is None
+        assert case.slurm_job().number > number
+        slurm.run("scancel", str(number))
