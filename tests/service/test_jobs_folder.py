@@ -45,7 +45,7 @@ def test_jobs_that_have_folders_already_are_not_left_behind(home: Path, tmp_path
         use_folder(home, tmp_path / "other")
 
 
-def test_a_shared_disk_that_is_away_is_not_made_anew(home: Path, tmp_path: Path) -> None:
+def test_a_shared_disk_that_is_away_is_not_created_again(home: Path, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     use_folder(home, shared)
     shared.rename(tmp_path / "away")
