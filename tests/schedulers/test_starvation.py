@@ -31,8 +31,13 @@ SIZING = (
     "equal-1to1",
     "first-fit-sized",
 )
-BOUNDED = (*(one.name for one in presets()), *SIZING, "density-first-fit", "gandiva")
-"""Every preset and every whole scheduler but the replica of a program."""
+BOUNDED = (
+    *(one.name for one in presets() if one.name != "slurm"),
+    *SIZING,
+    "density-first-fit",
+    "gandiva",
+)
+"""Every preset and every whole scheduler but the replica of a program, and Slurm, which has no such setting."""
 
 
 def longest_wait(result: Run) -> float:
