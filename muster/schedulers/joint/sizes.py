@@ -108,13 +108,8 @@ def _counts(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
     counts: Floats = np.ones(len(at))
     if given.snapshot.size_speeds is None:
         return counts
-    every, sizes = _every_size(given, at)
-    seconds = _known_seconds(given, at[every], sizes)
-    runs = np.flatnonzero(np.isfinite(seconds))
-    _, first = np.unique(every[runs], return_index=True)
-    least = runs[first]
-    here = every[least]
-    counts[here] = _returns(seconds[least] / _known_seconds(given, at[here], gpus[here]))
+    here, _, seconds = _least_known(given, at)
+    counts[here] = _returns(seconds / _known_seconds(given, at[here], gpus[here]))
     return counts
 
 
@@ -134,17 +129,22 @@ def _known_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats | None
     """
     if given.snapshot.size_speeds is None:
         return None
+    here, least, seconds = _least_known(given, at)
+    now = _known_seconds(given, at, gpus)
+    known: Floats = np.where(np.isnan(now), 1.0, 0.0)
+    modelled = _modelled_speeds(given, at[here], least) / _modelled_speeds(given, at[here], gpus[here])
+    known[here] = np.where(np.isfinite(now[here]), seconds / now[here] * modelled, 0.0)
+    return known
+
+
+def _least_known(given: AllocationInput, at: Ints) -> tuple[Ints, Ints, Floats]:
+    """Return which of the jobs are known to run on some size, the least such size of each, and its seconds."""
     every, sizes = _every_size(given, at)
     seconds = _known_seconds(given, at[every], sizes)
     runs = np.flatnonzero(np.isfinite(seconds))
     _, first = np.unique(every[runs], return_index=True)
     least = runs[first]
-    here = every[least]
-    now = _known_seconds(given, at, gpus)
-    known: Floats = np.where(np.isnan(now), 1.0, 0.0)
-    modelled = _modelled_speeds(given, at[here], sizes[least]) / _modelled_speeds(given, at[here], gpus[here])
-    known[here] = np.where(np.isfinite(now[here]), seconds[least] / now[here] * modelled, 0.0)
-    return known
+    return every[least], sizes[least], seconds[least]
 
 
 def _every_size(given: AllocationInput, at: Ints) -> tuple[Ints, Ints]:
