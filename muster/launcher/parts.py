@@ -77,16 +77,6 @@ class Parts:
             raise
 
 
-def ended_parts(folder: Path) -> dict[int, dict[str, Any]]:
-    """How the parts of a start ended that have, by their number."""
-    ends = {}
-    for path in folder.glob(f"{_ENDED}*"):
-        number = path.name.removeprefix(_ENDED)
-        if number.isdecimal():
-            ends[int(number)] = json.loads(path.read_text())
-    return ends
-
-
 def free_port(address: str) -> int:
     """A port that is free now, on an address of this node or on all of them."""
     with socket.socket() as free:

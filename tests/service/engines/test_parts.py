@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
-from muster.launcher.parts import ended_parts
 from muster.service.engines import Exit, Launch
 from muster.service.engines.local.exit_status import classify
 from muster.service.engines.parts import meeting_folder, start_file
@@ -82,6 +81,16 @@ names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MUSTER_EPOCH MI
 print({name: os.environ.get(name) for name in names})
 print(os.environ["MASTER_PORT"])
 """
+
+
+def ended_parts(folder: Path) -> dict[int, dict[str, Any]]:
+    """How the parts of a start ended that have, by their number."""
+    ends = {}
+    for path in folder.glob("ended.*"):
+        number = path.name.removeprefix("ended.")
+        if number.isdecimal():
+            ends[int(number)] = json.loads(path.read_text())
+    return ends
 
 
 def test_ranks_count_on_over_all_nodes(tmp_path: Path) -> None:
