@@ -37,8 +37,6 @@ PRIORITY: Mapping[str, Mapping[str, str]] = {
     },
 }
 """As `scheduling_settings.csv` says; the moment of the ticks is the log's."""
-_GOLDEN = 0.618033988749895
-"""Spreads the phases of the main loop evenly, whatever their number."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +87,4 @@ def with_logged_cycles(log: SlurmLog, run: str) -> Floats:
 
 def with_own_clocks(log: SlurmLog, run: str, phases: int = PHASES) -> list[Floats]:
     """When each job starts, for so many phases of the two clocks."""
-    interval = BF_INTERVAL_SECONDS + slurm(run).cycles.bf_cycle_seconds
-    return [
-        starts(
-            log,
-            slurm(run, main_phase=f"{_GOLDEN * at % 1.0}", bf_phase=f"{(at + 0.5) / phases * interval}"),
-        )
-        for at in range(phases)
-    ]
+    return [starts(log, slurm(run, **phase)) for phase in slurm(run).cycles.phases(phases)]

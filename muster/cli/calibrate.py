@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from muster.inputs import Inputs
 
-_GOLDEN = 0.618033988749895
-"""Spreads the phases of one clock evenly, whatever those of the other."""
-
 
 @takes_flag_groups(more_help=MORE_HELP)
 def calibrate(
@@ -89,12 +86,7 @@ def _phases(inputs: Inputs, scheduler: str, phases: int) -> Iterator[Inputs]:
     if not isinstance(made, SlurmScheduler) or {"main_phase", "bf_phase"} & set(inputs.settings):
         yield inputs
         return
-    interval = made.cycles.bf_interval + made.cycles.bf_cycle_seconds
-    for at in range(phases):
-        phase = {
-            "main_phase": f"{_GOLDEN * at % 1.0 * made.cycles.main_interval}",
-            "bf_phase": f"{(at + 0.5) / phases * interval}",
-        }
+    for phase in made.cycles.phases(phases):
         yield replace(inputs, settings={**inputs.settings, **phase})
 
 

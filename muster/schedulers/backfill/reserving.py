@@ -7,7 +7,7 @@ kept from decision to decision, and only moves to an earlier start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil, inf, isfinite
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,6 +19,7 @@ from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, STORAGE, Ints
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.backfill.profile import ReservationProfile
 from muster.schedulers.backfill.running import holdings
+from muster.schedulers.backfill.scheduler import BackfillScheduler
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import FURTHER_RESOURCES, PRIORITY, REQUESTS, honoured_by_all
 from muster.schedulers.parts import (
@@ -28,8 +29,6 @@ from muster.schedulers.parts import (
     Part,
     Placement,
     checked_keys,
-    described,
-    named,
     setting,
 )
 from muster.schedulers.placement.job_columns import PACK
@@ -80,7 +79,7 @@ class Reserving(Backfill):
 
     def scheduler(self, order: Order, parts: tuple[Part, ...], preset: str) -> ReservingScheduler:
         """The scheduler that lets jobs start in an order, and past each other by this rule."""
-        return ReservingScheduler(order, self, parts, preset)
+        return ReservingScheduler(order, parts, self, preset=preset)
 
 
 @dataclass(frozen=True)
@@ -100,21 +99,10 @@ class Conservative(Reserving):
 
 
 @dataclass(frozen=True)
-class ReservingScheduler:
+class ReservingScheduler(BackfillScheduler):
     """`ORDER+easy` or `ORDER+conservative`, with `proportional` or `requested`, `pack` or `consolidate`."""
 
-    order: Order
     rule: Reserving
-    parts: tuple[Part, ...]
-    """All of its parts as they are named."""
-    preset: str = field(default="", compare=False)
-    """The name under which its parts were asked for, if that is a preset's."""
-    divides_gpus: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """As on the command line: a preset by its own name, else every part spelled out."""
-        return self.preset or named(self.parts)
 
     @property
     def honours(self) -> frozenset[str]:
@@ -130,10 +118,6 @@ class ReservingScheduler:
     def placement(self) -> Placement:
         """Where a job runs."""
         return next(part for part in self.parts if isinstance(part, Placement))
-
-    def describe(self) -> dict[str, Any]:
-        """Parts, settings and rules, for the record."""
-        return described(self.name, self.parts, {})
 
     def initial(self, cluster: Cluster) -> State:
         """What its order remembers; no reservation."""

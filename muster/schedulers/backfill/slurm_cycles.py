@@ -6,7 +6,8 @@ the one before it, unless nothing has changed since. `docs/explanation/slurm.md`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,6 +18,7 @@ from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, STORAGE, Floats, Ints
 from muster.cluster.resources import BUILT_IN_COUNT
 from muster.schedulers.backfill.running import holdings
+from muster.schedulers.backfill.scheduler import BackfillScheduler
 from muster.schedulers.backfill.slurm_rules import PLANNED, STARTED, SlurmCycle
 from muster.schedulers.contract import Decision, Jobs, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import PRIORITY, REQUESTS, honoured_by_all
@@ -26,14 +28,14 @@ from muster.schedulers.parts import (
     Part,
     check_seconds,
     checked_keys,
-    described,
-    named,
     setting,
 )
 from muster.schedulers.queue_order.multifactor import nodes_of
 from muster.schedulers.reasons import NO_GPUS, NOT_CONSIDERED, PLACED, RESERVED
 
 _INSTANT = 1e-6
+_GOLDEN = 0.618033988749895
+"""Its multiples, less the whole numbers, lie evenly between 0 and 1."""
 _YEAR = 31_536_000
 """What Slurm takes for a job without a time limit."""
 _NEWS = Trigger.ARRIVAL | Trigger.COMPLETION | Trigger.CAPACITY
@@ -69,7 +71,14 @@ class SlurmCycles(Backfill):
 
     def scheduler(self, order: Order, parts: tuple[Part, ...], preset: str) -> SlurmScheduler:
         """The scheduler that runs these cycles over jobs in an order."""
-        return SlurmScheduler(order, self, parts, preset)
+        return SlurmScheduler(order, parts, self, preset=preset)
+
+    def phases(self, count: int) -> Iterator[dict[str, str]]:
+        """Settings that spread the moments of both loops evenly, whatever those of the other."""
+        interval = self.bf_interval + self.bf_cycle_seconds
+        for at in range(count):
+            main = _GOLDEN * at % 1.0 * self.main_interval
+            yield {"main_phase": f"{main}", "bf_phase": f"{(at + 0.5) / count * interval}"}
 
     def next_main(self, now: float) -> float:
         """The next look of the main loop, from now on."""
@@ -92,30 +101,15 @@ class Clocks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SlurmScheduler:
+class SlurmScheduler(BackfillScheduler):
     """`ORDER+slurm-cycles`: CPUs and memory as requested, whole GPUs, nodes as Slurm chooses them."""
 
-    order: Order
     cycles: SlurmCycles
-    parts: tuple[Part, ...]
-    """All of its parts as they are named."""
-    preset: str = field(default="", compare=False)
-    """The name under which its parts were asked for, if that is a preset's."""
-    divides_gpus: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """As on the command line: a preset by its own name, else every part spelled out."""
-        return self.preset or named(self.parts)
 
     @property
     def honours(self) -> frozenset[str]:
         """What its parts honour."""
         return honoured_by_all(self.parts) & {REQUESTS, PRIORITY}
-
-    def describe(self) -> dict[str, Any]:
-        """Parts, settings and rules, for the record."""
-        return described(self.name, self.parts, {})
 
     def initial(self, cluster: Cluster) -> State:
         """What its order remembers, and that no loop is due."""
