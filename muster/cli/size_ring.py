@@ -100,7 +100,7 @@ def draw(sized: SizedRing, model: str, path: Path) -> None:
     import altair as alt
 
     from muster.formatting import counted, duration
-    from muster.report.theme import LIGHT
+    from muster.palette import LIGHT
 
     best = sized.workers - 1
     unit, in_unit = unit_of(sized.completion_seconds[best])

@@ -88,7 +88,8 @@ def draw(sized: Sized, model: str, path: Path) -> None:
     import altair as alt
 
     from muster.formatting import counted, duration
-    from muster.report.theme import LIGHT, SIZES
+    from muster.palette import LIGHT
+    from muster.report.theme import SIZES
 
     rows, columns = sized.surface_seconds.shape
     unit, in_unit = unit_of(sized.best_seconds)

@@ -10,9 +10,9 @@ import jinja2
 from markupsafe import Markup
 
 from muster.files import write_aside, write_folder_aside
+from muster.palette import DARK, LIGHT
 from muster.report.drawing import PHONE, Chart
 from muster.report.render import inlined, png_of, svg_of
-from muster.report.theme import DARK, LIGHT
 
 _FRAME = Path(__file__).parent
 

@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from muster.palette import LIGHT
 from muster.report.drawing import (
     FULL,
     Chart,
@@ -24,7 +25,7 @@ from muster.report.drawing import (
     time_unit,
 )
 from muster.report.series import SIZE_NAMES, RunSeries, size_name
-from muster.report.theme import LIGHT, SIZES
+from muster.report.theme import SIZES
 
 GREATEST_HEIGHT = 900
 """Pixels."""

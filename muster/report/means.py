@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import altair as alt
 
 from muster import formatting
+from muster.palette import LIGHT
 from muster.report.drawing import CHARACTER, FULL, HALF, Chart, ChartSpace, Rows, colour_of_run, data, panels
 from muster.report.series import GroupMean
-from muster.report.theme import LIGHT
 
 
 def means_chart(

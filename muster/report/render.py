@@ -7,7 +7,7 @@ from typing import Any
 
 import vl_convert
 
-from muster.report.theme import LIGHT
+from muster.palette import LIGHT
 
 PNG_SCALE = 2
 # A tenth of a pixel is finer than anybody sees, and a third shorter.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import altair as alt
 
+from muster.palette import LIGHT
 from muster.report.drawing import (
     CHARACTER,
     FULL,
@@ -20,7 +21,6 @@ from muster.report.drawing import (
     legend_of_runs,
     panels,
 )
-from muster.report.theme import LIGHT
 
 PANEL_HEIGHT = 220
 """Pixels."""

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.palette import DARK, LIGHT
 from muster.report.charts import charts_of
 from muster.report.curves import LOG_TICKS, distribution_chart, queue_chart
 from muster.report.drawing import PHONE, time_unit
 from muster.report.gantt import bars, stretches
 from muster.report.series import GANTT_ROWS, chart_series, size_name
-from muster.report.theme import DARK, LIGHT
 from tests.report.hand_made import ORDERS, run_record, scheduled, tables
 
 

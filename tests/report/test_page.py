@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 
+from muster.palette import DARK, LIGHT
 from muster.problems import InputError
 from muster.report.page import write_report
-from muster.report.theme import DARK, LIGHT
 from muster.runtime.records import Record
 from tests.report.hand_made import run_record, scheduled, tables, write, write_comparison
 
