@@ -225,6 +225,73 @@ class StoreChanges:
 
 
 @dataclass(frozen=True)
+class NumberedEvent:
+    """A line of a job's history, as all that follow the daemon see it."""
+
+    number: int
+    """In the order in which they were written."""
+    user: str
+    """Of the job."""
+    event: Event
+
+
+class JobOrder(StrEnum):
+    """By what a list of jobs is sorted."""
+
+    ID = "id"
+    NAME = "name"
+    USER = "user"
+    STATE = "state"
+    SUBMITTED = "submitted"
+    GPU_SECONDS = "attained_gpu_seconds"
+    RUN_SECONDS = "run_seconds"
+    PREEMPTIONS = "preemptions"
+    REASON = "reason"
+
+
+@dataclass(frozen=True)
+class JobSearch:
+    """Which jobs to list, and in which order."""
+
+    text: str = ""
+    """Part of the name or of the user, or a job's number; empty: any."""
+    states: frozenset[State] | None = None
+    """None: all."""
+    user: str | None = None
+    submitted_since: float | None = None
+    submitted_until: float | None = None
+    order: JobOrder = JobOrder.ID
+    descending: bool = True
+    offset: int = 0
+    limit: int = 100
+
+
+@dataclass(frozen=True)
+class UserUse:
+    """What one user's jobs have had so far."""
+
+    user: str
+    jobs: int
+    running: int
+    queued: int
+    attained_gpu_seconds: float
+    run_seconds: float
+    restart_seconds: float
+
+
+@dataclass(frozen=True)
+class SessionRow:
+    """A person's session in a browser, as it is kept: only the hash of its secret."""
+
+    hash: str
+    user: str
+    operator: bool
+    token: int | None
+    """Whose text opened it, so that it ends with that; None: an account of the machine."""
+    until: float
+
+
+@dataclass(frozen=True)
 class NodeRow:
     """A machine, as operators see it."""
 

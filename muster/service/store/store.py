@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import (
     JSON,
+    ColumnElement,
     Connection,
     Table,
     bindparam,
     case,
     cast,
     delete,
+    false,
     func,
     insert,
     select,
@@ -32,13 +35,17 @@ from muster.service.store.rows import (
     AllocationInterval,
     Event,
     JobRow,
+    JobSearch,
     NodeRow,
+    NumberedEvent,
     PendingInterval,
+    SessionRow,
     State,
     StateRequest,
     StoreChanges,
     Submission,
     TokenRow,
+    UserUse,
 )
 from muster.service.store.state_requests import checked_state_request
 from muster.service.store.tables import (
@@ -50,6 +57,7 @@ from muster.service.store.tables import (
     NODES,
     PENDING_INTERVALS,
     SCHEDULER,
+    SESSIONS,
     STORE,
     TOKENS,
 )
@@ -177,6 +185,16 @@ class Store:
             chosen = chosen.where(JOBS.c.name == name)
         return self._job_rows(chosen)
 
+    def search(self, search: JobSearch) -> tuple[list[JobRow], int]:
+        """A page of the jobs that are searched for, and how many there are in all."""
+        chosen = [condition for condition in _conditions(search) if condition is not None]
+        column = JOBS.c[search.order]
+        order = (column.desc(), JOBS.c.id.desc()) if search.descending else (column, JOBS.c.id)
+        page = select(JOBS).where(*chosen).order_by(*order).offset(search.offset).limit(search.limit)
+        with self.together(), self._database.reading() as connection:
+            total = connection.execute(select(func.count()).select_from(JOBS).where(*chosen)).scalar_one()
+            return [encoding.job_row(row) for row in connection.execute(page)], total
+
     def counts(self) -> Mapping[State, int]:
         """How many jobs are in each state."""
         with self._database.reading() as connection:
@@ -226,6 +244,20 @@ class Store:
         noted = [Event(row.job, row.time, row.kind, row.detail) for row in found]
         return [Event(job, submitted, "submitted"), *noted]
 
+    def newest_event(self) -> int:
+        """The number of the last line of any job's history; 0: there is none."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(func.max(EVENTS.c.id))) or 0
+
+    def events_after(self, number: int, limit: int, since: float = -math.inf) -> list[NumberedEvent]:
+        """Lines of all jobs' histories that were written after this one, at `since` or later, in their order."""
+        chosen = select(EVENTS, JOBS.c.user).join(JOBS).where(EVENTS.c.id > number, EVENTS.c.time >= since)
+        with self._database.reading() as connection:
+            found = connection.execute(chosen.order_by(EVENTS.c.id).limit(limit)).all()
+        return [
+            NumberedEvent(row.id, row.user, Event(row.job, row.time, row.kind, row.detail)) for row in found
+        ]
+
     def pending_intervals(self) -> list[PendingInterval]:
         """What every job waited for."""
         with self._database.reading() as connection:
@@ -244,6 +276,40 @@ class Store:
         with self._database.reading() as connection:
             return [encoding.allocation_interval(row) for row in connection.execute(chosen)]
 
+    def held_between(self, since: float, until: float, limit: int) -> list[AllocationInterval]:
+        """What was held within this time, the newest `limit` of it, in the order of its beginnings."""
+        ends = ALLOCATION_INTERVALS.c.until
+        within = (ALLOCATION_INTERVALS.c.since < until) & (ends.is_(None) | (ends > since))
+        chosen = select(ALLOCATION_INTERVALS).where(within).order_by(ALLOCATION_INTERVALS.c.id.desc())
+        with self._database.reading() as connection:
+            found = connection.execute(chosen.limit(limit)).all()
+        return [encoding.allocation_interval(row) for row in reversed(found)]
+
+    def users_of(self, jobs: Collection[int]) -> Mapping[int, tuple[str, str]]:
+        """User and name of each of these jobs."""
+        chosen = select(JOBS.c.id, JOBS.c.user, JOBS.c.name).where(JOBS.c.id.in_(jobs))
+        with self._database.reading() as connection:
+            return {row.id: (row.user, row.name) for row in connection.execute(chosen)}
+
+    def use_by_user(self) -> list[UserUse]:
+        """What each user has had so far, by name."""
+        columns = JOBS.c
+        chosen = select(
+            columns.user,
+            func.count().label("jobs"),
+            *(
+                func.sum(case((columns.state == state, 1), else_=0)).label(state.value)
+                for state in (State.RUNNING, State.QUEUED)
+            ),
+            *(
+                func.sum(columns[name]).label(name)
+                for name in ("attained_gpu_seconds", "run_seconds", "restart_seconds")
+            ),
+        )
+        with self._database.reading() as connection:
+            found = connection.execute(chosen.group_by(columns.user).order_by(columns.user)).mappings()
+            return [UserUse(**row) for row in found]
+
     def holders(self, user: str) -> set[int]:
         """A user's jobs that hold something now."""
         is_open = ALLOCATION_INTERVALS.c.until.is_(None)
@@ -251,11 +317,12 @@ class Store:
         with self._database.reading() as connection:
             return set(connection.scalars(chosen))
 
-    def decisions(self) -> list[Mapping[str, float | None]]:
-        """Every decision, by the columns of `runtime.records.DECISIONS`."""
+    def decisions(self, since: float = -math.inf) -> list[Mapping[str, float | None]]:
+        """Every decision from then on, by the columns of `runtime.records.DECISIONS`."""
         columns = [column for column in DECISIONS.c if column.name != "id"]
+        chosen = select(*columns).where(DECISIONS.c.time_seconds >= since)
         with self._database.reading() as connection:
-            found = connection.execute(select(*columns).order_by(DECISIONS.c.id))
+            found = connection.execute(chosen.order_by(DECISIONS.c.id))
             return [dict(row) for row in found.mappings()]
 
     def configurations(self) -> list[tuple[float, Mapping[str, Any]]]:
@@ -378,9 +445,42 @@ class Store:
         with self._database.reading() as connection:
             return [encoding.token(row) for row in connection.execute(select(TOKENS).order_by(TOKENS.c.id))]
 
+    # Sessions in browsers.
+
+    def open_session(self, session: SessionRow) -> None:
+        """Keeps a new session, and forgets those that are over."""
+        with self._database.writing() as connection:
+            connection.execute(delete(SESSIONS).where(SESSIONS.c.until <= self.now()))
+            connection.execute(insert(SESSIONS), [vars(session)])
+
+    def session(self, hashed: str) -> SessionRow | None:
+        """The session of this hash; None: there is none, it is over, or its token was revoked."""
+        living = (SESSIONS.c.hash == hashed) & (SESSIONS.c.until > self.now())
+        chosen = select(SESSIONS).outerjoin(TOKENS).where(living & TOKENS.c.revoked.is_(None))
+        with self._database.reading() as connection:
+            row = connection.execute(chosen).first()
+        return None if row is None else SessionRow(row.hash, row.user, row.operator, row.token, row.until)
+
+    def close_session(self, hashed: str) -> None:
+        """Ends a session, if there is one of this hash."""
+        with self._database.writing() as connection:
+            connection.execute(delete(SESSIONS).where(SESSIONS.c.hash == hashed))
+
     def _job_rows(self, chosen: Any) -> list[JobRow]:
         with self._database.reading() as connection:
             return [encoding.job_row(row) for row in connection.execute(chosen)]
+
+
+def _conditions(search: JobSearch) -> Iterator[ColumnElement[bool] | None]:
+    """What a job must be to be found; None: anything."""
+    if search.text:
+        named = JOBS.c.name.icontains(search.text, autoescape=True)
+        number = JOBS.c.id == int(search.text) if re.fullmatch(r"[0-9]{1,18}", search.text) else false()
+        yield named | JOBS.c.user.icontains(search.text, autoescape=True) | number
+    yield None if search.states is None else JOBS.c.state.in_(sorted(search.states))
+    yield None if search.user is None else JOBS.c.user == search.user
+    yield None if search.submitted_since is None else JOBS.c.submitted >= search.submitted_since
+    yield None if search.submitted_until is None else JOBS.c.submitted < search.submitted_until
 
 
 def _write(connection: Connection, changes: StoreChanges) -> None:

@@ -187,3 +187,13 @@ TOKENS = Table(
     _figure("created"),
     Column("revoked", Double),
 )
+
+SESSIONS = Table(
+    "sessions",
+    METADATA,
+    Column("hash", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("operator", Boolean, nullable=False),
+    Column("token", NUMBER, ForeignKey("tokens.id")),  # whose text opened it; null: an account of the machine
+    _figure("until"),
+)

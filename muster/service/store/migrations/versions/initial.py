@@ -54,6 +54,14 @@ def upgrade() -> None:
         _figure("created"),
         sa.Column("revoked", sa.Double),
     )
+    op.create_table(
+        "sessions",
+        sa.Column("hash", sa.Text, primary_key=True),
+        _text("user"),
+        sa.Column("operator", sa.Boolean, nullable=False),
+        sa.Column("token", _NUMBER, sa.ForeignKey("tokens.id")),
+        _figure("until"),
+    )
 
 
 def _create_daemon() -> None:
