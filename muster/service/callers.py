@@ -2,7 +2,7 @@
 
 Unix socket   the account at the other end. Root and the daemon's own account are operators. A daemon of root admits
               every other account as itself; any other daemon admits no other account
-TCP           `Authorization: Bearer TOKEN`; nothing else counts
+TCP           `Authorization: Bearer TOKEN`, or the cookie of a session; nothing else counts
 """
 
 from __future__ import annotations
@@ -38,10 +38,16 @@ def by_token(authorization: str | None, tokens: Mapping[str, TokenRow]) -> Calle
             "a token is needed: set MUSTER_TOKEN, or send Authorization: Bearer TOKEN; muster token create, on the "
             "daemon's machine, makes one"
         )
-    row = tokens.get(hash_of(token.strip()))
+    row = token_row(token.strip(), tokens)
+    return Caller(row.user, row.operator)
+
+
+def token_row(token: str, tokens: Mapping[str, TokenRow]) -> TokenRow:
+    """The token of this text; UnknownCaller unless it is one of `tokens`, which are by hash."""
+    row = tokens.get(hash_of(token))
     if row is None:
         raise UnknownCaller("this token is unknown or was revoked")
-    return Caller(row.user, row.operator)
+    return row
 
 
 _account = lru_cache(maxsize=1000)(name_of)

@@ -113,6 +113,14 @@ class JobPage(BaseModel):
     """Of all users' jobs."""
 
 
+class JobsFound(Answer):
+    """A page of the jobs that were searched for."""
+
+    jobs: list[Job]
+    total: int
+    """On all pages."""
+
+
 class Queue(Answer):
     """Running jobs and the first ones of those that wait, all as of one moment."""
 
@@ -163,6 +171,81 @@ class WhyAnswer(BaseModel):
     """From now; null: not known, or it does not wait."""
 
 
+class TimelineEntry(Answer):
+    """What one start of a job held on one node."""
+
+    job_id: int | None
+    """Null: another user's."""
+    user: str | None
+    name: str | None
+    node: str
+    gpu_ids: list[int]
+    gpus: float
+    since: float
+    until: float | None
+    """Null: it still holds it."""
+
+
+class Timeline(Answer):
+    """What was held within a time, in the order of its beginnings."""
+
+    entries: list[TimelineEntry]
+    more: bool
+    """There are earlier entries within that time."""
+
+
+class UsagePoint(Answer):
+    """The cluster after one decision."""
+
+    time: float
+    held_gpus: float
+    running: int
+    """Jobs."""
+    waiting: int
+    """Jobs."""
+
+
+class Usage(Answer):
+    """The cluster over time."""
+
+    points: list[UsagePoint]
+
+
+class UserUse(Answer):
+    """What one user's jobs have had."""
+
+    user: str
+    jobs: int
+    running: int
+    queued: int
+    attained_gpu_seconds: float
+    run_seconds: float
+    restart_seconds: float
+
+
+class Users(Answer):
+    """All users of whom there is a job, by name."""
+
+    users: list[UserUse]
+
+
+class WhoAmI(Answer):
+    """Who the daemon takes the caller for."""
+
+    user: str
+    role: str
+
+
+class LoginCode(Answer):
+    """A code that opens one session."""
+
+    code: str
+    seconds: float
+    """For which it is good."""
+    url: str
+    """Of the page, as a browser on the daemon's machine reaches it."""
+
+
 class NodeState(BaseModel):
     """A node: what it has, and what of that is held."""
 
@@ -185,6 +268,8 @@ class NodeState(BaseModel):
     """Jobs there that the caller may see."""
     jobs_count: int
     """All of them."""
+    gpu_jobs: list[list[int | None]]
+    """Of each GPU the jobs on it; null: one that the caller may not see."""
 
 
 class NodeList(BaseModel):

@@ -7,7 +7,8 @@ from pathlib import Path
 from fastapi import FastAPI
 
 import muster
-from muster.service.api import health, jobs, nodes, prune, record, tokens
+from muster.service.api import health, history, jobs, nodes, prune, record, sessions, tokens
+from muster.service.api.changes import Changes
 from muster.service.api.failures import handle_failures
 from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
@@ -15,6 +16,7 @@ from muster.service.api.service import Service
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
 from muster.service.queue_estimate import QueueEstimates
+from muster.service.sessions import LoginCodes
 from muster.service.store import Store
 from muster.service.tokens import LivingTokens
 
@@ -38,9 +40,11 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         GroupCommit(store.submit),
         QueueEstimates(store, status),
         limits,
+        LoginCodes(store),
+        Changes(store),
     )
     handle_failures(app)
     app.add_middleware(BodyLimit)
-    for part in (jobs, nodes, tokens, record, prune, health):
+    for part in (jobs, nodes, history, sessions, tokens, record, prune, health):
         app.include_router(part.router)
     return app

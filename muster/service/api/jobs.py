@@ -21,7 +21,7 @@ from muster.service.honoured import without_effect
 from muster.service.known_models import unknown_model
 from muster.service.limits import Limits, exceeded
 from muster.service.request import JobRequest
-from muster.service.store.rows import Caller, JobRow, State, StateRequest, Submission
+from muster.service.store.rows import Caller, JobOrder, JobRow, JobSearch, State, StateRequest, Submission
 from muster.service.waiting import drained_nodes, nothing_starts
 
 MOST_IN_A_BATCH = 10_000
@@ -43,6 +43,39 @@ class JobBatch(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     jobs: Annotated[list[JobRequest], Field(max_length=MOST_IN_A_BATCH)]
+
+
+class JobSearchQuery(BaseModel):
+    """What to search for, and how to sort it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[
+        str,
+        Field(max_length=200, pattern=r"^[^\x00]*$", description="Part of a name or a user, or a number."),
+    ] = ""
+    state: Annotated[list[State], Field(description="Only jobs in one of these states; none: in any.")] = []
+    user: Filter = None
+    since: Annotated[float | None, Field(allow_inf_nan=False, description="Submitted then or later.")] = None
+    until: Annotated[float | None, Field(allow_inf_nan=False, description="Submitted before.")] = None
+    order: JobOrder = JobOrder.ID
+    descending: bool = True
+    offset: Annotated[int, Field(ge=0, le=_LARGEST_NUMBER)] = 0
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+    def as_search(self, user: str | None, origin: float) -> JobSearch:
+        """The same for the store, whose seconds begin at `origin`; jobs of this user only, unless it is None."""
+        return JobSearch(
+            text=self.text,
+            states=frozenset(self.state) or None,
+            user=user,
+            submitted_since=None if self.since is None else self.since - origin,
+            submitted_until=None if self.until is None else self.until - origin,
+            order=self.order,
+            descending=self.descending,
+            offset=self.offset,
+            limit=self.limit,
+        )
 
 
 @router.post("/jobs", status_code=201, response_model=answers.Submitted, responses=may_answer(400, 403, 413))
@@ -79,6 +112,19 @@ def jobs(
             "next": page[-1].id if more else None,
             "counts": service.store.counts(),
         }
+
+
+@router.get("/jobs:search", response_model=answers.JobsFound)
+def search(
+    service: ServiceHere, caller: CallerHere, wanted: Annotated[JobSearchQuery, Query()]
+) -> dict[str, Any]:
+    """Search and sort jobs, newest first by default; a user's own, an operator's all."""
+    own = wanted.user if caller.operator else caller.user
+    if wanted.user not in (None, own):
+        return {"jobs": [], "total": 0}
+    with service.store.together():
+        found, total = service.store.search(wanted.as_search(own, service.store.origin))
+        return {"jobs": _with_allocations(service, found), "total": total}
 
 
 @router.get("/queue", response_model=answers.Queue)
@@ -129,6 +175,21 @@ def hold(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, A
 def release(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Let a held job compete again."""
     return _request_state(service, caller, job_id, StateRequest.RELEASE)
+
+
+@router.post(
+    "/jobs/{job_id}/resubmit",
+    status_code=201,
+    response_model=answers.Submitted,
+    responses=may_answer(403, 404),
+)
+async def resubmit(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """Submit a job of the caller again, as it was asked for."""
+    row = await run_in_threadpool(job_of, service, caller, job_id)
+    if row.user != caller.user:
+        raise Refused(403, f"job {job_id} is {row.user}'s; only its owner submits it again")
+    _check(service, caller, [row.request])
+    return {"job_id": (await _submit(service, caller, [row.request]))[0]}
 
 
 @router.get("/jobs/{job_id}/events", response_model=answers.History, responses=may_answer(404))

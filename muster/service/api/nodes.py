@@ -40,6 +40,7 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
                 "cpus": node.cpus,
                 "memory_gb": node.memory_gb,
                 **_held(held.get(node.name, []), own),
+                "gpu_jobs": _by_gpu(node.gpus, held.get(node.name, []), own),
                 **_others(service.status.others.get(node.name)),
             }
             for node in service.status.cluster.nodes
@@ -74,6 +75,16 @@ def _others(held: NodeAllocation[str] | None) -> dict[str, float]:
     if held is None:
         return {"others_gpus": 0.0, "others_cpus": 0.0, "others_memory_gb": 0.0}
     return {"others_gpus": held.gpus, "others_cpus": held.cpus, "others_memory_gb": held.memory_gb}
+
+
+def _by_gpu(gpus: int, intervals: list[AllocationInterval], seen: set[int] | None) -> list[list[int | None]]:
+    """The jobs on each GPU of a node; None in place of those that the caller may not see."""
+    jobs: list[list[int | None]] = [[] for _ in range(gpus)]
+    for interval in intervals:
+        for gpu in interval.allocation.gpu_ids:
+            if gpu < gpus:
+                jobs[gpu].append(interval.job if seen is None or interval.job in seen else None)
+    return jobs
 
 
 def _held(intervals: list[AllocationInterval], seen: set[int] | None) -> dict[str, Any]:

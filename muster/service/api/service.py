@@ -7,21 +7,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Security
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
 
+from muster.service.api.changes import Changes
 from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
 from muster.service.callers import UnknownCaller, by_account, by_token
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
 from muster.service.queue_estimate import QueueEstimates
+from muster.service.sessions import LoginCodes, by_session
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, Submission
 from muster.service.tokens import LivingTokens
 
+SESSION_COOKIE = "muster_session"
+_HARMLESS = ("GET", "HEAD")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
@@ -36,6 +41,8 @@ class Service:
     submissions: GroupCommit[Submission, int]
     estimates: QueueEstimates
     limits: LiveLimits
+    login_codes: LoginCodes
+    changes: Changes
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from counting a user's jobs until the new ones are in the store."""
 
@@ -49,12 +56,19 @@ async def _service(request: Request) -> Service:
 ServiceHere = Annotated[Service, Depends(_service)]
 
 
-async def _caller(request: Request, service: ServiceHere) -> Caller:
-    """By the token that was sent; without one by the account, unless a proxy at the socket sends it for others."""
+async def caller_of(request: Request, service: ServiceHere) -> Caller:
+    """By the token or the session that was sent; without one by the account, unless a proxy at the socket sends it
+    for others."""
     headers, uid = request.headers, getattr(request.state, "peer_uid", None)
     authorization = headers.get("authorization")
     if uid is not None and authorization is None and not any(name in headers for name in _FORWARDED):
         return by_account(uid)
+    if authorization is None and (secret := request.cookies.get(SESSION_COOKIE)):
+        check_same_site(request)
+        caller = await run_in_threadpool(by_session, service.store, secret)
+        if caller is None:
+            raise UnknownCaller("this session is over; log in again")
+        return caller
     tokens = service.tokens.known()
     if tokens is not None:
         with suppress(UnknownCaller):  # Another process may have made this token just now.
@@ -62,10 +76,24 @@ async def _caller(request: Request, service: ServiceHere) -> Caller:
     return by_token(authorization, await run_in_threadpool(service.tokens.read))
 
 
-CallerHere = Annotated[Caller, Depends(_caller)]
+def check_same_site(request: Request) -> None:
+    """Refused if a page of another site has made a browser send a request that changes something."""
+    if request.method in _HARMLESS:
+        return
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    same = site == "same-origin" if site else _is_host(origin, request.headers.get("host"))
+    if not same:
+        raise Refused(403, "this request comes from a page of another site")
+
+
+def _is_host(origin: str | None, host: str | None) -> bool:
+    return origin is not None and host is not None and urlsplit(origin).netloc == host
+
+
+CallerHere = Annotated[Caller, Depends(caller_of)]
 
 DESCRIBED = Security(HTTPBearer(auto_error=False, description="Needed over TCP."))
-"""Puts the token into the description; `_caller` checks it."""
+"""Puts the token into the description; `caller_of` checks it."""
 
 
 async def _operator(caller: CallerHere) -> Caller:

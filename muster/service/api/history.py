@@ -1,0 +1,128 @@
+"""What happens and what has happened: a stream of events, and what was held by whom within a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import StreamingResponse
+
+from muster.service.api import answers
+from muster.service.api.changes import Position
+from muster.service.api.failures import may_answer
+from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere
+from muster.service.store.rows import Caller, NumberedEvent
+
+_HEARTBEAT_SECONDS = 15.0
+_MOST_INTERVALS = 20_000
+_POINTS = 600
+
+router = APIRouter(prefix="/v1", tags=["history"], dependencies=[DESCRIBED], responses=may_answer())
+
+
+@router.get(
+    "/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def follow(
+    service: ServiceHere,
+    caller: CallerHere,
+    last_event_id: Annotated[
+        str | None,
+        Header(max_length=100, description="The last id that was read; the stream goes on after it."),
+    ] = None,
+) -> StreamingResponse:
+    """Follow what happens as server-sent events named `change`; those of other users' jobs have no data."""
+    after = None if last_event_id is None else Position.parse(last_event_id)
+    return StreamingResponse(
+        _stream(service, caller, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+@router.get("/timeline", response_model=answers.Timeline)
+def timeline(
+    service: ServiceHere,
+    caller: CallerHere,
+    since: Annotated[float, Query(allow_inf_nan=False, description="Unix seconds.")],
+    until: Annotated[float, Query(allow_inf_nan=False, description="Unix seconds.")],
+) -> dict[str, Any]:
+    """List what was held on which GPUs within a time, the newest 20,000 entries of it."""
+    store = service.store
+    with store.together():
+        found = store.held_between(since - store.origin, until - store.origin, _MOST_INTERVALS + 1)
+        owners = store.users_of({interval.job for interval in found})
+    entries = []
+    for interval in found[-_MOST_INTERVALS:]:
+        user, name = owners.get(interval.job, ("", ""))
+        seen = caller.operator or user == caller.user
+        entries.append(
+            {
+                "job_id": interval.job if seen else None,
+                "user": user if seen else None,
+                "name": name if seen else None,
+                "node": interval.allocation.node,
+                "gpu_ids": list(interval.allocation.gpu_ids),
+                "gpus": interval.allocation.gpus,
+                "since": store.origin + interval.since,
+                "until": None if interval.until is None else store.origin + interval.until,
+            }
+        )
+    return {"entries": entries, "more": len(found) > _MOST_INTERVALS}
+
+
+@router.get("/usage", response_model=answers.Usage)
+def usage(
+    service: ServiceHere,
+    _: CallerHere,
+    since: Annotated[float, Query(allow_inf_nan=False, description="Unix seconds.")],
+) -> dict[str, Any]:
+    """List how many GPUs were held and how many jobs waited after each decision from then on, at most 600 points."""
+    store, cluster = service.store, service.status.cluster
+    found = store.decisions(since - store.origin)
+    step = max(1, -(-len(found) // _POINTS))
+    points = [
+        {
+            "time": store.origin + float(row["time_seconds"] or 0.0),
+            "held_gpus": cluster.total_gpus - float(row["free_gpus"] or 0.0),
+            "running": int(row["running"] or 0),
+            "waiting": int(row["waiting"] or 0),
+        }
+        for row in [*found[:-1:step], *found[-1:]]
+    ]
+    return {"points": points}
+
+
+@router.get("/users", response_model=answers.Users)
+def users(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """List what each user's jobs have had; a user's own, an operator's all."""
+    found = service.store.use_by_user()
+    return {"users": [vars(row) for row in found if caller.operator or row.user == caller.user]}
+
+
+async def _stream(service: Service, caller: Caller, after: Position | None) -> AsyncIterator[str]:
+    async for batch in service.changes.follow(after, _HEARTBEAT_SECONDS):
+        if batch is None:
+            yield ": nothing new\n\n"
+            continue
+        yield f"id: {batch.until}\n: position\n\n"
+        for entry in batch.events:
+            data = _data(entry, service.store.origin) if _sees(caller, entry) else {}
+            yield f"event: change\ndata: {json.dumps(data)}\n\n"
+
+
+def _sees(caller: Caller, entry: NumberedEvent) -> bool:
+    return caller.operator or entry.user == caller.user
+
+
+def _data(entry: NumberedEvent, origin: float) -> dict[str, Any]:
+    event = entry.event
+    return {
+        "job_id": event.job,
+        "user": entry.user,
+        "time": origin + event.time,
+        "kind": event.kind,
+        "detail": event.detail,
+    }
