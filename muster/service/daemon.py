@@ -42,6 +42,7 @@ from muster.service.honoured import check_scheduler
 from muster.service.jobs_folder import use_folder
 from muster.service.known_models import KnownModels
 from muster.service.live_limits import LiveLimits
+from muster.service.pages import add_pages
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.service.store import Store
 from muster.service.unix_socket import bind
@@ -145,7 +146,7 @@ def _serve(
     except BaseException:
         remove_endpoint(serving.home)
         raise
-    web = server(create_app(store, status, serving.home, serving.limits))
+    web = server(add_pages(create_app(store, status, serving.home, serving.limits)))
     failure: list[BaseException] = []
 
     def conduct() -> None:

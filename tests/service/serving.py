@@ -24,6 +24,7 @@ from muster.service.home import make_home, socket_path, store_url
 from muster.service.known_models import KnownModels
 from muster.service.limits import Limits
 from muster.service.live_limits import LiveLimits
+from muster.service.pages import add_pages
 from muster.service.request import JobRequest
 from muster.service.store import Store
 from muster.service.unix_socket import SCHEME, bind
@@ -136,7 +137,7 @@ def serving_on(
     live = LiveLimits(None, home)
     if limits is not None:
         live.current = limits
-    api = server(create_app(store, status, home, live))
+    api = server(add_pages(create_app(store, status, home, live)))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     path = socket_path(home)
     # What the daemon logs must not come between what a command prints.

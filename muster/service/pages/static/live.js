@@ -1,0 +1,168 @@
+// @ts-check
+"use strict";
+
+// Keeps a page as the daemon has it: on each change the page is fetched again and merged into what is shown.
+
+const LEAST_PAUSE_MS = 700;
+const LONGEST_PAUSE_MS = 30_000;
+const LOG_PAUSE_MS = 1_000;
+const LONGEST_LOG = 200_000;
+
+/** @type {any} */
+const morph = /** @type {any} */ (window).Idiomorph.morph;
+const live = /** @type {HTMLElement} */ (document.getElementById("live"));
+let fetchedAt = Date.now();
+let waiting = false;
+let refreshing = false;
+
+/** @param {string} text @param {boolean} broken */
+function showState(text, broken) {
+  live.textContent = text;
+  live.classList.toggle("broken", broken);
+}
+
+function toLogin() {
+  location.assign(`/login?to=${encodeURIComponent(location.pathname + location.search)}`);
+}
+
+/** Fetch this page again and merge it into what is shown. */
+async function refresh() {
+  if (refreshing) return;
+  refreshing = true;
+  try {
+    const answer = await fetch(location.pathname + location.search);
+    if (answer.redirected) return toLogin();
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    document.title = fresh.title;
+    morph(document.querySelector("main"), fresh.querySelector("main"), {
+      morphStyle: "outerHTML",
+      ignoreActiveValue: true,
+      callbacks: {
+        beforeNodeMorphed: (/** @type {any} */ old) => !(old instanceof HTMLElement && old.hasAttribute("data-keep")),
+      },
+    });
+    fetchedAt = Date.now();
+    document.dispatchEvent(new Event("muster:refreshed"));
+  } catch {
+    // The stream of events says that the daemon is away.
+  } finally {
+    refreshing = false;
+  }
+}
+
+/** Refresh soon, but not more often than a person can follow, and not while nobody looks. */
+function refreshSoon() {
+  if (waiting || document.hidden) return;
+  waiting = true;
+  const pause = Math.max(50, LEAST_PAUSE_MS - (Date.now() - fetchedAt));
+  setTimeout(() => {
+    waiting = false;
+    void refresh();
+  }, pause);
+}
+
+function follow() {
+  const stream = new EventSource("/v1/events");
+  let was_away = false;
+  stream.addEventListener("open", () => {
+    showState("live", false);
+    if (was_away) refreshSoon();
+    was_away = false;
+  });
+  stream.addEventListener("change", refreshSoon);
+  stream.addEventListener("error", () => {
+    was_away = true;
+    showState("the daemon does not answer; trying again", true);
+    if (stream.readyState !== EventSource.CLOSED) return;
+    setTimeout(async () => {
+      const who = await fetch("/v1/whoami").catch(() => null);
+      if (who?.status === 401) toLogin();
+      else follow();
+    }, 2_000);
+  });
+  addEventListener("pagehide", () => stream.close());
+}
+
+/** @param {HTMLElement} button */
+async function post(button) {
+  const question = button.dataset.confirm;
+  if (question && !confirm(question)) return;
+  button.setAttribute("disabled", "");
+  const answer = await fetch(String(button.dataset.post), { method: "POST" });
+  button.removeAttribute("disabled");
+  const found = await answer.json();
+  if (!answer.ok) return alert(found.error.message);
+  if (answer.status === 201) location.assign(`/jobs/${found.job_id}`);
+  else await refresh();
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target instanceof Element ? event.target.closest("button") : null;
+  if (button?.dataset.post) void post(button);
+  if (button?.hasAttribute("data-logout"))
+    void fetch("/v1/session", { method: "DELETE" }).then(() => location.assign("/login"));
+});
+
+/** @param {HTMLFormElement} form */
+function applyFilters(form) {
+  const values = new URLSearchParams(/** @type {any} */ (new FormData(form)));
+  for (const [name, value] of [...values]) if (!value) values.delete(name);
+  history.replaceState(null, "", `${form.getAttribute("action")}?${values}`);
+  void refresh();
+}
+
+let typing = 0;
+document.addEventListener("input", (event) => {
+  const form = event.target instanceof Element ? event.target.closest("form[data-live-form]") : null;
+  if (!(form instanceof HTMLFormElement)) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => applyFilters(form), 250);
+});
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!(form instanceof HTMLFormElement) || !form.hasAttribute("data-live-form")) return;
+  event.preventDefault();
+  applyFilters(form);
+});
+
+/** Show a part of the page that takes the daemon longer. */
+async function loadParts() {
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const answer = await fetch(String(part.getAttribute("data-part"))).catch(() => null);
+    if (answer?.ok && !answer.redirected) {
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      part.replaceChildren(...fresh.body.childNodes);
+    }
+  }
+}
+
+/** @param {HTMLElement} box Follow what a job writes, at the end of the box as long as the reader is there. */
+async function followLog(box) {
+  let offset = 0;
+  while (box.isConnected) {
+    const answer = document.hidden
+      ? null
+      : await fetch(`${box.dataset.log}?offset=${offset}&limit=65536`).catch(() => null);
+    const text = answer?.ok ? await answer.text() : "";
+    if (answer?.ok) offset = Number(answer.headers.get("Muster-Next-Offset"));
+    if (text) {
+      const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+      box.textContent = ((box.textContent ?? "") + text).slice(-LONGEST_LOG);
+      if (atEnd) box.scrollTop = box.scrollHeight;
+      continue;
+    }
+    await new Promise((done) => setTimeout(done, LOG_PAUSE_MS));
+  }
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && Date.now() - fetchedAt > LEAST_PAUSE_MS) void refresh();
+});
+document.addEventListener("muster:refreshed", () => void loadParts());
+setInterval(() => {
+  if (Date.now() - fetchedAt >= LONGEST_PAUSE_MS) refreshSoon();
+}, 5_000);
+for (const box of document.querySelectorAll("[data-log]")) void followLog(/** @type {HTMLElement} */ (box));
+void loadParts();
+follow();

@@ -1,0 +1,208 @@
+// @ts-check
+"use strict";
+
+// GPUs over time on a canvas: a row for each GPU, a bar for each stretch in which a job held it.
+
+/** @typedef {{job_id: number | null, user: string | null, name: string | null, node: string, gpu_ids: number[], gpus: number, since: number, until: number | null}} Entry */
+
+const LABEL = 130;
+const AXIS = 22;
+const COLOURS = 6;
+
+const canvas = /** @type {HTMLCanvasElement} */ (document.getElementById("timeline"));
+const paint = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+const under = /** @type {HTMLElement} */ (document.getElementById("under"));
+const windowChoice = /** @type {HTMLSelectElement} */ (document.getElementById("window"));
+const byChoice = /** @type {HTMLSelectElement} */ (document.getElementById("by"));
+/** @type {{node: string, gpus: number}[]} */
+const machines = JSON.parse(String(canvas.dataset.rows));
+/** @type {Map<string, number>} */
+const firstRow = new Map();
+let rows = 0;
+for (const machine of machines) {
+  firstRow.set(machine.node, rows);
+  rows += machine.gpus;
+}
+/** @type {Entry[]} */
+let entries = [];
+let until = Date.now() / 1000;
+let since = until - Number(windowChoice.value);
+let following = true;
+let asked = false;
+
+/** @param {string} name */
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+const width = () => canvas.clientWidth - LABEL;
+const rowHeight = () => (canvas.clientHeight - AXIS) / Math.max(rows, 1);
+/** @param {number} time */
+const x = (time) => LABEL + ((time - since) / (until - since)) * width();
+
+/** @param {unknown} value */
+function colourOf(value) {
+  let sum = typeof value === "number" ? value : 0;
+  if (typeof value === "string")
+    for (const [at, letter] of [...value].entries()) sum += Number(letter.codePointAt(0)) * (at + 1);
+  return colour(`series-${(sum % COLOURS) + 1}`);
+}
+
+function drawAxis() {
+  paint.fillStyle = colour("quiet");
+  paint.strokeStyle = colour("line");
+  const steps = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400];
+  const step = steps.find((one) => ((until - since) / one) * 90 < width()) ?? 604800;
+  const shown = step < 60 ? 19 : 16;
+  for (let time = Math.ceil(since / step) * step; time < until; time += step) {
+    paint.beginPath();
+    paint.moveTo(x(time), 0);
+    paint.lineTo(x(time), canvas.clientHeight - AXIS);
+    paint.stroke();
+    const words = new Date(time * 1000).toISOString().slice(step >= 86400 ? 5 : 11, step >= 86400 ? 10 : shown);
+    paint.fillText(words, x(time) + 3, canvas.clientHeight - 7);
+  }
+  for (const machine of machines) {
+    const y = Number(firstRow.get(machine.node)) * rowHeight();
+    paint.beginPath();
+    paint.moveTo(0, y);
+    paint.lineTo(canvas.clientWidth, y);
+    paint.stroke();
+    if (machine.gpus * rowHeight() >= 12) paint.fillText(machine.node, 6, y + 13, LABEL - 12);
+  }
+}
+
+function draw() {
+  const scale = devicePixelRatio || 1;
+  canvas.width = canvas.clientWidth * scale;
+  canvas.height = canvas.clientHeight * scale;
+  paint.scale(scale, scale);
+  paint.font = "12px system-ui, sans-serif";
+  drawAxis();
+  const height = rowHeight();
+  const by = /** @type {"job_id" | "user" | "name"} */ (byChoice.value);
+  const other = colour("quiet");
+  paint.save();
+  paint.beginPath();
+  paint.rect(LABEL, 0, width(), canvas.clientHeight - AXIS);
+  paint.clip();
+  for (const entry of entries) {
+    const left = x(entry.since);
+    const right = x(entry.until ?? Date.now() / 1000);
+    const first = firstRow.get(entry.node);
+    if (first === undefined || right < LABEL || left > canvas.clientWidth) continue;
+    paint.fillStyle = entry.job_id === null ? other : colourOf(entry[by]);
+    for (const gpu of entry.gpu_ids) {
+      const y = (first + gpu) * height;
+      paint.fillRect(left, y + Math.min(height * 0.1, 1), Math.max(right - left - 0.5, 1), Math.max(height * 0.9, 1));
+      if (height >= 13 && right - left > 40 && entry.job_id !== null) {
+        paint.fillStyle = colour("surface");
+        paint.fillText(`${entry.job_id} ${entry.name}`, Math.max(left, LABEL) + 3, y + height / 2 + 4, right - Math.max(left, LABEL) - 6);
+        paint.fillStyle = colourOf(entry[by]);
+      }
+    }
+  }
+  paint.restore();
+}
+
+async function load() {
+  if (asked) return;
+  asked = true;
+  const margin = until - since;
+  const answer = await fetch(`/v1/timeline?since=${since - margin}&until=${until + margin}`).catch(() => null);
+  asked = false;
+  if (!answer?.ok) return;
+  const found = await answer.json();
+  entries = found.entries;
+  canvas.dataset.entries = String(entries.length);
+  draw();
+}
+
+/** @param {number} factor @param {number} at the moment that stays where it is */
+function zoom(factor, at) {
+  const wide = Math.min(Math.max((until - since) * factor, 5), 90 * 86400);
+  const share = (at - since) / (until - since);
+  since = at - wide * share;
+  until = since + wide;
+  following = until >= Date.now() / 1000;
+  draw();
+  void load();
+}
+
+/** @param {number} seconds */
+function move(seconds) {
+  since += seconds;
+  until += seconds;
+  following = until >= Date.now() / 1000;
+  draw();
+}
+
+/** @param {MouseEvent} event @returns {Entry | undefined} */
+function entryAt(event) {
+  const time = since + ((event.offsetX - LABEL) / width()) * (until - since);
+  const row = Math.floor(event.offsetY / rowHeight());
+  return entries.findLast((entry) => {
+    const first = firstRow.get(entry.node) ?? -1;
+    return entry.since <= time && time < (entry.until ?? Infinity) && entry.gpu_ids.includes(row - first);
+  });
+}
+
+let dragged = 0;
+canvas.addEventListener("pointerdown", (event) => {
+  dragged = 0;
+  canvas.setPointerCapture(event.pointerId);
+});
+canvas.addEventListener("pointermove", (event) => {
+  if (event.buttons & 1) {
+    dragged += Math.abs(event.movementX);
+    move((-event.movementX / width()) * (until - since));
+    return;
+  }
+  const entry = entryAt(event);
+  const end = entry?.until ?? Date.now() / 1000;
+  under.textContent = !entry
+    ? ""
+    : entry.job_id === null
+      ? `A job of another user on ${entry.node}`
+      : `Job ${entry.job_id} ${entry.name} of ${entry.user}: ${entry.gpus} GPUs of ${entry.node}, ${Math.round(end - entry.since)} s`;
+});
+canvas.addEventListener("pointerup", (event) => {
+  const entry = dragged < 4 ? entryAt(event) : undefined;
+  if (entry?.job_id) location.assign(`/jobs/${entry.job_id}`);
+  else if (dragged >= 4) void load();
+});
+canvas.addEventListener(
+  "wheel",
+  (event) => {
+    event.preventDefault();
+    zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, since + ((event.offsetX - LABEL) / width()) * (until - since));
+  },
+  { passive: false },
+);
+canvas.addEventListener("keydown", (event) => {
+  const wide = until - since;
+  if (event.key === "ArrowLeft") move(-wide / 10);
+  else if (event.key === "ArrowRight") move(wide / 10);
+  else if (event.key === "+") zoom(1 / 1.5, (since + until) / 2);
+  else if (event.key === "-") zoom(1.5, (since + until) / 2);
+  else return;
+  event.preventDefault();
+  void load();
+});
+document.getElementById("nearer")?.addEventListener("click", () => zoom(1 / 1.5, (since + until) / 2));
+document.getElementById("farther")?.addEventListener("click", () => zoom(1.5, (since + until) / 2));
+windowChoice.addEventListener("change", () => {
+  until = Date.now() / 1000;
+  since = until - Number(windowChoice.value);
+  following = true;
+  void load();
+});
+byChoice.addEventListener("change", draw);
+addEventListener("resize", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+document.addEventListener("muster:refreshed", () => void load());
+setInterval(() => {
+  if (!following || document.hidden) return;
+  const wide = until - since;
+  until = Date.now() / 1000;
+  since = until - wide;
+  draw();
+}, 1_000);
+void load();

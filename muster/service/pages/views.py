@@ -1,0 +1,207 @@
+"""What each page shows, from the answers of the API alone, so that a page never differs from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muster.formatting import counted, duration, gpus, percent
+from muster.service.api import history, jobs, nodes
+from muster.service.api.service import Service
+from muster.service.pages.charts import Span, span, step_line
+from muster.service.store.rows import Caller, JobOrder, State
+from muster.service.waiting import nothing_starts
+
+_HOUR = 3600.0
+_DAY = 86400.0
+_SHOWN_EVENTS = 12
+_SHOWN_JOBS = 10
+PAGE = 100
+_RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory"))
+ORDERS = {
+    JobOrder.ID: "newest",
+    JobOrder.NAME: "name",
+    JobOrder.USER: "user",
+    JobOrder.STATE: "state",
+    JobOrder.GPU_SECONDS: "GPU time",
+    JobOrder.RUN_SECONDS: "running time",
+    JobOrder.PREEMPTIONS: "preemptions",
+    JobOrder.REASON: "reason",
+}
+
+
+def overview(service: Service, caller: Caller) -> dict[str, Any]:
+    """The cluster, the queue, what changed lately, and what is wrong."""
+    now = time.time()
+    machines = nodes.nodes(service, caller)["nodes"]
+    queue = jobs.queue(service, caller, limit=_SHOWN_JOBS)
+    running = [job for job in queue["jobs"] if job["state"] is State.RUNNING]
+    waiting = [job for job in queue["jobs"] if job["state"] is State.QUEUED]
+    held = [_held(machines, name, label) for name, label in _RESOURCES]
+    counts = queue["counts"]
+    return {
+        "sentence": f"{held[0]['text']}; {counted(counts[State.RUNNING], 'job')} running, "
+        f"{counted(counts[State.QUEUED], 'job')} waiting.",
+        "resources": held,
+        "counts": {state.value: count for state, count in counts.items() if count},
+        "warnings": _warnings(service, caller, machines),
+        "running": running[:_SHOWN_JOBS],
+        "more_running": counts[State.RUNNING] - len(running[:_SHOWN_JOBS]),
+        "waiting": waiting,
+        "more_waiting": counts[State.QUEUED] - len(waiting),
+        "events": _events(service, caller, now - _HOUR),
+        "lost": _lost(history.users(service, caller)["users"]),
+        "day": _day(service, caller, now, held[0]["held"], counts[State.QUEUED]),
+        "now": now,
+    }
+
+
+def machine_map(service: Service, caller: Caller, by: str) -> dict[str, Any]:
+    """The nodes by rack, each GPU coloured by its job, or by the job's user, model or name."""
+    machines = nodes.nodes(service, caller)["nodes"]
+    running = jobs.queue(service, caller, state=[State.RUNNING])["jobs"]
+    by_id = {job["job_id"]: job for job in running}
+    racks: dict[str, list[dict[str, Any]]] = {}
+    for machine in machines:
+        cells = [_cell(gpu, here, by_id, by) for gpu, here in enumerate(machine["gpu_jobs"])]
+        racks.setdefault(machine["rack"], []).append(machine | {"cells": cells})
+    return {"racks": racks, "by": by, "resources": _RESOURCES}
+
+
+def job_list(service: Service, caller: Caller, wanted: jobs.JobSearchQuery) -> dict[str, Any]:
+    """A page of the jobs that are searched for, and where the pages around it are."""
+    found = jobs.search(service, caller, wanted)
+    asked = {
+        "text": wanted.text,
+        "state": [state.value for state in wanted.state],
+        "order": wanted.order.value,
+        "descending": str(wanted.descending).lower(),
+    }
+    first, total = wanted.offset, found["total"]
+    return found | {
+        "asked": asked,
+        "states": [state.value for state in State],
+        "orders": {order.value: label for order, label in ORDERS.items()},
+        "first": min(first + 1, total),
+        "last": min(first + len(found["jobs"]), total),
+        "earlier": None if first == 0 else asked | {"offset": max(first - wanted.limit, 0)},
+        "later": None if first + wanted.limit >= total else asked | {"offset": first + wanted.limit},
+        "now": time.time(),
+    }
+
+
+def job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
+    """One job: what it asked for and has, where it has run, and what happened to it."""
+    job = jobs.job(job_id, service, caller)
+    now = time.time()
+    since, until = job["submitted"], job["finished"] or now
+    origin = service.store.origin
+    stretches: list[tuple[Span, str, str]] = []
+    for interval in service.store.allocation_intervals(job_id):
+        begin = origin + interval.since
+        end = until if interval.until is None else origin + interval.until
+        words = f"{gpus(interval.allocation.gpus)} on {interval.allocation.node} for {duration(end - begin)}"
+        stretches.append((span(begin, end, since, until), interval.allocation.node, words))
+    places = list(dict.fromkeys(node for _, node, _ in stretches))
+    ran = job["run_seconds"]
+    return {
+        "job": job,
+        "request": job["request"].model_dump(exclude_none=True, exclude_defaults=True),
+        "events": jobs.events(job_id, service, caller)["events"][::-1],
+        "places": places,
+        "stretches": [(where, places.index(node), words) for where, node, words in stretches],
+        "runs_now": now - job["last_start"] if job["state"] is State.RUNNING and job["last_start"] else None,
+        "restart_share": job["restart_seconds"] / ran if ran > 0 else None,
+        "own": job["user"] == caller.user,
+        "ended": job["finished"] is not None,
+        "now": now,
+        "until": until,
+    }
+
+
+def user_list(service: Service, caller: Caller) -> dict[str, Any]:
+    """What each user holds and has had."""
+    found = history.users(service, caller)["users"]
+    whole = sum(user["attained_gpu_seconds"] for user in found)
+    shares = [user["attained_gpu_seconds"] / whole if whole > 0 else 0.0 for user in found]
+    rows = sorted(zip(found, shares, strict=True), key=lambda row: (-row[1], row[0]["user"]))
+    return {"users": [user | {"share": share} for user, share in rows]}
+
+
+def _held(machines: Sequence[Mapping[str, Any]], name: str, label: str) -> dict[str, Any]:
+    whole, held, others = (
+        sum(machine[f"{prefix}{name}"] for machine in machines) for prefix in ("", "held_", "others_")
+    )
+    text = f"{held:,.5g} of {whole:,.5g} {label} held"
+    if others:
+        text += f", {others:,.5g} by jobs of others"
+    return {"label": label, "held": held, "others": others, "whole": whole, "text": text}
+
+
+def _cell(
+    gpu: int, here: Sequence[int | None], by_id: Mapping[int, Mapping[str, Any]], by: str
+) -> dict[str, Any]:
+    """One GPU of the map: the jobs there, and the value that colours it."""
+    known = [by_id[job] for job in here if job is not None and job in by_id]
+    words = ", ".join(f"job {job['job_id']} {job['name']} of {job['user']}" for job in known)
+    hidden = len(here) - len(known)
+    if hidden:
+        words = ", ".join(filter(None, (words, f"{counted(hidden, 'job')} of other users")))
+    key = {"job": "job_id"}.get(by, by)
+    return {
+        "gpu": gpu,
+        "job": known[0]["job_id"] if known else None,
+        "busy": bool(here),
+        "colour": known[0][key] or "unknown" if known else None,
+        "words": words or "free",
+    }
+
+
+def _events(service: Service, caller: Caller, since: float) -> list[dict[str, Any]]:
+    """What happened lately to jobs that the caller may see, newest first."""
+    store = service.store
+    found = store.events_after(max(store.newest_event() - 1000, 0), 1000, since - store.origin)
+    seen = [entry for entry in found if caller.operator or entry.user == caller.user]
+    return [
+        {
+            "job_id": entry.event.job,
+            "user": entry.user,
+            "time": store.origin + entry.event.time,
+            "kind": entry.event.kind,
+            "detail": entry.event.detail,
+        }
+        for entry in seen[: -_SHOWN_EVENTS - 1 : -1]
+    ]
+
+
+def _lost(users: Sequence[Mapping[str, Any]]) -> str:
+    ran = sum(user["run_seconds"] for user in users)
+    lost = sum(user["restart_seconds"] for user in users)
+    if ran <= 0:
+        return "No start of a job has ended yet."
+    return f"Restarts have taken {duration(lost)} of {duration(ran)} that jobs ran, {percent(lost / ran)}."
+
+
+def _day(service: Service, caller: Caller, now: float, held_gpus: float, waiting: int) -> dict[str, Any]:
+    """GPUs held and jobs waiting over the last day, or since the first decision where that is later, and now."""
+    present = {"time": now, "held_gpus": held_gpus, "waiting": waiting}
+    points = [*history.usage(service, caller, now - _DAY)["points"], present]
+    since = points[0]["time"] if len(points) > 1 else now - _HOUR
+    whole = service.status.cluster.total_gpus
+    return {
+        "since": since,
+        "held": step_line([(point["time"], point["held_gpus"]) for point in points], since, now, whole),
+        "waiting": step_line([(point["time"], float(point["waiting"])) for point in points], since, now, 1.0),
+    }
+
+
+def _warnings(service: Service, caller: Caller, machines: Sequence[Mapping[str, Any]]) -> list[str]:
+    status = service.status
+    found = nothing_starts(status, caller, service.store.now())
+    found += [f"{status.conditions[source]}." for source in sorted(status.conditions)]
+    if drained := [machine["name"] for machine in machines if machine["drained"]]:
+        found.append(f"{counted(len(drained), 'node')} drained: {', '.join(drained[:5])}.")
+    if service.limits.error:
+        found.append(f"The limits are those of an earlier file: {service.limits.error}.")
+    return found

@@ -1,0 +1,163 @@
+"""What the pages show, to whom, and that nothing that a user writes becomes a part of them."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from muster.cluster.ledger import NodeAllocation
+from muster.service.store.rows import AllocationInterval, State, StoreChanges, Submission
+
+from ..serving import Serving, a_request
+from .conftest import LogIn
+
+PAGES = ("/", "/nodes", "/jobs", "/jobs/1", "/timeline", "/users")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</title><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "<svg/onload=alert(1)>",
+    "{{ 7 * 7 }}",
+    "{% raw %}",
+    "</pre><iframe src=javascript:alert(1)>",
+    "&lt;script&gt;",
+    "javascript:alert(1)",
+    "\u202egnirts",
+    "-->\u2028<b>",
+)
+
+
+def run_job(api: Serving, job: int, node: str = "node-0", gpus: tuple[int, ...] = (0, 1)) -> None:
+    """Let a job hold GPUs, as the controller notes it."""
+    changes = StoreChanges()
+    changes.job(job, state=State.RUNNING, epoch=1, first_start=1.0, last_start=1.0, reason="placed")
+    held = NodeAllocation[str](node=node, gpu_ids=gpus, milli=1000, cpus=2.0, memory_gb=4.0)
+    changes.opened.append(AllocationInterval(job, 1, held, 1.0))
+    changes.event(job, 1.0, "started", node)
+    with api.store.claimed():
+        api.store.commit(changes)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_need_a_login(api: Serving, path: str) -> None:
+    answer = api.ask("GET", path, tcp=True)
+    assert answer.status == 303
+    assert answer.headers["location"] == f"/login?to={path.replace('/', '%2F')}"
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/login", "/static/live.js", "/static/colours.css"])
+def test_pages_trust_nothing_from_elsewhere(api: Serving, log_in: LogIn, path: str) -> None:
+    api.store.submit([Submission("ann", a_request())])
+    answer = api.ask("GET", path, headers=log_in("ann"), tcp=True)
+    assert answer.status == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    if "html" in answer.headers["content-type"]:
+        text = answer.body.decode()
+        assert not re.search(r"\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|<style", text)
+        assert not re.search(r"(src|href)=\"(?!/|#|data:,)", text)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_texts_of_users_stay_texts(api: Serving, log_in: LogIn, text: str) -> None:
+    job, waiting = api.store.submit(
+        [
+            Submission(text, a_request(name=text, model=text, command=(text,))),
+            Submission(text, a_request(name=text)),
+        ]
+    )
+    run_job(api, job)
+    for path in ("/", "/nodes?by=user", "/jobs", f"/jobs/{job}", f"/jobs/{waiting}", "/users", "/timeline"):
+        page = api.ask("GET", path, headers=log_in("root"), tcp=True)
+        assert page.status == 200, page.body
+        shown = page.body.decode()
+        if html.escape(text) != text:
+            assert text not in shown
+        if path not in ("/timeline",):
+            assert html.escape(text) in shown.replace("&#34;", "&quot;").replace("&#39;", "&#x27;")
+
+
+def test_job_of_another_user_is_not_found(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("bob", a_request(name="secret-name"))])
+    run_job(api, job)
+    ann = log_in("ann")
+    for path in (f"/jobs/{job}", f"/jobs/{job}/why", f"/v1/jobs/{job}/resubmit"):
+        method = "POST" if path.startswith("/v1") else "GET"
+        assert api.ask(method, path, headers=ann, tcp=True).status == 404
+    for path in (
+        "/",
+        "/nodes",
+        "/jobs",
+        "/timeline",
+        "/users",
+        "/v1/jobs:search",
+        "/v1/timeline?since=0&until=9e9",
+    ):
+        shown = api.ask("GET", path, headers=ann, tcp=True).body.decode()
+        assert "secret-name" not in shown
+        assert "bob" not in shown
+
+
+def test_map_shows_which_gpus_are_held(api: Serving, log_in: LogIn) -> None:
+    mine, other = api.store.submit([Submission("ann", a_request()), Submission("bob", a_request())])
+    run_job(api, mine, gpus=(0, 1))
+    run_job(api, other, gpus=(3,))
+    (first, _) = api.ask("GET", "/v1/nodes", headers=log_in("ann"), tcp=True).json["nodes"]
+    assert first["gpu_jobs"] == [[mine], [mine], [], [None]]
+    shown = api.ask("GET", "/nodes", headers=log_in("ann"), tcp=True).body.decode()
+    assert shown.count(f'href="/jobs/{mine}"') == 2
+    assert "1 job of other users" in shown
+
+
+def test_search_finds_and_sorts(api: Serving, log_in: LogIn) -> None:
+    names = ("bert one", "resnet_50%", "bert two")
+    api.store.submit([Submission("ann", a_request(name=name)) for name in names])
+    api.store.submit([Submission("bob", a_request(name="bert three"))])
+    root = log_in("root")
+
+    def found(query: str, headers: dict[str, str] = root) -> list[str]:
+        answer = api.ask("GET", f"/v1/jobs:search?{query}", headers=headers, tcp=True).json
+        assert answer["total"] >= len(answer["jobs"])
+        return [job["name"] for job in answer["jobs"]]
+
+    assert found("text=BERT") == ["bert three", "bert two", "bert one"]
+    assert found("text=BERT", log_in("ann")) == ["bert two", "bert one"]
+    assert found("text=_50%25") == ["resnet_50%"]
+    assert found("text=2") == ["resnet_50%"]
+    assert found("text=bob") == ["bert three"]
+    assert found("order=name&descending=false&limit=2") == ["bert one", "bert three"]
+    assert found("order=name&descending=false&limit=2&offset=2") == ["bert two", "resnet_50%"]
+    assert found("state=running") == []
+    assert found("until=1") == []
+
+
+def test_unknown_order_is_refused(api: Serving, log_in: LogIn) -> None:
+    answer = api.ask("GET", "/v1/jobs:search?order=colour", headers=log_in("ann"), tcp=True)
+    assert answer.status == 422
+
+
+def test_job_is_submitted_again_by_its_owner(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request(name="again", gpus=2))])
+    assert api.ask("POST", f"/v1/jobs/{job}/resubmit", headers=log_in("root"), tcp=True).status == 403
+    made = api.ask("POST", f"/v1/jobs/{job}/resubmit", headers=log_in("ann"), tcp=True)
+    row = api.store.job(made.json["job_id"])
+    assert row is not None
+    assert (row.user, row.request) == ("ann", a_request(name="again", gpus=2))
+
+
+def test_numbers_are_those_of_the_api(api: Serving, log_in: LogIn) -> None:
+    jobs = api.store.submit([Submission("ann", a_request(gpus=2)) for _ in range(5)])
+    run_job(api, jobs[0])
+    root = log_in("root")
+    counts = api.ask("GET", "/v1/queue", headers=root, tcp=True).json["counts"]
+    held = sum(
+        node["held_gpus"] for node in api.ask("GET", "/v1/nodes", headers=root, tcp=True).json["nodes"]
+    )
+    shown = api.ask("GET", "/", headers=root, tcp=True).body.decode()
+    sentence = f"{held:g} of 8 GPUs held; {counts['running']} job running, {counts['queued']} jobs waiting."
+    assert sentence in shown
