@@ -58,6 +58,7 @@ RUNNING = {
     "cancel": "End jobs for good.",
     "hold": "Let jobs wait until they are released.",
     "release": "Let held jobs compete again.",
+    "dashboard": "Open the live page in a browser.",
     "nodes": "Show the machines and what of them is held.",
     "drain": "Start nothing on a machine any more.",
     "export": "Write the record of what really happened.",
