@@ -1,0 +1,36 @@
+"""Pictures of all pages for the documentation: python -m tests.browser.pictures [FOLDER]."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.browser.driven import DARK, PHONE, WIDE, chromium, daemon
+
+PAGES = {"overview": "/", "nodes": "/nodes", "jobs": "/jobs", "job": "/jobs/3", "timeline": "/timeline"}
+_JOBS = [
+    {"name": f"{model}-{number}", "gpus": gpus, "model": model, "steps": 400 * number}
+    for number, (model, gpus) in enumerate(
+        [("resnet50", 4), ("gnmt", 8), ("bert-large", 16), ("alexnet", 2), ("resnet18", 1)] * 6, start=1
+    )
+]
+
+
+def main(folder: Path) -> None:
+    """Take the pictures of a daemon with fake nodes and thirty jobs."""
+    nodes = ("--fake-nodes", "8x8gpu,96cpu,768gb")
+    with tempfile.TemporaryDirectory() as home, daemon(Path(home), *nodes) as running, chromium() as browser:
+        running.submit(_JOBS)
+        for kind, how in (("wide", WIDE), ("phone", PHONE), ("dark", DARK)):
+            with running.visited(browser, **how) as visit:
+                for name, path in PAGES.items():
+                    page = visit.open(path)
+                    page.wait_for_load_state("load")
+                    page.wait_for_function("document.querySelector('[data-part]')?.children.length !== 1")
+                    page.screenshot(path=folder / f"live-{name}-{kind}.png")
+                    print(f"wrote live-{name}-{kind}.png", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures"))

@@ -1,0 +1,188 @@
+"""Every page and everything that can be done on it, in a real browser at a real daemon with 10,000 jobs."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import MANY
+from tests.browser.driven import DARK, PHONE, WIDE, Daemon, axe_script, daemon
+
+pytestmark = pytest.mark.needs_browser
+
+PAGES = ("/", "/nodes", "/jobs", "/jobs/1", "/timeline", "/users")
+
+
+@pytest.mark.parametrize("how", [WIDE, PHONE, DARK], ids=["wide", "phone", "dark"])
+def test_pages_load_without_complaint(browser: Browser, busy: Daemon, how: Any) -> None:
+    with busy.visited(browser, **how) as visit:
+        for path in PAGES:
+            page = visit.open(path)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
+        assert visit.complaints == []
+        assert visit.hosts <= {visit.url.removeprefix("http://"), ""}
+
+
+@pytest.mark.parametrize("how", [WIDE, PHONE, DARK], ids=["wide", "phone", "dark"])
+def test_pages_are_accessible(browser: Browser, busy: Daemon, how: Any) -> None:
+    script = axe_script()
+    with busy.visited(browser, **how) as visit:
+        for path in PAGES:
+            page = visit.open(path)
+            page.evaluate(script)
+            found = page.evaluate("axe.run()")["violations"]
+            serious = [
+                (one["id"], one["nodes"][0]["html"])
+                for one in found
+                if one["impact"] in ("serious", "critical")
+            ]
+            assert serious == [], path
+
+
+def test_a_change_shows_by_itself(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open("/jobs")
+        (job,) = busy.submit([{"name": "shows-by-itself", "gpus": 8, "model": "gnmt", "steps": 10}])
+        expect(page.get_by_role("link", name=f"{job} shows-by-itself")).to_be_visible()
+
+
+def test_jobs_are_searched_sorted_and_paged(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open("/jobs")
+        page.get_by_label("Search").fill("train-77")
+        expect(page.locator("tbody tr")).to_have_count(100)
+        expect(page.locator("tbody tr").first).to_contain_text("train-779")
+        page.locator("select[name=order]").select_option("name")
+        page.locator("select[name=descending]").select_option("smallest first")
+        expect(page.locator("tbody tr").first).to_contain_text("train-77")
+        page.get_by_label("Search").fill("")
+        page.locator("select[name=state]").select_option("queued")
+        expect(page.locator("tbody tr .badge").first).to_have_text("queued")
+        page.locator('a[rel=next][href*="text=&"][href*="state=queued"]').click()
+        expect(page.get_by_text(re.compile("101 to 200 of"))).to_be_visible()
+        assert "state=queued" in page.url
+
+
+def test_buttons_hold_release_cancel_and_resubmit(browser: Browser, busy: Daemon) -> None:
+    (job,) = busy.submit([{"name": "to-steer", "gpus": 8, "model": "gnmt", "steps": 10}])
+    with busy.visited(browser) as visit:
+        visit.page.on("dialog", lambda dialog: dialog.accept())
+        page = visit.open(f"/jobs/{job}")
+        badge = page.locator("h1 .badge")
+        page.get_by_role("button", name="Hold").click()
+        expect(badge).to_have_text("held")
+        page.get_by_role("button", name="Release").click()
+        expect(badge).to_have_text("queued")
+        page.get_by_role("button", name="Cancel").click()
+        expect(badge).to_have_text("cancelled")
+        page.get_by_role("button", name="Submit again").click()
+        expect(page.get_by_role("heading", name="to-steer")).not_to_contain_text(f"Job {job} ")
+        assert visit.complaints == []
+
+
+def test_reasons_of_a_waiting_job_are_loaded(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open(f"/jobs/{MANY}")
+        expect(page.get_by_role("heading", name="Why it waits")).to_be_visible()
+        expect(page.locator("[data-part]")).to_contain_text(re.compile(f"Job {MANY} .* has waited"))
+
+
+def test_map_is_coloured_drained_and_leads_to_jobs(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        visit.page.on("dialog", lambda dialog: dialog.accept())
+        page = visit.open("/nodes")
+        page.get_by_label("Colour of a GPU").select_option("user")
+        expect(page.locator("a.cell")).not_to_have_count(0)
+        page.wait_for_url("**/nodes?by=user")
+        expect(page.locator("a.cell:not(.c1, .c2, .c3, .c4, .c5, .c6)")).to_have_count(0)
+        last = page.locator("#node-node-15")
+        last.get_by_role("button", name="Drain").click()
+        expect(last.locator(".badge")).to_have_text("drained")
+        last.get_by_role("button", name="Use again").click()
+        expect(last.locator(".badge")).to_have_count(0)
+        page.locator("a.cell").first.click()
+        expect(page.get_by_role("heading", name=re.compile("^Job "))).to_be_visible()
+
+
+def test_timeline_zooms_moves_and_leads_to_jobs(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open("/timeline")
+        canvas = page.locator("#timeline")
+        expect(canvas).to_have_attribute("data-entries", re.compile("[1-9]"))
+        before = _picture(page)
+        page.get_by_role("button", name="Zoom in").click()
+        zoomed = _picture(page)
+        canvas.press("ArrowLeft")
+        moved = _picture(page)
+        assert len({before, zoomed, moved}) == 3
+        for window in ("the last 6 hours", "the last hour"):
+            page.locator("#window").select_option(window)
+        box = canvas.bounding_box()
+        assert box is not None
+        right, top = box["x"] + box["width"] - 3, box["y"] + 8
+        # Jobs that have just started come under the pointer as the picture goes on with time.
+        for step in range(300):
+            page.mouse.move(right - step % 2, top)
+            if page.locator("#under").inner_text().startswith("Job "):
+                break
+            page.wait_for_timeout(200)
+        page.mouse.click(right, top)
+        expect(page.get_by_role("heading", name=re.compile("^Job "))).to_be_visible()
+
+
+def test_log_follows_to_the_end_of_the_job(browser: Browser) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home, gate = Path(folder, "home"), Path(folder, "gate")
+        flags = ("--gpus", "1", "--cpus", "1", "--memory", "1GB", "--listen", "127.0.0.1:0")
+        with daemon(home, *flags) as first, first.visited(browser) as visit:
+            wait = f"echo before; while [ ! -e {gate} ]; do sleep 0.1; done; echo after"
+            (job,) = first.submit([{"name": "talks", "gpus": 1, "command": ["sh", "-c", wait]}])
+            page = visit.open(f"/jobs/{job}")
+            expect(page.locator("[data-log]")).to_have_text("before\n")
+            gate.touch()
+            expect(page.locator("[data-log]")).to_have_text("before\nafter\n")
+            expect(page.locator("h1 .badge")).to_have_text("completed")
+
+
+def test_pages_come_back_after_a_restart(browser: Browser) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder, "home")
+        nodes = ("--fake-nodes", "2x4gpu,8cpu,32gb")
+        with daemon(home, *nodes, "--listen", "127.0.0.1:0") as first:
+            context = first.visited(browser)
+            visit = context.__enter__()
+            page = visit.open("/jobs")
+            port = visit.url.rpartition(":")[2]
+        expect(page.locator("#live")).to_contain_text("does not answer")
+        with daemon(home, *nodes, "--listen", f"127.0.0.1:{port}") as second:
+            expect(page.locator("#live")).to_have_text("live")
+            second.submit([{"name": "after-restart", "gpus": 1, "model": "gnmt", "steps": 10**9}])
+            expect(page.get_by_role("link", name="after-restart")).to_be_visible()
+            context.__exit__(None, None, None)
+
+
+def test_logout_leads_to_the_login(browser: Browser, busy: Daemon) -> None:
+    with busy.visited(browser) as visit:
+        page = visit.open("/")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+        page.goto(visit.url + "/jobs")
+        page.wait_for_url("**/login?to=%2Fjobs")
+        with busy.client() as client:
+            token = client.post("/v1/tokens", {"user": "ann", "role": "operator"})["token"]
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_contain_text("unknown or was revoked")
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+
+
+def _picture(page: Page) -> str:
+    found: str = page.evaluate("document.getElementById('timeline').toDataURL()")
+    return found
