@@ -12,11 +12,11 @@ import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.slurm_nodes import read_slurm_site
-from muster.service.engines import Exit, Launch
+from muster.service.engines import Exit, Launch, ResizeStart
 from muster.service.engines.registry import engine_factory
 from muster.service.engines.slurm.engine import SlurmEngine
 from muster.service.engines.slurm.status import SlurmJob, read_jobs
-from muster.slurm_commands import SlurmCommands
+from muster.slurm_commands import SlurmCommands, SlurmError
 from tests.service.engines.conformance import Case, EngineConformance, Work
 from tests.slurm.cluster import SlurmCluster
 
@@ -108,6 +108,13 @@ class TestSlurmEngine(EngineConformance):
         case.launch(1, epoch=2)
         case.until(lambda: not case.observed(1, epoch=2).pending, "the process of its second start")
         assert str(case.slurm_job().number) == number
+
+    def test_the_cpus_of_a_running_job_are_not_changed(self, case: SlurmCase) -> None:
+        """The controller never asks for it; an engine that did nothing would leave its books wrong."""
+        case.launch(1)
+        with pytest.raises(SlurmError, match="cannot change"):
+            case.send(ResizeStart(1, 1, tuple(case.smaller(1, 1))))
+        assert case.observed(1).ended is None
 
     def test_a_number_that_slurm_uses_again_is_another_job(
         self, case: SlurmCase, slurm: SlurmCluster
