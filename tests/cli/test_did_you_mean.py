@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
+
+from muster.problems import InputError
+from muster.simulation import rules_named
 
 from .conftest import TRACE, Outcome
 
@@ -45,6 +49,17 @@ def test_a_misspelt_name_is_answered_with_the_nearest(
     assert refused.status == 2
     assert said in refused.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_rules_like_no_others_are_in_the_repository_perhaps(
+    monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    if not installed:
+        monkeypatch.setattr("muster.simulation.rules.entry_points", lambda group: EntryPoints())
+    with pytest.raises(InputError) as refused:
+        rules_named("qqq")
+    assert ("clone the source repository" in str(refused.value)) is not installed
 
 
 def test_a_misspelt_model_of_a_trace_is_noted(muster: Muster, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ CLUSTER = ("--cluster", "1x8gpu,24cpu,500gb,1gb/s")
 
 
 def with_column(path: Path, name: str, value: str) -> Path:
-    """The five jobs, each with one more column."""
-    header, *jobs = TRACE.splitlines()
-    path.write_text("\n".join([f"{header},{name}", *(f"{job},{value}" for job in jobs)]) + "\n")
+    """The five jobs with one more column, in which the first alone states something."""
+    header, first, *jobs = TRACE.splitlines()
+    path.write_text("\n".join([f"{header},{name}", f"{first},{value}", *(f"{job}," for job in jobs)]) + "\n")
     return path
 
 
