@@ -47,4 +47,4 @@ class SizedModels:
         table: ModelTable = zero_records(first + len(records), MODEL_DTYPE)
         table[:first], table[first:] = self.table, added
         self.table = table
-        return first + int(type_of.reshape(-1)[0])
+        return first  # Records of a model's types come after its own.
