@@ -9,12 +9,14 @@ import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
-from muster.schedulers.joint.sizes import SizeOptions, best_sizes
+from muster.schedulers.joint.sizes import ANY_TYPE, SizeOptions, TypedSizes, best_sizes
 from muster.simulation import Run
-from muster.workload.models import Compute
+from muster.workload.models import Compute, shipped_models
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of, run
+from tests.schedulers.synergy_cases import on_types
 from tests.schedulers.test_node_amounts import by_cpus
 
 FIXED = replace(by_cpus("fixed", {1: 1.0}), compute=Compute(48.0, None))
@@ -117,8 +119,81 @@ def test_concave_jobs_get_the_most_worth_for_all_gpus(gains: list[list[int]], gp
     at = np.repeat(np.arange(len(gains)), list(map(len, gains)))
     sizes = np.concatenate([np.arange(1, len(rows) + 1) for rows in gains])
     worth = np.concatenate([np.cumsum(rows) for rows in falling])
-    taken = best_sizes(SizeOptions(at, sizes, worth), gpus)
+    options = SizeOptions(TypedSizes(at, sizes, np.full(len(at), ANY_TYPE)), worth)
+    taken = best_sizes(options, np.array([ANY_TYPE]), np.array([gpus]))
     assert sizes[taken].sum() <= gpus
     assert len(set(at[taken].tolist())) == len(taken)
     best = np.sort(np.concatenate(falling))[::-1][:gpus].sum()
     assert worth[taken].sum() >= best - 1e-4 * max(best, 1)
+
+
+TWO_TYPES = replace(
+    cluster_of(4, 4, 4, 2),
+    nodes=tuple(
+        replace(node, gpu_type="v100" if at < 2 else "a100")
+        for at, node in enumerate(cluster_of(4, 4, 4, 2).nodes)
+    ),
+)
+ON_TYPES = {
+    "resnet18": on_types(shipped_models()["resnet18"], {"a100": 3.0, "v100": 1.0}),
+    "gnmt": on_types(shipped_models()["gnmt"], {"a100": 1.05, "v100": 1.0}),
+}
+
+
+def types_held(result: Run) -> pl.DataFrame:
+    """The types of GPU on which each job was at a time."""
+    type_of = {node.name: node.gpu_type for node in TWO_TYPES.nodes}
+    held = result.record.allocations.with_columns(gpu_type=pl.col("node").replace_strict(type_of))
+    return held.group_by("job_id", "from_seconds").agg(pl.col("gpu_type").unique().sort())
+
+
+def test_the_job_that_gains_more_has_the_faster_type() -> None:
+    """Both want four GPUs on one machine; the one to which an A100 matters is submitted later."""
+    rows = (
+        job(0, 400, gpus=4, model="gnmt", preemptible=False),
+        job(0, 400, gpus=4, model="resnet18", preemptible=False),
+    )
+    result = run(jobs_of(*rows), TWO_TYPES, "fifo+joint", models=ON_TYPES)
+    held = dict(types_held(result).select("job_id", "gpu_type").iter_rows())
+    assert held == {"0": ["v100"], "1": ["a100"]}
+
+
+def test_a_type_that_the_owner_states_is_kept() -> None:
+    rows = [job(0, 4_000, gpus=2, model="resnet18", constraint="gpu_type=v100") for _ in range(3)]
+    result = run(jobs_of(*rows), TWO_TYPES, "las+joint", models=ON_TYPES)
+    assert {name for each in types_held(result)["gpu_type"] for name in each} == {"v100"}
+
+
+def test_a_job_stays_on_the_type_of_which_speeds_are_known() -> None:
+    """Six jobs want two GPUs each; the model file states nothing of the six A100s that are free."""
+    known = {"resnet18": replace(shipped_models()["resnet18"], gpu_type="v100")}
+    rows = [job(0, 400, gpus=2, model="resnet18") for _ in range(6)]
+    result = run(jobs_of(*rows), TWO_TYPES, "fifo+joint", models=known)
+    assert {name for each in types_held(result)["gpu_type"] for name in each} == {"v100"}
+
+
+@given(st.data(), st.sampled_from(["fifo", "las"]))
+@settings(deadline=None, max_examples=20)
+def test_a_gang_never_mixes_types(data: st.DataObject, order: str) -> None:
+    trace = data.draw(st.composite(elastic_trace)())
+    result = run(trace, TWO_TYPES, f"{order}+joint", models=ON_TYPES, restart_cost_seconds=30.0)
+    assert result.unfinished == 0
+    held = types_held(result)
+    assert (held["gpu_type"].list.len() == 1).all()
+
+
+def test_prices_by_type_are_near_the_best_assignment() -> None:
+    """Each job wants one GPU of some type: the best assignment is known exactly, and prices alone may miss it."""
+    rng, reached = np.random.default_rng(1), []
+    types = np.array([0, 1])
+    for _ in range(300):
+        jobs, room = int(rng.integers(1, 9)), rng.integers(1, 5, 2)
+        worth = rng.uniform(0.1, 5.0, (jobs, 2))
+        sizes = TypedSizes(np.repeat(np.arange(jobs), 2), np.ones(2 * jobs, np.int64), np.tile(types, jobs))
+        taken = best_sizes(SizeOptions(sizes, worth.reshape(-1)), types, room)
+        assert len(set(sizes.at[taken].tolist())) == len(taken)
+        assert (np.bincount(sizes.gpu_type[taken], minlength=2) <= room).all()
+        columns = np.repeat(worth, room, axis=1)
+        best = columns[linear_sum_assignment(columns, maximize=True)].sum()
+        reached.append(worth.reshape(-1)[taken].sum() / best)
+    assert np.mean(reached) >= 0.99

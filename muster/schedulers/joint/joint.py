@@ -29,11 +29,12 @@ from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
-    SizeOptions,
-    best_sizes,
     is_elastic,
+    keeps_size,
     options_of,
     present_sizes,
+    sizes_for_all,
+    types_of,
     with_sizes,
 )
 from muster.schedulers.reasons import NO_PLACE, NOT_SELECTED
@@ -110,10 +111,9 @@ class Joint(DraftAllocator):
         snapshot = given.snapshot
         weighted = given.gangs._replace(weight=_weights(snapshot, given.ranked, given.chosen, given.urgent))
         elastic = given.opened.movable & is_elastic(snapshot.jobs)
-        present = present_sizes(snapshot.jobs)
-        if not elastic.any():
-            return _best(_drafts(given, with_sizes(given, weighted, present)))
-        sizes = _sizes(given, options_of(given, weighted.weight), present)
+        sizes = present_sizes(given)
+        if elastic.any() or len(types_of(given)) > 1:
+            sizes = sizes_for_all(given, options_of(given, weighted.weight))
         return _best(_drafts(given, with_sizes(given, weighted, sizes)))
 
 
@@ -131,7 +131,7 @@ def _drafts(given: AllocationInput, gangs: Gangs) -> list[tuple[float, Placement
     books, index = snapshot.ledger.books, snapshot.jobs.index
     worth, order = JointWorth(snapshot, gangs), _by_density(given, gangs)
     stays = opened.copy()
-    keep_in_place(books, index, stays, snapshot.jobs.held_gpus == gangs.gpus)
+    keep_in_place(books, index, stays, keeps_size(given, gangs))
     keep_amounts(books, index, stays)
     if len(gangs.forms.line):
         return plans_on_network(given, gangs, stays, order)
@@ -152,22 +152,6 @@ def _drafts(given: AllocationInput, gangs: Gangs) -> list[tuple[float, Placement
         drafts.append(again)
         worths.append(worth.of(again))
     return list(zip(worths, drafts, strict=True))
-
-
-def _sizes(given: AllocationInput, options: SizeOptions, present: Ints) -> Ints:
-    """Return the GPUs of each job; those for which no size is worth its GPUs are tried with their least."""
-    jobs, movable = given.snapshot.jobs, given.opened.movable
-    usable = (
-        given.snapshot.ledger.books.nodes["capacity"][:, 0]
-        - given.snapshot.ledger.books.nodes["unavailable"][:, 0]
-    )
-    others = jobs.running & ~movable
-    gpus = int(usable.sum() / MICRO) - int(np.ceil(jobs.held_gpus[others].sum()))
-    sizes = present.copy()
-    sizes[options.at[::-1]] = options.gpus[::-1]  # the least of each job
-    taken = best_sizes(options, max(gpus, 0))
-    sizes[options.at[taken]] = options.gpus[taken]
-    return sizes
 
 
 def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> Floats:

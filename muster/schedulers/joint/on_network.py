@@ -17,6 +17,7 @@ from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.allocation.resource_fill import fill_all
 from muster.schedulers.joint.joint_core import place_on_network
 from muster.schedulers.joint.joint_worth import JointWorth
+from muster.schedulers.joint.sizes import keeps_size
 from muster.schedulers.placement.network_aware import most_sensitive_first
 from muster.speed.network.forms import Forms
 
@@ -40,7 +41,7 @@ def plans_on_network(
         fill_all(again, gangs)
         starts.append((again, np.zeros(len(snapshot.jobs))))
         served = opened.copy()
-        stay = given.chosen & (snapshot.jobs.held_gpus == gangs.gpus)
+        stay = given.chosen & keeps_size(given, gangs)
         keep_in_place(snapshot.ledger.books, snapshot.jobs.index, served, stay)
         fill_all(served, gangs)
         starts.append((served, worth.lost))

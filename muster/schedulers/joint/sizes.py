@@ -1,8 +1,9 @@
-"""How many GPUs each elastic job should have: the most worth that the GPUs of the cluster give."""
+"""How many GPUs each elastic job should have, and of which type: the most worth that the cluster's GPUs give."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,22 +13,37 @@ from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.contract import Jobs
 from muster.schedulers.interruption import HORIZON_SECONDS
 
-_HALVINGS = 40
+_HALVINGS, _PRICE_CHANGES = 40, 60
 _AT_MOST = 1.1
 """What an elastic job counts that is infinitely fast, where waiting counts 0 and its least size 0.1: as Sia has it."""
 _ALL_SIZES = 16
 """With bounds closer than this, a job may have every size between them."""
+_ALIKE = 1e-9
+ANY_TYPE = -1
+"""In place of the number of a type of GPU: whichever."""
 
 
-@dataclass(frozen=True, eq=False)
-class SizeOptions:
-    """The numbers of GPUs that jobs may have, a row for each; the rows of a job follow each other, ascending."""
+class TypedSizes(NamedTuple):
+    """A number of GPUs of a type for each of some jobs; one job may have several rows."""
 
     at: Ints
     """Position of the job."""
     gpus: Ints
+    gpu_type: Ints
+    """Number of the type in the cluster, or `ANY_TYPE`."""
+
+    def rows(self, kept: Ints | Bools) -> TypedSizes:
+        """Return some of the rows."""
+        return TypedSizes(self.at[kept], self.gpus[kept], self.gpu_type[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class SizeOptions:
+    """What jobs may have, a row for each; the rows of a job follow each other, ascending by size."""
+
+    sizes: TypedSizes
     worth: Floats
-    """Weighted speed on the machines that suit it best, less what changing a running job loses."""
+    """Weighted speed on the machines of the type that suit the job best, less what changing a running job loses."""
 
 
 def is_elastic(jobs: Jobs) -> Bools:
@@ -36,48 +52,153 @@ def is_elastic(jobs: Jobs) -> Bools:
     return elastic
 
 
-def present_sizes(jobs: Jobs) -> Ints:
-    """What running elastic jobs hold, and what all others ask for."""
+def types_of(given: AllocationInput) -> Ints:
+    """Return the types of GPU between which jobs choose; `ANY_TYPE` alone where there is one."""
+    nodes = given.snapshot.ledger.books.nodes
+    types = np.unique(nodes["gpu_type"][nodes["gpus"] > 0])
+    return types if len(types) > 1 else np.array([ANY_TYPE])
+
+
+def present_sizes(given: AllocationInput) -> TypedSizes:
+    """What running jobs hold and on which type, the elastic ones; what all others ask for, on any type."""
+    jobs, books = given.snapshot.jobs, given.snapshot.ledger.books
     held = np.rint(jobs.held_gpus).astype(np.int64)
-    return np.where(is_elastic(jobs) & jobs.running & (held > 0), held, jobs.gpus)
+    gpus = np.where(is_elastic(jobs) & jobs.running & (held > 0), held, jobs.gpus)
+    types = np.full(len(jobs), ANY_TYPE)
+    if len(types_of(given)) > 1:
+        heads = books.heads[jobs.index]
+        here = heads >= 0
+        types[here] = books.nodes["gpu_type"][books.rows["node"][heads[here]]]
+    return TypedSizes(np.arange(len(jobs)), gpus, types)
 
 
-def with_sizes(given: AllocationInput, gangs: Gangs, gpus: Ints) -> Gangs:
-    """Return the jobs with these numbers of GPUs, and with choices that may be below their share.
+def keeps_size(given: AllocationInput, gangs: Gangs) -> Bools:
+    """Which running jobs hold as many GPUs as here, of a type that they may have here."""
+    jobs, books = given.snapshot.jobs, given.snapshot.ledger.books
+    keeps: Bools = jobs.held_gpus == gangs.gpus
+    if gangs.node_allowed is not given.gangs.node_allowed:
+        heads = books.heads[jobs.index]
+        nodes = books.rows["node"][np.maximum(heads, 0)]
+        keeps &= (heads >= 0) & gangs.node_allowed[gangs.constraint, nodes]
+    return keeps
+
+
+def with_sizes(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> Gangs:
+    """Return the jobs with these numbers of GPUs, each on its type, and with choices that may be below their share.
 
     Where speeds by size are known otherwise than from models, the weights bring them in.
     """
-    jobs = given.snapshot.jobs
+    jobs, gpus = given.snapshot.jobs, sizes.gpus
     profiles = given.snapshot.resource_profiles.below_share
     records = profiles.sized(jobs.model, jobs.gpus, gpus)
     classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu)
-    at = np.arange(len(gpus))
-    known, counts = _known_speeds(given, at, gpus), _counts(given, at, gpus)
-    return gangs._replace(
+    sized = gangs._replace(
         gpus=gpus,
         model=records,
         classes=classes,
         demands=demands,
         models=profiles.models,
-        weight=gangs.weight * counts * (1.0 if known is None else known),
+        weight=gangs.weight * _known_factor(given, sizes),
         forms=forms_of(given.snapshot, gpus),
     )
+    return sized if (sizes.gpu_type == ANY_TYPE).all() else _on_types(given, sized, sizes.gpu_type)
+
+
+def _on_types(given: AllocationInput, gangs: Gangs, gpu_type: Ints) -> Gangs:
+    """Return the jobs with nodes of these types alone allowed, beside what their owners say."""
+    nodes = given.snapshot.ledger.books.nodes["gpu_type"]
+    pairs = np.column_stack([gangs.constraint, gpu_type])
+    distinct, constraint = np.unique(pairs, axis=0, return_inverse=True)
+    owner, wanted = distinct.T
+    of_type = (wanted[:, None] == ANY_TYPE) | (wanted[:, None] == nodes)
+    allowed = np.ascontiguousarray(gangs.node_allowed[owner] & of_type)
+    return gangs._replace(constraint=constraint.reshape(-1), node_allowed=allowed)
 
 
 def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
-    """Return the sizes of the ranked jobs that may be placed; a job that is not elastic has one."""
+    """Return the sizes of the ranked jobs that may be placed; a job that is not elastic has one on each type."""
     jobs = given.snapshot.jobs
-    ranked = given.ranked[given.opened.movable[given.ranked]]
-    places, gpus = _every_size(given, ranked)
-    at, present = ranked[places], present_sizes(jobs)
-    fastest = _modelled_speeds(given, at, gpus)
-    known = _known_speeds(given, at, gpus)
-    fastest *= _counts(given, at, gpus)
-    if known is not None:
-        fastest *= known
-        at, gpus, fastest = at[known > 0], gpus[known > 0], fastest[known > 0]
-    changed = jobs.running[at] & (gpus != present[at])
-    return SizeOptions(at, gpus, weight[at] * fastest * (1 - _lost_by_resize(given)[at] * changed))
+    sizes = _every_size(given, given.ranked[given.opened.movable[given.ranked]])
+    known = _known_factor(given, sizes)
+    runs = known > 0
+    sizes, known = sizes.rows(runs), known[runs]
+    fastest = _modelled_speeds(given, sizes) * known
+    now = present_sizes(given).rows(sizes.at)
+    moves = (sizes.gpu_type != now.gpu_type) & (sizes.gpu_type != ANY_TYPE)
+    changed = jobs.running[sizes.at] & ((sizes.gpus != now.gpus) | moves)
+    lost = _lost_by_resize(given)[sizes.at] * changed
+    return SizeOptions(sizes, weight[sizes.at] * fastest * (1 - lost))
+
+
+def sizes_for_all(given: AllocationInput, options: SizeOptions) -> TypedSizes:
+    """Return the GPUs of each job, those of most worth for what there is; any type where all are alike to it.
+
+    Those for which no size is worth its GPUs are tried with their least, on the type of which most is left.
+    """
+    types, sizes = types_of(given), options.sizes
+    left = _gpus_left(given, types)
+    taken = best_sizes(options, types, left)
+    at, gpus, gpu_type = present_sizes(given)
+    left = left - _used(sizes.rows(taken), types)
+    if len(types) > 1:
+        gpu_type = np.full(len(at), ANY_TYPE)
+        roomiest = np.argsort(left[np.searchsorted(types, sizes.gpu_type)], kind="stable")
+        gpu_type[sizes.at[roomiest]] = sizes.gpu_type[roomiest]
+    gpus[sizes.at[::-1]] = sizes.gpus[::-1]  # the least of each job
+    gpus[sizes.at[taken]], gpu_type[sizes.at[taken]] = sizes.gpus[taken], sizes.gpu_type[taken]
+    if len(types) > 1:
+        gpu_type[_is_alike_everywhere(given, options, gpus)] = ANY_TYPE
+    return TypedSizes(at, gpus, gpu_type)
+
+
+def _gpus_left(given: AllocationInput, types: Ints) -> Ints:
+    """Return the GPUs of each type that are not held by running jobs which keep what they have."""
+    jobs, nodes = given.snapshot.jobs, given.snapshot.ledger.books.nodes
+    others = jobs.running & ~given.opened.movable
+    usable = (nodes["capacity"][:, GPU] - nodes["unavailable"][:, GPU]) / MICRO
+    held = present_sizes(given).gpu_type
+    return np.array(
+        [
+            max(
+                int(usable[_is(nodes["gpu_type"], each)].sum())
+                - int(np.ceil(jobs.held_gpus[others & _is(held, each)].sum())),
+                0,
+            )
+            for each in types.tolist()
+        ]
+    )
+
+
+def _of_type(given: AllocationInput, gpu_type: int) -> Bools:
+    """Which nodes have GPUs of a type."""
+    nodes = given.snapshot.ledger.books.nodes
+    of_type: Bools = (nodes["gpus"] > 0) & _is(nodes["gpu_type"], gpu_type)
+    return of_type
+
+
+def _is(types: Ints, wanted: int) -> Bools:
+    """Which of the types are the wanted one."""
+    same: Bools = (types == wanted) | (wanted == ANY_TYPE)
+    return same
+
+
+def _used(sizes: TypedSizes, types: Ints) -> Ints:
+    """Return the GPUs of each type in all rows."""
+    used = np.bincount(np.searchsorted(types, sizes.gpu_type), sizes.gpus, len(types))
+    return np.rint(used).astype(np.int64)
+
+
+def _is_alike_everywhere(given: AllocationInput, options: SizeOptions, gpus: Ints) -> Bools:
+    """Which jobs fit on one machine with these GPUs and are worth as much on each type that they may have."""
+    sizes = options.sizes
+    here = sizes.gpus == gpus[sizes.at]
+    lowest, highest = np.full(len(gpus), np.inf), np.zeros(len(gpus))
+    np.minimum.at(lowest, sizes.at[here], options.worth[here])
+    np.maximum.at(highest, sizes.at[here], options.worth[here])
+    types = np.bincount(sizes.at[here], minlength=len(gpus))
+    alike: Bools = (highest - lowest <= _ALIKE * highest) & (types == len(types_of(given)))
+    alike &= gpus <= given.gangs.kinds["gpus"].max()
+    return alike
 
 
 def _lost_by_resize(given: AllocationInput) -> Floats:
@@ -103,145 +224,196 @@ def _returns(speed_up: Floats) -> Floats:
     return np.where(speed_up >= 1, counts, 1.0)
 
 
-def _counts(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
-    """Return `_returns` of how many times as fast jobs are known to be on so many GPUs as on their least; else 1."""
-    counts: Floats = np.ones(len(at))
-    if given.snapshot.size_speeds is None:
-        return counts
-    here, _, seconds = _least_known(given, at)
-    counts[here] = _returns(seconds / _known_seconds(given, at[here], gpus[here]))
-    return counts
-
-
-def _modelled_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
-    """Return the speeds of jobs on so many GPUs by their models, on the machines that suit them best."""
+def _modelled_speeds(given: AllocationInput, sizes: TypedSizes) -> Floats:
+    """Return the speeds of jobs on so many GPUs by their models, on the machines of the type that suit them best."""
     jobs, profiles = given.snapshot.jobs, given.snapshot.resource_profiles.below_share
-    records = profiles.sized(jobs.model[at], jobs.gpus[at], gpus)
-    classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu[at])
-    fastest: Floats = demands.best_speed[:, given.gangs.kinds["gpus"] > 0].max(axis=1)[classes]
+    model, asked, requested = jobs.model[sizes.at], jobs.gpus[sizes.at], jobs.requested_per_gpu[sizes.at]
+    classes, demands = profiles.of(profiles.sized(model, asked, sizes.gpus), sizes.gpus, requested)
+    fastest = np.zeros(len(classes))
+    for each in np.unique(sizes.gpu_type).tolist():
+        rows = sizes.gpu_type == each
+        kinds = np.unique(given.gangs.kind_of_node[_of_type(given, each)])
+        fastest[rows] = demands.best_speed[:, kinds].max(axis=1)[classes[rows]]
     return fastest
 
 
-def _known_speeds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats | None:
-    """Return how fast jobs are known to go on so many GPUs, by what their models say of that; 0 where they do not run.
+def _known_factor(given: AllocationInput, sizes: TypedSizes) -> Floats:
+    """Return what jobs are known to count on so many GPUs, by what their models say of that; 0 where they do not run.
 
-    Relative to the least size on which each runs. 1 where nothing is known of a job; None: of no job.
+    They count what `_returns` says of their speed, relative to the least size on which each runs, on the type where it
+    is slowest. 1 where nothing is known.
     """
+    factor = np.ones(len(sizes.at))
     if given.snapshot.size_speeds is None:
-        return None
-    here, least, seconds = _least_known(given, at)
-    now = _known_seconds(given, at, gpus)
-    known: Floats = np.where(np.isnan(now), 1.0, 0.0)
-    modelled = _modelled_speeds(given, at[here], least) / _modelled_speeds(given, at[here], gpus[here])
-    known[here] = np.where(np.isfinite(now[here]), seconds / now[here] * modelled, 0.0)
-    return known
-
-
-def _least_known(given: AllocationInput, at: Ints) -> tuple[Ints, Ints, Floats]:
-    """Return which of the jobs are known to run on some size, the least such size of each, and its seconds."""
-    every, sizes = _every_size(given, at)
-    seconds = _known_seconds(given, at[every], sizes)
+        return factor
+    jobs, place = np.unique(sizes.at, return_inverse=True)
+    every = _every_size(given, jobs)
+    seconds = _known_seconds(given, every)
     runs = np.flatnonzero(np.isfinite(seconds))
-    _, first = np.unique(every[runs], return_index=True)
-    least = runs[first]
-    return every[least], sizes[least], seconds[least]
+    first = runs[np.lexsort([-seconds[runs], every.gpus[runs], every.at[runs]])]
+    _, least_of = np.unique(every.at[first], return_index=True)
+    least = first[least_of]
+    row_of = np.full(len(jobs), -1)
+    row_of[np.searchsorted(jobs, every.at[least])] = least
+    row, now = row_of[place.reshape(-1)], _known_seconds(given, sizes)
+    factor[(row >= 0) | ~np.isnan(now)] = 0.0
+    here = np.flatnonzero((row >= 0) & np.isfinite(now))
+    slowest = every.rows(row[here])
+    modelled = _modelled_speeds(given, slowest) / _modelled_speeds(given, sizes.rows(here))
+    faster = seconds[row[here]] / now[here]
+    factor[here] = _returns(faster) * faster * modelled
+    return factor
 
 
-def _every_size(given: AllocationInput, at: Ints) -> tuple[Ints, Ints]:
-    """Return all sizes that these jobs may have, ascending, each with the place of its job in `at`."""
-    jobs = given.snapshot.jobs
-    least, most, present = jobs.min_gpus, jobs.max_gpus, present_sizes(jobs)
+def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
+    """Return all sizes that these jobs may have, ascending, on each type that their models state.
+
+    On any type where none of those has enough GPUs, or there is one type.
+    """
+    jobs, types, stated = given.snapshot.jobs, types_of(given), _stated_types(given)
+    per_node = given.snapshot.ledger.books.nodes["gpus"]
+    least, most, now = jobs.min_gpus, jobs.max_gpus, present_sizes(given)
     rigid = ~is_elastic(jobs)
     least, most = np.where(rigid, jobs.gpus, least), np.where(rigid, jobs.gpus, most)
-    most = np.maximum(least, np.minimum(most, _most_gpus(given)))
-    largest = int(given.gangs.kinds["gpus"].max())
-    sizes = [_sizes(int(least[one]), int(most[one]), int(present[one]), largest) for one in at.tolist()]
-    places = np.repeat(np.arange(len(at)), [len(one) for one in sizes])
-    return places, np.array([size for one in sizes for size in one], np.int64)
+    rows: list[tuple[int, int, int]] = []
+    room = {each: _most_gpus(given, each) for each in {ANY_TYPE, *types.tolist()}}
+    largest = {each: int(per_node[_of_type(given, each)].max(initial=0)) for each in room}
+    for one in at.tolist():
+        few, present = int(least[one]), int(now.gpus[one])
+        many = max(few, min(int(most[one]), int(room[ANY_TYPE][one])))
+        every = many - few < _ALL_SIZES
+        enough = [each for each in stated[int(jobs.model[one])] if room[each][one] >= few]
+        for each in enough or [ANY_TYPE]:
+            top = min(many, max(few, int(room[each][one])))
+            own = present if each in (ANY_TYPE, now.gpu_type[one]) and present <= top else few
+            sizes = range(few, top + 1) if every else _sizes(few, top, own, largest[each])
+            rows += [(one, size, each) for size in sizes]
+    columns = np.array(rows, np.int64).reshape(-1, 3)
+    if len(types) > 1:
+        rank = np.empty(len(given.snapshot.jobs), np.int64)
+        rank[at] = np.arange(len(at))
+        columns = columns[np.lexsort([columns[:, 1], rank[columns[:, 0]]])]
+    return TypedSizes(*np.ascontiguousarray(columns.T))
 
 
-def _most_gpus(given: AllocationInput) -> Ints:
-    """Return on how many GPUs of the empty cluster each job has what it requests beside each of them."""
-    nodes = given.snapshot.ledger.books.nodes
+def _stated_types(given: AllocationInput) -> list[list[int]]:
+    """Return by model the types whose speed it states, all where it states none; nothing where there is one type."""
+    types, names = types_of(given).tolist(), given.snapshot.cluster.gpu_types
+    if types == [ANY_TYPE]:
+        return [[] for _ in given.snapshot.table.models]
+    stated = [
+        [each for each in types if model is not None and model.speed_on(names[each]) is not None]
+        for model in given.snapshot.table.models
+    ]
+    return [each or types for each in stated]
+
+
+def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
+    """Return on how many GPUs of a type in the empty cluster each job has what it requests beside each of them."""
+    nodes, gangs = given.snapshot.ledger.books.nodes, given.gangs
     usable = nodes["capacity"] - nodes["unavailable"]
-    requested, kind = np.unique(given.snapshot.jobs.requested_per_gpu, axis=0, return_inverse=True)
+    constraint = gangs.constraint if gpu_type != ANY_TYPE else np.zeros_like(gangs.constraint)
+    asks = np.column_stack([given.snapshot.jobs.requested_per_gpu, constraint])
+    distinct, kind = np.unique(asks, axis=0, return_inverse=True)
     whole = usable[:, GPU] // MICRO
-    most = np.zeros(len(requested), np.int64)
-    for at, need in enumerate(requested):
-        wanted = need > 0
+    most = np.zeros(len(distinct), np.int64)
+    for at, ask in enumerate(distinct):
+        need, wanted = ask[:-1], ask[:-1] > 0
         room = (usable[:, wanted] // need[wanted]).min(axis=1, initial=int(whole.max(initial=0)))
-        most[at] = np.minimum(whole, room).sum()
+        allowed = _is(nodes["gpu_type"], gpu_type)
+        if gpu_type != ANY_TYPE:
+            allowed = allowed & gangs.node_allowed[ask[-1]]
+        most[at] = np.minimum(whole, room)[allowed].sum()
     return most[kind.reshape(-1)]
 
 
-def _known_seconds(given: AllocationInput, at: Ints, gpus: Ints) -> Floats:
-    """Return the seconds of an iteration on as few machines as hold so many GPUs.
+def _known_seconds(given: AllocationInput, sizes: TypedSizes) -> Floats:
+    """Return the seconds of an iteration on as few machines of the type as hold so many GPUs.
 
     inf where a job does not run, NaN where nothing is known.
     """
-    snapshot, kinds = given.snapshot, given.gangs.kinds
+    snapshot, machines = given.snapshot, given.snapshot.ledger.books.nodes
     assert snapshot.size_speeds is not None
-    machine = kinds[int(np.argmax(kinds["gpus"]))]
-    gpu_type = snapshot.cluster.gpu_types[int(machine["gpu_type"])]
-    nodes = -(-gpus // int(machine["gpus"]))
-    seconds = snapshot.size_speeds.seconds_per_iteration(snapshot.jobs.index[at], gpus, nodes, gpu_type)
-    return np.where(seconds > 0, seconds, np.where(np.isnan(seconds), np.nan, np.inf))
+    found = np.full(len(sizes.at), np.nan)
+    for each in np.unique(sizes.gpu_type).tolist():
+        rows = sizes.gpu_type == each
+        of_type = machines[_of_type(given, each)]
+        machine = of_type[int(np.argmax(of_type["gpus"]))]
+        gpu_type = snapshot.cluster.gpu_types[int(machine["gpu_type"])]
+        gpus, index = sizes.gpus[rows], snapshot.jobs.index[sizes.at[rows]]
+        nodes = -(-gpus // int(machine["gpus"]))
+        found[rows] = snapshot.size_speeds.seconds_per_iteration(index, gpus, nodes, gpu_type)
+    return np.where(found > 0, found, np.where(np.isnan(found), np.nan, np.inf))
 
 
 def _sizes(least: int, most: int, present: int, largest: int) -> list[int]:
-    """All sizes between close bounds; between others powers of two, whole machines, the bounds and the present size."""
-    if most - least < _ALL_SIZES:
-        return list(range(least, most + 1))
+    """Powers of two, whole machines, the bounds and the present size."""
     between = {2**power for power in range(most.bit_length())} | set(range(largest, most + 1, largest))
     return sorted({least, most, present} | {size for size in between if least <= size <= most})
 
 
-def best_sizes(options: SizeOptions, gpus: int) -> Ints:
-    """Return the rows taken, at most one for each job, with the most worth for so many GPUs in all.
+def best_sizes(options: SizeOptions, types: Ints, gpus: Ints) -> Ints:
+    """Return the rows taken, at most one for each job, with the most worth for so many GPUs of each type.
 
-    By the price of a GPU at which the jobs want no more than there are; then the rest goes where it gains most.
+    By the prices of a GPU of each type at which the jobs want no more than there are; then the rest goes where it gains
+    most. A price rises as long as too much is wanted of its type, those of the others being what they are.
     """
-    if not len(options.at):
+    sizes = options.sizes
+    if not len(sizes.at):
         return np.zeros(0, np.int64)
-    starts = np.flatnonzero(np.diff(options.at, prepend=-1))
-    low, high = 0.0, float((options.worth / options.gpus).max()) + 1e-9
-    taken = _at_price(options, starts, low)
-    if options.gpus[taken].sum() <= gpus:
-        return taken
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if options.gpus[_at_price(options, starts, middle)].sum() <= gpus:
-            high = middle
-        else:
-            low = middle
-    return _with_rest(options, _at_price(options, starts, high), gpus)
+    starts = np.flatnonzero(np.diff(sizes.at, prepend=-1))
+    prices, highest = np.zeros(len(types)), float((options.worth / sizes.gpus).max()) + 1e-9
+    row_type = np.searchsorted(types, sizes.gpu_type)
+
+    def wanted() -> tuple[Ints, Ints]:
+        taken = _at_prices(options, starts, prices[row_type])
+        return taken, _used(sizes.rows(taken), types)
+
+    taken, used = wanted()
+    for change in range(_PRICE_CHANGES):
+        if not (used > gpus).any():
+            break
+        scarcest = int(np.argmax(used - gpus))
+        low, high = prices[scarcest], highest
+        for _ in range(_HALVINGS if change < _PRICE_CHANGES - len(types) else 0):
+            prices[scarcest] = (low + high) / 2
+            if wanted()[1][scarcest] <= gpus[scarcest]:
+                high = prices[scarcest]
+            else:
+                low = prices[scarcest]
+        prices[scarcest] = high
+        taken, used = wanted()
+    return _with_rest(options, row_type, taken, gpus - used)
 
 
-def _at_price(options: SizeOptions, starts: Ints, price: float) -> Ints:
-    """Return the best row of each job at a price of a GPU; jobs for which none is worth it have none."""
-    profit = options.worth - price * options.gpus
+def _at_prices(options: SizeOptions, starts: Ints, price: Floats) -> Ints:
+    """Return the best row of each job at a price of a GPU by row; jobs for which none is worth it have none."""
+    profit = options.worth - price * options.sizes.gpus
     most = np.maximum.reduceat(profit, starts)
     count = np.diff(starts, append=len(profit))
     best = np.flatnonzero(profit == np.repeat(most, count))
-    _, first = np.unique(options.at[best], return_index=True)
+    _, first = np.unique(options.sizes.at[best], return_index=True)
     rows: Ints = best[np.sort(first)]
     return rows[profit[rows] > 0]
 
 
-def _with_rest(options: SizeOptions, taken: Ints, gpus: int) -> Ints:
-    """Return the taken rows, some of them raised to a larger size of their job, the most worth for a GPU first."""
-    row_of = np.full(int(options.at.max()) + 1, -1)
-    row_of[options.at[taken]] = taken
-    left = gpus - int(options.gpus[taken].sum())
-    while left > 0:
-        now = row_of[options.at]
-        more = options.gpus - np.where(now >= 0, options.gpus[now], 0)
+def _with_rest(options: SizeOptions, row_type: Ints, taken: Ints, left: Ints) -> Ints:
+    """Return the taken rows, some of them raised to a better row of their job, the most worth for a GPU first."""
+    sizes = options.sizes
+    row_of = np.full(int(sizes.at.max()) + 1, -1)
+    row_of[sizes.at[taken]] = taken
+    while (left > 0).any():
+        now = row_of[sizes.at]
+        frees = np.where((now >= 0) & (row_type[now] == row_type), sizes.gpus[now], 0)
+        more = sizes.gpus - frees
         gain = options.worth - np.where(now >= 0, options.worth[now], 0.0)
-        better = np.flatnonzero((more > 0) & (more <= left) & (gain > 0))
+        better = np.flatnonzero((more > 0) & (more <= left[row_type]) & (gain > 0))
         if not len(better):
             break
         best = int(better[np.argmax(gain[better] / more[better])])
-        row_of[options.at[best]] = best
-        left -= int(more[best])
+        before, row_of[sizes.at[best]] = now[best], best
+        left[row_type[best]] -= sizes.gpus[best]
+        if before >= 0:
+            left[row_type[before]] += sizes.gpus[before]
     rows: Ints = np.sort(row_of[row_of >= 0])
     return rows
