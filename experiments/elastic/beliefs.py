@@ -18,19 +18,28 @@ from experiments.elastic.step_times import Placement, StepTimes
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.workload.jobs import JobTable
 
+_ROUNDING = 1e-8
 GROWTH = 2
 """Times as many GPUs as it ever ran on, to which a job may grow."""
 
 
 class LearnedSpeeds:
-    """The speeds that each job of a run has learned by now, with its requested batch."""
+    """The speeds that each job of a run has learned by now, with its requested batch.
+
+    Where batches are adaptive, the speed is the progress with the best batch up to the requested one, as Sia plans.
+    """
 
     def __init__(
         self,
         table: JobTable,
         applications: Mapping[str, Application],
         times: Mapping[tuple[str, str], StepTimes],
+        *,
+        adaptive: bool = False,
     ) -> None:
+        self._adaptive = adaptive
+        self.gradients: dict[int, tuple[float, float]] = {}
+        """Squared norm and variance of each job's gradient, as of its last step."""
         self._apps = [applications[table.model_names[model]] for model in table.asked["model"].tolist()]
         self._times = times
         self._batch = table.sized["batch"].astype(np.int64)
@@ -93,7 +102,11 @@ class LearnedSpeeds:
             return 1.0
         seen = self._seen[job]
         of_type = gpu_type if gpu_type in seen else next(reversed(seen))
-        seconds = self._predicted(job, gpus, nodes, self._model(job, of_type))
+        if self._adaptive:
+            rate, _ = self.best(job, gpus, nodes, of_type, int(self._batch[job]))
+            seconds = 1.0 / rate if rate > 0 else inf
+        else:
+            seconds = self._predicted(job, gpus, nodes, self._model(job, of_type))
         if of_type == gpu_type:
             return seconds
         return seconds * self._alone(job, gpu_type) / self._alone(job, of_type)
@@ -103,6 +116,35 @@ class LearnedSpeeds:
         if observations not in self._fits:
             self._fits[observations] = fitted(observations)
         return self._fits[observations]
+
+    def knows(self, job: int, gpu_type: str) -> bool:
+        """Whether a job has worked on a type of GPU."""
+        return gpu_type in self._seen[job]
+
+    def best(self, job: int, gpus: int, nodes: int, gpu_type: str, most: int) -> tuple[float, Batch]:
+        """The most progress a second that the model of a type promises with a batch of at most so much, and which.
+
+        Of 50 batches in equal ratios; 0 where none is possible.
+        """
+        app, model = self._apps[job], self._model(job, gpu_type)
+        least = max(app.initial_batch, app.min_batch_per_gpu * gpus)
+        if least > most:
+            return 0.0, Batch(0, 0)
+        each = np.geomspace(least, most) / gpus
+        accumulation = np.ceil(each / app.max_batch_per_gpu - _ROUNDING) - 1
+        if gpus == 1:
+            accumulation = np.where(
+                each > app.initial_batch + _ROUNDING, np.maximum(accumulation, 1), accumulation
+            )
+        per_gpu = np.ceil(each / (accumulation + 1) - _ROUNDING)
+        total = per_gpu * (accumulation + 1) * gpus
+        seconds = model.step_seconds(np.full_like(each, nodes), np.full_like(each, gpus), per_gpu)
+        seconds = seconds + accumulation * model.compute_seconds(per_gpu)
+        norm, variance = self.gradients[job]
+        rates = (variance + norm) / (variance * app.initial_batch / total + norm) / seconds
+        possible = (per_gpu >= app.min_batch_per_gpu) & (per_gpu <= app.max_batch_per_gpu)
+        at = int(np.where(possible, rates, 0.0).argmax())
+        return float(rates[at]), Batch(int(per_gpu[at]), int(accumulation[at]))
 
     def split(self, job: int, gpus: int) -> Batch:
         """How the requested batch is believed to be divided."""

@@ -77,6 +77,29 @@ class FixedBatches:
         return inf
 
 
+class AdaptiveBatches:
+    """The batch that a job believes to give it the most progress, chosen at each round, place and epoch."""
+
+    def __init__(self, table: JobTable, world: SiaWorld, learned: LearnedSpeeds) -> None:
+        self._world, self._learned = world, learned
+        self._apps = [world.applications[table.model_names[model]] for model in table.asked["model"].tolist()]
+
+    def batch(self, job: int, now: float, epoch: int, place: Place) -> Batch:
+        """The best one of the job's model; the initial batch, or the least that fills its GPUs, without one."""
+        app, gpus = self._apps[job], sum(place.placement)
+        times = self._world.times[app.name, place.gpu_type]
+        if not self._learned.knows(job, place.gpu_type):
+            least = max(app.initial_batch, app.min_batch_per_gpu * gpus)
+            return fixed_batch(least, place.placement, times, app.initial_batch, app.max_batch)
+        _, best = self._learned.best(job, gpus, len(place.placement), place.gpu_type, app.max_batch)
+        return best._replace(per_gpu=min(best.per_gpu, app.max_batch // (gpus * (best.accumulation + 1))))
+
+    def next_change(self, job: int, now: float) -> float:
+        """Just after the end of the round."""
+        rounds = self._world.round_seconds
+        return nextafter((now // rounds + 1) * rounds, inf)
+
+
 class EpochWork:
     """The progress of a run's jobs."""
 
@@ -136,6 +159,8 @@ class EpochWork:
             self.epoch[job] += 1
         epoch = int(self.epoch[job])
         batch = self.batch_of[job] = self._batches.batch(job, now, epoch, place)
+        if self.size_speeds is not None:
+            self.size_speeds.gradients[job] = app.gradient(batch.total(sum(place.placement)), epoch)
         times = self._world.times[app.name, place.gpu_type]
         seconds = iteration_seconds(times, place.placement, batch) * app.slowdown
         fact["rate"] = app.gain(batch.total(sum(place.placement)), epoch) / seconds

@@ -11,7 +11,7 @@ import polars as pl
 from experiments.elastic.batches import fixed_batch, iteration_seconds
 from experiments.elastic.beliefs import LearnedSpeeds
 from experiments.elastic.efficiency import Application
-from experiments.elastic.epoch_work import EpochWork, FixedBatches, SiaWorld
+from experiments.elastic.epoch_work import AdaptiveBatches, EpochWork, FixedBatches, SiaWorld
 from experiments.elastic.files import FOLDER, FURTHER_FOLDER, read_table
 from experiments.elastic.iteration_work import (
     RESTART_SECONDS,
@@ -36,14 +36,14 @@ from muster.simulation.rules import WorkLaw
 from muster.workload.jobs import JobTable
 
 ROUND_SECONDS = 60.0
-RIGID, FIXED_BATCH = "rigid", "fixed-batch"
+RIGID, FIXED_BATCH, ADAPTIVE = "rigid", "fixed-batch", "adaptive"
 SIA_SETTINGS = (
-    ("pollux-1", "homog", (RIGID, FIXED_BATCH)),
-    ("saturn-1", "het", (RIGID, FIXED_BATCH)),
+    ("pollux-1", "homog", (RIGID, FIXED_BATCH, ADAPTIVE)),
+    ("saturn-1", "het", (RIGID, FIXED_BATCH, ADAPTIVE)),
     ("saturn-2", "het", (FIXED_BATCH,)),
     ("philly-1", "het", (FIXED_BATCH,)),
 )
-"""Workload, cluster and what schedulers may change: nothing, or the number of GPUs."""
+"""Workload, cluster and what may change: nothing, the number of GPUs, or also the batch."""
 
 
 def elastic(reference: Path) -> Iterator[Cell]:
@@ -60,8 +60,10 @@ def sia_cell(reference: Path, world: SiaWorld, workload: str, cluster: str, mode
     jobs = sia_jobs(reference, workload)
 
     def work(table: JobTable, cluster: Cluster) -> WorkLaw:
-        learned = LearnedSpeeds(table, world.applications, world.times)
-        return EpochWork(table, cluster, world, FixedBatches(table, world), learned)
+        adapts = mode == ADAPTIVE
+        learned = LearnedSpeeds(table, world.applications, world.times, adaptive=adapts)
+        batches = AdaptiveBatches(table, world, learned) if adapts else FixedBatches(table, world)
+        return EpochWork(table, cluster, world, batches, learned)
 
     slowest = CLUSTERS[cluster][0]
     alone = [

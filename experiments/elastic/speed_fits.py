@@ -7,14 +7,14 @@ several; step = (compute^g + network^g)^(1/g). What was not observed yet is beli
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
 from muster.cluster.ledger_arrays import Floats
 
-_LEAST = 1e-8
+_LEAST, _SLOPE_STEP = 1e-8, 1e-7
 _AT_FIRST = (1e-1, 1e-2) * 3 + (1.0 + 1e-3,)
 _MOST_GAMMA = 10.0
 _ABOVE_WITHIN = 1.1
@@ -32,20 +32,25 @@ class Observation(NamedTuple):
     step_seconds: float
 
 
+Number: TypeAlias = Any
+"""A number, or a column of them."""
+
+
 class SpeedModel(NamedTuple):
     """The parameters of a fitted model."""
 
-    compute: float
-    compute_by_batch: float
-    between: float
-    between_by_gpus: float
-    within: float
-    within_by_gpus: float
-    gamma: float
+    compute: Number
+    compute_by_batch: Number
+    between: Number
+    between_by_gpus: Number
+    within: Number
+    within_by_gpus: Number
+    gamma: Number
 
     def compute_seconds(self, batch: Floats) -> Floats:
         """Seconds of a pass over a batch of one GPU, without synchronisation."""
-        return self.compute + self.compute_by_batch * batch
+        seconds: Floats = self.compute + self.compute_by_batch * batch
+        return seconds
 
     def step_seconds(self, nodes: Floats, gpus: Floats, batch: Floats) -> Floats:
         """Seconds of a pass with synchronisation."""
@@ -79,15 +84,24 @@ def fitted(observations: Iterable[Observation]) -> SpeedModel:
             start[at] = low[at] = high[at] = _LEAST
     log_compute, log_step = np.log(compute), np.log(step)
 
-    def error(parameters: Floats) -> float:
-        model = SpeedModel(*parameters)
+    def errors(parameters: Floats) -> Floats:
+        model = SpeedModel(*parameters.T[:, :, None])
         of_compute = np.log(model.compute_seconds(batch)) - log_compute
         of_step = model.log_step_seconds(nodes, gpus, batch) - log_step
-        growth = (model.between_by_gpus / model.between) ** 2 + (model.within_by_gpus / model.within) ** 2
-        errors = np.sqrt((of_compute**2).mean()) + np.sqrt((of_step**2).mean())
-        return float(errors + 1e-3 * (model.gamma - 1) ** 2 + 1e-2 * growth)
+        a = parameters.T
+        growth = (a[3] / a[2]) ** 2 + (a[5] / a[4]) ** 2
+        root = np.sqrt((of_compute**2).mean(axis=1)) + np.sqrt((of_step**2).mean(axis=1))
+        total: Floats = root + 1e-3 * (a[6] - 1) ** 2 + 1e-2 * growth
+        return total
 
-    found = minimize(error, start, bounds=Bounds(low, high, keep_feasible=True), method="L-BFGS-B")
+    def with_slope(parameters: Floats) -> tuple[float, Floats]:
+        steps = np.maximum(np.abs(parameters), _LEAST) * _SLOPE_STEP
+        values = errors(np.vstack([parameters, parameters + np.diag(steps)]))
+        return float(values[0]), (values[1:] - values[0]) / steps
+
+    found = minimize(
+        with_slope, start, jac=True, bounds=Bounds(low, high, keep_feasible=True), method="L-BFGS-B"
+    )
     model = SpeedModel(*found.x.tolist())
     if several.any():
         return model

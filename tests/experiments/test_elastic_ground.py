@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from math import ceil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from experiments.elastic.batches import Batch
+from experiments.elastic.beliefs import LearnedSpeeds
+from experiments.elastic.efficiency import gain
 from experiments.elastic.files import FOLDER, read_table
 from experiments.elastic.ground import elastic, rubick
 from experiments.elastic.iteration_work import RubickSpeeds
+from experiments.elastic.speed_fits import fitted
 from experiments.elastic.step_times import closest
+from experiments.elastic.worlds import cluster_named, sia_jobs, sia_world, trace_with
 from experiments.joint.ground import table
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
+from muster.workload.jobs import job_table
 
 SAME_UNTIL_SECONDS = 21_055.0
 """The first job of llama30 on 24 GPUs comes then, which Synergy places on six nodes whatever is free."""
@@ -29,7 +36,7 @@ def test_the_closest_placement_fills_nodes() -> None:
 @pytest.mark.reference
 def test_the_ground_of_sia_has_its_recorded_figures(reference: Path) -> None:
     cells = {cell.name: cell for cell in elastic(reference)}
-    assert list(cells) == ["pollux-1 homog rigid", "pollux-1 homog fixed-batch"]
+    assert list(cells) == [f"pollux-1 homog {mode}" for mode in ("rigid", "fixed-batch", "adaptive")]
     rigid = {each.name: each for each in cells["pollux-1 homog rigid"].recorded}
     assert rigid["recorded: sia"].mean_jct == pytest.approx(4972.77, abs=0.01)
     assert rigid["recorded: sia"].p99_jct == pytest.approx(70254.8, abs=0.1)
@@ -37,6 +44,32 @@ def test_the_ground_of_sia_has_its_recorded_figures(reference: Path) -> None:
     assert cells["pollux-1 homog rigid"].trace.jobs["max_gpus"].to_list() == [
         *cells["pollux-1 homog rigid"].trace.jobs["gpus"]
     ]
+
+
+@pytest.mark.reference
+def test_an_adaptive_job_takes_the_batch_of_most_progress(reference: Path) -> None:
+    world = sia_world(reference, 60.0)
+    jobs = sia_jobs(reference, "pollux-1").head(1)
+    table = job_table(trace_with(jobs, [1.0], [50.0], elastic=True), cluster_named("homog"), {}, {})
+    learned = LearnedSpeeds(table, world.applications, world.times, adaptive=True)
+    app = learned.app(0)
+    for placement, batch in (((1,), 256), ((2,), 512), ((4,), 512), ((4, 4), 256)):
+        learned.learn(0, placement, "t4", batch)
+    learned.gradients[0] = norm, variance = 0.02, 3.0
+    model = fitted(learned._seen[0]["t4"])
+
+    def progress(total: float) -> tuple[float, Batch]:
+        passes = max(ceil(total / 4 / app.max_batch_per_gpu - 1e-8), 1)
+        each = ceil(total / 4 / passes - 1e-8)
+        size = np.array([1.0]), np.array([4.0]), np.array([float(each)])
+        seconds = model.step_seconds(*size)[0] + (passes - 1) * model.compute_seconds(size[2])[0]
+        return gain(4 * each * passes / app.initial_batch, norm, variance) / seconds, Batch(each, passes - 1)
+
+    best = max(progress(total) for total in np.geomspace(app.initial_batch, app.max_batch))
+    assert learned.best(0, 4, 1, "t4", app.max_batch) == (pytest.approx(best[0]), best[1])
+    assert best[1].total(4) > app.initial_batch
+    requested = int(table.sized["batch"][0])
+    assert learned.seconds(0, 4, 1, "t4") == 1 / learned.best(0, 4, 1, "t4", requested)[0]
 
 
 @pytest.mark.reference
