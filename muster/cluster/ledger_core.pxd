@@ -1,6 +1,6 @@
 """The ledger's books as compiled code sees them: the layouts of `ledger_arrays`, and the steps that change them."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from muster.cluster.arrays cimport Ints
 
@@ -82,12 +82,8 @@ cdef struct Books:
 cdef inline Device* device_of(Books* books, int64_t node, int64_t gpu) noexcept nogil:
     return &books.devices[node * books.device_count + gpu]
 
-cdef inline int64_t count_bits(int64_t mask) noexcept nogil:
-    cdef int64_t count = 0
-    while mask:
-        mask &= mask - 1
-        count += 1
-    return count
+cdef extern from *:
+    int64_t count_bits "__builtin_popcountll"(uint64_t mask) noexcept nogil
 
 cdef inline void note_change(Books* books, int64_t node) noexcept nogil:
     """A step changes what a node has free."""
