@@ -89,7 +89,8 @@ cdef class CompiledScheduler:
     cdef vector[uint8_t] is_waiting_kind
     cdef readonly int64_t waiting_count, waiting_demand
     cdef vector[Ranked] running  # nearly sorted; some have ended
-    cdef readonly int64_t running_count
+    cdef readonly int64_t running_count, running_demand
+    cdef size_t first_stopped  # place in `running` of the first victim
     cdef vector[uint8_t] chosen  # by job, of running ones
     cdef vector[int64_t] stopped  # by job: the chain that it held, or -1
     cdef vector[double] until  # by job: when it may be interrupted
@@ -118,7 +119,7 @@ cdef class CompiledScheduler:
     cdef void attach(self, Books* books) noexcept nogil
     cdef void end_running(self, WorldView* world, double now) noexcept nogil
     cdef void take_over(self, WorldView* world, double now) noexcept nogil
-    cdef void forget_stopped(self, WorldView* world, double now) noexcept nogil
+    cdef void forget_stopped(self, WorldView* world, size_t first, double now) noexcept nogil
     cdef bint some_waiting_in(self, uint8_t* jobs) noexcept nogil
     cdef void list_waiting(self, vector[int64_t]& jobs) noexcept nogil
     cdef double _key(self, WorldView* world, int64_t job, double now) noexcept nogil
@@ -148,6 +149,7 @@ cdef class CompiledScheduler:
     cdef void _note(self, WorldView* world, int64_t job, Why why) noexcept nogil
     cdef void _promise(self, WorldView* world, double now) noexcept nogil
     cdef double _seconds_to_level(self, WorldView* world, double now) noexcept nogil
+    cdef double _soonest_below(self, WorldView* world, double now) noexcept nogil
     cdef void _begin_levels(self, WorldView* world) noexcept nogil
     cdef double _seconds_of(self, WorldView* world, Ranked one, double now) noexcept nogil
     cdef void _advance_levels(self, WorldView* world, double attained) noexcept nogil

@@ -126,6 +126,7 @@ cdef class CompiledScheduler:
         one.key, one.job = 0.0, job
         self.running.push_back(one)
         self.running_count += 1
+        self.running_demand += self.kinds[self.kind_of[job]].demand
 
     cdef void attach(self, Books* books) noexcept nogil:
         """Jobs are placed on these books."""
@@ -135,7 +136,7 @@ cdef class CompiledScheduler:
         """A running job has ended; it is left out when many have."""
         self.running_count -= 1
         if 2 * self.running_count < <int64_t> self.running.size():
-            self.forget_stopped(world, now)
+            self.forget_stopped(world, 0, now)
 
     cdef bint some_waiting_in(self, uint8_t* jobs) noexcept nogil:
         """Whether one of these jobs waits."""
@@ -182,18 +183,20 @@ cdef class CompiledScheduler:
                 left += 1
         self.waiting_kinds.resize(left)
         if not self.victims.empty():
-            self.forget_stopped(world, now)
+            self.forget_stopped(world, self.first_stopped, now)
 
-    cdef void forget_stopped(self, WorldView* world, double now) noexcept nogil:
-        """Running jobs that hold nothing any more are not running: they wait, or have ended."""
-        cdef size_t at, left = 0
+    cdef void forget_stopped(self, WorldView* world, size_t first, double now) noexcept nogil:
+        """Running jobs that hold nothing any more, from a place on, are not running: they wait, or have ended."""
+        cdef size_t at, left = first
         cdef int64_t job
-        for at in range(self.running.size()):
+        for at in range(first, self.running.size()):
             job = self.running[at].job
             if world.books.heads[job] >= 0:
                 self.running[left] = self.running[at]
                 left += 1
-            elif world.facts[job].state == WAITING:
+                continue
+            self.running_demand -= self.kinds[self.kind_of[job]].demand
+            if world.facts[job].state == WAITING:
                 self.add_waiting(world, job, now)
         self.running.resize(left)
         self.running_count = left
@@ -228,7 +231,7 @@ cdef class CompiledScheduler:
             return
         if self.preemptive:
             if self.running_count < <int64_t> self.running.size():
-                self.forget_stopped(world, now)
+                self.forget_stopped(world, 0, now)
             self._rank_running(world, now)
             self._walk(world, now, world.books.totals[GPU] + self._releasing(world))
             for at in range(self.waiting_kinds.size()):
@@ -346,11 +349,12 @@ cdef class CompiledScheduler:
         cdef int64_t job, kind, demand
         cdef KindState* state
         cdef Ranked waits  # the first of the heap
-        for at in range(running):
+        free += self.running_demand
+        for at in range(running if self.some_protected else 0):
             job = self.running[at].job
-            self.chosen[job] = self.some_protected and self.until[job] > pinned_after
-            if not self.chosen[job]:
-                free += self.kinds[self.kind_of[job]].demand
+            self.chosen[job] = self.until[job] > pinned_after
+            if self.chosen[job]:
+                free -= self.kinds[self.kind_of[job]].demand
         self.heap.clear()
         for at in range(self.waiting_kinds.size()):
             self.kinds[self.waiting_kinds[at]].cursor = self.kinds[self.waiting_kinds[at]].head
@@ -368,20 +372,20 @@ cdef class CompiledScheduler:
                     if state.cursor < self.waiting[kind].size():
                         self._push(kind)
                 elif self.strict:
-                    return
+                    break
                 if not self.heap.empty():
                     waits = self._first_of(0)
                 continue
             job = self.running[at].job
-            at += 1
             demand = self.kinds[self.kind_of[job]].demand
-            if self.chosen[job]:
-                continue
-            if demand <= free:
-                self.chosen[job] = True
-                free -= demand
-            elif self.strict:
-                return
+            if not self.some_protected or not self.chosen[job]:
+                if self.strict and demand > free:
+                    break
+                self.chosen[job] = demand <= free
+                free -= demand if demand <= free else 0
+            at += 1
+        for at in range(at, running if not self.some_protected else 0):
+            self.chosen[self.running[at].job] = False
 
     cdef void _stop_others(self, WorldView* world) noexcept nogil:
         """Stop the running jobs that are not chosen."""
@@ -390,6 +394,8 @@ cdef class CompiledScheduler:
         for at in range(self.running.size()):
             job = self.running[at].job
             if not self.chosen[job]:
+                if self.victims.empty():
+                    self.first_stopped = at
                 self.kinds[self.kind_of[job]].failed = 0
                 self.stopped[job] = world.books.heads[job]
                 self.victims.push_back(self.running[at])
@@ -667,6 +673,9 @@ cdef class CompiledScheduler:
         cdef bint in_queues = self.order == ATTAINED_QUEUES
         cdef size_t at
         self._begin_levels(world)
+        if not in_queues and not self.running.empty():
+            self._advance_levels(world, self.running.front().key)
+            soonest = self._soonest_below(world, now)
         for at in range(self.running.size()):
             attained = self.running[at].key
             if not in_queues:
@@ -682,6 +691,16 @@ cdef class CompiledScheduler:
         for at in range(self.served.size()):
             soonest = min(soonest, self._seconds_of(world, self.served[at], now))
         return soonest
+
+    cdef double _soonest_below(self, WorldView* world, double now) noexcept nogil:
+        """How soon the running job next below the first level is there: mostly none is sooner."""
+        cdef Ranked level
+        cdef Py_ssize_t at
+        level.key, level.job = self.next_level, -1
+        at = lower_bound(self.running.begin(), self.running.end(), level) - self.running.begin() - 1
+        while at >= 0 and world.books.heads[self.running[at].job] < 0:
+            at -= 1
+        return self._seconds_of(world, self.running[at], now) if at >= 0 else INFINITY
 
     cdef void _begin_levels(self, WorldView* world) noexcept nogil:
         """Set the cursors to the first waiting jobs; where there are many kinds, sort all their keys instead."""

@@ -71,7 +71,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
                 self.waiting_kinds[kinds_left] = kind
                 kinds_left += 1
         self.waiting_kinds.resize(kinds_left)
-        self.forget_stopped(world, now)
+        self.forget_stopped(world, 0, now)
 
     # One decision
 
@@ -89,7 +89,7 @@ cdef class WholeQueueScheduler(CompiledScheduler):
         if not self.waiting_count:
             return
         if self.running_count < <int64_t> self.running.size():
-            self.forget_stopped(world, now)
+            self.forget_stopped(world, 0, now)
         self._protect(world, now)
         self._by_key.clear()
         for at in range(self.waiting_kinds.size()):

@@ -313,7 +313,7 @@ cdef class EventLoop:
                 active.push_back(self._scheduler.running[at].job)
             sort(active.begin(), active.end())
             interrupt_at_node(&self._world, active.data(), active.size(), node, now)
-            self._scheduler.forget_stopped(&self._view, now)
+            self._scheduler.forget_stopped(&self._view, 0, now)
             take_down(&self._world.books, node)
         self._next_failure = self._engine._failures.next_time()
         return 0

@@ -2,12 +2,12 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libcpp.pair cimport pair
-from libcpp.set cimport set as ordered_set
 from libcpp.vector cimport vector
 
 from muster.cluster.ledger_core cimport Books, StaleNodes
 
-ctypedef pair[int64_t, pair[int64_t, int64_t]] Fullness  # free GPUs, free CPUs, number
+ctypedef pair[int64_t, int64_t] Slack  # free CPUs, number
+ctypedef pair[int64_t, Slack] Fullness  # with free GPUs before
 
 # What a gang takes of one node.
 cdef struct Part:
@@ -15,7 +15,7 @@ cdef struct Part:
     int64_t gpus
 
 cdef class NodeIndex:
-    cdef ordered_set[Fullness] _by_fullness
+    cdef vector[vector[Slack]] _by_fullness  # by free GPUs, from one on: the fullest last
     cdef vector[Fullness] _known  # of each node, as it is in the index
     cdef vector[vector[uint64_t]] _by_free  # by free GPUs: a bit a node
     cdef vector[int64_t] _counts  # by free GPUs: nodes

@@ -3,7 +3,6 @@
 The ledger's steps list the nodes that they change; the index takes them over before it answers.
 """
 
-from cython.operator cimport dereference, preincrement
 from libcpp.algorithm cimport sort
 
 from muster.cluster.ledger_core cimport CPU, WHOLE
@@ -11,19 +10,26 @@ from muster.schedulers.placement.rules_core cimport gpus_that_fit, holds_gang, p
 
 cdef extern from * nogil:
     """
-    #include <set>
-    // Exchanges one element of a set for another without new memory.
+    #include <algorithm>
+    #include <functional>
+    #include <vector>
+    // A vector whose greatest element comes first. Nodes that are taken next are at its end, where a change is cheap.
     template <typename Element>
-    static inline void muster_replace(std::set<Element>& elements, const Element& old, const Element& with) {
-        auto node = elements.extract(old);
-        node.value() = with;
-        elements.insert(std::move(node));
+    static inline typename std::vector<Element>::iterator muster_place(std::vector<Element>& in, const Element& one) {
+        return std::lower_bound(in.begin(), in.end(), one, std::greater<Element>());
+    }
+    template <typename Element>
+    static inline void muster_add(std::vector<Element>& to, const Element& one) {
+        to.insert(muster_place(to, one), one);
+    }
+    template <typename Element>
+    static inline void muster_remove(std::vector<Element>& from, const Element& one) {
+        from.erase(muster_place(from, one));
     }
     """
     int64_t lowest_bit "__builtin_ctzll"(uint64_t bits)
-    void replace "muster_replace"(ordered_set[Fullness]& elements, Fullness& old, Fullness& new)
-
-cdef int64_t _LEAST = -(1 << 62)
+    void add "muster_add"(vector[Slack]& to, Slack& one)
+    void remove "muster_remove"(vector[Slack]& from_, Slack& one)
 
 
 cdef bint _higher_node(const Part& one, const Part& other) noexcept nogil:
@@ -36,6 +42,7 @@ cdef class NodeIndex:
     def __init__(self, int64_t nodes, int64_t most_gpus):
         cdef int64_t node
         self._known.resize(nodes)
+        self._by_fullness.resize(most_gpus + 1)
         self._by_free.resize(most_gpus + 1, vector[uint64_t](nodes // 64 + 1))
         self._counts.resize(most_gpus + 1)
         self._stale_list.resize(nodes)
@@ -62,10 +69,10 @@ cdef class NodeIndex:
             if now == self._known[node]:
                 continue
             before = self._known[node].first
-            if before >= 0:
-                replace(self._by_fullness, self._known[node], now)
-            else:
-                self._by_fullness.insert(now)
+            if before > 0:
+                remove(self._by_fullness[before], self._known[node].second)
+            if now.first > 0:
+                add(self._by_fullness[now.first], now.second)
             if before != now.first:
                 if before >= 0:
                     self._by_free[before][node // 64] &= ~(<uint64_t> 1 << (node % 64))
@@ -77,15 +84,15 @@ cdef class NodeIndex:
 
     cdef int64_t fullest(self, Books* books, uint8_t* allowed, int64_t gpus, int64_t* need) noexcept nogil:
         """The fullest node that holds a whole gang, or -1: fewest free GPUs, then CPUs, then the lower number."""
-        cdef Fullness least
-        cdef int64_t node
-        least.first, least.second.first, least.second.second = gpus, _LEAST, -1
-        cdef ordered_set[Fullness].iterator at = self._by_fullness.lower_bound(least)
-        while at != self._by_fullness.end():
-            node = dereference(at).second.second
-            if allowed[node] and not self._is_taken(node) and holds_gang(books, node, gpus, need):
-                return node
-            preincrement(at)
+        cdef int64_t free, node
+        cdef size_t at
+        for free in range(gpus, <int64_t> self._by_fullness.size()):
+            at = self._by_fullness[free].size()
+            while at > 0:
+                at -= 1
+                node = self._by_fullness[free][at].second
+                if allowed[node] and not self._is_taken(node) and holds_gang(books, node, gpus, need):
+                    return node
         return -1
 
     cdef bint _is_taken(self, int64_t node) noexcept nogil:
