@@ -39,10 +39,13 @@ from muster.schedulers.reasons import (
     OUTRANKED,
     PLACED,
     PROTECTED,
+    REASONS,
 )
 
 _INSTANT = 1e-6
 """Seconds by which a promise of stability is cut short, so that rounding cannot undo it."""
+_IN_VAIN = np.isin(np.arange(len(REASONS)), (NO_PLACE, NO_CPUS, NOT_SELECTED))
+"""By reason: whether a job waits beside GPUs that were free for it."""
 
 
 @dataclass(frozen=True)
@@ -409,8 +412,7 @@ class Composed:
             running = np.flatnonzero(plan.reasons == PLACED)
             quantum = self.order.quantum()
             overtaken = self.order.next_rank_change(snapshot, keys, running, waiting, memory) - _INSTANT
-            stopped_in_vain = np.isin(plan.reasons, (NO_PLACE, NO_CPUS, NOT_SELECTED)).any()
-            if stopped_in_vain or (self.allocator.by_order and not self.order.static_priority):
+            if _IN_VAIN[plan.reasons].any() or (self.allocator.by_order and not self.order.static_priority):
                 overtaken = -inf
             if jobs.leased:
                 # No job that runs on can be overtaken before the first lease ends.

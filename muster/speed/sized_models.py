@@ -24,11 +24,14 @@ class SizedModels:
 
     def of(self, model: Ints, asked: Ints, workers: Ints) -> Ints:
         """The record of each gang of `model` that asked for `asked` GPUs and has `workers` of them."""
-        sizes = list(zip(model.tolist(), asked.tolist(), workers.tolist(), strict=True))
-        new = [size for size in dict.fromkeys(sizes) if size[1] != size[2] and size not in self._number]
-        for size in new:
-            self._number[size] = self._add(*size)
-        return np.array([self._number.get(size, size[0]) for size in sizes], np.int64)
+        others = np.flatnonzero(asked != workers)
+        records = model.copy()
+        sizes = zip(model[others].tolist(), asked[others].tolist(), workers[others].tolist(), strict=True)
+        for at, size in zip(others.tolist(), sizes, strict=True):
+            if size not in self._number:
+                self._number[size] = self._add(*size)
+            records[at] = self._number[size]
+        return records
 
     def _add(self, model: int, asked: int, workers: int) -> int:
         """Add the records of a size, one for each type of GPU on which the model is another one."""

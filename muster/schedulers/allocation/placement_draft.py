@@ -67,9 +67,7 @@ class PlacementDraft(NamedTuple):
         used = int(self.used[0])
         node_parts = np.empty_like(self.node_parts)
         node_parts[:used] = self.node_parts[:used]
-        return PlacementDraft(*map(np.copy, self._replace(node_parts=node_parts[:0])))._replace(
-            node_parts=node_parts
-        )
+        return PlacementDraft(self.free.copy(), node_parts, *(column.copy() for column in self[2:]))
 
 
 def open_draft(
@@ -88,14 +86,14 @@ def open_draft(
         transaction.release(job)
     whole = ~shares
     pinned = jobs.pinned if pinned is None else pinned
-    kept = jobs.running & snapshot.keeps_amounts & (chosen | ~np.isin(np.arange(len(jobs)), ranked))
-    movable = np.zeros(len(jobs), np.bool_)
-    movable[ranked] = True
-    movable &= whole & ~pinned & ~kept
+    served = np.zeros(len(jobs), np.bool_)
+    served[ranked] = True
+    kept = jobs.running & snapshot.keeps_amounts & (chosen | ~served)
+    movable = served & whole & ~pinned & ~kept
     nodes = len(books.nodes)
     draft = PlacementDraft(
         free=books.nodes["free"].copy(),
-        node_parts=np.zeros(snapshot.cluster.total_gpus + 1, NODE_PART),
+        node_parts=np.empty(snapshot.cluster.total_gpus + 1, NODE_PART),
         first=np.full(len(jobs), NONE),
         first_here=np.full(nodes, NONE),
         last_here=np.full(nodes, NONE),
