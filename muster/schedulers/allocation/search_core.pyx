@@ -16,8 +16,8 @@ cdef int64_t gpus_that_fit(Draft* draft, int64_t node, int64_t* amounts) noexcep
     if amounts == NULL:
         return fit
     for resource in range(1, draft.resources):
-        if amounts[resource] > 0:
-            fit = min(fit, floor_of(free[resource], amounts[resource]))
+        if amounts[resource] > 0 and free[resource] < fit * amounts[resource]:
+            fit = floor_of(free[resource], amounts[resource])
     return fit
 
 

@@ -49,6 +49,10 @@ from muster.schedulers.joint.free_nodes cimport (
 from muster.schedulers.placement.delay_scheduling cimport MACHINE, Workspace, workspace_for
 from muster.schedulers.placement.network_aware cimport FormsOfGang, find_form, form_of_place
 
+from muster.speed.network.forms import EVENLY
+
+cdef int64_t _EVENLY = EVENLY  # forms up to this one have the same number of GPUs on each of their machines
+
 FOR_RUNNING = 0.05
 """What it counts that a job runs at all, as a part of its reference speed: long jobs let short ones pass."""
 cdef double _FOR_RUNNING = FOR_RUNNING
@@ -66,6 +70,11 @@ cdef struct Network:
     int64_t* held_here  # by node: GPUs of running jobs that have no place yet
     int64_t* nothing  # a need, by resource
     double enough  # share of a job's best speed below which it waits
+    # GPUs that the draft leaves: by node, on all, on the one with most, and on how many nodes there are so many.
+    vector[int64_t] free_here
+    int64_t free_gpus
+    int64_t most_free
+    vector[int64_t] counts
 
 # What is known of the nodes for the jobs of each class; see `_guess`.
 cdef struct Guesses:
@@ -123,12 +132,18 @@ def place_on_network(books, draft, before, gangs, order, cost, enough):
     cdef vector[Node] nodes
     cdef vector[int64_t] numbers, held, nothing
     cdef vector[uint8_t] inside
+    cdef int64_t node
     network.books = books_of(books)
     nodes.assign(network.books.nodes, network.books.nodes + network.books.node_count)
     network.books.nodes = nodes.data()
     network.work = workspace_for(&network.books, numbers, inside)
     nothing.assign(SLOTS, 0)
     network.before, network.nothing = &running, nothing.data()
+    network.free_here.assign(jobs.nodes, 0)
+    network.counts.assign(1, jobs.nodes)
+    network.free_gpus = network.most_free = 0
+    for node in range(jobs.nodes):
+        _count_free(&search, node)
     for network.enough in enough:
         held.assign(jobs.nodes, 0)
         network.held_here = held.data()
@@ -189,6 +204,8 @@ cdef void _note_changes(Search* search, int64_t at) noexcept nogil:
         node = search.draft.node_parts[number].node
         if search.network == NULL:
             update_node(search.free, search.draft, node)
+        else:
+            _count_free(search, node)
         search.guesses.changed.push_back(node)
         number = search.draft.node_parts[number].next
 
@@ -203,6 +220,8 @@ cdef bint _place(Search* search, int64_t at, vector[int64_t]& queue, vector[bint
     if search.network != NULL:
         if _place_on_form(search, at):
             return True
+        if search.network.free_gpus < gangs.gpus[at]:
+            return False
     elif gangs.kind_count == 1:
         node = tightest_node(search.free, draft, gangs, at, gangs.gpus[at], best, NULL)
     if node >= 0:
@@ -491,6 +510,21 @@ cdef void _count_held(Search* search) noexcept nogil:
             search.network.held_here[before.node_parts[number].node] += before.node_parts[number].gpus
 
 
+cdef void _count_free(Search* search, int64_t node) noexcept nogil:
+    """Count the GPUs that the draft leaves on a node now, in place of those that it left there before."""
+    cdef Network* network = search.network
+    cdef int64_t now = max(free_on(search.draft, node)[0], <int64_t> 0)
+    network.counts[network.free_here[node]] -= 1
+    network.free_gpus += now - network.free_here[node]
+    network.free_here[node] = now
+    if now >= <int64_t> network.counts.size():
+        network.counts.resize(now + 1)
+    network.counts[now] += 1
+    network.most_free = max(network.most_free, now)
+    while network.most_free > 0 and network.counts[network.most_free] == 0:
+        network.most_free -= 1
+
+
 cdef bint _may_share_machine(Search* search, int64_t at) noexcept nogil:
     """Whether a job goes fast enough on one machine."""
     cdef FormsOfGang forms = forms_of(search.gangs, at)
@@ -514,6 +548,8 @@ cdef bint _place_on_form(Search* search, int64_t at) noexcept nogil:
         while part >= 0:
             network.held_here[network.before.node_parts[part].node] -= network.before.node_parts[part].gpus
             part = network.before.node_parts[part].next
+    if network.free_gpus < gangs.gpus[at]:
+        return False
     _show_free(search, at, best)
     for number in range(forms.count):
         if forms.kinds[3 * number] < 0 or forms.speeds[number] < network.enough * forms.speeds[0]:
@@ -547,6 +583,8 @@ cdef bint _find_form(Search* search, int64_t at, int64_t* kind) noexcept nogil:
     cdef uint8_t* allowed = allowed_nodes(search.gangs, at)
     cdef int64_t* take = network.work.scratch.take
     cdef int64_t node
+    if kind[0] <= _EVENLY and search.gangs.gpus[at] // kind[1] > network.most_free:
+        return False
     if not find_form(
         &network.books, search.gangs.gpus[at], allowed, kind, network.nothing, network.held_here, &network.work
     ):

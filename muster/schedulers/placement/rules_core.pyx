@@ -34,8 +34,8 @@ cdef int64_t gpus_that_fit(Books* books, int64_t node, int64_t* need) noexcept n
     cdef int64_t resource, amount, fit = books.nodes[node].free_gpus
     for resource in range(1, books.resources):
         amount = need_on(books, node, resource, need)
-        if amount > 0:
-            fit = min(fit, books.nodes[node].free[resource] // amount)
+        if amount > 0 and books.nodes[node].free[resource] < fit * amount:
+            fit = books.nodes[node].free[resource] // amount
     return fit
 
 
