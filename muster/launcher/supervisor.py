@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from muster import processes
 from muster.launcher.journal import append_record, read_records
+from muster.launcher.lease import Lease
 from muster.launcher.output_file import keep_newest
 from muster.launcher.parts import MASTER_SECONDS, Master, Parts, free_port
 from muster.launcher.rank import CANNOT_START, become, open_output, read_complaint
@@ -59,7 +60,13 @@ class _Rank(NamedTuple):
 
 
 def main(folder: str) -> None:
-    """Looks after the start in this folder, unless another supervisor does or did."""
+    """Looks after the start in this folder, unless another supervisor does or did.
+
+    One with a lease is no child of the process that started it, which might end its children when it ends.
+    """
+    with suppress(FileNotFoundError), open(f"{folder}/launch.json") as file:  # noqa: PTH123
+        if json.load(file)["lease_file"] is not None and os.fork():
+            os._exit(0)
     os.chdir("/")
     # Close what the daemon's parent left open: another process may wait for the end of a pipe.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
@@ -104,6 +111,7 @@ class Supervisor:
         """Signals that it got itself and passes on to the ranks."""
         meeting = launch["meeting_folder"]
         self._parts = None if meeting is None else Parts(Path(meeting), launch["part"])
+        self._lease = Lease(launch["lease_file"])
 
     def look_after(self) -> dict[str, Any]:
         """Run the start, from the first record to the last, which it returns."""
@@ -128,6 +136,7 @@ class Supervisor:
             self._reap()
             self._obey()
             self._end_gang()
+            self._watch_lease()
             self._watch_memory()
             self._limit_output()
         self._clear()
@@ -156,6 +165,7 @@ class Supervisor:
     @property
     def _is_to_stop(self) -> bool:
         wanted = self._wanted.get("signals") or self._wanted.get("kill") or self._received
+        wanted = wanted or self._lease.is_ending
         return bool(wanted or self._other_died or os.path.exists(self._launch["stop_file"]))  # noqa: PTH110
 
     def _start_ranks(self, master: Master) -> None:
@@ -276,6 +286,14 @@ class Supervisor:
         by_signal = -ending.status if ending.status < 0 else ending.status - 128
         return ending.status not in (0, EXIT_STOPPED) and by_signal not in numbers
 
+    def _watch_lease(self) -> None:
+        """Have the ranks save and end while the lease still holds; kill them when it is over."""
+        if self._lease.is_ending and not self._sent.get("SIGTERM"):
+            self._sent["SIGTERM"] = 1
+            self._signal_ranks(signal.SIGTERM)
+        if self._lease.is_over:
+            processes.kill_all(processes.descendants(os.getpid()))
+
     def _watch_memory(self) -> None:
         limit = self._wanted.get("memory_bytes")
         if limit is None or not self._ranks:
@@ -312,7 +330,7 @@ class Supervisor:
             "ended": time.time(),
             "endings": self._endings,
             "sent": sorted(self._sent.keys() | self._wanted.get("signals", {}).keys()),
-            "killed": bool(self._wanted.get("kill")),
+            "killed": bool(self._wanted.get("kill")) or self._lease.is_over,
             "over_memory_bytes": self._over_memory_bytes,
             "other_died": self._other_died,
         }

@@ -90,6 +90,7 @@ def start_file(
         "inherited": list(inherited),
         "passes_on": list(passes_on),
         "stop_file": str(stop_file(launch.run_dir, launch.epoch)),
+        "lease_file": None,
     }
     parts = [part_record(part) | {"ranks": part.ranks[0]} for part in parts_of(launch, addresses)]
     return {"start": f"{launch.job}.{launch.epoch}", "launch": common, "parts": parts}

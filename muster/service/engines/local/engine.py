@@ -119,8 +119,12 @@ class LocalEngine(SequentialEngine):
     gang_grace_seconds = GANG_GRACE_SECONDS
     """For the other ranks, from SIGTERM to SIGKILL, after one has died."""
 
-    def __init__(self, folder: Path, machine: Machine) -> None:
-        """Finds the starts that are there. OSError if the folder cannot be used."""
+    def __init__(self, folder: Path, machine: Machine, lease_file: Path | None = None) -> None:
+        """Finds the starts that are there. OSError if the folder cannot be used.
+
+        `lease_file` (`muster.launcher.lease`): the starts end when it is over.
+        """
+        self._lease_file = lease_file
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder.resolve()
         self._machine = machine
@@ -186,6 +190,7 @@ class LocalEngine(SequentialEngine):
             **part_record(launch),
             "passes_on": [],
             "stop_file": "",
+            "lease_file": None if self._lease_file is None else str(self._lease_file),
             "identity": identity,
             "output_limit_gb": launch.output_limit_gb,
             "gang_grace_seconds": self.gang_grace_seconds,
