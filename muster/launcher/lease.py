@@ -2,7 +2,7 @@
 
 A node that has lost its cluster cannot know whether its starts were given up and begun elsewhere. So each of its
 supervisors reads a file with the moment until which it may go on. Who writes it (an agent that still reaches the
-cluster's head) puts that moment off; nobody begins the same jobs elsewhere before it.
+cluster's head) puts that moment off; nothing begins the same jobs elsewhere before it.
 
 The file holds two moments of the clock that counts from the machine's boot and never stops: when the ranks are to save
 and end, and when they are killed.

@@ -1,4 +1,4 @@
-"""A start with a lease ends by itself when nobody renews it, and lives on without its engine while it is renewed."""
+"""A start with a lease ends by itself when it is not renewed, and lives on without its engine while it is renewed."""
 
 from __future__ import annotations
 
