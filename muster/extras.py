@@ -10,12 +10,13 @@ from importlib.util import find_spec
 from muster.problems import InputError, Problem
 
 DISTRIBUTION = "muster-scheduler"
-SIMULATOR, CHARTS, SERVICE, POSTGRES = "simulator", "charts", "service", "postgres"
+SIMULATOR, CHARTS, SERVICE, POSTGRES, RAY = "simulator", "charts", "service", "postgres", "ray"
 PACKAGES = {
     SIMULATOR: ("highspy", "polars", "pydantic", "typer", "rich", "backports"),
     CHARTS: ("altair", "jinja2", "markupsafe", "vl_convert"),
     SERVICE: ("fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client", "structlog", "regex"),
     POSTGRES: ("psycopg",),
+    RAY: ("ray",),
 }
 """The importable packages of each extra, without those of the extras that it contains."""
 

@@ -66,6 +66,13 @@ class NodeFlags:
             help="Partition whose nodes to use, with --engine slurm (default: none; required there).",
         ),
     ] = None
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Head of the Ray cluster whose nodes to use, with --engine ray (default: none; required there).",
+        ),
+    ] = None
 
     def served(self, errors: ErrorCollector) -> tuple[str, ConfiguredEngine]:
         """The engine's name and the engine; fake nodes imply theirs. `errors` collects what is wrong."""
@@ -74,7 +81,9 @@ class NodeFlags:
 
         memory_gb = None if self.memory is None else errors.of(flags.gb_of, "--memory", self.memory)
         name = self.engine if self.engine is not None else LOCAL if self.fake_nodes is None else FAKE
-        options = EngineOptions(self.gpus, self.cpus, memory_gb, self.fake_nodes, self.partition)
+        options = EngineOptions(
+            self.gpus, self.cpus, memory_gb, self.fake_nodes, self.partition, self.address
+        )
         return name, errors.of(configured_engine, name, options)
 
 

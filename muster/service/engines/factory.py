@@ -23,6 +23,8 @@ class EngineOptions:
     """A cluster, as `--cluster` takes it."""
     partition: str | None = None
     """Of Slurm."""
+    address: str | None = None
+    """Of the head of a Ray cluster."""
 
     def given(self) -> dict[str, object]:
         """The values that were given, by option."""
@@ -32,6 +34,7 @@ class EngineOptions:
             "--memory": self.memory_gb,
             "--fake-nodes": self.fake_nodes,
             "--partition": self.partition,
+            "--address": self.address,
         }
         return {option: value for option, value in values.items() if value is not None}
 

@@ -210,7 +210,7 @@ def test_wrong_flags_are_reported_together(no_daemon: Path, muster: Muster) -> N
     [
         (
             "--engine locl",
-            "--engine: found 'locl'; no such engine; allowed: fake, local, slurm. Hint: did you mean local?",
+            "--engine: found 'locl'; no such engine; allowed: fake, local, ray, slurm. Hint: did you mean local?",
         ),
         ("--engine fake", "--fake-nodes: allowed: a cluster, for example 16x8gpu,24cpu,500gb"),
         (

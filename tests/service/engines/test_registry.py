@@ -56,13 +56,13 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 def test_the_shipped_engines_are_registered() -> None:
-    assert engine_names() == ("fake", "local", "slurm")
+    assert engine_names() == ("fake", "local", "ray", "slurm")
     assert all(isinstance(engine_factory(name), EngineFactory) for name in engine_names())
 
 
 def test_an_installed_package_adds_an_engine(install: Install, tmp_path: Path) -> None:
     install("outside = outside_engine:FACTORY")
-    assert engine_names() == ("fake", "local", "outside", "slurm")
+    assert engine_names() == ("fake", "local", "outside", "ray", "slurm")
     configured = configured_engine("outside", EngineOptions(fake_nodes=CLUSTER))
     rows: dict[int, JobRow] = {}
     engine = configured.open(EngineContext(tmp_path / "outside", rows.__getitem__, dict))
@@ -77,7 +77,7 @@ def test_an_installed_package_adds_an_engine(install: Install, tmp_path: Path) -
         (
             "outside = outside_engine:FACTORY",
             "outsid",
-            "allowed: fake, local, outside, slurm. Hint: did you mean outside",
+            "allowed: fake, local, outside, ray, slurm. Hint: did you mean outside",
         ),
         (
             "outside = outside_engine:NO_FACTORY",

@@ -1,0 +1,43 @@
+"""`muster serve --engine ray --address HOST:PORT`."""
+
+from __future__ import annotations
+
+from muster.extras import RAY, require
+from muster.problems import InputError, Problem
+from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
+from muster.service.engines.ray.connection import RayConnection, RayError
+from muster.service.engines.ray.engine import RayEngine
+from muster.service.engines.ray.messages import NodesOnly
+from muster.service.engines.ray.nodes import cluster_of
+
+_OPTION = "--address"
+
+
+def _configure(options: EngineOptions) -> ConfiguredEngine:
+    address = options.address or ""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and int(port) < 65_536):
+        what = "allowed: host and port of the head of a Ray cluster, for example 10.0.0.1:6379"
+        raise InputError(Problem(_OPTION, what, found=options.address))
+    require(RAY)
+    connection = RayConnection(address)
+    try:
+        look = connection.ask(NodesOnly())
+    except RayError as error:
+        connection.close()
+        raise InputError(Problem(_OPTION, f"{error}. Hint: ray status", found=address)) from error
+    problems = [Problem(f"node {name}", what) for name, what in look.problems.items()]
+    if not look.nodes and not problems:
+        what = "this Ray cluster has no node with GPUs. Hint: ray start --num-gpus N on its nodes"
+        problems.append(Problem(_OPTION, what, found=address))
+    if problems:
+        connection.close()
+        raise InputError(*problems)
+
+    def open_engine(context: EngineContext) -> RayEngine:
+        return RayEngine(context.folder, connection)
+
+    return ConfiguredEngine(cluster_of(look.nodes, "ray"), open_engine)
+
+
+FACTORY = EngineFactory(RayEngine.capabilities, frozenset({_OPTION}), _configure)
