@@ -47,8 +47,8 @@ from muster.service.engines.ray.messages import LEASE_SECONDS, AgentReply, Agent
 from muster.service.engines.ray.nodes import engine_node
 from muster.service.engines.ray.records import PartRecord, RayRecords, RayStart
 
-_MARGIN = 1.1
-"""A node is given up after so many times its lease: clocks of two machines do not run alike."""
+_MARGIN_SECONDS = 5.0
+"""A node is given up so long after its lease: supervisors look at it once a second, and clocks do not run alike."""
 
 log = structlog.get_logger()
 
@@ -60,9 +60,11 @@ class RayEngine:
         can_resize=True, runs_as_users=True, poll_seconds=0.5, pending_limit_seconds=10.0
     )
 
-    def __init__(self, folder: Path, connection: RayConnection, lease_seconds: float = LEASE_SECONDS) -> None:
+    lease_seconds = LEASE_SECONDS
+
+    def __init__(self, folder: Path, connection: RayConnection) -> None:
         """Find the starts that are there. OSError if Ray cannot be reached, or if no node answers."""
-        self._connection, self._lease_seconds = connection, lease_seconds
+        self._connection = connection
         self._records = RayRecords(folder / "starts")
         self._owner, self._session = _counted(folder / "owner")
         self._version = metadata.version(DISTRIBUTION)
@@ -119,7 +121,7 @@ class RayEngine:
         """Ask the agents once, and take in what they answer."""
         self._connection.open()
         session = (self._session, self._connection.starts)
-        setup = AgentSetup(self._owner, session, self._version, self._lease_seconds)
+        setup = AgentSetup(self._owner, session, self._version, self.lease_seconds)
         look = self._connection.ask(Turn(setup, commands))
         problems = dict(look.problems)
         replies = dict(look.replies)
@@ -149,13 +151,13 @@ class RayEngine:
                 if part.node in listed and part.lives:
                     self._update(record, part, listed[part.node].get(record.key))
                 elif part.lives and part.known is None:
-                    part.trouble = self._problems.get(part.node, "away")
+                    part.obstacle = self._problems.get(part.node, "away")
         for name, reply in replies.items():
             for command, error in zip(sent.get(name, ()), reply.errors, strict=True):
                 launched = self._records.get(command.job, command.epoch)
                 if isinstance(command, Launch) and launched is not None:
                     part = next(part for part in launched.parts if part.node == name)
-                    part.trouble = "" if error is None else str(error)
+                    part.obstacle = "" if error is None else str(error)
             orders = [self._order_for_orphan(name, one) for one in listed[name].values()]
             self._orphans[name] = [order for order in orders if order is not None]
 
@@ -182,7 +184,7 @@ class RayEngine:
     def _watch_away(self, look: Look) -> None:
         """Give up what was on nodes that are away for longer than a lease lasts.
 
-        The time counts anew where the head may have known the node as alive in between: with another link, or where
+        The time starts again where the head may have known the node as alive in between: with another link, or where
         Ray on that node was started again.
         """
         living = [(record, part) for record in self._records for part in record.parts if part.lives]
@@ -195,7 +197,7 @@ class RayEngine:
             self._away[name] = (seen, since if known == seen else now)
         for record, part in living:
             seconds = now - self._away[part.node][1] if part.node in away else 0.0
-            if seconds >= _MARGIN * self._lease_seconds:
+            if seconds >= self.lease_seconds + _MARGIN_SECONDS:
                 part.end(Exit.LOST, f"node {part.node} is away for {seconds:.0f} s")
                 record.changed = True
 

@@ -24,14 +24,14 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
     try:
         look = connection.ask(NodesOnly())
     except RayError as error:
-        connection.close()
         raise InputError(Problem(_OPTION, f"{error}. Hint: ray status", found=address)) from error
+    finally:
+        connection.close()
     problems = [Problem(f"node {name}", what) for name, what in look.problems.items()]
     if not look.nodes and not problems:
         what = "this Ray cluster has no node with GPUs. Hint: ray start --num-gpus N on its nodes"
         problems.append(Problem(_OPTION, what, found=address))
     if problems:
-        connection.close()
         raise InputError(*problems)
 
     def open_engine(context: EngineContext) -> RayEngine:

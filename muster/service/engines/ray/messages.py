@@ -63,7 +63,7 @@ class AgentRefusal:
 
     why: str
     is_over: bool
-    """It may be replaced: nobody uses it any more, or it is of another version."""
+    """it may be replaced: no daemon uses it any more, or it is of another version."""
 
 
 @dataclass(frozen=True)

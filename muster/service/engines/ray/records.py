@@ -26,7 +26,7 @@ class PartRecord:
     """The agent has had it."""
     known: Observed | None = None
     """As the agent has reported it last, or as it was given up."""
-    trouble: str = ""
+    obstacle: str = ""
     """Why the agent does not have it."""
 
     @property
@@ -82,7 +82,9 @@ class RayStart:
         began = len(known) == len(self.parts)
         since = min((one.since for one in known if one.ended is None), default=self.launched)
         pending = "; ".join(
-            f"node {part.node}: {part.trouble}" for part in self.parts if part.known is None and part.trouble
+            f"node {part.node}: {part.obstacle}"
+            for part in self.parts
+            if part.known is None and part.obstacle
         )
         return Observed(
             self.job, self.epoch, None, since if began else self.launched, pending="" if began else pending
