@@ -11,9 +11,10 @@ import typer
 from muster.cli import flags
 
 if TYPE_CHECKING:
+    from muster.cluster import Cluster
     from muster.cluster.slurm_nodes import SlurmSite
 
-_SLURM = "slurm"
+_SLURM, _RAY = "slurm", "ray"
 
 
 def cluster(
@@ -22,15 +23,22 @@ def cluster(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="Source: slurm asks the Slurm of this machine; else a file of scontrol show node or sinfo --json.",
+            help="Source: slurm asks the Slurm of this machine, ray the cluster at --address; else a file of scontrol "
+            "show node or sinfo --json.",
         ),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Cluster file to write, .toml.")
     ],
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Head of the Ray cluster (default: none; required with --from ray)."
+        ),
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Write the cluster file of a Slurm site: its nodes, GPUs, partitions and racks.
+    """Write the cluster file of a Slurm site or a Ray cluster: its nodes, GPUs, labels and racks.
 
     Example: muster cluster --from slurm -o cluster.toml
     """
@@ -40,16 +48,29 @@ def cluster(
 
     if output.suffix != ".toml":
         raise InputError(Problem("--output", "allowed: a name that ends in .toml", found=output))
-    site = _running_site() if source == _SLURM else _site_of_file(Path(source))
-    write_cluster_file(site.cluster, output)
+    if address is not None and source != _RAY:
+        raise InputError(Problem("--address", "allowed: with --from ray", found=address))
+    found, notes = _found(source, address)
+    write_cluster_file(found, output)
     if as_json:
-        content = {"output": str(output), "nodes": len(site.cluster.nodes), "gpus": site.cluster.total_gpus}
-        print(as_json_text({**content, "notes": site.notes}), end="")
+        content = {"output": str(output), "nodes": len(found.nodes), "gpus": found.total_gpus}
+        print(as_json_text({**content, "notes": notes}), end="")
         return
-    for note in site.notes:
+    for note in notes:
         print(f"{source}: {note}", file=sys.stderr)
-    nodes, gpus = len(site.cluster.nodes), site.cluster.total_gpus
+    nodes, gpus = len(found.nodes), found.total_gpus
     print(f"{counted(nodes, 'node')} with {counted(gpus, 'GPU')} in {output}")
+
+
+def _found(source: str, address: str | None) -> tuple[Cluster, tuple[str, ...]]:
+    """The cluster of a source, and what a reader of it should know."""
+    if source == _RAY:
+        from muster.service.engines.factory import EngineOptions
+        from muster.service.engines.registry import configured_engine
+
+        return configured_engine(source, EngineOptions(address=address)).cluster, ()
+    site = _running_site() if source == _SLURM else _site_of_file(Path(source))
+    return site.cluster, site.notes
 
 
 def _running_site() -> SlurmSite:

@@ -43,6 +43,13 @@ def test_a_user_mistake_writes_nothing(muster: Muster, tmp_path: Path) -> None:
     (tmp_path / "scontrol.txt").write_text(NODES)
     wrong_name = muster("cluster", "--from", tmp_path / "scontrol.txt", "-o", tmp_path / "site.csv")
     assert (wrong_name.status, "allowed: a name that ends in .toml" in wrong_name.err) == (2, True)
+    other_source = muster("cluster", "--from", "slurm", "--address", "h:1", "-o", tmp_path / "site.toml")
+    assert (other_source.status, "--address: found 'h:1'; allowed: with --from ray" in other_source.err) == (
+        2,
+        True,
+    )
+    no_address = muster("cluster", "--from", "ray", "-o", tmp_path / "site.toml")
+    assert (no_address.status, "--address: allowed: host and port" in no_address.err) == (2, True)
     assert not list(tmp_path.glob("site.*"))
 
 
