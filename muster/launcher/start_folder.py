@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.launcher.journal import append_record, opened, read_records, replace_records, reserve
+from muster.training.run_folder import progress_file
 
 _NAME = re.compile(r"(\d+)\.(\d+)")
 _PART = ".part"
@@ -74,7 +75,7 @@ class StartFolder:
         first = launch["first_rank"]
         ranks = range(first, first + launch["ranks"])
         logs = (Path(launch["output_dir"]) / f"{rank}.log" for rank in ranks)
-        for path in (self.path / "status", Path(launch["run_dir"]) / "progress.json", *logs):
+        for path in (self.path / "status", progress_file(Path(launch["run_dir"]), launch["epoch"]), *logs):
             with suppress(OSError):
                 yield path.lstat().st_mtime
 

@@ -1,6 +1,6 @@
 """Checkpoints: whole or absent, checked by their sum, the last two kept.
 
-A checkpoint is one file of `checkpoints/` in the run folder, named by its step and the SHA-256 of its
+A checkpoint is one file of `checkpoints/` in the folder of its start, named by its step and the SHA-256 of its
 bytes: one rename publishes both. Its content is what `torch.save` (or, without PyTorch, pickle) wrote.
 """
 
@@ -40,13 +40,12 @@ class Checkpoints:
 
     def __init__(self, run_folder: RunFolder) -> None:
         self._run_folder = run_folder
-        self._folder = run_folder.path / "checkpoints"
+        self._folder = run_folder.checkpoints
 
     def save(self, step: int, content: dict[str, Any]) -> None:
         """Writes aside, flushes, renames; `Stale` if a newer start has begun, OSError if the disk is full."""
-        self._folder.mkdir(exist_ok=True)
-        aside = self._folder / f"{self._run_folder.part_name}.part"
-        with publish_or_remove(aside):
+        aside = self._folder / f"{os.getpid()}.part"
+        with self._run_folder.publishing(), publish_or_remove(aside):
             torch = pytorch.if_loaded()
             with aside.open("wb") as file:
                 hashing = _HashingFile(file)
@@ -58,25 +57,20 @@ class Checkpoints:
                 file.flush()
                 os.fsync(file.fileno())
             kind = "pickle" if torch is None else "pt"
-            with self._run_folder.publishing():
-                aside.replace(self._folder / f"step-{step:012d}-{hashing.digest}.{kind}")
-                flush_folder(self._folder)
-                self._remove_old()
+            self._run_folder.check_newest()
+            aside.replace(self._folder / f"step-{step:012d}-{hashing.digest}.{kind}")
+            flush_folder(self._folder)
+            self._remove_old()
 
     def newest_whole(self, say: Callable[[str], None]) -> Path | None:
-        """The newest checkpoint that is whole; damaged ones above it and parts of dead starts are removed."""
+        """The newest checkpoint that is whole; damaged ones above it are removed."""
         with self._run_folder.publishing():
-            self._run_folder.remove_parts()
-        if not self._folder.is_dir():
-            return None
-        for saved in self._all():
-            if saved.whole():
-                # A start that was killed just after it published had not removed the oldest yet.
-                with self._run_folder.publishing():
+            for saved in self._all():
+                if saved.whole():
+                    # A start that was killed just after it published had not removed the oldest yet.
                     self._remove_old()
-                return saved.path
-            say(f"checkpoint of step {saved.step} is damaged and was removed; trying the one before")
-            with self._run_folder.publishing():
+                    return saved.path
+                say(f"checkpoint of step {saved.step} is damaged and was removed; trying the one before")
                 saved.path.unlink()
         return None
 

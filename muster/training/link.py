@@ -73,8 +73,8 @@ class SchedulerLink:
         """The cached data sets that the steps go through; none: not known."""
         self.elastic = False
         """Whether the next start may have another number of ranks."""
-        with self._unless_stale(), folder.publishing():
-            pass
+        with self._unless_stale():
+            folder.check_newest()
         self._stop = StopSignal()
 
     def load(self, ranks: Ranks) -> Saved | None:

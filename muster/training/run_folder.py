@@ -1,19 +1,24 @@
 """The folder through which a job and its scheduler talk; both sides of the protocol of docs/how-to/training.md.
 
-Every file appears whole or not at all, so either side may be killed at any moment. A job publishes only
-while it holds the folder's lock and only if its start is still the newest one: a process left over on a
-node that was believed dead can neither report nor write checkpoints.
+Every file appears whole or not at all, so either side may be killed at any moment. Each start saves in a folder of
+its own, `checkpoints-EPOCH`, into which it takes the checkpoints of the start before when it begins, and reports in a
+file of its own. Nothing of older starts is read after that. So what a process writes that was left over on a node
+believed dead is no part of the job, whenever it does so and whatever its node knows of the disk. No such process can
+hold a lock that others wait for.
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import math
 import os
+import re
+import shutil
+import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +29,10 @@ EXIT_STOPPED = 75
 """Exit status of a job that stopped on notice and wants to be started again (EX_TEMPFAIL)."""
 
 _MOST_BYTES = 1_000_000
-_START, _NOTICE, _PROGRESS, _LOCK = "start.json", "notice.json", "progress.json", "lock"
+_NOTICE = "notice.json"
+_BEGUN = "begun"
+_OF_START = re.compile(r"(?:checkpoints-|progress-)(\d+)(?:\..+)?")
+"""Names in a run folder that belong to one start."""
 
 
 class Stale(Exception):
@@ -49,23 +57,25 @@ class RunFolder:
         self._notice_seen: tuple[int, int] | None = None
 
     @property
-    def part_name(self) -> str:
-        """Ending of files being written, other than the scheduler's, which may write at any time."""
-        return f"{self.epoch}-{os.getpid()}"
+    def checkpoints(self) -> Path:
+        """The checkpoints of this start, and those that it found."""
+        return checkpoint_folder(self.path, self.epoch)
 
-    def remove_parts(self) -> None:
-        """What dead starts have left; for a process that is publishing."""
-        for part in (*self.path.glob("*-*.part"), *self.path.glob("checkpoints/*.part")):
-            part.unlink(missing_ok=True)
+    def check_newest(self) -> None:
+        """`Stale` if this start is not the newest one."""
+        newest = newest_start(self.path)
+        if newest != self.epoch:
+            raise Stale(f"start {self.epoch} of this job is over, start {newest} has begun")
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Holds the lock in which this start is known to be the newest; `Stale` if it is not."""
-        with _locked(self.path):
-            newest = _newest_epoch(self.path)
-            if newest != self.epoch:
-                raise Stale(f"start {self.epoch} of this job is over, start {newest} has begun")
+        """`Stale` if this start is over, before the body or, where its folder was removed meanwhile, in it."""
+        self.check_newest()
+        try:
             yield
+        except FileNotFoundError:
+            self.check_newest()
+            raise
 
     def new_notice(self) -> Notice | None:
         """The notice, if there is one that has not been read yet and is meant for this start."""
@@ -87,42 +97,116 @@ class RunFolder:
         """Publishes how far the job is."""
         # Not flushed: after a crash of the machine the checkpoints say how far it is.
         content = _as_json({"epoch": self.epoch, **progress})
-        aside = write_part(self.path, content, name=self.part_name, flushed=False)
-        with publish_or_remove(aside), self.publishing():
-            aside.replace(self.path / _PROGRESS)
+        with self.publishing():
+            aside = write_part(self.checkpoints, content, flushed=False)
+            with publish_or_remove(aside):
+                aside.replace(progress_file(self.path, self.epoch))
+
+
+def checkpoint_folder(run_dir: Path, epoch: int) -> Path:
+    """Where a start saves; it has begun once the folder is there."""
+    return run_dir / f"checkpoints-{epoch}"
+
+
+def progress_file(run_dir: Path, epoch: int) -> Path:
+    """Where a start says how far it is."""
+    return run_dir / f"progress-{epoch}.json"
+
+
+def newest_start(run_dir: Path) -> int | None:
+    """Return the largest number of a start that has begun; None before the first one."""
+    try:
+        names = [path.name for path in run_dir.iterdir()]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(Problem(str(run_dir), f"cannot be read: {error.strerror}")) from None
+    begun = (name.removeprefix("checkpoints-") for name in names if name.startswith("checkpoints-"))
+    return max((int(epoch) for epoch in begun if epoch.isdecimal()), default=None)
 
 
 def begin_start(run_dir: Path, epoch: int) -> None:
     """The scheduler's first act of a start: from now on every older start is stale.
 
-    Returns once no older start is publishing. A notice to an older start is void by its epoch.
+    The start has the checkpoints of the one before, or, if this process dies, it has not begun. A notice to an older
+    start is void by its epoch.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
-    with _locked(run_dir):
-        newest = _newest_epoch(run_dir)
-        if newest is not None and epoch <= newest:
-            what = f"starts count up, and start {newest} has begun; allowed: a larger number"
-            raise InputError(Problem(str(run_dir / _START), what, found=epoch))
-        _write(run_dir, _START, {"epoch": epoch})
+    while not _begun(run_dir, epoch, newest_start(run_dir)):
+        pass
+    for path in list(run_dir.iterdir()):
+        owner = _OF_START.fullmatch(path.name)
+        if owner is not None and int(owner[1]) < epoch:
+            _remove(path)
 
 
 def make_older_starts_stale(run_dir: Path, epoch: int) -> None:
     """Begin a start, if no other rank of it has done so. InputError if the start is stale itself."""
-    if not _is_newest(run_dir, epoch):
+    if newest_start(run_dir) != epoch:
         try:
             begin_start(run_dir, epoch)
         except InputError:
-            if not _is_newest(run_dir, epoch):  # or has another rank just done it?
+            if newest_start(run_dir) != epoch:  # or has another rank just done it?
                 raise
 
 
-def _is_newest(run_dir: Path, epoch: int) -> bool:
+def _begun(run_dir: Path, epoch: int, newest: int | None) -> bool:
+    """Make the folder of a start as a whole; False if another process has begun or removed one meanwhile."""
+    if newest is not None and epoch <= newest:
+        what = f"starts count up, and start {newest} has begun; allowed: a larger number"
+        raise InputError(Problem(str(run_dir), what, found=epoch))
+    target = checkpoint_folder(run_dir, epoch)
+    aside = target.with_name(f"{target.name}.{socket.gethostname()}-{os.getpid()}.part")
+    _remove(aside)
+    aside.mkdir()
     try:
-        with RunFolder(run_dir, epoch).publishing():
-            pass
-    except (FileNotFoundError, Stale):
+        _own_as(run_dir, aside)
+        if newest is not None:
+            _take_over(checkpoint_folder(run_dir, newest), aside)
+        (aside / _BEGUN).touch()  # An empty folder could be replaced by another rank's.
+        flush_folder(aside)
+        aside.rename(target)
+    except FileNotFoundError:
         return False
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    finally:
+        _remove(aside)
+    flush_folder(run_dir)
     return True
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder; what a stale process writes there meanwhile is left to the next start."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _take_over(before: Path, folder: Path) -> None:
+    """Give a start the checkpoints of the one before: one more name for each, or a copy where the disk has one only."""
+    for path in before.glob("step-*"):
+        try:
+            os.link(path, folder / path.name, follow_symlinks=False)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            with path.open("rb") as source, (folder / path.name).open("xb") as copy:
+                shutil.copyfileobj(source, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+            _own_as(path, folder / path.name)
+
+
+def _own_as(of: Path, path: Path) -> None:
+    """What root makes in a user's folder is the user's."""
+    if os.geteuid() == 0:
+        owner = of.stat()
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def give_notice(run_dir: Path, epoch: int, *, stop: bool = False, cache_gb: float | None = None) -> None:
@@ -133,17 +217,20 @@ def give_notice(run_dir: Path, epoch: int, *, stop: bool = False, cache_gb: floa
     _write(run_dir, _NOTICE, {"epoch": epoch, "stop": stop, "cache_gb": cache_gb}, flushed=False)
 
 
-def read_progress(run_dir: Path) -> dict[str, Any] | None:
-    """What the job published last; None before its first report."""
+def read_progress(run_dir: Path, epoch: int | None = None) -> dict[str, Any] | None:
+    """What a start published last, or the newest one; None before its first report."""
+    epoch = newest_start(run_dir) if epoch is None else epoch
+    if epoch is None:
+        return None
     try:
-        return _read_json(run_dir / _PROGRESS)
+        return _read_json(progress_file(run_dir, epoch))
     except FileNotFoundError:
         return None
 
 
-def write_part(folder: Path, content: bytes, *, name: str | None = None, flushed: bool = True) -> Path:
+def write_part(folder: Path, content: bytes, *, flushed: bool = True) -> Path:
     """A file beside its place, on the disk, to be renamed."""
-    aside = folder / f"{name or os.getpid()}.part"
+    aside = folder / f"{os.getpid()}.part"
     # Created, never opened: a link of that name in a user's folder must not lead a scheduler of root elsewhere.
     aside.unlink(missing_ok=True)
     with aside.open("xb") as file:
@@ -174,27 +261,6 @@ def publish_or_remove(aside: Path) -> Iterator[None]:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """The folder's lock; the kernel frees it if its holder dies."""
-    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
-
-
-def _newest_epoch(folder: Path) -> int | None:
-    path = folder / _START
-    if not path.exists():
-        return None
-    epoch = _read_json(path).get("epoch")
-    if not isinstance(epoch, int):
-        raise InputError(Problem(str(path), "allowed: a whole number", column="epoch", found=epoch))
-    return epoch
 
 
 def _write(folder: Path, name: str, content: dict[str, Any], *, flushed: bool = True) -> None:

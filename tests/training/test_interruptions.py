@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +18,9 @@ from muster.training.run_folder import (
     RunFolder,
     Stale,
     begin_start,
+    checkpoint_folder,
     give_notice,
+    newest_start,
     read_progress,
 )
 from tests.training.starting import alone, begin, let_step, next_step, outcome, run, start, variables
@@ -29,7 +35,9 @@ def uninterrupted() -> str:
 
 
 def checkpoints(run_dir: Path) -> list[Path]:
-    return sorted((run_dir / "checkpoints").glob("step-*"))
+    """Of the newest start."""
+    newest = newest_start(run_dir)
+    return [] if newest is None else sorted(checkpoint_folder(run_dir, newest).glob("step-*"))
 
 
 def test_alone_and_scheduled_give_the_same(tmp_path: Path, uninterrupted: str) -> None:
@@ -97,14 +105,13 @@ def test_killed_at_random_moments(tmp_path: Path, uninterrupted: str) -> None:
         assert len(checkpoints(tmp_path)) <= 3
     assert run(JOB, env=begin(tmp_path, epoch + 1)) == uninterrupted
     assert len(checkpoints(tmp_path)) == 2
-    assert not list((tmp_path / "checkpoints").glob("*.part"))
+    assert not list(tmp_path.rglob("*.part"))
 
 
 @pytest.mark.parametrize("step", [1, 2, 8, 14, 21])
 def test_killed_while_a_checkpoint_is_written(tmp_path: Path, uninterrupted: str, step: int) -> None:
     run(JOB, "--die-in-save", step, env=begin(tmp_path, 1), status=-signal.SIGKILL)
-    assert list((tmp_path / "checkpoints").glob("*.part"))
-    (tmp_path / "1-17.part").write_text("a report")
+    assert list(checkpoint_folder(tmp_path, 1).glob("*.part"))
     (tmp_path / "18.part").write_text("the scheduler's notice, on its way")
     assert run(JOB, env=begin(tmp_path, 2)) == uninterrupted
     assert [path.name for path in tmp_path.rglob("*.part")] == ["18.part"]
@@ -142,9 +149,10 @@ def test_a_stale_process_can_neither_report_nor_save(tmp_path: Path) -> None:
     output, errors = job.communicate(timeout=60)
     assert (output, job.returncode) == ("", 1)
     assert "start 1 of this job is over, start 2 has begun" in errors
-    assert checkpoints(tmp_path) == [saved]
+    assert [path.name for path in checkpoints(tmp_path)] == [saved.name]
     assert read_progress(tmp_path) is None
-    assert not list((tmp_path / "checkpoints").glob("*.part"))
+    assert newest_start(tmp_path) == 2
+    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_a_stale_report_is_not_published(tmp_path: Path) -> None:
@@ -154,8 +162,70 @@ def test_a_stale_report_is_not_published(tmp_path: Path) -> None:
     begin_start(tmp_path, 2)
     with pytest.raises(Stale):
         old.report({"step": 4})
-    assert read_progress(tmp_path) == {"epoch": 1, "step": 3}
-    assert not list(tmp_path.glob("*.part"))
+    assert read_progress(tmp_path) is None
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_process_stopped_as_it_publishes_is_no_part(
+    tmp_path: Path, uninterrupted: str, cached: bool
+) -> None:
+    """As on a node that is cut off: nothing waits for it, and what it writes later is never read.
+
+    `cached`: its node still sees its folder, as a client of a network disk may.
+    """
+    run(JOB, "--die-in-save", 8, env=begin(tmp_path, 1), status=-signal.SIGKILL)
+    late = subprocess.Popen([sys.executable, "-c", LATE, tmp_path, str(int(cached))], stderr=subprocess.PIPE)
+    os.waitid(os.P_PID, late.pid, os.WSTOPPED)
+    begin_later = [sys.executable, "-c", BEGIN, tmp_path, "2"]
+    subprocess.run(begin_later, timeout=30, check=True)
+    late.send_signal(signal.SIGCONT)
+    _, errors = late.communicate(timeout=60)
+    assert b"start 1 of this job is over, start 2 has begun" in errors
+    assert (late.returncode, newest_start(tmp_path)) == (1, 2)
+    assert run(JOB, env=begin(tmp_path, 3)) == uninterrupted
+    assert not list(tmp_path.rglob("step-000000000099-*"))
+
+
+LATE = """
+import os, signal, sys
+from muster.training.run_folder import RunFolder
+from pathlib import Path
+folder = RunFolder(Path(sys.argv[1]), 1)
+with folder.publishing():
+    os.kill(os.getpid(), signal.SIGSTOP)
+    if sys.argv[2] == "1":
+        folder.checkpoints.mkdir(exist_ok=True)
+    (folder.checkpoints / f"step-000000000099-{64 * '0'}.pickle").write_bytes(b"late")
+folder.report({"step": 99})
+"""
+BEGIN = """
+import sys
+from pathlib import Path
+from muster.training.run_folder import begin_start
+begin_start(Path(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+def test_ranks_that_begin_together_begin_one_start(tmp_path: Path, uninterrupted: str) -> None:
+    run(JOB, "--die-in-save", 8, env=begin(tmp_path, 1), status=-signal.SIGKILL)
+    both = BEGIN.replace("begin_start", "make_older_starts_stale")
+    ranks = [subprocess.Popen([sys.executable, "-c", both, tmp_path, "2"]) for _ in range(4)]
+    assert [rank.wait(60) for rank in ranks] == [0, 0, 0, 0]
+    assert not list(tmp_path.rglob("*.part"))
+    assert run(JOB, env=variables(tmp_path, 2)) == uninterrupted
+
+
+def test_a_disk_without_second_names_gets_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(JOB, "--die-in-save", 8, env=begin(tmp_path, 1), status=-signal.SIGKILL)
+    before = [(path.name, path.read_bytes()) for path in checkpoints(tmp_path)]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no second names")
+
+    monkeypatch.setattr(os, "link", refuse)
+    begin_start(tmp_path, 2)
+    assert [(path.name, path.read_bytes()) for path in checkpoints(tmp_path)] == before
 
 
 def test_a_stale_start_ends_before_its_first_step(tmp_path: Path) -> None:
@@ -170,10 +240,10 @@ def test_a_stale_start_ends_before_its_first_step(tmp_path: Path) -> None:
 def test_a_full_disk_costs_checkpoints_and_not_the_run(tmp_path: Path, uninterrupted: str) -> None:
     """The limit on file size stands for the disk: a write fails midway, as it does on a full one."""
     run(JOB, "--die-in-save", 5, env=begin(tmp_path, 1), status=-signal.SIGKILL)
-    kept = checkpoints(tmp_path)
+    kept = [path.name for path in checkpoints(tmp_path)]
     assert run("on_a_small_disk.py", JOB, env=begin(tmp_path, 2)) == uninterrupted
-    assert checkpoints(tmp_path) == kept
-    assert not list((tmp_path / "checkpoints").glob("*.part"))
+    assert [path.name for path in checkpoints(tmp_path)] == kept
+    assert not list(tmp_path.rglob("*.part"))
     progress = read_progress(tmp_path)
     assert progress is not None
     assert progress["checkpoint_step"] == 4

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.problems import InputError
-from muster.training.run_folder import begin_start, give_notice, read_progress
+from muster.training.run_folder import begin_start, give_notice, progress_file, read_progress
 
 
 def test_a_link_in_the_place_of_a_part_is_not_followed(tmp_path: Path) -> None:
@@ -24,7 +24,8 @@ def test_a_link_in_the_place_of_a_part_is_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["pipe", "link", "folder"])
 def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path, what: str) -> None:
-    path = tmp_path / "progress.json"
+    begin_start(tmp_path, 1)
+    path = progress_file(tmp_path, 1)
     if what == "pipe":
         os.mkfifo(path)
     elif what == "link":
@@ -32,14 +33,15 @@ def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path, what: str) 
         path.symlink_to("secret")
     else:
         path.mkdir()
-    with pytest.raises(InputError, match=r"progress\.json"):
+    with pytest.raises(InputError, match=r"progress-1\.json"):
         read_progress(tmp_path)
 
 
 @pytest.mark.parametrize("content", [100_000 * "[", 900 * "[" + 900 * "]", '{"step": ' + 5000 * "9" + "}"])
 def test_what_no_parser_bears_is_refused_with_a_reason(tmp_path: Path, content: str) -> None:
-    (tmp_path / "progress.json").write_text(content)
-    with pytest.raises(InputError, match=r"progress\.json") as refused:
+    begin_start(tmp_path, 1)
+    progress_file(tmp_path, 1).write_text(content)
+    with pytest.raises(InputError, match=r"progress-1\.json") as refused:
         read_progress(tmp_path)
     assert len(str(refused.value)) < 500
 

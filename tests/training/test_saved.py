@@ -32,7 +32,7 @@ def stop_at(run_dir: Path, epoch: int, step: int, loader: Any, state: dict[str, 
 
 def as_before(run_dir: Path) -> None:
     """Rewrites the newest checkpoint as it was when one place and one seed stood for all processes."""
-    path = max((run_dir / "checkpoints").iterdir())
+    path = max(run_dir.glob("checkpoints-*/step-*"))
     is_pickle = path.suffix == ".pickle"
     if is_pickle:
         content = pickle.loads(path.read_bytes())

@@ -206,7 +206,7 @@ def test_a_full_disk_costs_checkpoints_and_not_the_run(
 ) -> None:
     job = start("on_a_small_disk.py", JOB, env=begin(tmp_path, 1, **SOURCES))
     assert outcome(job) == uninterrupted
-    assert not list((tmp_path / "checkpoints").iterdir())
+    assert not list(tmp_path.rglob("step-*"))
     progress = read_progress(tmp_path)
     assert progress is not None
     assert (progress["state"], progress["checkpoint_step"]) == ("trained", 0)
@@ -223,7 +223,7 @@ def test_a_large_checkpoint_on_a_full_disk_fails_with_its_cause(tmp_path: Path) 
             Checkpoints(RunFolder(tmp_path, 1)).save(1, {"weights": torch.zeros(100_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert not list((tmp_path / "checkpoints").iterdir())
+    assert not list(tmp_path.rglob("step-*"))
 
 
 def test_two_ranks_stop_at_the_same_step_and_resume(tmp_path: Path) -> None:

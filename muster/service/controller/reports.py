@@ -51,7 +51,7 @@ def _output(folder: Path) -> Path:
 
 
 def _in_run_folder(run_dir: Path, start: JobStart) -> Report | None:
-    progress = read_progress(run_dir)
+    progress = read_progress(run_dir, start.epoch)
     if progress is None or progress.get("epoch") != start.epoch:
         return None
     start.joined = True

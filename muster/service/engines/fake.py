@@ -31,7 +31,7 @@ from muster.service.engines.sequential import SequentialEngine
 from muster.service.store.rows import JobRow
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
-from muster.training.run_folder import EXIT_STOPPED
+from muster.training.run_folder import EXIT_STOPPED, progress_file
 from muster.workload.models import Model
 
 _LINES_BEFORE_REWRITE = 20_000
@@ -291,7 +291,7 @@ def _report(run: _Run, state: str) -> None:
         "steps_per_second": run.steps_per_second,
     }
     aside.write_text(json.dumps(progress) + "\n")
-    aside.replace(folder / "progress.json")
+    aside.replace(progress_file(folder, run.epoch))
 
 
 def _configure(options: EngineOptions) -> ConfiguredEngine:

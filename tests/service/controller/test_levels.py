@@ -99,7 +99,7 @@ def test_a_joined_job_gets_a_signal_if_its_notice_fails(world: World) -> None:
     (job,) = running(world)
     run_dir = job_folder(world.folder, job) / "run"
     run_dir.mkdir(parents=True)
-    (run_dir / "progress.json").write_text('{"epoch": 1, "step": 1}')
+    (run_dir / "progress-1.json").write_text('{"epoch": 1, "step": 1}')
     world.turn(1.0)
     (run_dir / f"{os.getpid()}.part").mkdir()
     world.store.request_state(job, StateRequest.CANCEL)

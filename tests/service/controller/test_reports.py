@@ -31,15 +31,15 @@ def output_of(home: Path, job: int = 1) -> Path:
 
 
 def reply(text: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / "progress.json").write_text(text) and None
+    return lambda folder: (folder / "progress-1.json").write_text(text) and None
 
 
 def a_pipe(folder: Path) -> None:
-    os.mkfifo(folder / "progress.json")
+    os.mkfifo(folder / "progress-1.json")
 
 
 def a_folder(folder: Path) -> None:
-    (folder / "progress.json").mkdir()
+    (folder / "progress-1.json").mkdir()
 
 
 def no_folder(folder: Path) -> None:
@@ -63,7 +63,7 @@ NONSENSE = {
     "5000 digits": reply('{"epoch": 1, "step": ' + 5000 * "9" + "}"),
     "deep": reply(100_000 * "["),
     "deep enough": reply(900 * "[" + 900 * "]"),
-    "not utf-8": lambda folder: (folder / "progress.json").write_bytes(b'{"epoch": 1, "step": "\xff\xfe"}') and None,
+    "not utf-8": lambda folder: (folder / "progress-1.json").write_bytes(b'{"epoch": 1, "step": "\xff\xfe"}') and None,
     "a pipe": a_pipe,
     "a folder": a_folder,
     "no folder": no_folder,

@@ -94,6 +94,6 @@ def a_job(samples: int, number: int) -> JobRequest:
 
 def wait_until_some_learn(home: Path, jobs: list[int]) -> None:
     deadline = time.monotonic() + GIVE_UP_SECONDS
-    while sum((job_folder(home, job) / "run" / "progress.json").exists() for job in jobs) < GPUS:
+    while sum(bool(list((job_folder(home, job) / "run").glob("progress-*.json"))) for job in jobs) < GPUS:
         assert time.monotonic() < deadline
         select.select([], [], [], 0.1)

@@ -57,15 +57,15 @@ def test_a_group_that_admits_no_process_is_no_fault_of_the_job(
     assert bench.output(1) == ""
 
 
-@pytest.mark.parametrize("last", ["status", "progress.json", "0.log"])
+@pytest.mark.parametrize("last", ["status", "progress-1.json", "0.log"])
 def test_a_start_lost_with_its_machine_ends_at_its_last_sign(bench: Bench, last: str) -> None:
-    bench.launch(1, 1, shell("echo x > $MUSTER_RUN_DIR/progress.json; echo up; exec sleep 600"))
+    bench.launch(1, 1, shell("echo x > $MUSTER_RUN_DIR/progress-1.json; echo up; exec sleep 600"))
     bench.says("up", 1)
     killed_with_its_supervisor(bench)
     friday = time.time() - 200_000
     signs = (
         folder(bench, 1) / "status",
-        bench.folder / "1/run/progress.json",
+        bench.folder / "1/run/progress-1.json",
         bench.folder / "1/output/0.log",
     )
     for path in signs:
@@ -77,7 +77,9 @@ def test_a_start_lost_with_its_machine_ends_at_its_last_sign(bench: Bench, last:
 
 
 def test_an_end_is_never_in_the_future(bench: Bench) -> None:
-    bench.launch(1, 1, shell("touch -d '2100-01-01' $MUSTER_RUN_DIR/progress.json; echo up; exec sleep 600"))
+    bench.launch(
+        1, 1, shell("touch -d '2100-01-01' $MUSTER_RUN_DIR/progress-1.json; echo up; exec sleep 600")
+    )
     bench.says("up", 1)
     killed_with_its_supervisor(bench)
     assert bench.reopen().observe()[0].since <= time.time()

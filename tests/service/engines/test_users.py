@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
 from pathlib import Path
 
 from muster.service.engines import Exit
+from muster.training.run_folder import checkpoint_folder
 from tests.service.accounts import UNPRIVILEGED
 from tests.service.engines.bench import Bench, shell
 
@@ -61,19 +61,8 @@ def test_a_folder_that_the_user_may_not_enter(open_bench: Bench, tmp_path: Path)
     assert "Permission denied" in end.message
 
 
-def test_a_user_who_holds_a_lock_of_theirs_delays_no_other_job(open_bench: Bench) -> None:
+def test_the_fence_of_a_run_folder_is_its_users(open_bench: Bench) -> None:
     bench = open_bench
     bench.launch(1, 1, ["true"], user=UNPRIVILEGED, directory=Path("/"))
     bench.end(1, 1)
-    with (bench.folder / "1" / "run" / "lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        bench.launch(1, 2, shell("echo ran"), user=UNPRIVILEGED, directory=Path("/"))
-        bench.launch(2, 1, ["true"])
-        assert bench.end(2, 1).ended is Exit.COMPLETED
-        bench.supervisor(1, 2)
-        bench.engine.kill(1, 2)
-        assert bench.end(1, 2).ended is Exit.STOPPED
-    bench.launch(1, 3, shell("echo ran"), user=UNPRIVILEGED, directory=Path("/"))
-    assert bench.end(1, 3).ended is Exit.COMPLETED
-    assert bench.output(1) == "ran\n"
-    assert (bench.folder / "1" / "run" / "start.json").owner() == UNPRIVILEGED
+    assert checkpoint_folder(bench.folder / "1" / "run", 1).owner() == UNPRIVILEGED
