@@ -1,7 +1,8 @@
-"""A controller in a process of its own, as the daemon has it, without the API: `... HOME SCHEDULER GPUS TURN
+"""A controller in a process of its own, as the daemon has it, without the API: `... HOME SCHEDULER WHERE TURN
 RESTART_COST`.
 
-It says `ready` once it has found what was there before it.
+WHERE is a number of GPUs of this machine, or a partition of Slurm. It says `ready` once it has found what was there
+before it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from muster.cluster import Cluster
 from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
+from muster.service.engines import Engine
+from muster.service.engines.factory import EngineContext, EngineOptions
 from muster.service.engines.local.engine import LocalEngine
+from muster.service.engines.registry import configured_engine
 from muster.service.home import claimed, make_home, store_url
 from muster.service.known_models import KnownModels
 from muster.service.live_scheduler import live_scheduler
@@ -29,18 +34,28 @@ class Speaking(DaemonStatus):
             print("ready", flush=True)
 
 
-def main(home: Path, scheduler: str, gpus: int, turn: float, restart_cost: float) -> None:
+def engine_of(home: Path, store: Store, where: str) -> tuple[Cluster, Engine]:
+    """The engine and its nodes."""
+    if not where.isdecimal():
+        configured = configured_engine("slurm", EngineOptions(partition=where))
+        context = EngineContext(home / "engine", store.job, dict)
+        return configured.cluster, configured.open(context)
+    gpus = int(where)
+    machine = find_machine(gpus=gpus, cpus=float(gpus), memory_gb=float(gpus))
+    return machine.cluster, LocalEngine(home / "engine", machine)
+
+
+def main(home: Path, scheduler: str, where: str, turn: float, restart_cost: float) -> None:
     make_home(home)
     with claimed(home):
-        machine = find_machine(gpus=gpus, cpus=float(gpus), memory_gb=float(gpus))
-        engine = LocalEngine(home / "engine", machine)
         store = Store.open(store_url(home))
+        cluster, engine = engine_of(home, store, where)
         status = Speaking(
             policy=restless(turn) if scheduler == RESTLESS else live_scheduler(scheduler, {}, turn),
-            engine="local",
+            engine="local" if where.isdecimal() else "slurm",
             engine_capabilities=engine.capabilities,
             enforces=engine.enforces,
-            cluster=machine.cluster,
+            cluster=cluster,
             models=KnownModels(home).all,
             round_seconds=turn,
             restart_cost_seconds=restart_cost,
@@ -49,4 +64,4 @@ def main(home: Path, scheduler: str, gpus: int, turn: float, restart_cost: float
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4]), float(sys.argv[5]))

@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,12 +18,17 @@ GIVE_UP_SECONDS = 600.0
 
 @contextmanager
 def controller_process(
-    home: Path, scheduler: str, gpus: int, turn: float = 1.0, restart_cost: float = 60.0
+    home: Path,
+    scheduler: str,
+    where: int | str,
+    turn: float = 1.0,
+    restart_cost: float = 60.0,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A controller that is ready; killed at the end."""
+    """A controller that is ready, of so many GPUs of this machine or a partition of Slurm; killed at the end."""
     module = "tests.service.controller.run_controller"
-    command = [sys.executable, "-m", module, str(home), scheduler, str(gpus), str(turn), str(restart_cost)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", module, str(home), scheduler, str(where), str(turn), str(restart_cost)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     try:
         assert select.select([process.stdout], [], [], GIVE_UP_SECONDS)[0], "it is never ready"

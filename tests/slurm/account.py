@@ -1,0 +1,106 @@
+"""Slurm's own account of where and with what jobs run, read again and again while a test goes on."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from muster.cluster.slurm_nodes import expand_hosts
+from muster.service.store.rows import AllocationInterval
+from tests.slurm.cluster import SlurmCluster
+
+_PAUSE_SECONDS = 0.3
+_MIB_PER_GB = 1e9 / 1024**2
+_RUNNING = re.compile(r" JobState=RUNNING .* Restarts=(\d+) .* Comment=muster:[^:,=]+:(\d+)(?: |$)")
+_ON_NODES = re.compile(r" Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) GRES=(?:gpu[^( ]*\(IDX:([0-9,-]+)\))?")
+
+
+@dataclass(frozen=True, order=True)
+class Held:
+    """What a job has on one node."""
+
+    node: str
+    gpu_ids: tuple[int, ...]
+    cpus: int
+    memory_mib: int
+
+
+Placement: TypeAlias = tuple[Held, ...]
+
+
+class Account:
+    """Of each job of Muster, by its number there: its runs in Slurm, by their count of restarts."""
+
+    def __init__(self, slurm: SlurmCluster) -> None:
+        self._slurm = slurm
+        self.runs: dict[int, dict[int, Placement]] = {}
+        self.contradictions: list[str] = []
+        """Runs that were seen with one placement and then with another, and pairs of runs of one job at a time."""
+
+    def look(self) -> None:
+        """Note what runs now."""
+        shown = self._slurm.run("scontrol", "--oneliner", "--details", "show", "job", check=False)
+        running: set[int] = set()
+        for line in shown.splitlines():
+            own = _RUNNING.search(line)
+            if own is None:
+                continue
+            restarts, job = int(own[1]), int(own[2])
+            if job in running:
+                self.contradictions.append(f"job {job} runs twice: {line}")
+            running.add(job)
+            placement = _placement(line)
+            before = self.runs.setdefault(job, {}).setdefault(restarts, placement)
+            if before != placement:
+                self.contradictions.append(f"job {job}, restart {restarts}: {before}, then {placement}")
+
+    def placements(self, job: int) -> list[Placement]:
+        """Where a job ran, in the order of its runs."""
+        return [placement for _, placement in sorted(self.runs.get(job, {}).items())]
+
+
+@contextmanager
+def account_of(slurm: SlurmCluster) -> Iterator[Account]:
+    """An account that is kept while the body runs."""
+    account, over = Account(slurm), threading.Event()
+
+    def work() -> None:
+        while not over.wait(_PAUSE_SECONDS):
+            account.look()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield account
+    finally:
+        over.set()
+        thread.join()
+
+
+def recorded_placements(intervals: list[AllocationInterval]) -> list[Placement]:
+    """What Muster's record says of a job's starts, in their order, in Slurm's units."""
+    starts: dict[int, list[Held]] = {}
+    for one in intervals:
+        here = one.allocation
+        memory = max(int(here.memory_gb * _MIB_PER_GB), 1)
+        held = Held(here.node, tuple(map(int, here.gpu_ids)), max(int(here.cpus), 1), memory)
+        starts.setdefault(one.epoch, []).append(held)
+    return [tuple(sorted(held)) for _, held in sorted(starts.items())]
+
+
+def _placement(line: str) -> Placement:
+    return tuple(
+        sorted(
+            Held(node, _numbers(ids), len(_numbers(cpus)), int(memory))
+            for nodes, cpus, memory, ids in _ON_NODES.findall(line)
+            for node in expand_hosts(nodes)
+        )
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in expand_hosts(f"[{text}]")) if text else ()
