@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,13 +61,14 @@ class SlurmCase(Case):
     def pause(self) -> None:
         time.sleep(0.1)
 
-    def slurm_job(self) -> SlurmJob:
-        """The newest job in Slurm of this case."""
+    def slurm_jobs(self) -> list[SlurmJob]:
+        """The jobs in Slurm of this case, by number."""
         rows = read_jobs(self._commands, "train")
-        return max(
-            (row for row in rows if row.comment.startswith(f"muster:{self._whose}:")),
-            key=lambda row: row.number,
-        )
+        return [row for row in rows if row.comment.startswith(f"muster:{self._whose}:")]
+
+    def slurm_job(self) -> SlurmJob:
+        """The newest of them."""
+        return self.slurm_jobs()[-1]
 
     def clear(self) -> None:
         """End what still runs."""
@@ -115,6 +118,36 @@ class TestSlurmEngine(EngineConformance):
         with pytest.raises(SlurmError, match="cannot change"):
             case.send(ResizeStart(1, 1, tuple(case.smaller(1, 1))))
         assert case.observed(1).ended is None
+
+    @pytest.mark.parametrize("unanswered", ["sbatch", "scontrol"])
+    def test_an_order_without_an_answer_runs_once(
+        self, case: SlurmCase, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch, unanswered: str
+    ) -> None:
+        """slurmctld carries it out once it goes on, after Muster has given up waiting for it."""
+        epoch = 1
+        if unanswered == "scontrol":  # Only a later start rewrites a job.
+            case.launch(1)
+            case.until(lambda: not case.observed(1).pending, "its first process")
+            case.kill(1)
+            case.end(1)
+            epoch = 2
+        done = SlurmCommands.done
+
+        def stopped_before(commands: SlurmCommands, command: Sequence[str], *more: Any) -> Any:
+            if command[0] == unanswered and command[1:2] != ["--oneliner"]:
+                slurm.kill("slurmctld", signal.SIGSTOP)
+            return done(commands, command, *more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SlurmCommands, "done", stopped_before)
+            with pytest.raises(OSError, match="took longer"):
+                case.launch(1, epoch=epoch)
+        slurm.kill("slurmctld", signal.SIGCONT)
+        slurm.wait_ready()
+        case.launch(1, epoch=epoch)
+        case.until(lambda: not case.observed(1, epoch=epoch).pending, "its process")
+        assert case.observed(1, epoch=epoch).ended is None
+        assert len(case.slurm_jobs()) == 1
 
     def test_a_number_that_slurm_uses_again_is_another_job(
         self, case: SlurmCase, slurm: SlurmCluster

@@ -88,9 +88,6 @@ class SlurmEngine:
         self._looked_at = float("-inf")
         self._look()
         self._look_at_nodes()
-        for record in list(self._records):
-            if record.lives and not record.released:
-                self._recover(record)
 
     def carry_out(self, commands: Sequence[Command]) -> Sequence[Exception | None]:
         """Carry out a turn's commands: stops and ends first each by itself, then all launches by two scontrols."""
@@ -140,7 +137,11 @@ class SlurmEngine:
         return EngineView(starts, self._nodes, [*submitted, *self._taken(submitted)], requests)
 
     def _look(self) -> None:
+        """Read Slurm's jobs; find out what became of orders to which there was no answer."""
         self._rows = {row.number: row for row in read_jobs(self._commands, self._partition)}
+        for record in list(self._records):
+            if record.lives and not record.released:
+                self._recover(record)
 
     def _row(self, record: StartRecord) -> SlurmJob | None:
         """Return the job of a start; None if Slurm has forgotten it, or has given its number to another."""
@@ -224,34 +225,50 @@ class SlurmEngine:
     def _launch_all(self, launches: Sequence[Launch]) -> list[Exception | None]:
         """Submit new jobs one by one; rewrite the others together, then release those that Slurm has rewritten."""
         errors: list[Exception | None] = [None] * len(launches)
-        if launches:
-            self._look()
-        lines: list[str] = []
-        prepared: list[tuple[int, StartRecord, slice]] = []
+        try:
+            if launches:
+                self._look()
+        except OSError as error:
+            return [error] * len(launches)
+        prepared: list[tuple[int, StartRecord, list[str]]] = []
         for at, launch in enumerate(launches):
             try:
                 record = self._record_of(launch)
-                if record is None:
-                    continue
-                if launch.key:
-                    write_submitted_start(launch, record.slurm_job, record.restarts)
-                else:
-                    write_start(launch, self._addresses)
-                if not record.slurm_job:
-                    self._submit(launch, record)
-                    continue
-                before = len(lines)
-                lines += self._rewriting_lines(record, launch.ranks[0] if launch.key else 1)
-                prepared.append((at, record, slice(before, len(lines))))
+                if record is not None and (lines := self._submitted_or_lines(launch, record)):
+                    prepared.append((at, record, lines))
             except Exception as error:
                 errors[at] = error
-        messages = change(self._commands, lines)
-        refusals = ["; ".join(filter(None, messages[own])) for _, _, own in prepared]
-        rewritten_ones = [one for one, refusal in zip(prepared, refusals, strict=True) if not refusal]
-        released = iter(change(self._commands, [f"release {one.slurm_job}" for _, one, _ in rewritten_ones]))
-        for (at, record, _), refusal in zip(prepared, refusals, strict=True):
-            errors[at] = self._released(record, refusal or next(released))
+        ends = self._rewrite_and_release([(record, lines) for _, record, lines in prepared])
+        for (at, _, _), end in zip(prepared, ends, strict=True):
+            errors[at] = end
         return errors
+
+    def _submitted_or_lines(self, launch: Launch, record: StartRecord) -> list[str]:
+        """Submit a job that Slurm does not have; return scontrol's lines for one that it has."""
+        if launch.key:
+            write_submitted_start(launch, record.slurm_job, record.restarts)
+        else:
+            write_start(launch, self._addresses)
+        if record.slurm_job:
+            return self._rewriting_lines(record, launch.ranks[0] if launch.key else 1)
+        self._submit(launch, record)
+        return []
+
+    def _rewrite_and_release(
+        self, prepared: Sequence[tuple[StartRecord, list[str]]]
+    ) -> Sequence[Exception | None]:
+        """Rewrite jobs by their lines, then release those that Slurm has rewritten: two processes for all of them."""
+        try:
+            messages = iter(change(self._commands, [line for _, lines in prepared for line in lines]))
+            refusals = ["; ".join(filter(None, [next(messages) for _ in lines])) for _, lines in prepared]
+            taken = [record for (record, _), refusal in zip(prepared, refusals, strict=True) if not refusal]
+            released = iter(change(self._commands, [f"release {record.slurm_job}" for record in taken]))
+        except OSError as error:  # Slurm may carry it out yet: the next look finds out.
+            return [error] * len(prepared)
+        return [
+            self._released(record, refusal or next(released))
+            for (record, _), refusal in zip(prepared, refusals, strict=True)
+        ]
 
     def _released(self, record: StartRecord, refusal: str) -> Exception | None:
         """Note that Slurm has taken a start, or forget it."""
@@ -284,7 +301,7 @@ class SlurmEngine:
             raise SlurmError(f"job {launch.key} is not in Slurm any more, or may not be requeued")
         if row is not None:
             record.slurm_job = row.number
-            record.restarts = row.restarts + (row.state not in LIVING)
+            record.restarts = row.restarts + (row.state != "PENDING")
         self._records.keep(record)
         return record
 
@@ -300,9 +317,11 @@ class SlurmEngine:
 
     def _rewriting_lines(self, record: StartRecord, tasks_per_node: int) -> list[str]:
         row = self._rows[record.slurm_job]
-        requeue = [f"requeuehold {row.number}"] if row.state not in LIVING else []
         line = rewritten(row.number, record.allocations, gpu_type_of(row), tasks_per_node)
-        return [*requeue, line]
+        if row.held:
+            return [line]
+        # Released already where an order to release it was carried out late: then it is withdrawn first.
+        return [f"{'hold' if row.state == 'PENDING' else 'requeuehold'} {row.number}", line]
 
     def _gpu_type(self, record: StartRecord) -> str:
         node = self._cluster.nodes[self._cluster.node_index[record.nodes[0]]]
@@ -399,7 +418,7 @@ class SlurmEngine:
         return None, f"requeuehold {row.number}" if again else ""
 
     def _recover(self, record: StartRecord) -> None:
-        """Find out whether a start was released of which the daemon died too early to note it."""
+        """Find out whether a start was released, where Slurm gave no answer or the daemon died too early to note it."""
         row = self._row(record) if record.slurm_job else None
         if row is None:
             row = next((one for one in self._rows.values() if one.comment == record.comment), None)
