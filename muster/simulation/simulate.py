@@ -38,7 +38,7 @@ from muster.workload.jobs import REFUSED, JobTable, job_table, untyped_cluster_n
 from muster.workload.models import Model, registry
 from muster.workload.sized import RIGID
 from muster.workload.trace import Trace
-from muster.workload.traces.columns import NAMES
+from muster.workload.traces.columns import LOG_COLUMNS, NAMES
 
 _NOISE_STREAM = 0xBE11EF
 _ROWS_AT_A_TIME = 50_000
@@ -320,7 +320,7 @@ def _described(
     assumed = assumptions(table, cluster, honoured(scheduler))
     left_out = left_out_note(refused, cluster)
     untyped = untyped_cluster_note(trace, cluster)
-    used = () if world.blocks is None else world.blocks.used_columns
+    used = (*LOG_COLUMNS, *(() if world.blocks is None else world.blocks.used_columns))
     others = ", ".join(name for name in trace.other_columns if name not in used)
     unused = [f"columns of the trace that this run does not use: {others}"] if others else []
     unheard = network.notes if network else network_not_known(table, cluster, options.network_flavour)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from muster.problems import InputError
 from muster.workload.trace import Trace, read_trace
+from muster.workload.traces.columns import USAGE
 from muster.workload.traces.mapped import parse_mapping
 from muster.workload.traces.openb_nodes import read_nodes
 from tests.workload import samples
@@ -204,6 +207,53 @@ def test_sacct_keeps_what_the_scheduler_knew_and_did(tmp_path: Path) -> None:
         (60.0, 120.0, 60.0, "gpu", "low", 9.0, 1, 0, "0:15"),
     ]
     assert trace.notes == ("set 1 time limit to the time that the job really ran",)
+
+
+USED_HEADER = (
+    "JobID|Submit|Elapsed|ReqTRES|NodeList|TotalCPU|MaxRSS|TRESUsageInTot|TRESUsageInAve|AdminComment"
+)
+
+
+def jobstats(nodes: dict[str, object]) -> str:
+    text = json.dumps({"nodes": nodes, "total_time": 100, "gpus": 2})
+    return "JS1:" + base64.b64encode(gzip.compress(text.encode())).decode()
+
+
+def test_sacct_says_what_the_steps_of_jobs_used(tmp_path: Path) -> None:
+    comment = jobstats({"n1": {"used_memory": 2e9, "total_time": 300, "gpu_utilization": {"0": 50, "1": 70}}})
+    moment = "2024-01-01T00:00:00"
+    text = (
+        f"{USED_HEADER}\n"
+        f"7|{moment}|00:10:00|gres/gpu=4|n[1-2]|00:20:00||||\n"
+        f"7.batch|{moment}|00:10:00||n1|00:01:00|1G|cpu=00:01:00,mem=1G|gres/gpuutil=80|\n"
+        f"7.0|{moment}|00:10:00||n[1-2]|00:19:00|3G|cpu=00:19:00,mem=4G|gres/gpuutil=60|\n"
+        f"8|{moment}|00:01:40|gres/gpu=2|n2|||||{comment}\n"
+        f"9|{moment}|00:10:00|gres/gpu=1|n2|||||JS1:broken\n"
+        f"10|{moment}|00:10:00|gres/gpu=1|n2|||||\n"
+        f"10.0|{moment}|00:10:00|||||cpu=00:05:00|gres/gpuutil=250|\n"
+    )
+    found = columns(read(tmp_path, text), "job_id", "node_list", *USAGE)
+    gib = 2**30 / 1e9
+    assert found == [
+        ("7", "n[1-2]", 2.0, pytest.approx(4 * gib), pytest.approx(0.8), pytest.approx(3.2)),
+        ("8", "n2", 3.0, 2.0, pytest.approx(1.2), pytest.approx(1.2)),
+        ("9", "n2", None, None, None, None),
+        ("10", "n2", 0.5, None, 1.0, 1.0),
+    ]
+
+
+def test_parts_of_a_heterogeneous_job_are_one_job(tmp_path: Path) -> None:
+    moment = "2024-01-01T00:00:00"
+    text = (
+        f"{USED_HEADER}\n"
+        f"12+0|{moment}|00:10:00|cpu=8,gres/gpu:a=4,node=1|n1|||||\n"
+        f"12+1|{moment}|00:10:00|cpu=2,node=1|c1|||||\n"
+        f"13|{moment}|00:10:00|cpu=1,gres/gpu=1,node=1|n2|||||\n"
+    )
+    trace = read(tmp_path, text)
+    names = ("job_id", "gpus", "cpus", "node_list", "constraint")
+    assert columns(trace, *names) == [("12", 4, 10.0, "n1,c1", "gpu_type=a"), ("13", 1, 1.0, "n2", "")]
+    assert "joined 2 parts of 1 heterogeneous job" in trace.notes
 
 
 def test_sacct_json_keeps_what_the_scheduler_did(tmp_path: Path) -> None:

@@ -20,6 +20,11 @@ from muster.problems import InputError, Problem
 LINE = "line of the file"
 """The column beside the cells that says which line of the file a row came from."""
 
+USAGE = ("cpus_used", "memory_gb_used", "gpus_used_low", "gpus_used_high")
+"""Columns beside the native ones, of logs that record them: means over the run, except memory, which is the largest
+sample. The utilisation that Slurm adds over tasks leaves a range of busy GPUs."""
+LOG_COLUMNS = ("node_list", *USAGE)
+"""What `muster advise` reads beside the native columns."""
 LARGEST_SECONDS = 1e12
 MOST_GPUS = 1_000_000
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import polars as pl
 
+from muster.formatting import counted
 from muster.workload.traces import sacct_json, sacct_text
 from muster.workload.traces.cleaning import Reading
+from muster.workload.traces.columns import LINE, USAGE
 from muster.workload.traces.content import Content, Document
 
 # Slurm says more than one word for a job that goes on: `REQUEUED`, `REQUEUE_HOLD`, `RESIZING`.
 _OPEN = r"^(PENDING|RUNNING|SUSPENDED|CONFIGURING|COMPLETING|REQUEUE|RESIZING|SIGNALING|STAGE_OUT|STOPPED)"
 
+OPEN = "open"
+"""The column of `read_all` that says whether a job waits or runs when the log ends."""
+_PART = r"^(\d+)\+\d+$"
+_ADDED = ("gpus", "cpus", "memory_gb", "nodes", *USAGE)
+
 EXPECTED = (
     "the output of sacct --json, or of sacct -P "
     "--format=JobID,User,Account,Partition,QOS,Priority,State,ExitCode,Submit,Start,End,Elapsed,Timelimit,NNodes,"
-    "Restarts,ReqTRES,AllocTRES"
+    "NodeList,Restarts,ReqTRES,AllocTRES,TotalCPU,MaxRSS,TRESUsageInTot,TRESUsageInAve"
 )
 
 
@@ -25,11 +32,20 @@ def recognise(content: Content) -> bool:
     return sacct_text.recognise(content)
 
 
+def read_all(content: Content) -> Reading:
+    """Every job of the log: also those that wait or run when it ends, and those without a GPU."""
+    reading = sacct_json.read(content) if isinstance(content, Document) else sacct_text.read(content)
+    _join_parts(reading)
+    reading.frame = reading.frame.with_columns(pl.col("status").str.contains(_OPEN).alias(OPEN))
+    return reading
+
+
 def read(content: Content) -> Reading:
     """Accounts become tenants; what did not end, never started or asked for no GPU is left out."""
-    reading = sacct_json.read(content) if isinstance(content, Document) else sacct_text.read(content)
+    reading = read_all(content)
     reading.drop_without_gpus()
-    reading.drop(pl.col("status").str.contains(_OPEN), "not finished when the log was written")
+    reading.drop(pl.col(OPEN), "not finished when the log was written")
+    reading.frame = reading.frame.drop(OPEN)
     reading.drop(
         ~pl.col("started") & (pl.col("duration_seconds").fill_null(0) == 0),
         "never started (cancelled while waiting)",
@@ -58,3 +74,28 @@ def read(content: Content) -> Reading:
     reading.clamp_limits()
     reading.start_at_zero()
     return reading
+
+
+def _join_parts(reading: Reading) -> None:
+    """Make the parts of a heterogeneous job (`12+0`, `12+1`) one job: amounts are added, the first part says the rest."""
+    frame = reading.frame
+    if not frame["job_id"].str.contains(_PART).any():
+        return
+    whole = pl.coalesce(pl.col("job_id").str.extract(_PART), "job_id")
+    is_part = pl.col("job_id").str.contains(_PART)
+    parts = frame.filter(is_part).with_columns(whole.alias("job_id"))
+    amounts = [
+        pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
+        for name in _ADDED
+        if name in frame.columns
+    ]
+    texts = [pl.col("node_list").str.join(",")] if "node_list" in frame.columns else []
+    types = pl.col("gpu_type").filter(pl.col("gpus") > 0)
+    one_type = pl.when(types.n_unique() == 1).then(types.first()).otherwise(pl.lit(""))
+    given = {"job_id", "submit_seconds", "gpu_type", "node_list", *_ADDED}
+    rest = [pl.col(name).first() for name in frame.columns if name not in given]
+    joined = parts.group_by("job_id", "submit_seconds", maintain_order=True).agg(
+        *amounts, *texts, one_type.alias("gpu_type"), *rest
+    )
+    reading.notes.append(f"joined {parts.height:,} parts of {counted(joined.height, 'heterogeneous job')}")
+    reading.frame = pl.concat([frame.filter(~is_part), joined.select(frame.columns)]).sort(LINE)

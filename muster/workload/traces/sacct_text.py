@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from muster.workload.traces.cleaning import Cells, Reading
+from muster.workload.traces.columns import USAGE
 from muster.workload.traces.content import Content, TraceTable
+from muster.workload.traces.sacct_usage import GB_PER_UNIT, usage
 from muster.workload.traces.times import clock_seconds
 
 _NAMES = {
@@ -18,15 +20,6 @@ _NAMES = {
 _TRES = ("reqtres", "alloctres")
 _GRES = ("reqgres", "allocgres")
 _LENGTH = ("elapsedraw", "elapsed", "end")
-# Slurm counts in 1024: `64G` is 64 GiB.
-_GB_PER_UNIT = {
-    "": 2**20 / 1e9,
-    "K": 2**10 / 1e9,
-    "M": 2**20 / 1e9,
-    "G": 2**30 / 1e9,
-    "T": 2**40 / 1e9,
-    "P": 2**50 / 1e9,
-}
 _MEMORY = r"^([\d.]+)([KMGTP]?)([cn]?)$"
 
 
@@ -56,10 +49,15 @@ def read(content: Content) -> Reading:
 
     start = cells.times("start") if "start" in have else none
     end = cells.times("end") if "end" in have else none
+    duration = _elapsed(cells, have).fill_null(end - start)
+    resources = _resources(
+        {name: text(name) for name in (*_TRES, *_GRES, "reqmem")}, _counts(cells, have, none)
+    )
+    used = usage(table.cells, resources["gpus"], duration)
     columns = {
         "job_id": cells.text("job_id"),
         "submit_seconds": cells.times("submit_seconds"),
-        "duration_seconds": _elapsed(cells, have).fill_null(end - start),
+        "duration_seconds": duration,
         # Without the column a start is taken for granted; the elapsed time says the rest.
         "started": start.is_not_null() if "start" in have else start.is_null(),
         "start_seconds": start,
@@ -74,7 +72,9 @@ def read(content: Content) -> Reading:
         "status": text("state").str.to_uppercase().str.extract(r"^([A-Z_]+)").fill_null(""),
         "tenant": text("account"),
         "user": text("user"),
-        **_resources({name: text(name) for name in (*_TRES, *_GRES, "reqmem")}, _counts(cells, have, none)),
+        **resources,
+        **{name: used[name] for name in USAGE if used[name].is_not_null().any()},
+        **({"node_list": text("nodelist")} if "nodelist" in have else {}),
     }
     reading = cells.reading(columns)
     reading.drop(pl.col("job_id").str.contains(".", literal=True), "steps of jobs")
@@ -170,5 +170,5 @@ def _tres_memory(column: str) -> pl.Expr:
 
 def _gb(amount: pl.Expr, unit: pl.Expr) -> pl.Expr:
     return amount.cast(pl.Float64, strict=False) * unit.replace_strict(
-        _GB_PER_UNIT, default=None, return_dtype=pl.Float64
+        GB_PER_UNIT, default=None, return_dtype=pl.Float64
     )
