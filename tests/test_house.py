@@ -90,6 +90,7 @@ PLANTED = {
         "muster.service.daemon": ["muster.service.engines.local.engine"],
         "muster.cli.serve": ["muster.service.engines.fake"],
     },
+    "advice-is-read-only": {"muster.advise.read": forbidden_by("advice-is-read-only")},
 }
 """For each rule the imports that it must find: importer, imported."""
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,11 +14,6 @@ from muster.cli import flags
 from muster.cli.flag_groups import takes_flag_groups
 from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
 from muster.problems import ErrorCollector, InputError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from muster.inputs import Inputs
 
 
 @takes_flag_groups(more_help=MORE_HELP)
@@ -52,6 +47,7 @@ def calibrate(
     from muster.formatting import as_json_text
     from muster.report.calibration import calibration
     from muster.report.recorded import has_starts, recorded
+    from muster.schedulers.registry import clock_phases
     from muster.slurm_config import read_slurm_config
 
     errors = ErrorCollector()
@@ -67,7 +63,8 @@ def calibrate(
         what = "no job has a start in this log; allowed: a column start_seconds, or Start in sacct"
         raise InputError(Problem(inputs.trace.source, what, column="start_seconds"))
     print_notes(inputs.trace)
-    runs = [one.run(one.scheduler(scheduler)).record.jobs for one in _phases(inputs, scheduler, phases)]
+    phased = [replace(inputs, settings=one) for one in clock_phases(scheduler, inputs.settings, phases)]
+    runs = [one.run(one.scheduler(scheduler)).record.jobs for one in phased]
     figures = calibration(recorded(inputs.trace, inputs.cluster).jobs, runs)
     if as_json:
         print(as_json_text(figures), end="")
@@ -76,18 +73,6 @@ def calibrate(
     if config:
         given_as = " ".join(f"--set {key}={value}" for key, value in config.settings.items())
         print(f"The same settings elsewhere: {given_as}")
-
-
-def _phases(inputs: Inputs, scheduler: str, phases: int) -> Iterator[Inputs]:
-    """The inputs once for each phase of the two clocks; once where the scheduler has none or they are set."""
-    from muster.schedulers.backfill.slurm_cycles import SlurmScheduler
-
-    made = inputs.scheduler(scheduler)
-    if not isinstance(made, SlurmScheduler) or {"main_phase", "bf_phase"} & set(inputs.settings):
-        yield inputs
-        return
-    for phase in made.cycles.phases(phases):
-        yield replace(inputs, settings={**inputs.settings, **phase})
 
 
 def _print(scheduler: str, figures: Mapping[str, Any]) -> None:

@@ -140,6 +140,16 @@ def build(name: str, settings: Mapping[str, str] | None = None) -> Scheduler:
     return _combined([_kind(piece, name) for piece in _expanded(name).split("+")], name, settings, called)
 
 
+def clock_phases(name: str, settings: Mapping[str, str], count: int) -> list[dict[str, str]]:
+    """The settings once for each phase of the scheduler's own clocks; once where it has none or they are set."""
+    from muster.schedulers.backfill.slurm_cycles import SlurmScheduler
+
+    made = build(name, settings)
+    if not isinstance(made, SlurmScheduler) or {"main_phase", "bf_phase"} & set(settings):
+        return [dict(settings)]
+    return [{**settings, **phase} for phase in made.cycles.phases(count)]
+
+
 def build_from(kind: type[Any], settings: Mapping[str, str] | None = None) -> Scheduler:
     """The scheduler of a class: a whole scheduler, or a part such as an order with the other parts by default."""
     return _combined(

@@ -64,7 +64,7 @@ def read_trace(
     `mapping` names the file's column for a native one (`{"submit_seconds": "arrival_s"}`). `models` are
     those whose iterations can be counted; left out, the shipped ones.
     """
-    return _trace_of(open_content(Path(path)), kind, mapping, models)
+    return trace_from(open_content(Path(path)), kind, mapping, models)
 
 
 def read_columns(
@@ -75,12 +75,16 @@ def read_columns(
     `columns` maps names to lists or arrays, or is a data frame of Polars or pandas. Problems name the row, the first
     being 1.
     """
-    return _trace_of(table_of(columns, COLUMNS_SOURCE), "auto", mapping, models)
+    return trace_from(table_of(columns, COLUMNS_SOURCE), "auto", mapping, models)
 
 
-def _trace_of(
-    content: Content, kind: str, mapping: Mapping[str, str] | None, models: Mapping[str, Model] | None
+def trace_from(
+    content: Content,
+    kind: str = "auto",
+    mapping: Mapping[str, str] | None = None,
+    models: Mapping[str, Model] | None = None,
 ) -> Trace:
+    """Reads a trace of any known form from a file that is open already."""
     reading = read_content(content, kind, mapping)
     if reading.frame.height == 0:
         cleaned = "; ".join(reading.notes)

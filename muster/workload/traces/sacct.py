@@ -77,7 +77,7 @@ def read(content: Content) -> Reading:
 
 
 def _join_parts(reading: Reading) -> None:
-    """Make the parts of a heterogeneous job (`12+0`, `12+1`) one job: amounts are added, the first part says the rest."""
+    """Make the parts of a heterogeneous job (`12+0`) one job: amounts are added, the first part has the rest."""
     frame = reading.frame
     if not frame["job_id"].str.contains(_PART).any():
         return

@@ -1,0 +1,50 @@
+"""The kind of node of which a few more would shorten the queue most."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from muster.advise.finding import NOTHING, Finding, Saving, not_judged
+from muster.advise.site import Site
+from muster.cluster.more_nodes import with_more
+from muster.formatting import HOUR, counted, duration
+
+NAME = "more-nodes"
+_SHARE = 0.1
+"""Of the nodes of a kind, how many more are tried."""
+
+
+def judge(site: Site) -> Finding:
+    """Run the twin with a tenth more nodes of each kind."""
+    twin = site.twin
+    if twin is None:
+        return not_judged(NAME, "starts (Start)")
+    tried = []
+    for kind in dict.fromkeys(node.type_name for node in site.cluster.nodes if node.gpus):
+        alike = [node for node in site.cluster.nodes if node.type_name == kind]
+        count = ceil(_SHARE * len(alike))
+        wait = site.waits(cluster=with_more(site.cluster, alike[0], count)).mean
+        tried.append(((twin.simulated.mean - wait) / (count * alike[0].gpus), kind, count, alike[0], wait))
+    _, _, count, node, wait = max(tried, key=lambda one: one[0])
+    gain = twin.simulated.mean - wait
+    columns = ("kind", "more nodes", "GPUs each", "mean wait", "seconds saved for each GPU")
+    rows = [
+        (f"{one.gpus} x {one.gpu_type}", str(more), str(one.gpus), duration(mean), f"{per_gpu:.2f}")
+        for per_gpu, _, more, one, mean in sorted(tried, key=lambda one: -one[0])
+    ]
+    evidence = [f"Of the site, {twin}."]
+    if gain <= twin.error:
+        title = "A tenth more nodes of no kind shortens the queue by more than the twin's error"
+        return Finding(NAME, title, NOTHING, twin.jobs, evidence, None, (), columns, rows)
+    hours = twin.jobs / HOUR
+    return Finding(
+        NAME,
+        f"{counted(count, 'more node')} of {node.gpus} {node.gpu_type} would shorten the mean wait from "
+        f"{duration(twin.simulated.mean)} to {duration(wait)}, give or take {duration(twin.error)}",
+        jobs=twin.jobs,
+        evidence=evidence,
+        saving=Saving((gain - twin.error) * hours, (gain + twin.error) * hours, "job-hours of waiting"),
+        what_to_do=["`muster capacity LOG --cluster CLUSTER --add ... --target ...` draws the whole curve."],
+        columns=columns,
+        rows=rows,
+    )

@@ -1,0 +1,90 @@
+"""A site from files, or from the Slurm of this machine: its log, its nodes, its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from muster.advise.site import TWIN, TWIN_JOBS, Site
+from muster.cluster import Cluster
+from muster.cluster.shipped import parse_cluster
+from muster.cluster.slurm_nodes import read_slurm_site
+from muster.files import read_text
+from muster.formatting import DAY
+from muster.problems import InputError, Unable
+from muster.slurm_config import SlurmConfig, read_slurm_config
+from muster.slurm_queries import SlurmError, SlurmQueries
+from muster.workload.site_log import read_site_log
+
+FIELDS = (
+    "JobID,User,Account,Partition,QOS,Priority,State,ExitCode,Submit,Start,End,Elapsed,Timelimit,NNodes,NodeList,"
+    "Restarts,ReqTRES,AllocTRES,TotalCPU,MaxRSS,TRESUsageInTot,TRESUsageInAve,AdminComment"
+)
+"""What sacct is asked for."""
+_NOTHING = SlurmConfig({}, ())
+
+
+def read_site(
+    log: Path,
+    cluster: str,
+    *,
+    slurm_config: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    scheduler: str = TWIN,
+    twin_jobs: int = TWIN_JOBS,
+) -> tuple[Site, tuple[str, ...]]:
+    """Return the site that files describe, and notes on what was cleaned or is not simulated."""
+    found, notes = read_site_cluster(cluster)
+    config = _config_of(slurm_config, cluster) if scheduler == TWIN else _NOTHING
+    whole = read_site_log(log)
+    known = {**config.settings, **(settings or {})}
+    site = Site(whole.trace, whole.jobs, found, known, scheduler, twin_jobs)
+    return site, (*whole.trace.notes, *notes, *config.notes)
+
+
+def read_site_cluster(text: str) -> tuple[Cluster, tuple[str, ...]]:
+    """Return a cluster as any command takes it, or from a file of what scontrol show node or sinfo --json prints."""
+    if not _is_of_slurm(text):
+        return parse_cluster(text), ()
+    path = Path(text)
+    site = read_slurm_site(read_text(path), str(path), path.stem)
+    return site.cluster, site.notes
+
+
+def _is_of_slurm(text: str) -> bool:
+    return not text.endswith(".toml") and Path(text).is_file()
+
+
+def _config_of(slurm_config: Path | None, cluster: str) -> SlurmConfig:
+    """The settings of a file of their own, else of the cluster's, if `scontrol show config` is in it too."""
+    if slurm_config is not None:
+        return read_slurm_config(slurm_config)
+    if not _is_of_slurm(cluster):
+        return _NOTHING
+    try:
+        return read_slurm_config(Path(cluster))
+    except InputError:
+        hint = "scheduling settings are Slurm's defaults. Hint: add the output of scontrol show config to the file"
+        return SlurmConfig({}, (hint,))
+
+
+def read_running_slurm(folder: Path, days: float, queries: SlurmQueries | None = None) -> tuple[Path, str]:
+    """Write what the Slurm of this machine says of its last days and of itself into a folder; the log and the cluster.
+
+    Unable if Slurm does not answer.
+    """
+    queries = queries or SlurmQueries(patience_seconds=600.0)
+    log, cluster = folder / "sacct.txt", folder / "scontrol.txt"
+    since = f"now-{round(days * DAY / 3600)}hours"
+    try:
+        log.write_text(queries.ask(["sacct", "-a", "-P", "-S", since, f"--format={FIELDS}"]), "utf-8")
+        parts = [
+            queries.ask(["scontrol", "show", "config"]),
+            queries.ask(["scontrol", "show", "partition"]),
+            queries.ask(["scontrol", "show", "node"]),
+            queries.ask(["scontrol", "show", "topology"]),
+        ]
+    except SlurmError as error:
+        raise Unable(str(error)) from error
+    cluster.write_text("\n".join(parts), "utf-8")
+    return log, str(cluster)

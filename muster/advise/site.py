@@ -1,0 +1,152 @@
+"""A site as its log and its cluster describe it, and the simulated twin of its scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from muster.advise.occupancy import Occupancy, occupancy_of
+from muster.cluster import Cluster
+from muster.cluster.ledger_arrays import Bools
+from muster.formatting import HOUR, UNKNOWN, counted, duration, percent
+from muster.report.recorded import has_starts
+from muster.schedulers.backfill.slurm_cycles import SlurmCycles
+from muster.schedulers.registry import build, clock_phases
+from muster.simulation import Options, simulate
+from muster.workload.trace import Trace
+
+TWIN = "slurm"
+TWIN_JOBS = 3000
+"""Jobs that a simulation takes by default: the newest of the log."""
+_PHASES = 4
+_PARTITION = "partition:"
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Waits of one scheduler, in seconds: means over the phases of its clocks, which no log states."""
+
+    mean: float
+    p99: float
+    deviation: float = 0.0
+    """Of the mean wait, over the phases."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The site's own scheduler, simulated, beside the log."""
+
+    jobs: int
+    recorded: Waits
+    simulated: Waits
+
+    @property
+    def error(self) -> float:
+        """How far the simulated mean wait is off, and what the clocks leave open; nothing smaller is a finding."""
+        return abs(self.simulated.mean - self.recorded.mean) + self.simulated.deviation
+
+    def __str__(self) -> str:
+        """The twin beside the log, in a sentence."""
+        off = percent(self.simulated.mean / self.recorded.mean - 1) if self.recorded.mean else UNKNOWN
+        return (
+            f"the twin waits {duration(self.simulated.mean)} in the mean over {counted(self.jobs, 'job')}, the log "
+            f"{duration(self.recorded.mean)}: an error of {off}, and {duration(self.simulated.deviation)} standard "
+            "deviation over the phases of the scheduler's clocks"
+        )
+
+
+@dataclass(frozen=True)
+class Site:
+    """All that `muster advise` reads; nothing here can change a cluster."""
+
+    trace: Trace
+    """Jobs with GPUs that ended."""
+    jobs: pl.DataFrame
+    """All jobs of the log: also those without GPUs, and those that wait or run when it ends."""
+    cluster: Cluster
+    settings: Mapping[str, str]
+    """Of the preset `slurm`."""
+    scheduler: str = TWIN
+    twin_jobs: int = TWIN_JOBS
+
+    @property
+    def ran(self) -> pl.DataFrame:
+        """The jobs that ended, with the hours that they ran and their GPU-hours."""
+        jobs = self.trace.jobs
+        hours = jobs["duration_seconds"] / HOUR
+        return jobs.with_columns(hours.alias("hours"), (hours * jobs["gpus"]).alias("gpu_hours"))
+
+    @cached_property
+    def occupancy(self) -> Occupancy | None:
+        """What was held on which node; None where the log does not say it."""
+        return occupancy_of(self.jobs, self.cluster)
+
+    @cached_property
+    def partitions(self) -> Mapping[str, Bools]:
+        """For each partition, which nodes it has; empty where the cluster does not say it."""
+        names = {
+            label.removeprefix(_PARTITION)
+            for node in self.cluster.nodes
+            for label in node.labels
+            if label.startswith(_PARTITION)
+        }
+        return {
+            name: np.array([f"{_PARTITION}{name}" in node.labels for node in self.cluster.nodes])
+            for name in sorted(names)
+        }
+
+    def allowed(self, partition: str) -> Bools:
+        """Nodes that jobs of a partition may use; all where it is not known."""
+        return self.partitions.get(partition, np.ones(len(self.cluster.nodes), np.bool_))
+
+    @cached_property
+    def newest(self) -> Trace:
+        """The jobs that a simulation takes."""
+        jobs = self.trace.jobs.sort("submit_seconds", maintain_order=True).tail(self.twin_jobs)
+        zero = jobs["submit_seconds"].min()
+        moments = [pl.col(name) - zero for name in ("submit_seconds", "start_seconds", "end_seconds")]
+        return Trace(jobs.with_columns(moments), self.trace.source)
+
+    @cached_property
+    def twin(self) -> Twin | None:
+        """The site's own scheduler, simulated; None where the log has no starts."""
+        if not has_starts(self.newest):
+            return None
+        recorded = self.newest.jobs["start_seconds"] - self.newest.jobs["submit_seconds"]
+        return Twin(len(recorded), _waits(recorded), self.waits())
+
+    def waits(
+        self,
+        order: str | None = None,
+        *,
+        cluster: Cluster | None = None,
+        trace: Trace | None = None,
+        knowledge: str = "oracle",
+    ) -> Waits:
+        """Waits of the newest jobs under the site's own scheduler, or under another order in the same cycles."""
+        name, settings = self.scheduler, dict(self.settings)
+        if order is not None:
+            name = f"{order}+{SlurmCycles.name}"
+            cycles = {one.name for one in fields(SlurmCycles)}
+            settings = {key: value for key, value in settings.items() if key in cycles}
+        options = Options(restart_cost_seconds=0.0, skip_impossible=True, knowledge=knowledge, records=False)
+        found = []
+        for phase in clock_phases(name, settings, _PHASES):
+            policy = build(name, phase)
+            run = simulate(trace or self.newest, cluster or self.cluster, policy, options)
+            found.append(_waits(run.record.jobs["wait_seconds"]))
+        means = [one.mean for one in found]
+        return Waits(float(np.mean(means)), float(np.mean([one.p99 for one in found])), float(np.std(means)))
+
+    def with_jobs(self, jobs: pl.DataFrame) -> Trace:
+        """The newest jobs, changed."""
+        return replace(self.newest, jobs=jobs)
+
+
+def _waits(seconds: pl.Series) -> Waits:
+    known = seconds.drop_nulls().to_numpy()
+    return Waits(float(known.mean()), float(np.quantile(known, 0.99))) if len(known) else Waits(0.0, 0.0)

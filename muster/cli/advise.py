@@ -1,0 +1,160 @@
+"""`muster advise`: what a site's log says could be better. It changes nothing."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cli import flags
+from muster.cli.flag_groups import takes_flag_groups
+from muster.problems import ErrorCollector, InputError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.advise import Finding, Site
+
+_SLURM = "slurm"
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class SlurmSource:
+    """Where the log and the cluster come from, if not from files."""
+
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="Source in place of files: slurm asks this machine's Slurm (default: files).",
+        ),
+    ] = None
+    days: Annotated[
+        float, typer.Option(metavar="N", min=0.1, help="Days of the log to ask for, with --from slurm.")
+    ] = 30.0
+
+
+@dataclass(frozen=True)
+class TwinFlags:
+    """The scheduler that stands for the site's own in simulations."""
+
+    slurm_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Output of scontrol show config, or slurm.conf (default: what is in the cluster's file).",
+        ),
+    ] = None
+    scheduler: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Scheduler that stands for the site's own, as in muster simulate."),
+    ] = "slurm"
+    twin_jobs: Annotated[
+        int, typer.Option(metavar="N", min=10, help="Newest jobs of the log that simulations take.")
+    ] = 3000
+    settings: flags.Settings = None
+
+
+@takes_flag_groups()
+def advise(
+    log: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="LOG",
+            help="Output of sacct -P or --json, or any trace with starts (default: with --from).",
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="CLUSTER",
+            help="File of scontrol show config and scontrol show node, or a cluster as in muster simulate "
+            "(default: with --from, this machine's Slurm).",
+        ),
+    ] = None,
+    *,
+    asked: SlurmSource,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for one page a finding.")] = Path(
+        "muster-advice"
+    ),
+    overwrite: flags.Overwrite = False,
+    twin: TwinFlags,
+    as_json: flags.Json = False,
+) -> None:
+    """Find what a site could do better, from its log alone. Nothing on the cluster is changed.
+
+    Example: muster advise sacct.txt --cluster scontrol.txt
+    """
+    from muster.advise import QUESTIONS, read_site
+    from muster.files import write_folder_aside
+    from muster.formatting import as_json_text
+
+    errors = ErrorCollector()
+    chosen = errors.of(flags.parse_settings, twin.settings or [])
+    errors.settle()
+    with write_folder_aside(out, overwrite=overwrite) as folder:
+        if asked.source is not None:
+            log, cluster = _asked(asked.source, log, cluster, folder, asked.days)
+        if log is None or cluster is None:
+            what = "allowed: LOG and --cluster CLUSTER, or --from slurm"
+            raise InputError(Problem("muster advise", what))
+        config = twin.slurm_config
+        site, notes = read_site(
+            log,
+            cluster,
+            slurm_config=config,
+            settings=chosen,
+            scheduler=twin.scheduler,
+            twin_jobs=twin.twin_jobs,
+        )
+        for note in notes:
+            print(f"{log}: {note}", file=sys.stderr)
+        findings = [judge(site) for judge in QUESTIONS.values()]
+        for number, finding in enumerate(findings, 1):
+            page = folder / f"{number}-{finding.name}.md"
+            page.write_text(finding.markdown(), encoding="utf-8")
+        content = as_json_text({"notes": notes, "findings": [one.to_dict() for one in findings]})
+        (folder / "advice.json").write_text(content, encoding="utf-8")
+    if as_json:
+        print(content, end="")
+    else:
+        _print(findings, site, out)
+
+
+def _asked(source: str, log: Path | None, cluster: str | None, folder: Path, days: float) -> tuple[Path, str]:
+    """What the Slurm of this machine says, kept beside the findings."""
+    from muster.advise.read import read_running_slurm
+
+    if source != _SLURM:
+        raise InputError(Problem("--from", "allowed: slurm", found=source))
+    if log is not None or cluster is not None:
+        what = "it asks Slurm itself; allowed: --from slurm without LOG and --cluster"
+        raise InputError(Problem("--from", what, found=source))
+    return read_running_slurm(folder, days)
+
+
+def _print(findings: Sequence[Finding], site: Site, out: Path) -> None:
+    """Findings first, then what is well, then what the log cannot say."""
+    from muster.advise import FOUND, NOT_JUDGED, NOTHING
+    from muster.formatting import counted
+
+    ended = counted(site.trace.jobs.height, "job")
+    print(f"{ended} with GPUs ended; {site.cluster.name} has {counted(site.cluster.total_gpus, 'GPU')}.")
+    for status in (FOUND, NOTHING, NOT_JUDGED):
+        for finding in findings:
+            if finding.status != status:
+                continue
+            print(textwrap.fill(f"{finding.name}: {finding.title}", _WIDTH, subsequent_indent="  "))
+            if status == FOUND:
+                saving = "not known from this log" if finding.saving is None else str(finding.saving)
+                print(f"  saving: {saving}; rests on {counted(finding.jobs, 'job')}")
+                for advice in finding.what_to_do[:1]:
+                    print(textwrap.fill(advice, _WIDTH, initial_indent="  ", subsequent_indent="  "))
+    print(f"Evidence, tables and what to do: {out}")

@@ -1,0 +1,92 @@
+"""What Slurm says of itself, by commands that change nothing: their output stays the same between releases."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_NO_RIGHT = "this account may not do that. Hint: run Muster as root, as SlurmUser or as an operator of Slurm"
+_CAUSES = (
+    ("munge", "Slurm's authentication does not answer. Hint: is munged running?"),
+    ("Unable to contact slurm controller", "slurmctld cannot be reached. Hint: scontrol ping"),
+    ("Socket timed out", "slurmctld does not answer in time. Hint: scontrol ping"),
+    ("Unable to process configuration file", "slurm.conf cannot be used. Hint: check SLURM_CONF"),
+    ("Could not establish a configuration source", "no slurm.conf was found. Hint: set SLURM_CONF"),
+    ("Invalid user id", _NO_RIGHT),
+    ("Access/permission denied", _NO_RIGHT),
+)
+"""What a message of Slurm contains, and what that means."""
+_ASKING = frozenset({"squeue", "sinfo", "sacct", "sprio", "sshare", "sdiag"})
+_ASKING_SCONTROL = frozenset({("scontrol", "show"), ("scontrol", "--oneliner"), ("scontrol", "ping")})
+
+
+class SlurmError(OSError):
+    """A command of Slurm did not do what it was asked to; nothing is known of its effect if it took too long."""
+
+
+@dataclass(frozen=True)
+class SlurmQueries:
+    """Asks one cluster, each question for a limited time."""
+
+    conf: str | None = None
+    """Path of its slurm.conf; None: where Slurm looks for it."""
+    patience_seconds: float = 20.0
+    """Longer than Slurm itself waits for its controller, so that its own message is seen."""
+
+    def ask(self, command: Sequence[str]) -> str:
+        """Return what a command prints that changes nothing. SlurmError if it fails or cannot be run."""
+        if command[0] not in _ASKING and tuple(command[:2]) not in _ASKING_SCONTROL:
+            raise ValueError(f"{' '.join(command)} may change something")
+        done = self._done(command)
+        if done.returncode != 0:
+            raise SlurmError(f"{command[0]}: {explained(done.stderr)}")
+        return done.stdout
+
+    def _done(
+        self, command: Sequence[str], text: str = "", errors: int = subprocess.PIPE
+    ) -> subprocess.CompletedProcess[str]:
+        """Return a command that has ended, whatever its status. SlurmError if it is not installed or takes too long."""
+        try:
+            return subprocess.run(
+                command,
+                env=self._environment(),
+                input=text,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                errors="replace",
+                timeout=self.patience_seconds,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            what = f"{command[0]} is not installed here. Hint: install Slurm's client commands"
+            raise SlurmError(what) from error
+        except subprocess.TimeoutExpired as error:
+            what = f"{command[0]} took longer than {self.patience_seconds:g} s. Hint: scontrol ping; is munged running?"
+            raise SlurmError(what) from error
+
+    def _environment(self) -> Mapping[str, str]:
+        """Times as Unix seconds, messages in English, and no settings of a job that this process may run in."""
+        own = ("SLURM_", "SQUEUE_", "SBATCH_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        conf = self.conf or os.environ.get("SLURM_CONF")
+        return {
+            **kept,
+            **({"SLURM_CONF": conf} if conf else {}),
+            "SLURM_TIME_FORMAT": "%s",
+            "LC_ALL": "C.UTF-8",
+        }
+
+
+def explained(message: str) -> str:
+    """Return Slurm's own words, and what they mean where that is known."""
+    said = (
+        "; ".join(line.strip() for line in message.splitlines() if line.strip())
+        or "it failed without a message"
+    )
+    for part, cause in _CAUSES:
+        if part.lower() in said.lower():
+            return f"{said}: {cause}"
+    return said

@@ -1,0 +1,1 @@
+"""The tests of what a log says of a site."""

@@ -1,0 +1,191 @@
+"""Each finding on a site made by hand, where what it says can be computed with a pencil."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding
+
+from .sites import job, node, site
+
+NODES = (node("n1"), node("n2"))
+
+
+def judged(name: str, folder: Path, jobs: list[str], nodes: tuple[str, ...] = NODES) -> Finding:
+    return QUESTIONS[name](site(folder, jobs, nodes))
+
+
+def saved(finding: Finding) -> tuple[float, float]:
+    assert finding.saving is not None
+    return finding.saving.low, finding.saving.high
+
+
+def test_cpus_of_a_job_without_gpus_strand_gpus(tmp_path: Path) -> None:
+    # The job without GPUs takes all CPUs of n1 for an hour; job 3 waits for 51 minutes after its first minute.
+    jobs = [
+        job("1", (0, 0, 60), "n1", 0, 8),
+        job("2", (0, 0, 60), "n2", 4, 4),
+        job("3", (0, 52, 60), "n2", 2, 2),
+    ]
+    found = judged("stranded-gpus", tmp_path, jobs)
+    assert found.status == FOUND
+    assert saved(found) == pytest.approx((0.0, 2 * 51 / 60))
+    assert found.rows[0] == ("ann", "1 job", "8.00")
+    assert "3.40 GPU-hours" in found.title  # Four GPUs lay free there, and two were wanted.
+
+
+def test_free_gpus_with_free_cpus_are_not_stranded(tmp_path: Path) -> None:
+    jobs = [job("1", (0, 0, 60), "n1", 2, 2), job("2", (0, 30, 60), "n1", 2, 2)]
+    assert judged("stranded-gpus", tmp_path, jobs).status == NOTHING
+
+
+def test_a_request_counts_against_what_steps_used(tmp_path: Path) -> None:
+    # 8 cores for an hour, of which 2 were used: 6 are free, 5 if the job keeps half as much again.
+    jobs = [job("1", (0, 0, 60), "n1", 1, 8, total_cpu="02:00:00")]
+    found = judged("oversized-requests", tmp_path, jobs)
+    assert (found.status, found.jobs) == (FOUND, 1)
+    assert saved(found) == pytest.approx((5.0, 6.0))
+
+
+def test_a_request_near_its_use_is_no_finding(tmp_path: Path) -> None:
+    jobs = [job("1", (0, 0, 60), "n1", 1, 8, total_cpu="07:00:00")]
+    assert judged("oversized-requests", tmp_path, jobs).status == NOTHING
+
+
+def test_idle_gpus_are_a_range_where_tasks_are_added(tmp_path: Path) -> None:
+    # 80 % of one of four GPUs, or of all: 0.8 to 3.2 GPUs were busy for an hour.
+    jobs = [job("1", (0, 0, 60), "n1", 4, 4, average="gres/gpuutil=80")]
+    assert saved(judged("idle-gpus", tmp_path, jobs)) == pytest.approx((0.8, 3.2))
+
+
+def test_a_job_without_cpu_time_may_leave_gpus_idle(tmp_path: Path) -> None:
+    jobs = [
+        job("1", (0, 0, 60), "n1", 4, 4, total_cpu="00:00:10"),
+        job("2", (0, 0, 60), "n2", 4, 4, total_cpu="01:00:00"),
+    ]
+    assert saved(judged("idle-gpus", tmp_path, jobs)) == pytest.approx((0.0, 4.0))
+
+
+def test_scattered_gpus_keep_a_job_waiting(tmp_path: Path) -> None:
+    # Two free GPUs on each node; job 3 wants four on one node and waits for 29 minutes after its first.
+    jobs = [
+        job("1", (0, 0, 30), "n1", 2, 2),
+        job("2", (0, 0, 30), "n2", 2, 2),
+        job("3", (0, 30, 60), "n1", 4, 4),
+    ]
+    found = judged("fragmentation", tmp_path, jobs)
+    assert saved(found) == pytest.approx((0.0, 29 / 60))
+    assert [row[0] for row in found.rows] == ["3"]
+
+
+def test_a_gang_of_two_nodes_is_not_kept_by_fragments(tmp_path: Path) -> None:
+    # Job 3 asks for two GPUs on each of two nodes: nothing but CPUs keeps it, which is no fragmentation.
+    jobs = [
+        job("1", (0, 0, 30), "n1", 2, 2),
+        job("2", (0, 0, 30), "n2", 2, 2),
+        job("3", (0, 30, 60), "n1,n2", 4, 4),
+    ]
+    assert judged("fragmentation", tmp_path, jobs).status == NOTHING
+
+
+def test_gangs_on_more_nodes_than_needed_are_scattered(tmp_path: Path) -> None:
+    jobs = [job("1", (0, 0, 30), "n1,n2", 4, 4), job("2", (0, 30, 60), "n1", 4, 4)]
+    found = judged("scattered-gangs", tmp_path, jobs)
+    assert (found.status, found.jobs, found.saving) == (FOUND, 2, None)
+    assert found.rows[0][:5] == ("1", "ann", "4", "2", "1")
+
+
+def test_scattered_gangs_cost_what_the_log_shows(tmp_path: Path) -> None:
+    near = [job(f"n{at}", (at * 60, at * 60, at * 60 + 30), "n1", 4, 4) for at in range(3)]
+    apart = [job(f"a{at}", (at * 60, at * 60, at * 60 + 45), "n1,n2", 4, 4) for at in range(3, 6)]
+    found = judged("scattered-gangs", tmp_path, [*near, *apart])
+    # 45 in place of 30 minutes: a third of 3 x 4 GPUs x 0.75 h.
+    assert saved(found) == pytest.approx((0.0, 3.0))
+
+
+def test_an_idle_partition_beside_a_queue_is_found(tmp_path: Path) -> None:
+    nodes = (node("n1"), node("n2", partitions="b"))
+    jobs = [
+        job("1", (0, 0, 30), "n1", 4, 4),
+        job("2", (0, 30, 60), "n1", 4, 4),
+        job("3", (30, 30, 60), "n2", 1, 1, partition="b"),
+    ]
+    found = judged("walled-partitions", tmp_path, jobs, nodes)
+    assert saved(found) == pytest.approx((0.0, 29 / 60))
+    assert found.rows == [("a", "b", "1", "0.483")]
+
+
+def test_one_partition_of_all_nodes_walls_nothing(tmp_path: Path) -> None:
+    jobs = [job("1", (0, 0, 30), "n1", 4, 4), job("2", (0, 30, 60), "n1", 4, 4)]
+    assert judged("walled-partitions", tmp_path, jobs).status == NOTHING
+
+
+def test_time_limits_are_set_beside_run_times(tmp_path: Path) -> None:
+    jobs = [job(str(at), (at, at, at + 10), "n1", 1, 1, limit=60) for at in range(5)]
+    found = judged("time-limits", tmp_path, jobs)
+    assert found.title == "Time limits are 6.0 times what jobs take (median)"
+    assert judged("time-limits", tmp_path, [job("1", (0, 0, 50), "n1", 1, 1)]).status == NOTHING
+
+
+def queue_behind_a_long_job() -> list[str]:
+    """One job of four GPUs for two hours, then short ones, on one node: the log starts them in this order."""
+    long = job("1", (0, 0.1, 120), "n1", 4, 4, limit=180)
+    more = job("2", (1, 120.1, 239), "n1", 4, 4, limit=180)
+    short = [
+        job(str(at), (2, 239 + 5 * (at - 3), 244 + 5 * (at - 3)), "n1", 4, 4, limit=10) for at in range(3, 13)
+    ]
+    return [long, more, *short]
+
+
+def test_a_shorter_order_is_found_above_the_twins_error(tmp_path: Path) -> None:
+    found = judged("queue-order", tmp_path, queue_behind_a_long_job(), (node("n1"),))
+    assert found.status == FOUND
+    assert "shortest time limit first" in found.title
+    low, high = saved(found)
+    # Ten jobs start two hours earlier, one an hour later.
+    assert low < 10 * 119 / 60 - 50 / 60 < high
+    assert high - low < 1.0
+    assert found.jobs == 12
+
+
+def test_another_node_shortens_the_queue(tmp_path: Path) -> None:
+    found = judged("more-nodes", tmp_path, queue_behind_a_long_job(), (node("n1"),))
+    assert found.status == FOUND
+    assert found.title.startswith("1 more node of 4 GPU")
+
+
+@pytest.mark.parametrize("name", ["stranded-gpus", "fragmentation", "scattered-gangs", "walled-partitions"])
+def test_a_log_without_nodes_is_not_judged_by_nodes(tmp_path: Path, name: str) -> None:
+    found = judged(name, tmp_path, [job("1", (0, 0, 60), "", 1, 1)])
+    assert (found.status, found.saving) == (NOT_JUDGED, None)
+    assert found.title == "not judged: no node names (NodeList) of this cluster in the log"
+
+
+@pytest.mark.parametrize("name", ["idle-gpus", "oversized-requests"])
+def test_a_log_without_use_is_not_judged_by_use(tmp_path: Path, name: str) -> None:
+    found = judged(name, tmp_path, [job("1", (0, 0, 60), "n1", 1, 1)])
+    assert found.status == NOT_JUDGED
+    assert found.title.startswith("not judged: no use of ")
+
+
+def test_nodes_of_another_cluster_are_not_judged(tmp_path: Path) -> None:
+    found = judged("fragmentation", tmp_path, [job("1", (0, 0, 60), "x7", 1, 1)])
+    assert found.status == NOT_JUDGED
+
+
+def test_running_and_waiting_jobs_are_in_the_picture(tmp_path: Path) -> None:
+    jobs = [
+        job("1", (0, 0, 60), "n1", 1, 1),
+        job("2", (0, 0, None), "n2", 4, 4),
+        job("3", (0, None, None), "", 4, 4),
+    ]
+    whole = site(tmp_path, jobs, NODES)
+    assert whole.trace.jobs["job_id"].to_list() == ["1"]
+    assert whole.jobs["job_id"].to_list() == ["1", "2", "3"]
+    assert whole.jobs["start_seconds"].to_list() == [0.0, 0.0, None]
+    assert whole.occupancy is not None
+    moments = list(whole.occupancy.moments())
+    assert [moment.waiting.tolist() for moment in moments] == [[2]]
+    assert moments[0].free[:, 0].tolist() == [3.0, 0.0]

@@ -1,0 +1,63 @@
+"""`muster advise`: from two files to a page for each finding, and its errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.advise.sites import job, node, site
+
+from .conftest import Outcome
+
+Muster = Callable[..., Outcome]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    jobs = [job("1", (0, 0, 30), "n1,n2", 4, 4), job("2", (0, 30, 60), "n1", 4, 4)]
+    site(tmp_path, jobs, (node("n1"), node("n2")))
+    return str(tmp_path / "sacct.txt"), str(tmp_path / "scontrol.txt")
+
+
+def test_two_files_become_a_page_a_finding(muster: Muster, files: tuple[str, str], tmp_path: Path) -> None:
+    log, cluster = files
+    out = tmp_path / "advice"
+    found = muster("advise", log, "--cluster", cluster, "--out", str(out))
+    assert found.status == 0, found.err
+    assert "scattered-gangs: 50.0 % of the gangs are on more nodes or racks than they need" in found.out
+    assert "idle-gpus: not judged: no use of GPUs or CPUs" in found.out
+    assert len(list(out.glob("*.md"))) == 9
+    page = (out / "5-scattered-gangs.md").read_text()
+    assert "| 1 | ann | 4 | 2 | 1 |" in page
+    assert "## What to do" in page
+    advice = json.loads((out / "advice.json").read_text())
+    assert [one["name"] for one in advice["findings"]][4] == "scattered-gangs"
+
+
+def test_settings_of_slurm_are_read_with_the_nodes(muster: Muster, files: tuple[str, str], tmp_path: Path) -> None:
+    log, cluster = files
+    text = Path(cluster).read_text().replace("bf_interval=5", "bf_interval=5,bf_licenses")
+    Path(cluster).write_text(text)
+    found = muster("advise", log, "--cluster", cluster, "--out", str(tmp_path / "advice"))
+    assert "SchedulerParameters that are not simulated: bf_licenses" in found.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "muster advise: allowed: LOG and --cluster CLUSTER, or --from slurm"),
+        (["--from", "sge"], "--from: found 'sge'; allowed: slurm"),
+        (["log", "--from", "slurm"], "--from: found 'slurm'; it asks Slurm itself"),
+        (["no-such-log", "--cluster", "1x1gpu"], "no-such-log"),
+    ],
+)
+def test_advise_refuses_what_it_cannot_read(
+    muster: Muster, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    found = muster("advise", *arguments, "--out", str(tmp_path / "advice"))
+    assert found.status == 2
+    assert says in found.err
+    assert not (tmp_path / "advice").exists()
