@@ -37,6 +37,7 @@ TRYING = {
     "simulate": "Replay a trace on a cluster under one scheduler.",
     "compare": "Replay a trace under several schedulers, side by side.",
     "advise": "Find what a site could do better, from its log.",
+    "capacity": "Find how many more nodes a target takes.",
     "calibrate": "Set a simulated scheduler beside a log's own starts.",
     "generate": "Make a trace: Synergy's, one like Philly, a mixed one.",
     "convert": "Read a trace of Philly, Helios, Alibaba, Slurm; write ours.",

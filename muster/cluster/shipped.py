@@ -23,6 +23,7 @@ from muster.cluster.cluster_file import (
     read_cluster_file,
 )
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Links, Node
+from muster.cluster.more_nodes import joined
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.units import parse_gb, parse_gb_per_s
 
@@ -32,6 +33,7 @@ _ONE_LINE = re.compile(r"\d+x\d+[a-z].*", re.IGNORECASE)
 _MACHINES = re.compile(r"(\d+)x(\d+)([a-z][a-z0-9_-]*)", re.IGNORECASE)
 _CPUS = re.compile(r"(\d+(?:\.\d+)?)cpus?", re.IGNORECASE)
 _RATE = re.compile(r"/s$|bps$", re.IGNORECASE)
+_ADDED = " + "
 _TYPE_WORDS = ("gpu", "gpus", "tpu", "npu", "ipu", "xpu")
 """Types that resemble `gpu` and are none of its misspellings."""
 _RESOURCES = {"cpus": "CPUs", "memory_gb": "memory", "storage_gb_per_s": "storage"}
@@ -46,7 +48,14 @@ def shipped_names() -> tuple[str, ...]:
 
 
 def parse_cluster(text: str) -> Cluster:
-    """The cluster that a shipped name, a one-line form or a file describes."""
+    """The cluster that a shipped name, a one-line form or a file describes, with nodes added: `now.toml + 8x8h100`."""
+    cluster, *added = text.split(_ADDED)
+    if added and not Path(text).exists() and not _ONE_LINE.fullmatch(cluster):
+        more = _ADDED.join(added)
+        if not _ONE_LINE.fullmatch(more):
+            what = "allowed behind a cluster and +: nodes such as 8x8h100,96cpu,1tb"
+            raise InputError(Problem(FLAG, what, found=more))
+        return joined(parse_cluster(cluster), _from_one_line(more), text)
     if text in shipped_names():
         toml = (_FOLDER / f"{text}.toml").read_text(encoding="utf-8")
         return cluster_from_toml(toml, where=f"{text}.toml", name=text)

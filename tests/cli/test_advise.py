@@ -37,7 +37,9 @@ def test_two_files_become_a_page_a_finding(muster: Muster, files: tuple[str, str
     assert [one["name"] for one in advice["findings"]][4] == "scattered-gangs"
 
 
-def test_settings_of_slurm_are_read_with_the_nodes(muster: Muster, files: tuple[str, str], tmp_path: Path) -> None:
+def test_settings_of_slurm_are_read_with_the_nodes(
+    muster: Muster, files: tuple[str, str], tmp_path: Path
+) -> None:
     log, cluster = files
     text = Path(cluster).read_text().replace("bf_interval=5", "bf_interval=5,bf_licenses")
     Path(cluster).write_text(text)

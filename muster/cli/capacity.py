@@ -1,0 +1,129 @@
+"""`muster capacity`: how many more nodes a target takes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cli import flags
+from muster.cli.flag_groups import takes_flag_groups
+from muster.cli.simulation_flags import MORE_HELP, SimulationFlags, print_notes
+from muster.problems import ErrorCollector
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.sweep.capacity import Added, Point, Target
+
+_HEADER = ("more nodes", "GPUs", "figure", "±", "meets")
+
+
+@dataclass(frozen=True)
+class CapacityQuestion:
+    """What is asked of the curve."""
+
+    add: Annotated[
+        str,
+        typer.Option(
+            metavar="NODES",
+            help="Nodes to add, as 'h100 nodes 0..16 step 2'; a type of the cluster or 1x8h100,96cpu,1tb; required.",
+        ),
+    ]
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGET", help="Figure and its bound, as 'p90 wait < 1h' or 'mean jct < 2h'; required."
+        ),
+    ]
+
+
+@takes_flag_groups(more_help=MORE_HELP)
+def capacity(
+    trace: flags.TraceFile,
+    cluster: flags.ClusterName,
+    *,
+    asked: CapacityQuestion,
+    scheduler: Annotated[
+        str, typer.Option(metavar="NAME", help="Scheduler as in muster simulate.")
+    ] = "slurm",
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the curve and the page.")] = Path(
+        "muster-capacity"
+    ),
+    overwrite: flags.Overwrite = False,
+    given: SimulationFlags,
+    as_json: flags.Json = False,
+) -> None:
+    """Find the least number of more nodes that meets a target.
+
+    Example: muster capacity log.csv --cluster now.toml --add 'h100 nodes 0..16 step 2' --target 'p90 wait < 1h'
+    """
+    from muster.cli.progress import progress_bars
+    from muster.extras import CHARTS, missing_extra
+    from muster.files import write_folder_aside
+    from muster.formatting import as_json_text
+    from muster.parallel import run_all
+    from muster.sweep.capacity import answer_of, as_dict, curve_of, parse_added, parse_target, runs_of
+
+    errors = ErrorCollector()
+    inputs = given.inputs(errors, trace, cluster)
+    bound = errors.of(parse_target, asked.target)
+    errors.of(inputs.scheduler, scheduler)
+    errors.settle()
+    added = parse_added(asked.add, inputs.cluster)
+    print_notes(inputs.trace)
+    runs = runs_of(inputs, scheduler, added, bound)
+    with write_folder_aside(out, overwrite=overwrite) as folder:
+        with progress_bars(list(runs), len(inputs.trace.jobs)) as show:
+            results = run_all(runs, os.cpu_count() or 1, show)
+        points = curve_of(results, inputs, added, bound)
+        content = as_json_text({"scheduler": scheduler, **as_dict(points, added, bound)})
+        (folder / "capacity.json").write_text(content, encoding="utf-8")
+        if missing := missing_extra(CHARTS):
+            print(f"no page with charts: {missing}", file=sys.stderr)
+        else:
+            _write_page(
+                folder, points, added, bound, f"{inputs.trace.source} on {inputs.cluster.name}, {scheduler}"
+            )
+    if as_json:
+        print(content, end="")
+        return
+    _print(points, bound)
+    print(answer_of(points, added, bound))
+    if not missing:
+        print(f"The page with the curve: {out / 'report.html'}")
+
+
+def _write_page(folder: Path, points: Sequence[Point], added: Added, target: Target, title: str) -> None:
+    from muster.report.drawing import time_unit
+    from muster.sweep.capacity import answer_of, rows_of
+    from muster.sweep.charts import Spot, load_chart
+    from muster.sweep.page import Section, Table, write_sections
+
+    known = [(point, point.seconds) for point in points if point.seconds is not None]
+    unit, name = time_unit(max([target.limit, *(seconds for _, seconds in known)]))
+    spots = [
+        Spot("", target.figure, point.nodes, seconds / unit, point.deviation_seconds / unit)
+        for point, seconds in known
+    ]
+    spots += [Spot("", str(target), point.nodes, target.limit / unit, None) for point, _ in known]
+    note = "Bars: standard deviation over the phases of the scheduler's clocks."
+    what = f"More nodes of {added.like.gpus} {added.like.gpu_type}"
+    chart = [load_chart("capacity", target.figure, note, spots, what, name)] if spots else []
+    table = Table("", _HEADER, rows_of(points))
+    section = Section(
+        f"{target.figure} by number of nodes", [answer_of(points, added, target)], [table], chart
+    )
+    write_sections(folder, f"Capacity: {title}", [str(target)], [section], "muster capacity")
+
+
+def _print(points: Sequence[Point], target: Target) -> None:
+    from muster.sweep.capacity import rows_of
+
+    header = (*_HEADER[:2], target.figure, *_HEADER[3:])
+    for row in (header, *rows_of(points)):
+        print("".join(f"{cell:>12}" for cell in row))

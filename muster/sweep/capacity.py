@@ -1,0 +1,192 @@
+"""How a figure of a trace changes with more nodes, and the least number of nodes that meets a target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from muster.cluster import Cluster, Node
+from muster.cluster.more_nodes import of_type, with_more
+from muster.cluster.shipped import parse_cluster
+from muster.formatting import UNKNOWN, duration
+from muster.inputs import Inputs
+from muster.problems import InputError, Problem
+from muster.report import summarise
+from muster.report.metrics import QUANTILES
+from muster.schedulers.registry import clock_phases
+from muster.units import seconds_of
+
+PHASES = 4
+"""Runs for each number of nodes, where the scheduler has clocks whose phase no log states."""
+_ADD = re.compile(r"(?P<kind>\S+) nodes (?P<first>\d+)\.\.(?P<last>\d+)(?: step (?P<step>\d+))?")
+_TARGET = re.compile(r"(?P<statistic>\S+) (?P<what>wait|jct) ?< ?(?P<limit>.+)")
+_STATISTICS = ("mean", *QUANTILES, "max")
+_MOST_POINTS = 200
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on a figure: `p90 wait < 1h`."""
+
+    statistic: str
+    what: str
+    """wait or jct."""
+    limit: float
+    """Seconds."""
+
+    def of(self, summary: Mapping[str, Any]) -> float | None:
+        """The figure of a run, in seconds; None if no job completed."""
+        value: float | None = summary[f"{self.what}_seconds"][self.statistic]
+        return value
+
+    @property
+    def figure(self) -> str:
+        """The figure's name, without its bound."""
+        return f"{self.statistic} {self.what}"
+
+    def __str__(self) -> str:
+        """As a sentence names it."""
+        return f"{self.figure} < {duration(self.limit)}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """The figure with so many more nodes: mean over the phases of the scheduler's clocks."""
+
+    nodes: int
+    gpus: int
+    """Of the whole cluster."""
+    seconds: float | None
+    deviation_seconds: float
+    meets: bool
+
+
+@dataclass(frozen=True)
+class Added:
+    """Nodes that are tried: a node like them, and how many."""
+
+    like: Node
+    counts: tuple[int, ...]
+
+
+def parse_added(text: str, cluster: Cluster) -> Added:
+    """Read `h100 nodes 0..16 step 2`; the kind is a type of GPU of the cluster, or nodes such as 1x8h100,96cpu,1tb."""
+    match = _ADD.fullmatch(" ".join(text.split()))
+    if match is None:
+        what = "allowed: KIND nodes FIRST..LAST [step N], as 'h100 nodes 0..16 step 2'"
+        raise InputError(Problem("--add", what, found=text))
+    first, last, step = int(match["first"]), int(match["last"]), int(match["step"] or 1)
+    if last < first or step < 1 or (last - first) // step >= _MOST_POINTS:
+        what = f"allowed: FIRST up to LAST, a step from 1 on, at most {_MOST_POINTS} numbers of nodes"
+        raise InputError(Problem("--add", what, found=text))
+    kind = match["kind"]
+    if re.match(r"\d+x", kind):
+        like = parse_cluster(kind).nodes[0]
+        like = replace(like, rack=cluster.nodes[-1].rack)
+    else:
+        like = of_type(cluster, kind, "--add")
+    return Added(like, tuple(range(first, last + 1, step)))
+
+
+def parse_target(text: str) -> Target:
+    """Read `p90 wait < 1h`."""
+    match = _TARGET.fullmatch(" ".join(text.split()))
+    if match is None or match["statistic"] not in _STATISTICS:
+        what = f"allowed: FIGURE wait|jct < TIME, as 'p90 wait < 1h'; figures: {', '.join(_STATISTICS)}"
+        raise InputError(Problem("--target", what, found=text))
+    return Target(match["statistic"], match["what"], seconds_of("--target", match["limit"]))
+
+
+@dataclass(frozen=True)
+class CapacityRun:
+    """One run of one number of nodes, as a process of its own carries it out."""
+
+    scheduler: str
+    target: Target
+    inputs: Inputs
+
+    def __call__(self, report: Callable[[Any], None]) -> float | None:
+        """The figure in seconds."""
+        options = replace(self.inputs.options, records=False)
+        inputs = replace(self.inputs, options=options)
+        return self.target.of(summarise(inputs.run(inputs.scheduler(self.scheduler), report).record))
+
+
+def runs_of(inputs: Inputs, scheduler: str, added: Added, target: Target) -> dict[str, CapacityRun]:
+    """All runs of a curve, by `NODES/PHASE`."""
+    phased = clock_phases(scheduler, inputs.settings, PHASES)
+    return {
+        f"{count}/{number}": CapacityRun(
+            scheduler,
+            target,
+            replace(inputs, settings=settings, cluster=with_more(inputs.cluster, added.like, count)),
+        )
+        for count in added.counts
+        for number, settings in enumerate(phased)
+    }
+
+
+def curve_of(
+    results: Mapping[str, float | None], inputs: Inputs, added: Added, target: Target
+) -> list[Point]:
+    """The figures by number of nodes."""
+    points = []
+    for count in added.counts:
+        found = [value for name, value in results.items() if name.startswith(f"{count}/")]
+        known = [value for value in found if value is not None]
+        seconds = float(np.mean(known)) if known else None
+        deviation = float(np.std(known)) if known else 0.0
+        gpus = inputs.cluster.total_gpus + count * added.like.gpus
+        points.append(Point(count, gpus, seconds, deviation, seconds is not None and seconds < target.limit))
+    return points
+
+
+def answer_of(points: Sequence[Point], added: Added, target: Target) -> str:
+    """The least number of nodes that meets the target, or that none does, in a sentence."""
+    meets = [point for point in points if point.meets]
+    if not meets:
+        known = [point for point in points if point.seconds is not None]
+        least = min(known, key=lambda point: point.seconds or 0.0) if known else None
+        best = "" if least is None else f"; the least is {duration(least.seconds)} with {least.nodes} more"
+        return f"No number of more nodes that was tried meets {target}{best}."
+    first = meets[0]
+    later = [point.nodes for point in points if point.nodes > first.nodes and not point.meets]
+    but = f" With {', '.join(map(str, later))} it is missed again: the figure is not smooth." if later else ""
+    close = (
+        " It is met by less than the phases of the scheduler's clocks change it."
+        if target.limit - (first.seconds or 0.0) < first.deviation_seconds
+        else ""
+    )
+    kind = f"{added.like.gpus} {added.like.gpu_type}"
+    more = f"1 more node of {kind} meets" if first.nodes == 1 else f"{first.nodes} more nodes of {kind} meet"
+    return f"{more} {target}: {duration(first.seconds)}.{but}{close}"
+
+
+def rows_of(points: Sequence[Point]) -> list[tuple[str, str, str, str, str]]:
+    """The curve as a table: more nodes, GPUs, figure, its deviation, whether it meets the target."""
+    return [
+        (
+            str(point.nodes),
+            f"{point.gpus:,}",
+            duration(point.seconds),
+            duration(point.deviation_seconds) if point.deviation_seconds else UNKNOWN,
+            "yes" if point.meets else "no",
+        )
+        for point in points
+    ]
+
+
+def as_dict(points: Sequence[Point], added: Added, target: Target) -> dict[str, Any]:
+    """For machines."""
+    least = next((point.nodes for point in points if point.meets), None)
+    return {
+        "target": asdict(target),
+        "node": {"gpus": added.like.gpus, "gpu_type": added.like.gpu_type},
+        "least_nodes": least,
+        "answer": answer_of(points, added, target),
+        "curve": [asdict(point) for point in points],
+    }

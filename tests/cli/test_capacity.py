@@ -1,0 +1,106 @@
+"""`muster capacity` on a queue whose waits follow from a division, and clusters with nodes added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.shipped import parse_cluster
+from muster.problems import InputError
+
+from .conftest import Outcome
+
+Muster = Callable[..., Outcome]
+JOBS, SECONDS = 8, 100.0
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    """Eight jobs of a whole node, all at once."""
+    path = tmp_path / "jobs.csv"
+    rows = [f"{at},0,8,{SECONDS:g}" for at in range(JOBS)]
+    path.write_text("\n".join(["job_id,submit_seconds,gpus,duration_seconds", *rows]) + "\n")
+    return str(path)
+
+
+def ask(muster: Muster, trace: str, out: Path, *more: str) -> Outcome:
+    cluster = ("--cluster", "1x8h100", "--scheduler", "fifo", "--restart-cost", "0")
+    return muster("capacity", trace, *cluster, "--out", str(out), *more)
+
+
+def mean_wait(nodes: int) -> float:
+    return sum(SECONDS * (job // nodes) for job in range(JOBS)) / JOBS
+
+
+def test_the_curve_and_the_least_number_that_meets(muster: Muster, trace: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = ask(
+        muster, trace, out, "--add", "h100 nodes 0..6 step 2", "--target", "mean wait < 100s", "--json"
+    )
+    answer = json.loads(found.out)
+    assert [(one["nodes"], one["gpus"]) for one in answer["curve"]] == [(0, 8), (2, 24), (4, 40), (6, 56)]
+    waits = [mean_wait(1 + more) for more in (0, 2, 4, 6)]
+    assert [one["seconds"] for one in answer["curve"]] == pytest.approx(waits)
+    assert [one["meets"] for one in answer["curve"]] == [wait < 100 for wait in waits]
+    assert answer["least_nodes"] == 2
+    assert answer["answer"].startswith("2 more nodes of 8 H100 meet mean wait < 1.67 min: 1.46 min.")
+    assert json.loads((out / "capacity.json").read_text())["curve"] == answer["curve"]
+    assert "2 more nodes" in (out / "report.html").read_text()
+
+
+def test_no_number_of_nodes_may_meet_the_target(muster: Muster, trace: str, tmp_path: Path) -> None:
+    found = ask(muster, trace, tmp_path / "out", "--add", "h100 nodes 1..2", "--target", "max wait < 1s")
+    assert found.status == 0
+    assert (
+        "No number of more nodes that was tried meets max wait < 1.00 s; the least is 3.33 min" in found.out
+    )
+
+
+def test_nodes_of_another_kind_can_be_added(muster: Muster, trace: str, tmp_path: Path) -> None:
+    add = "1x8a100,24cpu,500gb nodes 3..3"
+    found = ask(muster, trace, tmp_path / "out", "--add", add, "--target", "p50 wait < 1h", "--json")
+    answer = json.loads(found.out)
+    assert answer["node"] == {"gpus": 8, "gpu_type": "A100"}
+    assert answer["curve"][0]["seconds"] == pytest.approx(SECONDS / 2)
+
+
+@pytest.mark.parametrize(
+    ("add", "target", "says"),
+    [
+        ("h100 0..4", "p90 wait < 1h", "--add: found 'h100 0..4'; allowed: KIND nodes FIRST..LAST"),
+        ("v100 nodes 0..4", "p90 wait < 1h", "--add: found 'v100'; allowed: a type of GPU"),
+        ("h100 nodes 4..0", "p90 wait < 1h", "allowed: FIRST up to LAST"),
+        ("h100 nodes 0..4", "p42 wait < 1h", "--target: found 'p42 wait < 1h'"),
+        ("h100 nodes 0..4", "p90 wait < soon", "--target: found 'soon'"),
+    ],
+)
+def test_capacity_names_what_it_cannot_read(
+    muster: Muster, trace: str, tmp_path: Path, add: str, target: str, says: str
+) -> None:
+    found = ask(muster, trace, tmp_path / "out", "--add", add, "--target", target)
+    assert (found.status, says in found.err) == (2, True), found.err
+
+
+def test_nodes_are_added_to_a_cluster_behind_a_plus() -> None:
+    cluster = parse_cluster("2x4v100,16cpu,100gb + 1x8h100,96cpu,1tb+1x2a100,8cpu,100gb")
+    assert [(node.name, node.gpu_type, node.gpus) for node in cluster.nodes] == [
+        ("node-0", "V100", 4),
+        ("node-1", "V100", 4),
+        ("node-2", "H100", 8),
+        ("node-3", "A100", 2),
+    ]
+    assert cluster.name == "2x4v100,16cpu,100gb + 1x8h100,96cpu,1tb+1x2a100,8cpu,100gb"
+    with pytest.raises(InputError, match="found 'philly'; allowed behind a cluster and"):
+        parse_cluster("philly + philly")
+
+
+def test_added_nodes_stand_in_a_rack_of_their_own() -> None:
+    philly = parse_cluster("philly")
+    more = parse_cluster("philly + 2x8h100")
+    assert len(more.nodes) == len(philly.nodes) + 2
+    if len(philly.racks) > 1:
+        assert more.racks == (*philly.racks, "added")
+    assert len({node.name for node in more.nodes}) == len(more.nodes)
