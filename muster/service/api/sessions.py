@@ -59,7 +59,7 @@ async def login_code(request: Request, service: ServiceHere, caller: CallerHere)
     return {"code": service.login_codes.issue(caller), "seconds": CODE_SECONDS, "url": url}
 
 
-@router.post("/session", status_code=201, response_model=answers.WhoAmI)
+@router.post("/session", status_code=201, response_model=answers.WhoAmI, responses=may_answer(400, 403, 413))
 async def log_in(login: Login, request: Request, response: Response, service: ServiceHere) -> dict[str, Any]:
     """Open a session by a token or a code; its secret comes as a cookie that no script can read."""
     check_same_site(request)

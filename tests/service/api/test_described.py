@@ -20,6 +20,8 @@ from schemathesis.specs.openapi.checks import (
 from ..serving import Serving, serving
 from .test_routes import JOB
 
+STREAM = "/v1/events"
+"""It ends with its reader; tests/service/pages/test_following.py has its tests."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
@@ -44,8 +46,10 @@ def test_any_request_gets_an_answer_that_is_described(
     """Requests as the description has them, and requests that break it."""
     described = schemathesis.openapi.from_url(f"{api.tcp_url}/v1/openapi.json")
     operations = [found.ok() for found in described.get_all_operations()]
-    assert len(operations) == 22
+    assert len(operations) == 32
     for operation in operations:
+        if operation.path == STREAM:
+            continue
 
         @settings(
             max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
