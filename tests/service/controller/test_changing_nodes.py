@@ -114,6 +114,15 @@ def test_what_others_hold_is_planned_around(world: ChangingWorld) -> None:
     world.store.close()
 
 
+@pytest.mark.parametrize(("full", "free"), [("node-0", "node-1"), ("node-1", "node-0")])
+def test_a_job_is_placed_where_others_leave_room(world: ChangingWorld, full: str, free: str) -> None:
+    world.hold(NodeAllocation(full, (0, 1), 6.0, 100.0))
+    world.submit(1)
+    world.turns()
+    assert [node for node, _ in world.places().values()] == [free]
+    world.store.close()
+
+
 def test_others_beside_running_jobs_disturb_none(world: ChangingWorld) -> None:
     """Neither what they take of a job's share, nor what they say they hold of its GPUs."""
     world.submit(4)
