@@ -78,11 +78,12 @@ def test_an_unchanged_script_is_stopped_and_resumed(site: SubmittingSite, runs: 
 
 
 def test_others_jobs_are_left_alone(site: SubmittingSite) -> None:
+    held = site.sbatch("--gres=gpu:1")
     numbers = [
-        site.sbatch("--gres=gpu:1"),
+        held,
         site.sbatch("--gres=gpu:1", "--comment=not muster:"),
         site.sbatch("--gres=gpu:1", "--comment=muster:", "--array=1-3"),
-        site.sbatch("--gres=gpu:1", "--comment=muster:", "--dependency=afterok:1"),
+        site.sbatch("--gres=gpu:1", "--comment=muster:", f"--dependency=afterok:{held}"),
         site.sbatch("--gres=gpu:1", "--comment=muster:colour=red"),
         site.sbatch("--gres=gpu:1", "--comment=muster:other:7"),
     ]
