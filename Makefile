@@ -34,7 +34,7 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml experiments/pyp
 $(BUILT): $(STAMP) $(COMPILED)
 	@echo 'Building the compiled parts: a minute or two'
 	$(BIN)/python deploy/build_backend.py | xargs --no-run-if-empty $(BIN)/python -m pip install --quiet
-	$(BIN)/python setup.py --quiet build_ext --inplace --parallel $(WORKERS)
+	$(BIN)/python setup.py --quiet build_ext --inplace
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--config-settings editable_mode=compat --editable .
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable experiments
@@ -53,12 +53,13 @@ test: install
 	$(BIN)/python -m pytest -q -n auto -m 'not ($(REST))'
 
 # What it takes beside Python packages is installed where this may be done; tests of what is missing say so and skip.
+# The tests of a file share the Slurm, the PostgreSQL server or the wheel that they start, so one process runs them.
 test-rest: install wheel
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		! { command -v pg_lsclusters && command -v prometheus && command -v slurmctld && command -v chromium; } >/dev/null; then \
 		apt-get update -qq && apt-get install -qq -y --no-install-recommends $(PACKAGES) >/dev/null; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'playwright==1.65.2' 'ray==2.60.0'
-	$(BIN)/python -m pytest -q -m '$(REST)'
+	MUSTER_WHEEL="$$(echo build/wheel/*.whl)" $(BIN)/python -m pytest -q -n auto --dist loadfile -m '$(REST)'
 
 PACKAGES = postgresql prometheus slurmctld slurmd slurm-client munge chromium
 REST = needs_torch or needs_postgres or needs_prometheus or needs_ray or needs_slurm or needs_browser or builds_wheel or long

@@ -40,13 +40,15 @@ extensions = [
     for path in sorted(Path("muster").rglob("*.pyx"))
 ]
 
+CORES = os.cpu_count() or 1
 use_packaged_compiler()
 setup(
+    options={"build_ext": {"parallel": CORES}},
     ext_modules=cythonize(
         extensions,
         build_dir="build/native",
-        nthreads=os.cpu_count() or 1,
+        nthreads=CORES,
         compiler_directives=DIRECTIVES,
         quiet=True,
-    )
+    ),
 )
