@@ -7,12 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from muster.cluster.shipped import parse_cluster
+from muster.schedulers.allocation.gangs import gangs_of
 from muster.schedulers.allocation.greedy import Greedy
 from muster.schedulers.allocation.opt import Opt
+from muster.schedulers.allocation.placed import placed_bound
 from muster.schedulers.allocation.tune_plus import TunePlus
 from muster.schedulers.certify import bound_of_decision
 from muster.schedulers.joint.joint import Joint
 from muster.schedulers.joint.joint_core import FOR_RUNNING
+from muster.workload.models import shipped_models
 from tests.schedulers.placement_oracle import best_total, random_case
 from tests.schedulers.synergy_cases import Round, fair_speeds, round_of, speeds, total_speed, tried
 
@@ -41,6 +45,17 @@ def test_the_bound_is_above_the_optimum_and_close(seeds: range) -> None:
                 assert total_speed(case) <= bound * TOLERANCE, (seed, allocator.name)
         above.append(bound / best - 1)
     assert np.mean(above) <= 0.05
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+def test_a_gang_that_fills_a_machine_is_bounded_by_its_speed(gpus: int) -> None:
+    """A job alone on a machine has all of it: no mixture and no other machine is faster."""
+    cluster = parse_cluster(f"1x{gpus}gpu,24cpu,500gb")
+    snapshot = round_of(cluster, [("resnet50", gpus)]).snapshot
+    nodes = snapshot.ledger.books.nodes
+    usable = np.column_stack([nodes["gpus"], nodes["capacity"][:, 1:]])
+    bound = placed_bound(gangs_of(snapshot), np.array([0]), usable)
+    assert bound == pytest.approx(best_total(cluster, [(shipped_models()["resnet50"], gpus)]), rel=0.01)
 
 
 @pytest.mark.parametrize(
