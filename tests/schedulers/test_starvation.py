@@ -137,6 +137,19 @@ def test_scattered_gpus_are_gathered_for_a_promoted_gang() -> None:
     assert start <= 30 + 600 + 301
 
 
+@pytest.mark.parametrize("name", ["srtf+tune-plus", "srtf+opt"])
+def test_all_running_jobs_make_room_if_fewer_do_not(name: str) -> None:
+    # Ranks alternate between the machines: the last half of the jobs leaves only half of the gang's machine.
+    nodes = tuple(
+        Node(label, "t", at, 4, "v100", 4, 4, 4, 1.0, 1.0, labels=(label,)) for at, label in enumerate("ab")
+    )
+    running = [job(0, 9000 + at, constraint=f"label={'ab'[at % 2]}") for at in range(8)]
+    trace = jobs_of(*running, job(30, 20000, gpus=4, constraint="label=a"))
+    cluster, given = Cluster("two", nodes, ("r0", "r1")), {"promote_after_seconds": "600"}
+    result = run(trace, cluster, name, given, restart_cost_seconds=0.0)
+    assert column(result, "start_seconds")[-1] == pytest.approx(630)
+
+
 def test_the_least_recent_of_the_promoted_goes_first() -> None:
     # Both are overdue when the machine is free: the longer job, which SRTF puts last, waits since earlier.
     trace = jobs_of(job(0, 900, preemptible=False), job(10, 400), job(20, 300), job(890, 50))
