@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
+from muster.cluster.ledger_arrays import Floats, Ints
+from muster.schedulers.composed import Composed
+from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.joint.sizes import ANY_TYPE, SizeOptions, TypedSizes, best_sizes
-from muster.simulation import Run
+from muster.schedulers.registry import build
+from muster.simulation import Options, Run, simulate
 from muster.workload.models import Compute, shipped_models
 from muster.workload.trace import Trace
 from tests.building import cluster_of, job, jobs_of, run
@@ -125,6 +129,33 @@ def test_concave_jobs_get_the_most_worth_for_all_gpus(gains: list[list[int]], gp
     assert len(set(at[taken].tolist())) == len(taken)
     best = np.sort(np.concatenate(falling))[::-1][:gpus].sum()
     assert worth[taken].sum() >= best - 1e-4 * max(best, 1)
+
+
+class SlowOverMachines:
+    """Speeds of a job that gains from each GPU of a machine, and is slow over several machines."""
+
+    def seconds_per_iteration(self, jobs: Ints, gpus: Ints, nodes: Ints, gpu_type: str) -> Floats:
+        """The seconds of an iteration."""
+        return np.where(nodes > 1, 3.0, 1.0 / gpus)
+
+
+class KnowsSpeeds(Composed):
+    """A scheduler that knows such speeds of all jobs."""
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        """Decide with them."""
+        return super().decide(replace(snapshot, size_speeds=SlowOverMachines()), state)
+
+
+def test_no_more_gpus_where_they_would_be_too_far_apart() -> None:
+    """One GPU is free on each of two machines: one of them is faster than both, and on one machine two would be."""
+    fixed = {"gpus": 3, "preemptible": False}
+    rows = (*(job(0, 4_000, **fixed) for _ in range(2)), job(10, 400, gpus=1, min_gpus=1, max_gpus=2))
+    fifo = build("fifo+joint")
+    assert isinstance(fifo, Composed)
+    given_parts = {field.name: getattr(fifo, field.name) for field in fields(fifo) if field.init}
+    result = simulate(jobs_of(*rows), cluster_of(4, 4), KnowsSpeeds(**given_parts), Options(network="none"))
+    assert sizes_of(result, "2")[0] == 1
 
 
 TWO_TYPES = replace(

@@ -29,6 +29,8 @@ from muster.schedulers.joint.joint_worth import JointWorth
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
+    TypedSizes,
+    as_placed,
     is_elastic,
     keeps_size,
     options_of,
@@ -36,6 +38,7 @@ from muster.schedulers.joint.sizes import (
     sizes_for_all,
     types_of,
     with_sizes,
+    worth_less,
 )
 from muster.schedulers.reasons import NO_PLACE, NOT_SELECTED
 
@@ -49,6 +52,8 @@ _URGENT = 1000.0
 _SCARCEST = 4.0
 """A resource of which the jobs want more than so many times all there is counts as no scarcer than that."""
 _REACHED = 1e-9
+_TIMES_SIZED = 3
+"""How often sizes are chosen: again where jobs have more machines than they need, which makes that size worth less."""
 _WORK_PER_RESIZE = 1.0
 """Seconds of work before another size, for each second that it costs."""
 
@@ -112,17 +117,31 @@ class Joint(DraftAllocator):
         weighted = given.gangs._replace(weight=_weights(snapshot, given.ranked, given.chosen, given.urgent))
         elastic = given.opened.movable & is_elastic(snapshot.jobs)
         sizes = present_sizes(given)
-        if elastic.any() or len(types_of(given)) > 1:
-            sizes = sizes_for_all(given, options_of(given, weighted.weight))
-        return _best(_drafts(given, with_sizes(given, weighted, sizes)))
+        if not elastic.any() and len(types_of(given)) == 1:
+            return _best_draft(given, weighted, sizes)[1]
+        options, tried = options_of(given, weighted.weight), []
+        for _ in range(_TIMES_SIZED):
+            sizes = sizes_for_all(given, options)
+            tried.append(_best_draft(given, weighted, sizes))
+            factor = as_placed(given, sizes, tried[-1][1])
+            if (factor == 1.0).all():
+                break
+            options = worth_less(options, sizes, factor)
+        return _best(tried)[1]
 
 
-def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> PlacementDraft:
+def _best_draft(given: AllocationInput, weighted: Gangs, sizes: TypedSizes) -> tuple[float, PlacementDraft]:
+    """Return the draft for jobs of these sizes that is worth most, with its worth."""
+    drafts = _drafts(given, with_sizes(given, weighted, sizes), sizes)
+    return _best(drafts)
+
+
+def _best(drafts: Sequence[tuple[float, PlacementDraft]]) -> tuple[float, PlacementDraft]:
     """Return the first of the drafts that are worth most."""
-    return drafts[int(np.argmax(np.round([worth for worth, _ in drafts], 9)))][1]
+    return drafts[int(np.argmax(np.round([worth for worth, _ in drafts], 9)))]
 
 
-def _drafts(given: AllocationInput, gangs: Gangs) -> list[tuple[float, PlacementDraft]]:
+def _drafts(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> list[tuple[float, PlacementDraft]]:
     """Return drafts for jobs of these sizes, each with its worth: running jobs stay, or all are placed again.
 
     Running jobs of another size than they hold are placed again in any case.
@@ -143,15 +162,21 @@ def _drafts(given: AllocationInput, gangs: Gangs) -> list[tuple[float, Placement
         fill_all(stays, gangs)
     place_jointly(stays, gangs, order, worth.lost)
     drafts.append(stays)
-    worths = [worth.of(draft) for draft in drafts]
+    worths = [_worth(given, gangs, sizes, draft) for draft in drafts]
     may_run = np.flatnonzero(opened.movable | opened.fixed)
     if max(worths) < worth.at_most(may_run) - _REACHED and snapshot.jobs.running[opened.movable].any():
         again = opened.copy()
         fill_all(again, gangs)
         place_jointly(again, gangs, order, np.zeros(len(index)))
         drafts.append(again)
-        worths.append(worth.of(again))
+        worths.append(_worth(given, gangs, sizes, again))
     return list(zip(worths, drafts, strict=True))
+
+
+def _worth(given: AllocationInput, gangs: Gangs, sizes: TypedSizes, draft: PlacementDraft) -> float:
+    """Return what a draft is worth, each job counting as fast as it is known to be on the machines that it has."""
+    placed = gangs._replace(weight=gangs.weight * as_placed(given, sizes, draft))
+    return JointWorth(given.snapshot, placed).of(draft)
 
 
 def _weights(snapshot: Snapshot, ranked: Ints, chosen: Bools, urgent: Bools) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 from muster.cluster.ledger_arrays import GPU, MICRO, Bools, Floats, Ints
 from muster.schedulers.allocation.draft_allocator import AllocationInput
 from muster.schedulers.allocation.gangs import Gangs, forms_of
+from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Jobs
 from muster.schedulers.interruption import HORIZON_SECONDS
 
@@ -176,9 +177,9 @@ def _of_type(given: AllocationInput, gpu_type: int) -> Bools:
     return of_type
 
 
-def _is(types: Ints, wanted: int) -> Bools:
-    """Which of the types are the wanted one."""
-    same: Bools = (types == wanted) | (wanted == ANY_TYPE)
+def _is(types: Ints, wanted: Ints | int) -> Bools:
+    """Which of the types are the wanted one, or that of their row."""
+    same: Bools = (types == wanted) | (wanted == np.array(ANY_TYPE))
     return same
 
 
@@ -265,6 +266,35 @@ def _known_factor(given: AllocationInput, sizes: TypedSizes) -> Floats:
     return factor
 
 
+def as_placed(given: AllocationInput, sizes: TypedSizes, draft: PlacementDraft) -> Floats:
+    """Return how fast each job is known to be on the machines of a draft, relative to as few as hold its GPUs.
+
+    On a network the forms of places say it.
+    """
+    factor = np.ones(len(sizes.at))
+    if given.snapshot.size_speeds is None or len(forms_of(given.snapshot, sizes.gpus).line):
+        return factor
+    machines, number = np.zeros(len(factor), np.int64), draft.first.copy()
+    while (number >= 0).any():
+        more = number >= 0
+        machines[more] += 1
+        number[more] = draft.node_parts["next"][number[more]]
+    several = np.flatnonzero(machines > 1)
+    if len(several):
+        rows = sizes.rows(several)
+        closest, here = _known_seconds(given, rows), _known_seconds(given, rows, machines[several])
+        known = np.isfinite(closest) & ~np.isnan(here)
+        factor[several[known]] = closest[known] / here[known]
+    return factor
+
+
+def worth_less(options: SizeOptions, sizes: TypedSizes, factor: Floats) -> SizeOptions:
+    """Return the options, those of these sizes worth `factor` times as much, by position of the job."""
+    every = options.sizes
+    taken = (every.gpus == sizes.gpus[every.at]) & _is(every.gpu_type, sizes.gpu_type[every.at])
+    return SizeOptions(every, options.worth * np.where(taken, factor[every.at], 1.0))
+
+
 def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
     """Return all sizes that these jobs may have, ascending, on each type that their models state.
 
@@ -327,21 +357,23 @@ def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
     return most[kind.reshape(-1)]
 
 
-def _known_seconds(given: AllocationInput, sizes: TypedSizes) -> Floats:
-    """Return the seconds of an iteration on as few machines of the type as hold so many GPUs.
+def _known_seconds(given: AllocationInput, sizes: TypedSizes, machines: Ints | None = None) -> Floats:
+    """Return the seconds of an iteration on so many machines of the type; None: on as few as hold so many GPUs.
 
     inf where a job does not run, NaN where nothing is known.
     """
-    snapshot, machines = given.snapshot, given.snapshot.ledger.books.nodes
+    snapshot, every = given.snapshot, given.snapshot.ledger.books.nodes
     assert snapshot.size_speeds is not None
     found = np.full(len(sizes.at), np.nan)
     for each in np.unique(sizes.gpu_type).tolist():
         rows = sizes.gpu_type == each
-        of_type = machines[_of_type(given, each)]
+        of_type = every[_of_type(given, each)]
         machine = of_type[int(np.argmax(of_type["gpus"]))]
         gpu_type = snapshot.cluster.gpu_types[int(machine["gpu_type"])]
         gpus, index = sizes.gpus[rows], snapshot.jobs.index[sizes.at[rows]]
         nodes = -(-gpus // int(machine["gpus"]))
+        if machines is not None:
+            nodes = np.maximum(nodes, machines[rows])
         found[rows] = snapshot.size_speeds.seconds_per_iteration(index, gpus, nodes, gpu_type)
     return np.where(found > 0, found, np.where(np.isnan(found), np.nan, np.inf))
 
