@@ -123,11 +123,18 @@ class RayCluster:
     def pids(self, name: str) -> list[int]:
         """Ray's own processes on a node, its agent too."""
         process = self.started[name]
-        return [process.pid, *processes.descendants(process.pid)]
+        below = processes.descendants(process.pid)
+        return [process.pid, *(pid for pid in below if not processes.is_of_a_start(pid))]
 
-    def raylet(self, name: str) -> int:
-        """The process that a node is to Ray."""
-        return next(pid for pid in self.pids(name) if "raylet" in _command_name(pid))
+    def lives(self, name: str) -> bool:
+        """Whether the process lives that a node is to Ray."""
+        return any("raylet" in _command_name(pid) for pid in self.pids(name))
+
+    def end_agents(self) -> None:
+        """Kill Muster's agents on all nodes, as another store takes them over a minute after its daemon ended."""
+        for name in self.nodes:
+            for pid in filter(_is_agent, self.pids(name)):
+                _send(pid, signal.SIGKILL)
 
     def started_pids(self, name: str) -> list[int]:
         """Supervisors and ranks of Muster's starts on a node."""
@@ -162,6 +169,13 @@ class RayCluster:
 def _send(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _is_agent(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Agent")
+    except OSError:
+        return False
 
 
 def _command_name(pid: int) -> str:

@@ -250,8 +250,9 @@ class RayEngine:
             raise OSError(errno.EBUSY, f"start {living.epoch} of job {launch.job} is still there")
         addresses = []
         for here in launch.allocations:
-            if here.node not in self._nodes:
-                raise OSError(errno.EHOSTUNREACH, f"node {here.node} is away")
+            if here.node in self._problems or here.node not in self._nodes:
+                what = self._problems.get(here.node, "away")
+                raise OSError(errno.EHOSTUNREACH, f"node {here.node} cannot be used: {what}")
             addresses.append(self._nodes[here.node].address)
         _make_folders(launch)
         parts = [PartRecord(part, sent=True) for part in parts_of(launch, addresses)]
