@@ -27,7 +27,7 @@ from muster import processes
 GPUS, CPUS, MEMORY_GB = 8, 4, 500
 PORT = 6379
 ADDRESS = f"127.0.0.1:{PORT}"
-_PATIENCE = 90.0
+_PATIENCE = 300.0
 """Seconds until something that must come counts as broken."""
 _POLL = 0.1
 _CLONE_NEWNET = 0x40000000

@@ -134,8 +134,11 @@ def test_nothing_begins_on_a_node_that_is_away(case: RayCase, cluster: RayCluste
 
 
 def test_killed_agents_and_links_are_replaced(case: RayCase, cluster: RayCluster) -> None:
+    """A node with starts stays listed meanwhile: jobs would be moved away from one that is missing."""
     case.launch(1)
+    case.until(lambda: case.observed(1).ended is None and not case.observed(1).pending, "its delivery")
     cluster.end_agents()
+    assert "node2" in case.node_names()
     case.until(lambda: len(case.node_names()) == 3, "new agents")
     assert case.observed(1).ended is None
     case._connection.close()

@@ -49,6 +49,10 @@ from muster.service.engines.ray.records import PartRecord, RayRecords, RayStart
 
 _MARGIN_SECONDS = 5.0
 """A node is given up so long after its lease: supervisors look at it once a second, and clocks do not run alike."""
+_FIRST_TURNS = (0.0, 1.0, 3.0)
+"""Seconds before each of the first turns: Ray lists agents and nodes that have just ended for a moment more."""
+_SILENT_SECONDS = 20.0
+"""For which a node with starts stays listed that does not answer: what is missing has its jobs moved away at once."""
 
 log = structlog.get_logger()
 
@@ -70,14 +74,21 @@ class RayEngine:
         self._version = metadata.version(DISTRIBUTION)
         self._nodes: dict[str, RayNode] = {}
         """Those that are alive, by name."""
-        self._usable: list[EngineNode] = []
+        self._answered: dict[str, tuple[float, EngineNode]] = {}
+        """Nodes as they were when they answered last, and when (monotonic) that was."""
+        self._asked = 0.0
+        """When (monotonic) the agents were asked last."""
         self._away: dict[str, tuple[object, float]] = {}
         """Since when (monotonic) this engine sees nodes of its starts away, and by which link and with which ids."""
         self._problems: Mapping[str, str] = {}
         self._orphans: dict[str, list[Command]] = {}
         """What ends and removes starts that agents have and the daemon does not, by node."""
-        look = self._turn({})
-        if not look.replies:
+        for pause_seconds in _FIRST_TURNS:
+            time.sleep(pause_seconds)
+            look = self._turn({})
+            if look.replies:
+                break
+        else:
             problems = [f"node {name}: {what}" for name, what in self._problems.items()]
             raise RayError("; ".join(problems) or f"Ray at {connection.address} has no node with GPUs")
         self.enforces = "; ".join(sorted({reply.enforces for reply in look.replies.values()}))
@@ -115,7 +126,16 @@ class RayEngine:
                     commands.setdefault(part.node, []).append(due)
         self._records.keep_changed()
         self._turn(commands)
-        return EngineView([record.observed() for record in self._records], self._usable)
+        return EngineView([record.observed() for record in self._records], self._usable())
+
+    def _usable(self) -> list[EngineNode]:
+        """Return the nodes that answered now, and those with starts that are silent for a short time."""
+        busy = {part.node for record in self._records for part in record.parts if part.lives}
+        return [
+            node
+            for name, (moment, node) in sorted(self._answered.items())
+            if moment == self._asked or (name in busy and self._asked - moment < _SILENT_SECONDS)
+        ]
 
     def _turn(self, commands: Mapping[str, Sequence[Command]]) -> Look:
         """Ask the agents once, and take in what they answer."""
@@ -134,7 +154,8 @@ class RayEngine:
                 log.warning("a node of Ray cannot be used", node=name, error=what)
         self._problems = problems
         self._nodes = {node.name: node for node in look.nodes}
-        self._usable = [engine_node(node) for node in look.nodes if node.name in replies]
+        self._asked = now = time.monotonic()
+        self._answered |= {node.name: (now, engine_node(node)) for node in look.nodes if node.name in replies}
         self._take_in(replies, commands)
         self._watch_away(look)
         self._records.keep_changed()
