@@ -98,7 +98,9 @@ class SlurmCluster:
         """Wait until every node has registered and is idle."""
         wait_for(
             lambda: bool(self._ended()) or self._states() == {"idle"},
-            lambda: f"nodes are not idle: {self._states()}",
+            lambda: (
+                f"nodes are not idle: {self._states()} {self.run('sinfo', '--list-reasons', check=False)}"
+            ),
         )
         assert not self._ended(), self._ended()
 
@@ -111,12 +113,14 @@ class SlurmCluster:
         return set(self.run("sinfo", "-h", "-N", "-o", "%T", check=False).split())
 
 
-def wait_for(holds: Callable[[], bool], message: Callable[[], str]) -> None:
+def wait_for(
+    holds: Callable[[], bool], message: Callable[[], str], pause: float = _POLL, patience: float = _PATIENCE
+) -> None:
     """Wait until `holds()`; AssertionError with `message()` if it takes too long."""
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < end, message()
-        time.sleep(_POLL)
+        time.sleep(pause)
 
 
 @contextmanager
