@@ -1,4 +1,4 @@
-"""A Slurm of two nodes that the tests of one file share."""
+"""A Slurm of two nodes that the tests of one file share. It would give a job two seconds to end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def slurm() -> Iterator[SlurmCluster]:
         pytest.skip(missing)
     with tempfile.TemporaryDirectory() as parent:
         Path(parent).chmod(0o711)
-        with slurm_cluster(Path(parent) / "cluster", nodes=2) as cluster:
+        with slurm_cluster(Path(parent) / "cluster", nodes=2, KillWait=2) as cluster:
             yield cluster
 
 

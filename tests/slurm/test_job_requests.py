@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster.service.engines.slurm.job_files import passed_on
 from muster.service.engines.slurm.status import SlurmJob
 from muster.service.engines.slurm.submitted import NewJobs, request_of
 
@@ -97,3 +98,8 @@ def test_only_marked_held_whole_jobs_are_taken(columns: dict[str, str]) -> None:
     assert taken is not None
     assert (taken.key, taken.user, taken.job) == ("7@1700000000", "ann", None)
     assert NewJobs().find(row(tres_per_job="gres:gpu:1", **columns)) is None
+
+
+def test_who_passes_signals_on_depends_on_how_slurm_sends_them() -> None:
+    assert passed_on("PrivateData             = none\nProctrackType           = proctrack/linuxproc\n") == ()
+    assert "SIGTERM" in passed_on("PrivateData = none\nProctrackType           = proctrack/cgroup\n")

@@ -12,6 +12,9 @@ from muster.service.engines.interface import Launch, StartPart
 GANG_GRACE_SECONDS = 10.0
 """For the other ranks, from SIGTERM to SIGKILL, after one has died."""
 
+SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2")
+"""By which a start may be asked to stop."""
+
 
 def meeting_folder(launch: Launch) -> Path:
     """Where the parts of a start meet, beside the run folder of its job; the engine makes it, as the job's user."""
@@ -64,7 +67,7 @@ def start_file(
     environment: Mapping[str, str],
     *,
     inherited: Sequence[str] = (),
-    passes_on: Sequence[str] = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"),
+    passes_on: Sequence[str] = SIGNALS,
 ) -> dict[str, Any]:
     """What `python -m muster.launcher FILE` reads on each node: all parts of a start, as the caller's own user.
 

@@ -44,7 +44,7 @@ from muster.service.engines.interface import (
 )
 from muster.service.engines.parts import stop_file
 from muster.service.engines.sequential import write_notice
-from muster.service.engines.slurm.job_files import batch_script, write_start, write_submitted_start
+from muster.service.engines.slurm.job_files import batch_script, passed_on, write_start, write_submitted_start
 from muster.service.engines.slurm.nodes import addresses, engine_nodes
 from muster.service.engines.slurm.outcome import LIVING, outcome
 from muster.service.engines.slurm.records import Records, StartRecord, as_fields
@@ -86,6 +86,7 @@ class SlurmEngine:
         self._nodes: list[EngineNode] = []
         self._addresses: Mapping[str, str] = {}
         self._looked_at = float("-inf")
+        self._passed_on = passed_on(commands.ask(["scontrol", "show", "config"]))
         self._look()
         self._look_at_nodes()
 
@@ -248,7 +249,7 @@ class SlurmEngine:
         if launch.key:
             write_submitted_start(launch, record.slurm_job, record.restarts)
         else:
-            write_start(launch, self._addresses)
+            write_start(launch, self._addresses, self._passed_on)
         if record.slurm_job:
             return self._rewriting_lines(record, launch.ranks[0] if launch.key else 1)
         self._submit(launch, record)
