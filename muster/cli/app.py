@@ -61,6 +61,7 @@ RUNNING = {
     "hold": "Let jobs wait until they are released.",
     "release": "Let held jobs compete again.",
     "dashboard": "Open the live page in a browser.",
+    "top": "Show nodes and queue in the terminal, live.",
     "nodes": "Show the machines and what of them is held.",
     "drain": "Start nothing on a machine any more.",
     "export": "Write the record of what really happened.",

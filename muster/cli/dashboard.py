@@ -17,14 +17,13 @@ def dashboard(
 
     Example: muster dashboard --no-open
     """
-    import os
     import webbrowser
 
     from muster.service.client import Client
 
     with Client.of_environment() as client:
         made = client.post("/v1/login-codes")
-    page = os.environ.get("MUSTER_URL", made["url"]).rstrip("/")
+    page = client.url.rstrip("/") if client.url.startswith("http") else made["url"]
     address = f"{page}/login#{made['code']}"
     if open_browser and webbrowser.open(address):
         print(f"The page at {page} is open in your browser.")

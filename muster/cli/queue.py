@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,14 +11,10 @@ from muster.cli import flags
 from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from muster.problems import Unable
-    from muster.service.client import Client, PatientClient
+    from muster.service.client import Client
 
 _STATES = ("running", "queued", "held")
 _ENDED = ("completed", "failed", "cancelled", "timed_out")
-_BETWEEN_SECONDS = 2.0
 
 Queue = dict[str, Any]
 
@@ -56,9 +51,9 @@ def queue(
 
     Example: muster queue --watch
     """
-    from muster.cli.service_view import show
+    from muster.cli.service_view import show, watch_live
     from muster.formatting import as_json_text
-    from muster.service.client import Client, PatientClient
+    from muster.service.client import Client
 
     states = list(dict.fromkeys(state or (_STATES + _ENDED if every else _STATES)))
 
@@ -66,8 +61,7 @@ def queue(
         return _queue(client, states, user, name, every)
 
     if watch and not as_json:
-        with PatientClient() as patient, suppress(KeyboardInterrupt):
-            _watch(patient, look)
+        watch_live(look, _shown)
         return
     with Client.of_environment() as client:
         found = look(client)
@@ -108,20 +102,3 @@ def _shown(queue: Queue) -> list[Any]:
         return [*queue["notices"], f"None of these; in all: {line}" if counts else line]
     more = " The first ones of them are shown; --all shows all." if queue["more"] else ""
     return [*queue["notices"], job_table(queue["jobs"], time.time()), line + more]
-
-
-def _watch(patient: PatientClient, look: Callable[[Client], Queue]) -> None:
-    from rich.console import Console, Group
-    from rich.live import Live
-
-    shown: list[Any] = []
-    with Live(console=Console(highlight=False, markup=False), auto_refresh=False, screen=True) as live:
-
-        def wait(why: Unable) -> None:
-            live.update(Group(*shown, f"{why}. Looking for it again."), refresh=True)
-            time.sleep(_BETWEEN_SECONDS)
-
-        while True:
-            shown = _shown(patient.ask(look, wait))
-            live.update(Group(*shown), refresh=True)
-            time.sleep(_BETWEEN_SECONDS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -16,9 +16,36 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Job = Mapping[str, Any]
+Answer = TypeVar("Answer")
+_BETWEEN_SECONDS = 2.0
 
 JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="Number of the job.")]
 JobIds = Annotated[list[int], typer.Argument(metavar="JOB", min=1, help="Numbers of the jobs.")]
+
+
+def watch_live(look: Callable[[Client], Answer], shown: Callable[[Answer], list[Any]]) -> None:
+    """Show what `look` finds again and again until interrupted; without a daemon, look for one."""
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from muster.service.client import PatientClient
+
+    last: list[Any] = []
+    console = Console(highlight=False, markup=False)
+    with (
+        PatientClient() as patient,
+        suppress(KeyboardInterrupt),
+        Live(console=console, auto_refresh=False, screen=True) as live,
+    ):
+
+        def wait(why: Unable) -> None:
+            live.update(Group(*last, f"{why}. Looking for it again."), refresh=True)
+            time.sleep(_BETWEEN_SECONDS)
+
+        while True:
+            last = shown(patient.ask(look, wait))
+            live.update(Group(*last), refresh=True)
+            time.sleep(_BETWEEN_SECONDS)
 
 
 def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json: bool) -> None:
