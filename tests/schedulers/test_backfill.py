@@ -171,6 +171,15 @@ def test_a_job_passes_if_its_limit_ends_before_the_reservation() -> None:
     assert names_and_starts("fifo+conservative", HAND) == [0, 9, 2, 14]
 
 
+def test_slurms_backfill_keeps_the_head_its_start_too() -> None:
+    # The same jobs in thousands of seconds, as its slots are minutes; its loops run seconds after an arrival.
+    columns = {
+        name: [1000 * one for one in HAND[name]] for name in ("duration_seconds", "time_limit_seconds")
+    }
+    columns |= {"submit_seconds": [0, 100, 200, 300], "gpus": HAND["gpus"]}
+    assert names_and_starts("slurm", columns) == pytest.approx([0, 7200, 200, 12200], abs=60)
+
+
 def test_decisions_at_an_interval_wait_for_its_multiples() -> None:
     # At 4 job 2 would end after 10, for which job 1 has its reservation; at 8 job 1 starts, at 16 the others.
     assert names_and_starts("fifo+easy", HAND, interval_seconds="4") == [0, 8, 16, 16]
