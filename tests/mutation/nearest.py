@@ -53,12 +53,12 @@ class _Source:
 
 
 class Nearest:
-    """The import graph of a package and its tests, and the names that each file uses."""
+    """The import graph of a package, its experiments and its tests, and the names that each file uses."""
 
     def __init__(self, root: Path, package: str = "muster", tests: str = "tests") -> None:
         files = sorted(
             path
-            for folder, suffix in ((package, "py"), (package, "pyx"), (tests, "py"))
+            for folder, suffix in ((package, "py"), (package, "pyx"), ("experiments", "py"), (tests, "py"))
             for path in (root / folder).rglob(f"*.{suffix}")
         )
         names = {path: _module_name(path, root) for path in files}

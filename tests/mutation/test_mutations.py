@@ -229,6 +229,20 @@ def test_the_nearest_tests_come_first(project: Path) -> None:
     assert nearest.tests_for("muster/loop.py", "count", 6) == ["tests/test_loop.py"]
 
 
+def test_a_test_is_near_through_an_experiment(project: Path) -> None:
+    """Tests of reproductions call a scheduler through the package of experiments."""
+    files = {
+        "muster/slow.py": "def wait():\n    return 1\n",
+        "experiments/__init__.py": "",
+        "experiments/log.py": "from muster.slow import wait\n\n\ndef repeated():\n    return wait()\n",
+        "tests/test_log.py": "from experiments.log import repeated\n\n\ndef test_log():\n    assert repeated() == 1\n",
+    }
+    for name, content in files.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(content)
+    assert Nearest(project).tests_for("muster/slow.py", "wait", 6) == ["tests/test_log.py"]
+
+
 def test_whole_runs_follow_the_nearest_tests(project: Path) -> None:
     """For the rooms whose code decides what happens in a run, and only there."""
     for name, text in {
