@@ -67,7 +67,8 @@ class PlacementDraft(NamedTuple):
         used = int(self.used[0])
         node_parts = np.empty_like(self.node_parts)
         node_parts[:used] = self.node_parts[:used]
-        return PlacementDraft(self.free.copy(), node_parts, *(column.copy() for column in self[2:]))
+        columns = (column.copy() for column in self[2:])
+        return PlacementDraft._make((self.free.copy(), node_parts, *columns))
 
 
 def open_draft(

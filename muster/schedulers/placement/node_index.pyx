@@ -49,7 +49,7 @@ cdef class NodeIndex:
         self._stale_flags.resize(nodes, True)
         for node in range(nodes):
             self._known[node].first = -1
-            self._stale_list[node] = node
+            self._stale_list[node] = nodes - 1 - node  # equal nodes are then added at the end of their vector
         self.stale.nodes, self.stale.is_listed = self._stale_list.data(), self._stale_flags.data()
         self.stale.count = nodes
 
