@@ -84,6 +84,10 @@ AskedArray: TypeAlias = Structured[
 
 GPU_TYPE = "gpu_type="
 """What a constraint on the type of GPU begins with."""
+PARTITION = "partition:"
+"""What the label of a partition's nodes begins with."""
+_SEPARATOR = "\n"
+"""Between a constraint and a partition."""
 
 FUTURE, WAITING, RUNNING, COMPLETED, REFUSED, TIMED_OUT = 0, 1, 2, 3, 4, 5
 STATES = ("future", "waiting", "running", "completed", "refused", "timed_out")
@@ -256,7 +260,7 @@ def job_table(
     asked["nodes"] = jobs["nodes"].fill_null(0).to_numpy()
     partitions, asked["partition"] = _numbered(jobs["partition"])
     qos, asked["qos"] = _numbered(jobs["qos"])
-    constraints, asked["constraint"] = _numbered(jobs["constraint"], first="")
+    places, asked["constraint"] = _numbered(_places(jobs, cluster), first="")
 
     seconds = np.array([reference_seconds.get(model, 1.0) for model in models])[asked["model"]]
     gang_seconds = jobs["duration_seconds"].fill_null(jobs["gpu_work_seconds"] / jobs["gpus"].clip(1))
@@ -281,14 +285,7 @@ def job_table(
         users=tuple(users),
         partitions=tuple(partitions),
         qos=tuple(qos),
-        node_allowed=np.array(
-            [
-                nodes_allowed(
-                    "" if _any_type_serves(constraint, cluster) else constraint, cluster, trace.source
-                )
-                for constraint in constraints
-            ]
-        ),
+        node_allowed=np.array([_place_allowed(place, cluster, trace.source) for place in places]),
     )
 
 
@@ -305,6 +302,34 @@ def _numbered(names: pl.Series, first: str | None = None) -> tuple[list[str], In
         distinct = [first, *(name for name in distinct if name != first)]
     numbers = names.replace_strict(distinct, range(len(distinct)), return_dtype=pl.Int64)
     return distinct, numbers.to_numpy()
+
+
+def _places(jobs: pl.DataFrame, cluster: Cluster) -> pl.Series:
+    """Constraint and partition of each job, as one text; a cluster that states no partitions has none."""
+    if not any(label.startswith(PARTITION) for node in cluster.nodes for label in node.labels):
+        return jobs["constraint"]
+    partitioned = pl.when(jobs["partition"] != "").then(_SEPARATOR + jobs["partition"]).otherwise(pl.lit(""))
+    return jobs.select(pl.col("constraint") + partitioned).to_series()
+
+
+def _place_allowed(place: str, cluster: Cluster, source: str) -> Bools:
+    """Which nodes jobs may use whose constraint and partition this is; InputError if there is none."""
+    constraint, _, names = place.partition(_SEPARATOR)
+    constraint = "" if _any_type_serves(constraint, cluster) else constraint
+    allowed: Bools = np.array(nodes_allowed(constraint, cluster, source))
+    if not names:
+        return allowed
+    # A job that Slurm may start in several partitions names all of them.
+    wanted = {PARTITION + name for name in names.split(",")}
+    own = np.array([not wanted.isdisjoint(node.labels) for node in cluster.nodes])
+    if not (allowed & own).any():
+        labels = {label for node in cluster.nodes for label in node.labels if label.startswith(PARTITION)}
+        known = ", ".join(sorted(label.removeprefix(PARTITION) for label in labels))
+        meeting = f" that meets {constraint}" if constraint and own.any() else ""
+        what = f"no node of cluster {cluster.name}{meeting} is in it; partitions: {known}"
+        raise InputError(Problem(source, what, column="partition", found=names))
+    both: Bools = allowed & own
+    return both
 
 
 def _any_type_serves(constraint: str, cluster: Cluster) -> bool:
