@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import polars as pl
 
 from experiments.papers.dally import settings as dally
 from muster.workload.generators import mixed, philly_like, smd, synergy
@@ -56,6 +59,18 @@ def mixed_trace(jobs: int, gpus: int, load: float) -> Callable[[], Trace]:
     return lambda: mixed.generate(jobs, gpus=gpus, load=load, seed=1)
 
 
+def limited_trace(jobs: int, gpus: int, load: float) -> Callable[[], Trace]:
+    """The mixed kind with time limits of 1 to 10 times the durations, in steps of 10 minutes."""
+
+    def limited() -> Trace:
+        trace = mixed_trace(jobs, gpus, load)()
+        too_long = np.random.default_rng(1).choice([1.0, 1.5, 2.0, 3.0, 5.0, 10.0], len(trace.jobs))
+        limits = np.ceil(trace.jobs["duration_seconds"].to_numpy() * too_long / 600) * 600
+        return replace(trace, jobs=trace.jobs.with_columns(time_limit_seconds=pl.Series(limits)))
+
+    return limited
+
+
 def dally_trace(arrivals: str, jobs: int, a_day: float) -> Callable[[], Trace]:
     """Jobs like those of Dally's inputs, with its authors' models."""
     return lambda: dally.trace(dally.Setting(arrivals, False, "authors' scales"), jobs, 1, a_day)
@@ -100,6 +115,14 @@ CASES = [
     Case("million-fifo", mixed_trace(1_000_000, 100_000, 0.8), _HUGE, "fifo", "<= 60 s, 2 GB"),
     Case("million-las", mixed_trace(1_000_000, 100_000, 0.8), _HUGE, "las", "<= 30 s, 2 GB", _ROUNDS),
     Case("deep-queue-fifo", mixed_trace(120_000, 100_000, 3.0), _HUGE, "fifo", "<= 20 us a decision"),
+    *(
+        Case(f"backfill-20000-load{load}-{name}", limited_trace(20_000, 512, load), "64x8gpu", name, goal,
+             warm_trace=limited_trace(300, 128, 1.2))
+        for load in (0.8, 1.2)
+        for name, goal in (("fifo", ""), ("fifo+easy", "2x fifo"), ("fifo+conservative", "10x fifo"))
+    ),
+    Case("backfill-month-fifo+easy", limited_trace(90_000, 3_000, 0.9), "375x8gpu", "fifo+easy", ""),
+    Case("backfill-million-fifo+easy", limited_trace(1_000_000, 100_000, 0.8), _HUGE, "fifo+easy", "<= 300 s, 4 GB"),
     *(
         Case(f"scaling-{order}-{jobs}", mixed_trace(jobs, 512, 0.8), "64x8gpu", order, "n log n")
         for order in ("fifo", "srtf", "las")

@@ -6,14 +6,14 @@ from math import inf
 
 import numpy as np
 
-from muster.cluster.ledger_arrays import MICRO, WHOLE
 from muster.schedulers.admission.quota import Quota
+from muster.schedulers.backfill.reserving import ReservingScheduler
 from muster.schedulers.composed import Composed, IndependentAllocator
 from muster.schedulers.composed_core import CompiledScheduler
-from muster.schedulers.contract import Ints, Scheduler, Snapshot
-from muster.schedulers.parts import DURATIONS, Part
+from muster.schedulers.contract import Scheduler, Snapshot
+from muster.schedulers.job_kinds import kinds
+from muster.schedulers.parts import DURATIONS, Allocation, Order, Part
 from muster.schedulers.phases import phases_are_logged
-from muster.schedulers.placement.job_columns import PROPORTIONAL
 from muster.schedulers.whole_queue import WholeQueueScheduler
 
 _ATTAINED_IN_QUEUES = 8
@@ -32,20 +32,23 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
     That is for a part written in Python, jobs that it does not know, and a log of a decision's phases. A class derived
     from a shipped part is another part.
     """
-    if type(scheduler) is not Composed or not _parts_are_compiled(scheduler) or phases_are_logged():
-        return None
     table, nodes = snapshot.table, snapshot.ledger.books.nodes
-    share = nodes["share"][nodes["gpus"] > 0].min(axis=0)
-    if (table.asked["gpus"] == 0).any() or (snapshot.jobs.requested_per_gpu > share).any():
-        return None
     unknown = np.isnan(table.asked["believed"])
-    if unknown.any() and not unknown.all():
+    if (table.asked["gpus"] == 0).any() or (unknown.any() and not unknown.all()) or phases_are_logged():
+        return None
+    if type(scheduler) is ReservingScheduler:
+        number, queues = _order(scheduler.order)
+        return None if number is None else scheduler.core(snapshot, number, queues)
+    share = nodes["share"][nodes["gpus"] > 0].min(axis=0)
+    if type(scheduler) is not Composed or not _parts_are_compiled(scheduler):
+        return None
+    if (snapshot.jobs.requested_per_gpu > share).any():
         return None
     order = scheduler.order
-    queues: tuple[float, ...] = getattr(order, "queues", ())
+    number, queues = _order(order)
     takes_turns = order.time_slices or (DURATIONS in order.needs and bool(unknown.any()))
     settings = {
-        "order": _ATTAINED_IN_QUEUES if queues else _form(order),
+        "order": number,
         "most_gpus": int(nodes["gpus"].max()),
         "rule": scheduler.allocator.placement.rule,  # type: ignore[attr-defined]
         "preemptive": scheduler.preemptive,
@@ -59,7 +62,8 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
         "promote_after": scheduler.promote_after_seconds,
         "promote_for_good": scheduler.promote_for_good,
     }
-    columns = (*_kinds(scheduler, snapshot), table.node_allowed, queues)
+    allocation: Allocation = scheduler.allocator.allocation  # type: ignore[attr-defined]
+    columns = (*kinds(allocation, snapshot), table.node_allowed, queues)
     if not scheduler.selections and scheduler.promote_after_seconds == inf:
         return CompiledScheduler(settings, *columns)
     quota = next(iter(scheduler.selections), None)
@@ -67,6 +71,12 @@ def compiled_form(scheduler: Scheduler, snapshot: Snapshot) -> CompiledScheduler
     per_tenant = None if quota is None else quota.per_tenant(table.tenants)
     settings["weighted"] = quota is not None and bool(quota.weights)
     return WholeQueueScheduler(settings, *columns, per_tenant)
+
+
+def _order(order: Order) -> tuple[int | None, tuple[float, ...]]:
+    """The number of an order's compiled form, and its queues."""
+    queues: tuple[float, ...] = getattr(order, "queues", ())
+    return _ATTAINED_IN_QUEUES if queues and _form(order) is not None else _form(order), queues
 
 
 def _parts_are_compiled(scheduler: Composed) -> bool:
@@ -81,25 +91,3 @@ def _parts_are_compiled(scheduler: Composed) -> bool:
         and not scheduler.migrate
         and scheduler.lease_seconds == inf
     )
-
-
-def _kinds(scheduler: Composed, snapshot: Snapshot) -> tuple[Ints, Ints, Ints]:
-    """The kind of each job, and of each kind its GPUs in all in millionths and what one needs, by resource.
-
-    Jobs of a kind have the same demand, needs and constraint: where one has a place, so has another.
-    """
-    assert isinstance(scheduler.allocator, IndependentAllocator)
-    asked = snapshot.table.asked
-    needs = scheduler.allocator.allocation.resource_options(snapshot, snapshot.jobs)[:, 0]
-    if (needs == PROPORTIONAL).all():
-        needs = needs[:1]
-    columns = [asked["gpus"], asked["milli"], asked["constraint"], *needs.T]
-    kind_of = np.zeros(len(asked), np.int64)
-    for column in columns:
-        if column.min() < column.max():
-            values, number = np.unique(column, return_inverse=True)
-            _, kind_of = np.unique(kind_of * len(values) + number, return_inverse=True)
-    _, first = np.unique(kind_of, return_index=True)
-    kinds = np.column_stack([np.broadcast_to(column, len(asked))[first] for column in columns])
-    demands = kinds[:, 0] * kinds[:, 1] * (MICRO // WHOLE)
-    return kind_of, demands, np.ascontiguousarray(kinds[:, 3:])

@@ -117,7 +117,8 @@ cdef class CompiledScheduler:
     cdef void add_running(self, int64_t job) noexcept nogil
     cdef void decide(self, WorldView* world, double now) noexcept nogil
     cdef void attach(self, Books* books) noexcept nogil
-    cdef void end_running(self, WorldView* world, double now) noexcept nogil
+    cdef void nodes_changed(self) noexcept nogil
+    cdef void end_running(self, WorldView* world, int64_t job, double now) noexcept nogil
     cdef void take_over(self, WorldView* world, double now) noexcept nogil
     cdef void forget_stopped(self, WorldView* world, size_t first, double now) noexcept nogil
     cdef bint some_waiting_in(self, uint8_t* jobs) noexcept nogil

@@ -132,7 +132,10 @@ cdef class CompiledScheduler:
         """Jobs are placed on these books."""
         self.index.attach(books)
 
-    cdef void end_running(self, WorldView* world, double now) noexcept nogil:
+    cdef void nodes_changed(self) noexcept nogil:
+        """Nodes have failed or come back."""
+
+    cdef void end_running(self, WorldView* world, int64_t job, double now) noexcept nogil:
         """A running job has ended; it is left out when many have."""
         self.running_count -= 1
         if 2 * self.running_count < <int64_t> self.running.size():

@@ -295,7 +295,7 @@ cdef class EventLoop:
             finish_job(&self._world, self._due[at])
             self._active -= 1
             self._measured_active -= self._measured[self._due[at]]
-            self._scheduler.end_running(&self._view, now)
+            self._scheduler.end_running(&self._view, self._due[at], now)
         self._note_releases(now)
         return 0
 
@@ -315,6 +315,7 @@ cdef class EventLoop:
             interrupt_at_node(&self._world, active.data(), active.size(), node, now)
             self._scheduler.forget_stopped(&self._view, 0, now)
             take_down(&self._world.books, node)
+        self._scheduler.nodes_changed()
         self._next_failure = self._engine._failures.next_time()
         return 0
 

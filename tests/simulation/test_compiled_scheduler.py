@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.schedulers import registry
+from muster.schedulers.backfill.reserving import ReservingScheduler
 from muster.schedulers.composed import Composed
 from muster.simulation import Failures, Options, Run, simulate
 from muster.simulation.engine import SimulationEngine
@@ -36,6 +37,10 @@ def frames(run: Run) -> tuple[pl.DataFrame, ...]:
 
 
 def random_trace(random: Random, most_gpus: int) -> Trace:
+    return jobs_of(*random_rows(random, most_gpus))
+
+
+def random_rows(random: Random, most_gpus: int) -> list[dict[str, Any]]:
     shapes = [gpus for gpus in (1, 1, 2, 3, 4, 6, 8) if gpus <= most_gpus]
     rows, now = [], 0.0
     with_requests = random.random() < 0.3
@@ -57,7 +62,7 @@ def random_trace(random: Random, most_gpus: int) -> Trace:
             row["cpus"] = random.choice([0.5, 1.0, 2.5]) * gpus
             row["memory_gb"] = 10.0 * gpus
         rows.append(row)
-    return jobs_of(*rows)
+    return rows
 
 
 def random_options(random: Random) -> Options:
@@ -114,6 +119,48 @@ def test_a_run_is_the_same_as_at_the_python_level(order: str, seed: int) -> None
     for one, other in zip(frames(compiled), frames(python), strict=True):
         assert one.equals(other)
     assert compiled.unfinished == python.unfinished
+
+
+class BackfillInPython(ReservingScheduler):
+    """The same scheduler, but each decision is made from scratch."""
+
+
+def random_backfill(random: Random, order: str) -> ReservingScheduler:
+    given = {}
+    for name, values in (
+        ("reservations", ("1", "2", "4")),
+        ("depth", ("3", "20")),
+        ("window_seconds", ("30", "300")),
+        ("resolution_seconds", ("10",)),
+        ("interval_seconds", ("15",)),
+        ("moving", ("1", "3")),
+    ):
+        if random.random() < 0.25:
+            given[name] = random.choice(values)
+    rule = random.choice(["easy", "easy", "conservative"])
+    name = f"{order}+{rule}+{random.choice(ALLOCATIONS)}+{random.choice(['pack', 'consolidate'])}"
+    scheduler = registry.build(name, given)
+    assert isinstance(scheduler, ReservingScheduler)
+    return scheduler
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_backfill_kept_up_is_backfill_from_scratch(order: str, seed: int) -> None:
+    random = Random(seed)
+    sizes = [random.choice([1, 2, 4, 8]) for _ in range(random.randint(1, 6))]
+    rows = random_rows(random, max(sizes))
+    for row in rows:
+        row.pop("gpu_milli", None)
+        row["time_limit_seconds"] = random.choice([None, 30.0, 100.0, 500.0, random.uniform(1, 400)])
+    trace, options = jobs_of(*rows), random_options(random)
+    scheduler = random_backfill(random, order)
+    from_scratch = BackfillInPython(scheduler.order, scheduler.parts, scheduler.rule)
+    runs = [simulate(trace, cluster_of(*sizes), one, options) for one in (scheduler, from_scratch)]
+    for one, other in zip(*map(frames, runs), strict=True):
+        assert one.equals(other)
+    assert runs[0].unfinished == runs[1].unfinished
 
 
 @pytest.fixture

@@ -8,35 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, inf, isfinite
-from typing import Any, ClassVar, NamedTuple
+from math import inf, isfinite
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from muster.cluster import Cluster
-from muster.cluster.ledger import NodeAllocation
-from muster.cluster.ledger_arrays import CPU, GPU, MEMORY, MICRO, STORAGE, Ints
-from muster.cluster.resources import BUILT_IN_COUNT
-from muster.schedulers.backfill.profile import ReservationProfile
-from muster.schedulers.backfill.running import holdings
+from muster.cluster.ledger_arrays import GPU, MICRO, Floats, Ints
+from muster.schedulers.backfill.reserving_core import ReservingCore
 from muster.schedulers.backfill.scheduler import BackfillScheduler
 from muster.schedulers.contract import Decision, Proposal, Snapshot, State, Trigger
 from muster.schedulers.honours import FURTHER_RESOURCES, PRIORITY, REQUESTS, honoured_by_all
+from muster.schedulers.job_kinds import kinds
 from muster.schedulers.parts import (
     Allocation,
     Backfill,
     Order,
     Part,
     Placement,
+    check_seconds,
     checked_keys,
     setting,
 )
-from muster.schedulers.placement.job_columns import PACK
-from muster.schedulers.reasons import NO_GPUS, PLACED, RESERVED
+from muster.schedulers.reasons import NO_GPUS, RESERVED
 
-_INSTANT = 1e-6
-_OVERRUN_SECONDS = 60.0
-"""How long at least a job that has passed its limit is taken to run on."""
+_ARRIVAL = 0
+"""The compiled form of an order whose keys the core is given."""
 
 
 class Reservation(NamedTuple):
@@ -65,14 +62,20 @@ class Reserving(Backfill):
     )
     interval_seconds: float = setting(0.0, "seconds between decisions; 0: whenever a job comes or leaves")
     depth: float = setting(inf, "how many jobs that do not start are looked at, from the first on")
+    moving: float = setting(
+        1.0, "how many of the first waiting jobs look for an earlier reservation in each decision"
+    )
+
+    default_limit_seconds: float = setting(
+        86_400.0, "how long a job without a time limit is taken to run; inf: for ever"
+    )
 
     def __post_init__(self) -> None:
-        for name in ("reservations", "depth"):
+        for name in ("reservations", "depth", "moving"):
             value = getattr(self, name)
             if not value >= 1 or (isfinite(value) and value != int(value)):
                 raise ValueError(f"{name}: allowed: a whole number from 1 on, or inf")
-        if not self.window_seconds > 0:
-            raise ValueError("window_seconds: allowed: a number of seconds above 0")
+        check_seconds(self, "window_seconds", "default_limit_seconds")
         for name in ("resolution_seconds", "interval_seconds"):
             if not 0 <= getattr(self, name) < inf:
                 raise ValueError(f"{name}: allowed: a number of seconds from 0 on")
@@ -125,147 +128,82 @@ class ReservingScheduler(BackfillScheduler):
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
         """Start each job that can, in order, beside the reservations of those before it."""
-        jobs, now = snapshot.jobs, snapshot.now
+        jobs = snapshot.jobs
         keys, memory = self.order.keys(snapshot, state["order"])
         keys = checked_keys(self.order, keys, jobs)
         waiting = np.flatnonzero(jobs.waiting)
-        reserved: dict[int, Reservation] = state["reserved"]
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(jobs))
-            ranked = waiting[np.argsort(keys[waiting], kind="stable")]
-            plan.ranked = ranked
-            due = self._due(now)
-            if len(ranked) and due <= now:
-                reserved = self._serve(snapshot, plan, ranked, reserved)
-            elif len(ranked):
-                plan.reasons[ranked], plan.reason_a[ranked] = NO_GPUS, jobs.requested_gpus[ranked]
-                plan.reason_b[ranked] = snapshot.ledger.books.totals[GPU] / MICRO
-            starts = [one.start for one in reserved.values() if one.start > now]
-            plan.next_wake = min(starts, default=inf) if due <= now else due
+            plan.ranked = waiting[np.argsort(keys[waiting], kind="stable")]
+            reserved: dict[int, Reservation] = {}
+            if len(waiting):
+                reserved = self._decide(snapshot, plan, keys, waiting, state["reserved"])
             if len(jobs):
                 plan.next_wake = min(plan.next_wake, self.order.next_tick(snapshot, memory))
             plan.stable_until = plan.next_wake
             plan.wake_on = Trigger.ALL if plan.reasons.any() else Trigger.ALL & ~Trigger.COMPLETION
             return plan.decision(), {"order": memory, "reserved": reserved}
 
-    def _due(self, now: float) -> float:
-        """The next moment from now on at which jobs may start."""
-        interval = self.rule.interval_seconds
-        return ceil(now / interval - _INSTANT) * interval if interval else now
-
-    def _serve(
-        self, snapshot: Snapshot, plan: Proposal, ranked: Ints, before: dict[int, Reservation]
-    ) -> dict[int, Reservation]:
-        """Start or reserve each job in order; the reservations that hold from now on."""
-        jobs, now, rule = snapshot.jobs, snapshot.now, self.rule
-        profile = self._profile(snapshot)
-        limits, requested, constraints = (
-            jobs.time_limit.tolist(),
-            jobs.gpus.tolist(),
-            jobs.constraint.tolist(),
-        )
-        numbers, totals = jobs.index.tolist(), snapshot.ledger.books.totals
-        needs = np.ascontiguousarray(self.allocation.resource_options(snapshot, jobs)[:, 0])
-        most = self._most_nodes(snapshot)
-        kept = self._kept(snapshot, profile, ranked, limits, before)
-        left = rule.depth
-        reserved: dict[int, Reservation] = {}
-        plan.reasons[ranked], plan.reason_a[ranked] = NO_GPUS, jobs.requested_gpus[ranked]
-        plan.reason_b[ranked] = snapshot.ledger.books.totals[GPU] / MICRO
-        allowed = snapshot.table.node_allowed
-        hopeless: dict[tuple[int, int, int], float] = {}
-        for at in ranked.tolist():
-            if left <= 0:
-                break
-            job, limit, gpus = numbers[at], limits[at], requested[at]
-            own = kept.pop(job, None)
-            may_reserve = own is not None or len(reserved) < rule.reservations
-            kind = gpus, constraints[at], min(at, len(needs) - 1)
-            if not may_reserve and (gpus * MICRO > totals[GPU] or limit >= hopeless.get(kind, inf)):
-                left -= 1
-                continue
-            if own is not None:
-                profile.change(own.start, own.start + limit, own.nodes, own.amounts, 1)
-                hopeless.clear()
-            latest = now + rule.window_seconds if may_reserve else now
-            found = profile.earliest(
-                gpus, needs[kind[2]], limit, allowed[constraints[at]], most(gpus), latest
-            )
-            if own is not None and (found is None or found[0] >= own.start):
-                found = own
-            if found is None:
-                left -= 1
-                if not may_reserve:  # From now on only less is free, until a reservation moves.
-                    hopeless[kind] = min(limit, hopeless.get(kind, inf))
-                continue
-            place = Reservation(*found)
-            profile.change(place.start, place.start + limit, place.nodes, place.amounts, -1)
-            if place.start <= now:
-                self._start(snapshot, plan, at, place)
-            else:
-                left -= 1
-                reserved[job] = place
-                plan.reasons[at], plan.reason_a[at], plan.reason_b[at] = RESERVED, place.start - now, 0.0
-        return reserved
-
-    def _profile(self, snapshot: Snapshot) -> ReservationProfile:
-        """What is free from now on, if running jobs end by their limits."""
-        nodes, now, held = snapshot.ledger.books.nodes, snapshot.now, holdings(snapshot)
-        profile = ReservationProfile(nodes["free"], nodes["share"], now)
-        if held is not None:
-            ends = held.started + held.limits
-            # The longer it is over its limit, the longer it may take.
-            ends = np.where(ends <= now, now + np.maximum(now - ends, _OVERRUN_SECONDS), ends)
-            if resolution := self.rule.resolution_seconds:
-                ends = np.ceil(ends / resolution) * resolution
-            profile.add_running(ends, held.first, held.nodes, held.amounts)
-        return profile
-
-    def _kept(
+    def _decide(
         self,
         snapshot: Snapshot,
-        profile: ReservationProfile,
-        ranked: Ints,
-        limits: list[float],
-        before: dict[int, Reservation],
+        plan: Proposal,
+        keys: Floats | Ints,
+        waiting: Ints,
+        reserved: Mapping[int, Reservation],
     ) -> dict[int, Reservation]:
-        """The reservations that still hold, of the first jobs that may have one; they are taken out of the profile."""
-        kept: dict[int, Reservation] = {}
-        for at in ranked.tolist():
-            job = int(snapshot.jobs.index[at])
-            if len(kept) >= min(self.rule.reservations, self.rule.depth, len(before)):
-                break
-            if job not in before:
-                continue
-            own, limit = before[job], limits[at]
-            own = own._replace(start=max(own.start, snapshot.now))
-            if profile.holds(own.start, own.start + limit, own.nodes, own.amounts):
-                profile.change(own.start, own.start + limit, own.nodes, own.amounts, -1)
-                kept[job] = own
-        return kept
+        """Let the compiled form decide from scratch; the reservations from now on."""
+        jobs, free = snapshot.jobs, snapshot.ledger.books.totals[GPU] / MICRO
+        core = self.core(snapshot, _ARRIVAL)
+        for job in jobs.index[jobs.running].tolist():
+            core.run(job)
+        columns = jobs.index[waiting], keys[waiting], jobs.time_limit[waiting]
+        for job, key, limit in zip(*(column.tolist() for column in columns), strict=True):
+            core.wait(job, key, limit)
+            if job in reserved:
+                core.keep(job, *reserved[job])
+        books = snapshot.ledger.reserve(snapshot.cluster.total_gpus + len(jobs), 3 * len(jobs))
+        plan.next_wake = core.decide_once(books, snapshot.table.asked, snapshot.table.facts, snapshot.now)
+        after = {job: Reservation(*one) for job, one in core.reservations().items()}
+        self._explain(snapshot, plan, waiting, after, free)
+        return after
 
-    def _most_nodes(self, snapshot: Snapshot) -> Any:
-        """On how many nodes a job of so many GPUs may be."""
-        if self.placement.rule == PACK:
-            return lambda gpus: gpus
-        most = max(int(snapshot.ledger.books.nodes["gpus"].max()), 1)
-        return lambda gpus: -(-gpus // most)
+    def core(self, snapshot: Snapshot, order: int, queues: tuple[float, ...] = ()) -> ReservingCore:
+        """The compiled form for the jobs of a snapshot, which knows neither those that wait nor those that run yet.
 
-    def _start(self, snapshot: Snapshot, plan: Proposal, at: int, place: Reservation) -> None:
-        """Give a job its place now."""
-        job, ledger = int(snapshot.jobs.index[at]), snapshot.ledger
-        plan.transaction.put(
-            job,
-            [
-                NodeAllocation(
-                    node,
-                    ledger.free_ids(node)[: amounts[GPU] // MICRO],
-                    amounts[CPU] / MICRO,
-                    amounts[MEMORY] / MICRO,
-                    amounts[STORAGE] / MICRO,
-                    further=tuple(amount / MICRO for amount in amounts[BUILT_IN_COUNT:]),
-                )
-                for node, amounts in zip(place.nodes.tolist(), place.amounts.tolist(), strict=True)
-            ],
+        `order` is the number of the order's compiled form.
+        """
+        rule = self.rule
+        settings = {
+            "order": order,
+            "rule": self.placement.rule,
+            "most_gpus": int(snapshot.ledger.books.nodes["gpus"].max()),
+            "durations_known": snapshot.jobs.durations_known,
+            "reservations": rule.reservations,
+            "moving": rule.moving,
+            "depth": rule.depth,
+            "window_seconds": rule.window_seconds,
+            "resolution_seconds": rule.resolution_seconds,
+            "interval_seconds": rule.interval_seconds,
+            "default_limit_seconds": rule.default_limit_seconds,
+        }
+        return ReservingCore(settings, *kinds(self.allocation, snapshot), snapshot.table.node_allowed, queues)
+
+    def _explain(
+        self, snapshot: Snapshot, plan: Proposal, waiting: Ints, reserved: dict[int, Reservation], free: float
+    ) -> None:
+        """Why each waiting job that does not start waits."""
+        jobs = snapshot.jobs
+        left = waiting[snapshot.ledger.books.heads[jobs.index[waiting]] < 0]
+        plan.reasons[left], plan.reason_a[left], plan.reason_b[left] = (
+            NO_GPUS,
+            jobs.requested_gpus[left],
+            free,
         )
-        plan.reasons[at], plan.reason_a[at], plan.reason_b[at] = PLACED, 0.0, 0.0
+        for at in left.tolist():
+            if (place := reserved.get(int(jobs.index[at]))) is not None:
+                plan.reasons[at], plan.reason_a[at], plan.reason_b[at] = (
+                    RESERVED,
+                    place.start - snapshot.now,
+                    0.0,
+                )

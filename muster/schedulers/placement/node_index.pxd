@@ -28,6 +28,9 @@ cdef class NodeIndex:
     cdef void _update(self, Books* books) noexcept nogil
     cdef int64_t fullest(self, Books* books, uint8_t* allowed, int64_t gpus, int64_t* need) noexcept nogil
     cdef int64_t _emptiest(self, Books* books, uint8_t* allowed, int64_t* need, int64_t* fit) noexcept nogil
+    cdef void list_free(self, Books* books, vector[int64_t]& nodes) noexcept nogil
+    cdef int64_t _fits(self, Books* books, int64_t node, int64_t* need) noexcept nogil
+    cdef bint _holds(self, Books* books, int64_t node, int64_t gpus, int64_t* need) noexcept nogil
     cdef bint _is_taken(self, int64_t node) noexcept nogil
     cdef bint find(
         self, Books* books, uint8_t* allowed, int64_t gpus, int64_t* need, int64_t at_most

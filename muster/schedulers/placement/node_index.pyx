@@ -91,9 +91,30 @@ cdef class NodeIndex:
             while at > 0:
                 at -= 1
                 node = self._by_fullness[free][at].second
-                if allowed[node] and not self._is_taken(node) and holds_gang(books, node, gpus, need):
+                if allowed[node] and not self._is_taken(node) and self._holds(books, node, gpus, need):
                     return node
         return -1
+
+    cdef void list_free(self, Books* books, vector[int64_t]& nodes) noexcept nogil:
+        """The nodes with free GPUs."""
+        cdef size_t free, word
+        cdef uint64_t bits
+        self._update(books)
+        nodes.clear()
+        for free in range(1, self._by_free.size()):
+            for word in range(self._by_free[free].size() if self._counts[free] else 0):
+                bits = self._by_free[free][word]
+                while bits:
+                    nodes.push_back(<int64_t> word * 64 + lowest_bit(bits))
+                    bits &= bits - 1
+
+    cdef int64_t _fits(self, Books* books, int64_t node, int64_t* need) noexcept nogil:
+        """How many whole GPUs, each with what it needs, a job may have on a node."""
+        return gpus_that_fit(books, node, need)
+
+    cdef bint _holds(self, Books* books, int64_t node, int64_t gpus, int64_t* need) noexcept nogil:
+        """Whether a job may have so many whole GPUs, each with what it needs, on a node."""
+        return holds_gang(books, node, gpus, need)
 
     cdef bint _is_taken(self, int64_t node) noexcept nogil:
         cdef size_t at
@@ -117,7 +138,7 @@ cdef class NodeIndex:
                     bits &= bits - 1
                     if not allowed[node] or self._is_taken(node):
                         continue
-                    here = gpus_that_fit(books, node, need)
+                    here = self._fits(books, node, need)
                     if here > fit[0] or (here == fit[0] and 0 < here and node < best):
                         best, fit[0] = node, here
                     if here == free:

@@ -19,7 +19,13 @@ cdef struct Scratch:
     int64_t* fit
     int64_t* take
 
-cdef int64_t need_on(Books* books, int64_t node, int64_t resource, int64_t* need) noexcept nogil
+cdef inline int64_t need_on(Books* books, int64_t node, int64_t resource, int64_t* need) noexcept nogil:
+    """Millionths of a resource that one GPU needs on this node."""
+    cdef int64_t amount = need[resource]
+    if amount < 0:
+        amount = max(books.nodes[node].share[resource], PROPORTIONAL - amount)
+    return amount
+
 cdef int64_t gpus_that_fit(Books* books, int64_t node, int64_t* need) noexcept nogil
 cdef bint holds_gang(Books* books, int64_t node, int64_t gpus, int64_t* need) noexcept nogil
 cdef int64_t pick_from(int64_t free, int64_t gpus, int64_t island, int64_t count) noexcept nogil

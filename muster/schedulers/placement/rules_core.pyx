@@ -21,14 +21,6 @@ from muster.cluster.ledger_core cimport (
 )
 
 
-cdef int64_t need_on(Books* books, int64_t node, int64_t resource, int64_t* need) noexcept nogil:
-    """Millionths of a resource that one GPU needs on this node."""
-    cdef int64_t amount = need[resource]
-    if amount < 0:
-        amount = max(books.nodes[node].share[resource], PROPORTIONAL - amount)
-    return amount
-
-
 cdef int64_t gpus_that_fit(Books* books, int64_t node, int64_t* need) noexcept nogil:
     """How many whole GPUs, each with what it needs, the node has free."""
     cdef int64_t resource, amount, fit = books.nodes[node].free_gpus

@@ -1,0 +1,53 @@
+"""What is free on each node from now on, for compiled code."""
+
+from libc.stdint cimport int64_t
+from libcpp.vector cimport vector
+
+from muster.cluster.ledger_core cimport SLOTS, Books
+
+# What a job holds or will hold on one node, in millionths.
+cdef struct Share:
+    int64_t node
+    int64_t amount[SLOTS]
+
+# What is free on a node from a moment on, until its next step.
+cdef struct Step:
+    double time
+    int64_t free[SLOTS]
+
+# GPUs, in millionths, that come free or are taken away in all at a moment.
+cdef struct Mark:
+    double time
+    int64_t gpus
+    int64_t job
+
+cdef class Timetable:
+    cdef int64_t _resources
+    cdef vector[vector[Step]] _steps  # by node, ascending
+    cdef vector[int64_t] reservations  # by node
+    # The marks, ascending, in short blocks; of each block the sum and the extremes of its partial sums.
+    cdef vector[vector[Mark]] marks
+    cdef vector[int64_t] _sums, _least, _most
+    cdef int64_t _total  # free GPUs in all before the first mark
+
+    cdef void clear(self, Books* books) noexcept nogil
+    cdef void give(self, Share* share) noexcept nogil
+    cdef void run(self, int64_t job, vector[Share]& place, double now, double end) noexcept nogil
+    cdef void end(self, int64_t job, vector[Share]& place, double now, double end) noexcept nogil
+    cdef void reserve(self, int64_t job, vector[Share]& place, double begin, double end) noexcept nogil
+    cdef void cancel(self, int64_t job, vector[Share]& place, double begin, double end) noexcept nogil
+    cdef bint holds(self, vector[Share]& place, double begin, double end) noexcept nogil
+    cdef void least(self, int64_t node, double begin, double end, int64_t* free) noexcept nogil
+    cdef Step* steps_from(self, int64_t node, double begin, int64_t* count) noexcept nogil
+    cdef double next_level(
+        self, int64_t gpus, double after, bint at_once, double limit, double before
+    ) noexcept nogil
+    cdef void _change(
+        self, Share* share, double begin, double end, int64_t sign, double now
+    ) noexcept nogil
+    cdef size_t _split(self, vector[Step]& steps, double moment) noexcept nogil
+    cdef void _merge(self, vector[Step]& steps, size_t at) noexcept nogil
+    cdef void _add_mark(self, double time, int64_t gpus, int64_t job) noexcept nogil
+    cdef void _drop_mark(self, double time, int64_t gpus, int64_t job) noexcept nogil
+    cdef size_t _block_of(self, Mark& mark) noexcept nogil
+    cdef void _sum_up(self, size_t block) noexcept nogil
