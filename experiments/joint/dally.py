@@ -20,7 +20,7 @@ from muster.workload.trace import Trace, trace_of
 
 RIVALS = ("las", "las+consolidate", "themis", "fjf", "gandiva", "dally", "dally-plus")
 RIVALS_WITH_DURATIONS = ("srtf", "srtf+consolidate", "srsf+consolidate")
-JOINT = ("las+joint", "2d-las+joint", "gittins+joint")
+JOINT = ("las+joint", "2d-las+joint", "gittins+joint", "network-sensitivity+joint")
 JOINT_WITH_DURATIONS = ("srtf+joint", "srsf-placed+joint")
 SETTINGS: Mapping[str, Mapping[str, str]] = {"2d-las+joint": known_presets()["dally-plus"].settings}
 """The same order: queues that double, and jobs that fall to another at most every 300 s."""
