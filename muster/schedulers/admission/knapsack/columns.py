@@ -56,8 +56,7 @@ class SolverTable:
         """The first column with the highest score in each group."""
         highest = np.maximum.reduceat(score, self.starts)
         at_top = np.flatnonzero(score == highest[self.group])
-        _, first = np.unique(self.group[at_top], return_index=True)
-        return at_top[first]
+        return at_top[np.diff(self.group[at_top], prepend=-1) > 0]
 
     def value(self, choice: IntArray) -> float:
         """The profit of a choice (a column of each group), in the caller's unit."""
