@@ -35,7 +35,7 @@ UNPLACEABLE = """
 import sys, ray
 from muster.service.engines.ray import link as module
 from muster.service.engines.ray.messages import AgentSetup, RayNode
-module.NEW_SECONDS, module.STUCK_SECONDS = 2.0, 1.0
+module.NEW_SECONDS, module.STUCK_NEW_SECONDS = 2.0, 1.0
 ray.init(address=sys.argv[1], namespace="muster", logging_level="ERROR", log_to_driver=False)
 setup, node = AgentSetup("owner", (1, 1), "1"), RayNode("gone", "f" * 56, "127.0.0.1", 8, "", 4.0, 8.0)
 link = module.RayLink()

@@ -49,8 +49,8 @@ from muster.service.engines.ray.records import PartRecord, RayRecords, RayStart
 
 _MARGIN_SECONDS = 5.0
 """A node is given up so long after its lease: supervisors look at it once a second, and clocks do not run alike."""
-_FIRST_TURNS = (0.0, 1.0, 3.0)
-"""Seconds before each of the first turns: Ray lists agents and nodes that have just ended for a moment more."""
+_FIRST_TURNS = (0.0, 1.0, 3.0, 5.0, 10.0, 10.0)
+"""Seconds before each of the first turns: agents may start slowly, and Ray lists for a moment those that have ended."""
 _SILENT_SECONDS = 20.0
 """For which a node with starts stays listed that does not answer: what is missing has its jobs moved away at once."""
 

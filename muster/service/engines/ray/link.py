@@ -40,6 +40,8 @@ NEW_SECONDS = 20.0
 """For which a turn waits for agents that are being started: a process of Python, and its imports."""
 STUCK_SECONDS = 30.0
 """After which an agent that has not answered is killed; the next turn starts another one."""
+STUCK_NEW_SECONDS = 120.0
+"""For one that is still being started, as on a busy node."""
 _GB = 1e9
 _GPU_TYPE = "accelerator_type:"
 
@@ -82,10 +84,12 @@ class RayLink:
             called = self._agents.get(node.node_id)
             if called is not None:
                 reply = self._answer(node, called)
-                if isinstance(reply, AgentReply) and node.name in asked:
-                    replies[node.name] = reply
-                elif isinstance(reply, str):
+                if isinstance(reply, str):
                     problems[node.name] = reply
+                elif node.name in asked:
+                    replies[node.name] = reply
+                else:
+                    problems[node.name] = "its agent answered late"
         self._forget_others({node.node_id for node in nodes})
         return Look(nodes, replies, problems, known)
 
@@ -117,7 +121,7 @@ class RayLink:
         done, _ = ray.wait([called.answer], timeout=0)
         if not done:
             waited = _now() - called.asked
-            if waited > STUCK_SECONDS:
+            if waited > (STUCK_NEW_SECONDS if called.is_new else STUCK_SECONDS):
                 self._drop(node.node_id)
             what = "does not start" if called.is_new else "does not answer"
             return f"its agent {what} ({waited:.0f} s)"
