@@ -13,11 +13,13 @@ from muster.files import unwritable
 from muster.problems import InputError, Problem
 
 if TYPE_CHECKING:
-    from muster.sweep.pieces import Piece
+    from muster.sweep.pieces import Piece, RunBatches
 
 
-def run_kept(pieces: Sequence[Piece], out: Path, workers: int) -> list[Mapping[str, Any]]:
-    """The results of all pieces; what `out` holds already is not done again."""
+def run_kept(
+    pieces: Sequence[Piece], out: Path, workers: int, run: RunBatches | None = None
+) -> list[Mapping[str, Any]]:
+    """The results of all pieces; what `out` holds already is not done again. `run`: as of `run_pieces`."""
     from muster.sweep.pieces import FOLDER, run_pieces
 
     folder = out / FOLDER
@@ -31,7 +33,7 @@ def run_kept(pieces: Sequence[Piece], out: Path, workers: int) -> list[Mapping[s
                 finished += more
                 show(finished)
 
-            return run_pieces(pieces, folder, workers, count)
+            return run_pieces(pieces, folder, workers, count, run)
     except KeyboardInterrupt:
         words = f"interrupted; {finished:,} of {len(pieces):,} runs are done and kept in {out}"
         raise Interrupted(f"{words}: the same command goes on from there") from None

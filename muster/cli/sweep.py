@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from muster.cli import flags
+
+if TYPE_CHECKING:
+    from muster.sweep.cell import Cell
+
+_RAY = "ray"
 
 
 def sweep(
@@ -22,6 +28,20 @@ def sweep(
     workers: Annotated[
         int | None,
         typer.Option(metavar="N", min=1, help="Number of runs at a time (default: one for each CPU core)."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="CLUSTER",
+            help="Where to run: ray is the nodes of the cluster at --address (default: this machine).",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Head of the Ray cluster (default: none; required with --on ray)."
+        ),
     ] = None,
     columns: flags.Columns = None,
     as_json: flags.Json = False,
@@ -42,7 +62,11 @@ def sweep(
 
     content = read_sweep_file(file, columns)
     points = points_of(content)
-    summaries = run_kept([point.cell for point in points], out, workers or os.cpu_count() or 1)
+    cells = [point.cell for point in points]
+    if where is None and address is None:
+        summaries = run_kept(cells, out, workers or os.cpu_count() or 1)
+    else:
+        summaries = _on_ray(cells, out, workers, where, address)
     from muster.sweep.write import write_results
 
     mapped = ["--map", columns] if columns else []
@@ -58,3 +82,20 @@ def sweep(
     for table in terminal_tables(means):
         Console().print(table)
     print(f"The page with charts: {out / 'report.html'}")
+
+
+def _on_ray(
+    cells: Sequence[Cell], out: Path, workers: int | None, where: str | None, address: str | None
+) -> list[Mapping[str, Any]]:
+    """The results of runs on the nodes of a Ray cluster."""
+    from muster.cli.kept_runs import run_kept
+    from muster.problems import InputError, Problem
+    from muster.sweep.on_ray import RayTasks
+
+    if where != _RAY:
+        raise InputError(Problem("--on", f"allowed: {_RAY}", found=where))
+    tasks = RayTasks(address)
+    try:
+        return run_kept(cells, out, workers or tasks.cpus, tasks.run)
+    finally:
+        tasks.close()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import muster
 from muster.files import write_aside
@@ -87,9 +87,16 @@ def find_done(pieces: Sequence[Piece], folder: Path) -> dict[str, Mapping[str, A
 
 
 def run_pieces(
-    pieces: Sequence[Piece], folder: Path, workers: int, on_done: Callable[[int], None]
+    pieces: Sequence[Piece],
+    folder: Path,
+    workers: int,
+    on_done: Callable[[int], None],
+    run: RunBatches | None = None,
 ) -> list[Mapping[str, Any]]:
-    """The results in the order of the pieces; `on_done` hears how many more are finished, those found included."""
+    """The results in the order of the pieces; `on_done` hears how many more are finished, those found included.
+
+    `run` runs batches at so many places at a time and reports each piece; by default in processes of this machine.
+    """
     done = find_done(pieces, folder)
     names = [name_of(piece) for piece in pieces]
     missing = {name: piece for name, piece in zip(names, pieces, strict=True) if name not in done}
@@ -99,7 +106,7 @@ def run_pieces(
     batches = {
         str(at): PieceBatch(tuple(waiting[at : at + size]), folder) for at in range(0, len(waiting), size)
     }
-    run_all(batches, workers, lambda _, name: on_done(names.count(name)))
+    (run or run_all)(batches, workers, lambda _, name: on_done(names.count(name)))
     done = find_done(pieces, folder)
     return [done[name] for name in names]
 
@@ -114,10 +121,17 @@ class PieceBatch:
     def __call__(self, report: Callable[[Any], None]) -> None:
         """Runs them, each result on the disk before the next begins."""
         for name, piece in self.pieces:
-            content = {"inputs": piece.inputs(), "result": piece.run()}
-            with write_aside(self.folder / f"{name}.json") as aside:
-                aside.write_text(_json(content), encoding="utf-8")
+            keep(self.folder, name, {"inputs": piece.inputs(), "result": piece.run()})
             report(name)
+
+
+RunBatches: TypeAlias = Callable[[Mapping[str, PieceBatch], int, Callable[[str, Any], None]], object]
+
+
+def keep(folder: Path, name: str, content: Mapping[str, Any]) -> None:
+    """Write the inputs and the result of a piece; they are on disk when this returns."""
+    with write_aside(folder / f"{name}.json") as aside:
+        aside.write_text(_json(content), encoding="utf-8")
 
 
 def _json(value: object) -> str:
