@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -57,6 +59,8 @@ from muster.slurm_commands import SlurmCommands, SlurmError, explained
 
 _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
+_WRITERS = 16
+"""Files that are written at a time: the disk flushes many together about as fast as one."""
 _NODES_SECONDS = 2.0
 """Between two looks at the nodes."""
 
@@ -227,33 +231,49 @@ class SlurmEngine:
         """Submit new jobs one by one; rewrite the others together, then release those that Slurm has rewritten."""
         errors: list[Exception | None] = [None] * len(launches)
         try:
-            if launches:
+            if not all(self._is_held(launch) for launch in launches):
                 self._look()
         except OSError as error:
             return [error] * len(launches)
-        prepared: list[tuple[int, StartRecord, list[str]]] = []
+        begun: list[tuple[int, Launch, StartRecord]] = []
         for at, launch in enumerate(launches):
             try:
-                record = self._record_of(launch)
-                if record is not None and (lines := self._submitted_or_lines(launch, record)):
-                    prepared.append((at, record, lines))
-            except Exception as error:
+                if (record := self._record_of(launch)) is not None:
+                    begun.append((at, launch, record))
+            except OSError as error:
                 errors[at] = error
-        ends = self._rewrite_and_release([(record, lines) for _, record, lines in prepared])
-        for (at, _, _), end in zip(prepared, ends, strict=True):
+        ends = self._begin([(launch, record) for _, launch, record in begun])
+        for (at, _, _), end in zip(begun, ends, strict=True):
             errors[at] = end
         return errors
 
-    def _submitted_or_lines(self, launch: Launch, record: StartRecord) -> list[str]:
-        """Submit a job that Slurm does not have; return scontrol's lines for one that it has."""
+    def _begin(self, starts: Sequence[tuple[Launch, StartRecord]]) -> Sequence[Exception | None]:
+        """Write the files of starts, then have Slurm begin those that are written."""
+        errors = _together(self._write, starts)
+        known: list[tuple[int, StartRecord, list[str]]] = []
+        for at, (launch, record) in enumerate(starts):
+            if errors[at] is None and record.slurm_job:
+                tasks = launch.ranks[0] if launch.key else 1
+                known.append((at, record, self._rewriting_lines(record, tasks)))
+            elif errors[at] is None:
+                (errors[at],) = _together(self._submit, [(launch, record)])
+        ends = self._rewrite_and_release([(record, lines) for _, record, lines in known])
+        for (at, _, _), end in zip(known, ends, strict=True):
+            errors[at] = end
+        return errors
+
+    def _is_held(self, launch: Launch) -> bool:
+        """Whether the last poll has seen its job held, so that it can be rewritten without another look."""
+        row = self._job_of(launch)
+        return row is not None and row.held and self._records.get(launch.job, launch.epoch) is None
+
+    def _write(self, launch: Launch, record: StartRecord) -> None:
+        """Put a start and its files on disk."""
+        self._records.keep(record)
         if launch.key:
             write_submitted_start(launch, record.slurm_job, record.restarts)
         else:
             write_start(launch, self._addresses, self._passed_on)
-        if record.slurm_job:
-            return self._rewriting_lines(record, launch.ranks[0] if launch.key else 1)
-        self._submit(launch, record)
-        return []
 
     def _rewrite_and_release(
         self, prepared: Sequence[tuple[StartRecord, list[str]]]
@@ -266,19 +286,19 @@ class SlurmEngine:
             released = iter(change(self._commands, [f"release {record.slurm_job}" for record in taken]))
         except OSError as error:  # Slurm may carry it out yet: the next look finds out.
             return [error] * len(prepared)
-        return [
-            self._released(record, refusal or next(released))
+        ends = [
+            (record, refusal or next(released))
             for (record, _), refusal in zip(prepared, refusals, strict=True)
         ]
+        return _together(self._note_release, ends)
 
-    def _released(self, record: StartRecord, refusal: str) -> Exception | None:
-        """Note that Slurm has taken a start, or forget it."""
-        if not refusal:
-            record.released = True
-            self._records.keep(record)
-            return None
-        self._records.drop(record)
-        return SlurmError(f"Slurm did not take start {record.epoch} of job {record.job}: {refusal}")
+    def _note_release(self, record: StartRecord, refusal: str) -> None:
+        """Note that Slurm has taken a start; SlurmError if it has not."""
+        if refusal:
+            self._records.drop(record)
+            raise SlurmError(f"Slurm did not take start {record.epoch} of job {record.job}: {refusal}")
+        record.released = True
+        self._records.keep(record)
 
     def _record_of(self, launch: Launch) -> StartRecord | None:
         """Return a new record, with the job in Slurm that earlier starts had if it can be used again.
@@ -303,7 +323,7 @@ class SlurmEngine:
         if row is not None:
             record.slurm_job = row.number
             record.restarts = row.restarts + (row.state != "PENDING")
-        self._records.keep(record)
+        self._records.add(record)
         return record
 
     def _job_of(self, launch: Launch) -> SlurmJob | None:
@@ -478,6 +498,22 @@ class SlurmEngine:
         if record.lives:
             raise OSError(errno.EBUSY, f"start {epoch} of job {job} is still there")
         self._records.drop(record)
+
+
+def _together(do: Callable[..., None], many: Sequence[tuple[Any, ...]]) -> list[Exception | None]:
+    """Do the same for many starts at a time, as each waits for the disk; return the error of each that failed."""
+
+    def failure(one: tuple[Any, ...]) -> Exception | None:
+        try:
+            do(*one)
+        except Exception as error:
+            return error
+        return None
+
+    if len(many) <= 1:
+        return [failure(one) for one in many]
+    with ThreadPoolExecutor(min(len(many), _WRITERS)) as pool:
+        return list(pool.map(failure, many))
 
 
 def _comment(launch: Launch) -> str:

@@ -108,6 +108,10 @@ class Records:
         """Return the last start of a job that is remembered."""
         return max((one for one in self if one.job == job), key=lambda one: one.epoch, default=None)
 
+    def add(self, record: StartRecord) -> None:
+        """Remember a start that `keep` is to write."""
+        self._starts[record.key] = record
+
     def keep(self, record: StartRecord) -> None:
         """Write a start; it is on disk when this returns."""
         with write_aside(self._path(record)) as aside:
