@@ -103,3 +103,10 @@ def test_only_marked_held_whole_jobs_are_taken(columns: dict[str, str]) -> None:
 def test_who_passes_signals_on_depends_on_how_slurm_sends_them() -> None:
     assert passed_on("PrivateData             = none\nProctrackType           = proctrack/linuxproc\n") == ()
     assert "SIGTERM" in passed_on("PrivateData = none\nProctrackType           = proctrack/cgroup\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "status"), [("", 0), ("19200", 75), ("9", -9), ("0:0", 0), ("75:0", 75), ("0:9", -9)]
+)
+def test_exit_codes_of_both_forms_are_read(said: str, status: int) -> None:
+    assert SlurmJob(7, {"exit_code": said}).exit_status == status

@@ -97,8 +97,10 @@ class SlurmJob:
     @property
     def exit_status(self) -> int:
         """Of its script, minus the signal's number where a signal ended it."""
-        number = int(self.values["exit_code"] or 0)
-        return -(number & 0x7F) if number & 0x7F else number >> 8
+        status, apart, number = (self.values["exit_code"] or "0").partition(":")
+        if apart:  # from 23.02 on
+            return -int(number) if int(number) else int(status)
+        return -(int(status) & 0x7F) if int(status) & 0x7F else int(status) >> 8
 
     @property
     def held(self) -> bool:
