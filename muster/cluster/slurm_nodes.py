@@ -41,6 +41,7 @@ class _SlurmNode:
     features: tuple[str, ...]
     partitions: tuple[str, ...]
     state: str
+    weight: str = "1"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def _node_of_fields(fields: Mapping[str, str], where: str) -> _SlurmNode:
         _parts(fields.get("AvailableFeatures", "")),
         _parts(fields.get("Partitions", "")),
         fields.get("State", "").upper(),
+        fields.get("Weight", "") or "1",
     )
 
 
@@ -147,6 +149,7 @@ def _node_of_json(entry: Mapping[str, Any]) -> _SlurmNode:
         _parts(entry.get("features") or ""),
         _parts(entry.get("partitions") or ""),
         "+".join([*states, *flags]).upper(),
+        str(entry.get("weight") or 1),
     )
 
 
@@ -250,6 +253,8 @@ def _notes(nodes: Sequence[_SlurmNode], rack_of: Mapping[str, str]) -> Iterator[
     shared = [node for node in nodes if re.search(r"(?:shard|mps):", node.gres)]
     if shared:
         yield f"{counted(len(shared), 'node')} with shared GPUs (shard or mps): GPUs are counted whole"
+    if len({node.weight for node in nodes}) > 1:
+        yield "weights of nodes are left out: no scheduler here goes by them"
     if not rack_of:
         yield "no topology: all nodes are in one rack. Hint: add the output of scontrol show topology"
     yield "speeds of links are assumed: see [links] of the file"

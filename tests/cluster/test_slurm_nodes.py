@@ -136,3 +136,13 @@ def test_what_is_no_list_of_nodes_is_refused(text: str, expected: str) -> None:
 )
 def test_host_lists_expand_as_slurm_writes_them(text: str, names: list[str]) -> None:
     assert expand_hosts(text) == names
+
+
+@pytest.mark.parametrize(("weights", "noted"), [(("1", "1"), False), (("1", "10"), True)])
+def test_weights_of_nodes_are_noted(weights: tuple[str, str], noted: bool) -> None:
+    lines = [
+        f"NodeName=n{at} CPUTot=8 RealMemory=1000 Gres=gpu:4 State=IDLE Weight={weight}"
+        for at, weight in enumerate(weights)
+    ]
+    site = read_slurm_site("\n".join(lines), "site", "site")
+    assert any("weights of nodes" in note for note in site.notes) == noted
