@@ -100,11 +100,7 @@ def advise(
     chosen = errors.of(flags.parse_settings, twin.settings or [])
     errors.settle()
     with write_folder_aside(out, overwrite=overwrite) as folder:
-        if asked.source is not None:
-            log, cluster = _asked(asked.source, log, cluster, folder, asked.days)
-        if log is None or cluster is None:
-            what = "allowed: LOG and --cluster CLUSTER, or --from slurm"
-            raise InputError(Problem("muster advise", what))
+        log, cluster = asked_files("muster advise", asked, log, cluster, folder)
         config = twin.slurm_config
         site, notes = read_site(
             log,
@@ -128,16 +124,23 @@ def advise(
         _print(findings, site, out)
 
 
-def _asked(source: str, log: Path | None, cluster: str | None, folder: Path, days: float) -> tuple[Path, str]:
-    """What the Slurm of this machine says, kept beside the findings."""
+def asked_files(
+    command: str, asked: SlurmSource, log: Path | None, cluster: str | None, folder: Path
+) -> tuple[Path, str]:
+    """The log and the cluster that are named, or what the Slurm of this machine says, written into a folder."""
     from muster.advise.read import read_running_slurm
 
-    if source != _SLURM:
-        raise InputError(Problem("--from", "allowed: slurm", found=source))
+    if asked.source is None:
+        if log is None or cluster is None:
+            what = "allowed: LOG and --cluster CLUSTER, or --from slurm"
+            raise InputError(Problem(command, what))
+        return log, cluster
+    if asked.source != _SLURM:
+        raise InputError(Problem("--from", "allowed: slurm", found=asked.source))
     if log is not None or cluster is not None:
         what = "it asks Slurm itself; allowed: --from slurm without LOG and --cluster"
-        raise InputError(Problem("--from", what, found=source))
-    return read_running_slurm(folder, days)
+        raise InputError(Problem("--from", what, found=asked.source))
+    return read_running_slurm(folder, asked.days)
 
 
 def _print(findings: Sequence[Finding], site: Site, out: Path) -> None:

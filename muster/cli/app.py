@@ -38,6 +38,7 @@ TRYING = {
     "compare": "Replay a trace under several schedulers, side by side.",
     "advise": "Find what a site could do better, from its log.",
     "capacity": "Find how many more nodes a target takes.",
+    "would": "Estimate when a job would start, without submitting it.",
     "calibrate": "Set a simulated scheduler beside a log's own starts.",
     "generate": "Make a trace: Synergy's, one like Philly, a mixed one.",
     "convert": "Read a trace of Philly, Helios, Alibaba, Slurm; write ours.",

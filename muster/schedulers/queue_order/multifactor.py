@@ -71,6 +71,9 @@ class Multifactor(Order):
     billing: dict[str, float] = setting(
         {"gpu": 1.0}, "TRESBillingWeights by gpu, cpu and mem (GB): what usage counts"
     )
+    usage: dict[str, float] = setting(
+        {}, "RawUsage at the beginning, as sshare shows it: by user (ann:3600), or lab/ann in one account"
+    )
     partition_priority: dict[str, float] = setting({}, "PriorityJobFactor of partitions, as gpu:10")
     qos_priority: dict[str, float] = setting({}, "Priority of each QOS, as high:100")
 
@@ -150,11 +153,15 @@ class Multifactor(Order):
         ]
         tree = tuple(self._association(tenant, user) for tenant, user in named)
         before = {one.path: usage for one, usage in zip(charged.tree, charged.usage.tolist(), strict=True)}
-        usage = np.array([before.get(one.path, 0.0) for one in tree])
+        usage = np.array([before.get(one.path, self._usage_before(one.path)) for one in tree])
         priorities = np.full(len(table), np.nan)
         priorities[: len(charged.priorities)] = charged.priorities
         factors = fair_tree_factors(tree, usage)
         return Charged(charged.tick, number.reshape(-1), tree, usage, factors, priorities)
+
+    def _usage_before(self, path: tuple[str, ...]) -> float:
+        """What a user has used before the beginning."""
+        return self.usage.get("/".join(path[-2:]), self.usage.get(path[-1], 0.0))
 
     def _association(self, account: str, user: str) -> Association:
         """A user in an account: its path from the root, with the raw shares at each step."""

@@ -1,0 +1,135 @@
+"""When a job that is not submitted would start, and which smaller shape of it would start sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from muster.advise.site import Site
+from muster.cluster.slurm_nodes import expand_hosts
+from muster.problems import InputError, Problem
+from muster.schedulers.queue_order.multifactor import Multifactor
+from muster.schedulers.registry import build, clock_phases
+from muster.simulation.start_estimates import (
+    QueueState,
+    StartEstimate,
+    estimate_starts,
+    state_at,
+    usage_at,
+)
+
+ASKED = "asked"
+"""The id of the job that is not submitted."""
+_PHASES = 8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the job asks for."""
+
+    gpus: int
+    time_limit_seconds: float
+    cpus: float | None = None
+    memory_gb: float | None = None
+    nodes: int | None = None
+    user: str = ""
+    tenant: str = ""
+    partition: str = ""
+
+    def smaller(self) -> list[Shape]:
+        """The same for half the GPUs, and so on down to one, with their parts of CPUs and memory."""
+        shapes, gpus = [], self.gpus // 2
+        while gpus >= 1:
+            part = gpus / self.gpus
+            shapes.append(
+                Shape(
+                    gpus,
+                    self.time_limit_seconds,
+                    None if self.cpus is None else self.cpus * part,
+                    None if self.memory_gb is None else self.memory_gb * part,
+                    None,
+                    self.user,
+                    self.tenant,
+                    self.partition,
+                )
+            )
+            gpus //= 2
+        return shapes
+
+
+def queue_at(site: Site, now: float | None) -> QueueState:
+    """The state of the site at a moment of its log; None: when the log ends."""
+    index = site.cluster.node_index
+    moments = site.jobs.select(pl.max_horizontal("submit_seconds", "start_seconds", "end_seconds").max())
+    at = float(moments.item()) if now is None else now
+    jobs = site.jobs.filter(pl.col("time_limit_seconds") > 0).with_columns(
+        pl.lit("").alias("qos"), pl.lit(0.0).alias("priority"), pl.lit("").alias("constraint")
+    )
+    return state_at(jobs, at, lambda text: [index[name] for name in expand_hosts(text) if name in index])
+
+
+def estimates_at(site: Site, state: QueueState, draws: int, seed: int = 0) -> dict[str, StartEstimate]:
+    """The start of each job that waits, under the site's own scheduler; without those that some draw never starts."""
+    settings = {**site.settings, **_usage(site, state)}
+    phased = clock_phases(site.scheduler, settings, _PHASES)
+    return estimate_starts(
+        state,
+        site.cluster,
+        lambda draw: build(site.scheduler, phased[draw % len(phased)]),
+        draws=draws,
+        seed=seed,
+    )
+
+
+def would_start(
+    site: Site, state: QueueState, shapes: Sequence[Shape], draws: int, seed: int = 0
+) -> list[StartEstimate | None]:
+    """The start of each shape, submitted alone; None where some draw never starts it."""
+    found = []
+    for shape in shapes:
+        waiting = pl.concat([state.waiting, _row(shape, state)], how="diagonal_relaxed")
+        asked = QueueState(state.now, state.running, state.places, waiting, state.ended)
+        found.append(estimates_at(site, asked, draws, seed).get(ASKED))
+    return found
+
+
+def check_shape(site: Site, shape: Shape) -> None:
+    """Refuse a shape that the cluster could never hold."""
+    total = sum(
+        node.gpus
+        for node, allowed in zip(site.cluster.nodes, site.allowed(shape.partition), strict=True)
+        if allowed
+    )
+    if shape.gpus > total:
+        raise InputError(
+            Problem("--gpus", f"allowed: up to the {total} GPUs of the cluster", found=shape.gpus)
+        )
+    if shape.partition and site.partitions and shape.partition not in site.partitions:
+        what = f"allowed: {', '.join(site.partitions)}"
+        raise InputError(Problem("--partition", what, found=shape.partition))
+
+
+def _usage(site: Site, state: QueueState) -> Mapping[str, str]:
+    """What users have used before the moment, where the site's priorities go by it."""
+    policy = build(site.scheduler, dict(site.settings))
+    order: Any = getattr(policy, "order", None)
+    if not isinstance(order, Multifactor) or not order.weight_fair_share or order.usage:
+        return {}
+    used = usage_at(state, order.half_life_seconds, order.calc_period_seconds, order.calc_phase_seconds)
+    return {"usage": ",".join(f"{user}:{amount:.6g}" for user, amount in used.items() if user)}
+
+
+def _row(shape: Shape, state: QueueState) -> pl.DataFrame:
+    values = {
+        **vars(shape),
+        "job_id": ASKED,
+        "submit_seconds": state.now,
+        "qos": "",
+        "priority": 0.0,
+        "constraint": "",
+    }
+    known = {name: kind for name, kind in state.waiting.schema.items() if name in values}
+    return pl.DataFrame({name: [values[name]] for name in known}, schema=known)

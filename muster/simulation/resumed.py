@@ -1,0 +1,108 @@
+"""A scheduler that finds a cluster in use: some jobs hold nodes already when it decides for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from muster.cluster import Cluster
+from muster.cluster.ledger import DoesNotFit, NodeAllocation, Transaction
+from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
+from muster.schedulers.contract import Decision, Proposal, Scheduler, Snapshot, State, Trigger
+from muster.schedulers.reasons import NOT_CONSIDERED
+
+_SOON = 1e-3
+"""Seconds from the moment at which the running jobs are placed to the scheduler's first decision."""
+
+
+@dataclass(frozen=True)
+class ResumedScheduler:
+    """Lets all jobs wait until a moment, puts those that run then on their nodes, then leaves all to a scheduler."""
+
+    scheduler: Scheduler
+    now: float
+    running: Mapping[int, Sequence[int]]
+    """By number of the job: its nodes, or none where they are not known; then it takes the fullest that hold it."""
+
+    @property
+    def name(self) -> str:
+        """As the scheduler that goes on."""
+        return self.scheduler.name
+
+    def describe(self) -> dict[str, Any]:
+        """As the scheduler that goes on."""
+        return self.scheduler.describe()
+
+    def initial(self, cluster: Cluster) -> State:
+        """The scheduler's own state, and that nothing is placed."""
+        return {"own": self.scheduler.initial(cluster), "step": 0}
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        """Nothing before the moment, the running jobs at it, then the scheduler's decision."""
+        step = state["step"]
+        if step == 0 and snapshot.now < self.now:
+            return self._waiting(snapshot, self.now), state
+        if step == 0:
+            with snapshot.transaction() as transaction:
+                plan = Proposal.blank(transaction, len(snapshot.jobs))
+                placed = self._place(snapshot, transaction)
+                index = snapshot.jobs.index.tolist()
+                plan.reasons[[at for at, job in enumerate(index) if job not in placed]] = NOT_CONSIDERED
+                plan.next_wake = self.now + _SOON
+                return plan.decision(), {**state, "step": 1}
+        seen = replace(snapshot, triggers=snapshot.triggers | Trigger.ARRIVAL) if step == 1 else snapshot
+        decision, own = self.scheduler.decide(seen, state["own"])
+        return decision, {"own": own, "step": 2}
+
+    def _waiting(self, snapshot: Snapshot, until: float) -> Decision:
+        with snapshot.transaction() as transaction:
+            plan = Proposal.blank(transaction, len(snapshot.jobs))
+            plan.reasons[:] = NOT_CONSIDERED
+            plan.next_wake = until
+            return plan.decision()
+
+    def _place(self, snapshot: Snapshot, transaction: Transaction) -> set[int]:
+        """Put the running jobs on their nodes; those that do not fit there wait like all others."""
+        placed = set()
+        # Those whose nodes are known go first, so that the others take what is left.
+        for job, nodes in sorted(self.running.items(), key=lambda one: (not len(one[1]), one[0])):
+            shares = _shares(snapshot, job, nodes or _fullest(snapshot, job))
+            mark = transaction.mark()
+            try:
+                if shares:
+                    transaction.put(job, shares)
+                    placed.add(job)
+            except DoesNotFit:
+                transaction.undo(mark)
+        return placed
+
+
+def _shares(snapshot: Snapshot, job: int, nodes: Sequence[int]) -> list[NodeAllocation]:
+    """Equal parts of what a job asks for on each of these nodes; empty if a node lacks the GPUs."""
+    asked = snapshot.table.asked[job]
+    if not nodes or asked["gpus"] % len(nodes):
+        return []
+    each = int(asked["gpus"]) // len(nodes)
+    amounts = np.maximum(asked["requested"], 0) / MICRO / len(nodes)
+    shares = []
+    for node in nodes:
+        free = snapshot.ledger.free_ids(node)
+        if len(free) < each:
+            return []
+        shares.append(NodeAllocation(node, free[:each], float(amounts[CPU]), float(amounts[MEMORY])))
+    return shares
+
+
+def _fullest(snapshot: Snapshot, job: int) -> list[int]:
+    """The nodes with the least free GPUs that hold an equal part of a job."""
+    asked, cluster = snapshot.table.asked[job], snapshot.cluster
+    allowed = snapshot.table.node_allowed[asked["constraint"]]
+    wanted = max(int(asked["nodes"]), -(-int(asked["gpus"]) // cluster.most_gpus_per_node), 1)
+    each = -(-int(asked["gpus"]) // wanted)
+    free = [
+        (len(snapshot.ledger.free_ids(node)), node) for node in range(len(cluster.nodes)) if allowed[node]
+    ]
+    return [node for count, node in sorted(free) if count >= each][:wanted]

@@ -1,0 +1,241 @@
+"""When waiting jobs start: simulations of a queue as it is, over durations drawn from what has ended.
+
+A job that waits or runs takes a share of its time limit as long as the jobs that ended took of theirs, of the same user
+where enough are known; a running job at least as long as it has run. Jobs that are yet to come are drawn too: those of
+the recent past, at the rate of the recent past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from muster.cluster import Cluster
+from muster.cluster.ledger_arrays import Floats
+from muster.problems import InputError, Problem
+from muster.schedulers.contract import Scheduler
+from muster.simulation.options import Options
+from muster.simulation.resumed import ResumedScheduler
+from muster.simulation.simulate import simulate
+from muster.workload.trace import trace_of
+
+DRAWS = 40
+INTERVAL = (0.1, 0.9)
+"""Quantiles of the drawn starts: the interval is to have the start in four of five cases."""
+_OWN_JOBS = 20
+"""From so many ended jobs of its user on, a job goes by these alone."""
+_LONGEST_PAST = 500
+"""Newest jobs from which those to come are drawn."""
+_TO_COME = 100
+_STREAM = 0x57A27
+_LEAST_SECONDS = 1.0
+_ASKED = (
+    "user",
+    "tenant",
+    "partition",
+    "qos",
+    "constraint",
+    "gpus",
+    "nodes",
+    "cpus",
+    "memory_gb",
+    "priority",
+)
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """A cluster at one moment. Tables have the native columns of a trace."""
+
+    now: float
+    running: pl.DataFrame
+    places: tuple[Sequence[int], ...]
+    """Of the running jobs: positions of their nodes in the cluster; empty where they are not known."""
+    waiting: pl.DataFrame
+    ended: pl.DataFrame
+    """Before now: what durations and jobs to come are drawn from."""
+
+    @cached_property
+    def shares(self) -> Floats:
+        """What the jobs that ended took of their time limits, ascending."""
+        return _shares_of(self.ended)
+
+    @cached_property
+    def shares_of_users(self) -> Mapping[str, Floats]:
+        """The same for each user of whom enough jobs have ended."""
+        return {
+            str(user): _shares_of(jobs)
+            for (user,), jobs in self.ended.group_by("user")
+            if jobs.height >= _OWN_JOBS
+        }
+
+
+@dataclass(frozen=True)
+class StartEstimate:
+    """When a job is expected to start: seconds from now."""
+
+    low: float
+    median: float
+    high: float
+    draws: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "low_seconds": self.low,
+            "median_seconds": self.median,
+            "high_seconds": self.high,
+            "draws": self.draws,
+        }
+
+
+def state_at(jobs: pl.DataFrame, now: float, places: Callable[[str], Sequence[int]]) -> QueueState:
+    """The state that a log had at a moment; `places` gives the positions of the nodes of a host list."""
+    known = jobs.filter((pl.col("submit_seconds") <= now) & (pl.col("gpus") > 0))
+    started = (pl.col("start_seconds") <= now).fill_null(value=False)
+    ended = (pl.col("end_seconds") <= now).fill_null(value=False)
+    running = known.filter(started & ~ended)
+    return QueueState(
+        now,
+        running,
+        tuple(places(text) for text in running["node_list"].to_list()),
+        known.filter(~started & ~ended),
+        known.filter(started & ended),
+    )
+
+
+def usage_at(
+    state: QueueState, half_life_seconds: float, period_seconds: float, phase_seconds: float = 0.0
+) -> dict[str, float]:
+    """GPU-seconds of each user, decayed, as Slurm counts them: at each tick the jobs that run then are charged."""
+    jobs = pl.concat(
+        [one.select("user", "gpus", "start_seconds", "end_seconds") for one in (state.ended, state.running)]
+    )
+    start = jobs["start_seconds"].to_numpy()
+    end = np.minimum(jobs["end_seconds"].fill_null(np.inf).to_numpy(), state.now)
+    # Between its last tick and its end a job is free; so is one that lives between two ticks.
+    last = np.floor((end - phase_seconds) / period_seconds) * period_seconds + phase_seconds
+    charged = np.maximum(last - start, 0.0)
+    age = np.maximum(state.now - (start + charged / 2), 0.0)
+    used = jobs["gpus"].to_numpy() * charged * 0.5 ** (age / half_life_seconds)
+    totals = (
+        jobs.select("user").with_columns(pl.Series("used", used)).group_by("user", maintain_order=True).sum()
+    )
+    return dict(totals.iter_rows())
+
+
+def estimate_starts(
+    state: QueueState,
+    cluster: Cluster,
+    scheduler: Callable[[int], Scheduler],
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> dict[str, StartEstimate]:
+    """The start of each waiting job that starts in every draw; `scheduler` makes the one of a draw.
+
+    InputError if nothing has ended from which durations could be drawn.
+    """
+    if not len(state.shares):
+        what = "no job with a time limit had ended by then, so that durations could be drawn"
+        raise InputError(Problem("start estimate", what))
+    starts: dict[str, list[float]] = {job: [] for job in state.waiting["job_id"].to_list()}
+    for draw in range(draws):
+        random = np.random.default_rng([seed, _STREAM, draw])
+        trace, running = _drawn(state, random)
+        policy = ResumedScheduler(scheduler(draw), state.now, running)
+        options = Options(restart_cost_seconds=0.0, skip_impossible=True, knowledge="limit", records=False)
+        found = simulate(trace, cluster, policy, options).record.jobs
+        for job, start in found.select("job_id", "start_seconds").iter_rows():
+            if job in starts and start is not None:
+                starts[job].append(max(start - state.now, 0.0))
+    return {job: _estimate(found) for job, found in starts.items() if len(found) == draws}
+
+
+def _estimate(starts: Sequence[float]) -> StartEstimate:
+    low, middle, high = np.quantile(starts, [INTERVAL[0], 0.5, INTERVAL[1]]).tolist()
+    return StartEstimate(low, middle, high, len(starts))
+
+
+def _shares_of(jobs: pl.DataFrame) -> Floats:
+    took = (jobs["end_seconds"] - jobs["start_seconds"]) / jobs["time_limit_seconds"]
+    shares: Floats = np.sort(took.drop_nulls().to_numpy())
+    return shares
+
+
+def _drawn(state: QueueState, random: np.random.Generator) -> tuple[Any, dict[int, Sequence[int]]]:
+    """A trace of the present jobs and those to come, and where the running ones are, by number."""
+    running, waiting, to_come = state.running, state.waiting, _to_come(state, random)
+    ran = state.now - running["start_seconds"].to_numpy()
+    left = [
+        max(total - elapsed, _LEAST_SECONDS)
+        for total, elapsed in zip(_durations(state, running, ran, random), ran.tolist(), strict=True)
+    ]
+    limits = (running["time_limit_seconds"] - pl.Series(ran)).clip(_LEAST_SECONDS)
+    parts = [
+        _columns(running, left, limits),
+        _columns(waiting, _durations(state, waiting, np.zeros(waiting.height), random)),
+        _columns(to_come, _durations(state, to_come, np.zeros(to_come.height), random)),
+    ]
+    jobs = pl.concat(parts).with_row_index("place").sort("submit_seconds", maintain_order=True)
+    places = {
+        number: state.places[place]
+        for number, place in enumerate(jobs["place"].to_list())
+        if place < running.height
+    }
+    return trace_of(jobs.drop("place").to_dict(), "the queue"), places
+
+
+def _columns(jobs: pl.DataFrame, durations: Sequence[float], limits: pl.Series | None = None) -> pl.DataFrame:
+    """What a simulation takes of jobs; no job runs past its limit."""
+    limit = jobs["time_limit_seconds"] if limits is None else limits
+    # Rounding must not let a limit end what is to end by itself.
+    longest = pl.max_horizontal(limit, pl.lit(_LEAST_SECONDS))
+    return jobs.select(
+        "job_id",
+        "submit_seconds",
+        *_ASKED,
+        limit.cast(pl.Float64).alias("time_limit_seconds"),
+        pl.min_horizontal(pl.Series(durations, dtype=pl.Float64), longest).alias("duration_seconds"),
+    )
+
+
+def _durations(
+    state: QueueState, jobs: pl.DataFrame, ran: Floats, random: np.random.Generator
+) -> list[float]:
+    """A duration for each job, longer than it has run: a share of its limit as ended jobs took of theirs."""
+    drawn = []
+    for user, limit, elapsed, chance in zip(
+        jobs["user"].to_list(),
+        jobs["time_limit_seconds"].to_list(),
+        ran.tolist(),
+        random.random(jobs.height).tolist(),
+        strict=True,
+    ):
+        shares = state.shares_of_users.get(user, state.shares)
+        first = int(np.searchsorted(shares, elapsed / limit, side="right"))
+        if first == len(shares):  # It has run for longer than any that ended: it may run to its limit.
+            drawn.append(elapsed + chance * max(limit - elapsed, 0.0))
+        else:
+            drawn.append(float(shares[first + int(chance * (len(shares) - first))]) * limit)
+    return drawn
+
+
+def _to_come(state: QueueState, random: np.random.Generator) -> pl.DataFrame:
+    """Jobs of the recent past, drawn again, at its rate: enough to pass those that wait now."""
+    known = [
+        jobs.select("job_id", "submit_seconds", "time_limit_seconds", *_ASKED)
+        for jobs in (state.ended, state.running, state.waiting)
+    ]
+    past = pl.concat(known).drop_nulls("time_limit_seconds").sort("submit_seconds").tail(_LONGEST_PAST)
+    count = _TO_COME + state.running.height + state.waiting.height
+    since = state.now - float(past["submit_seconds"][0])
+    gaps = random.exponential(max(since, _LEAST_SECONDS) / past.height, count)
+    chosen: pl.DataFrame = past[random.integers(0, past.height, count).tolist()]
+    names = pl.Series("job_id", [f"to come {number}" for number in range(count)], dtype=pl.String)
+    return chosen.with_columns(names, pl.Series("submit_seconds", state.now + np.cumsum(gaps)))

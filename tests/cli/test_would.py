@@ -1,0 +1,58 @@
+"""`muster would`: a job that is not submitted, on a log with running and waiting jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.advise.sites import job, node, site
+
+from .conftest import Outcome
+
+Muster = Callable[..., Outcome]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    """All jobs that ended took half an hour of their hour; two run on all GPUs since 10 and 20 minutes."""
+    done = [job(f"e{at}", (at, at, at + 30), "n1", 1, 1) for at in range(0, 300, 60)]
+    running = [job("r1", (300, 300, None), "n1", 4, 4), job("r2", (310, 310, None), "n2", 4, 4)]
+    queued = [job("w", (320, None, None), "", 4, 4)]
+    site(tmp_path, [*done, *running, *queued], (node("n1"), node("n2")))
+    return str(tmp_path / "sacct.txt"), "--cluster", str(tmp_path / "scontrol.txt")
+
+
+def test_a_job_waits_for_the_one_that_is_ahead(muster: Muster, files: tuple[str, ...]) -> None:
+    found = muster("would", *files, "--gpus", "4", "--time-limit", "1h", "--draws", "5", "--json")
+    assert found.status == 0, found.err
+    answer = json.loads(found.out)
+    assert (answer["running"], answer["waiting"], answer["ended"]) == (2, 1, 5)
+    assert [one["gpus"] for one in answer["shapes"]] == [4, 2, 1]
+    # r1 ends at 330 minutes, when w starts; r2 at 340, 20 minutes from now. The clocks of Slurm take their time.
+    start = answer["shapes"][0]["start"]
+    assert start["low_seconds"] == pytest.approx(1200, abs=61)
+    assert start["high_seconds"] == pytest.approx(1200, abs=61)
+    assert 1200 - 61 <= start["median_seconds"] <= 1200 + 61
+
+
+def test_would_answers_in_a_table(muster: Muster, files: tuple[str, ...]) -> None:
+    found = muster("would", *files, "--gpus", "2", "--time-limit", "1h", "--draws", "5")
+    assert "2 jobs running, 1 waiting; durations are drawn from 5 jobs that ended." in found.out
+    assert [line.split()[0] for line in found.out.splitlines()[-2:]] == ["2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--gpus", "9", "--time-limit", "1h"), "--gpus: found 9; allowed: up to the 8 GPUs"),
+        (("--gpus", "1", "--time-limit", "0s"), "--time-limit: found '0s'; allowed: a time above 0"),
+        (("--gpus", "1", "--time-limit", "1h", "--partition", "b"), "--partition: found 'b'; allowed: a"),
+        (("--gpus", "1", "--time-limit", "1h", "--at", "0"), "no job with a time limit had ended by then"),
+    ],
+)
+def test_would_refuses(muster: Muster, files: tuple[str, ...], arguments: tuple[str, ...], says: str) -> None:
+    found = muster("would", *files, *arguments)
+    assert (found.status, says in found.err) == (2, True), found.err

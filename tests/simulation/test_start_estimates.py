@@ -1,0 +1,108 @@
+"""Start estimates where durations follow from the history, and where nodes decide."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from muster.cluster.shipped import parse_cluster
+from muster.problems import InputError
+from muster.schedulers.contract import Scheduler
+from muster.schedulers.registry import build
+from muster.simulation.start_estimates import QueueState, StartEstimate, estimate_starts, usage_at
+
+NOW = 1000.0
+LIMIT = 100.0
+
+
+def jobs(*rows: tuple[str, float, int, float | None, float | None]) -> pl.DataFrame:
+    """Jobs of one user: id, submission, GPUs, start, end."""
+    names = ("job_id", "submit_seconds", "gpus", "start_seconds", "end_seconds")
+    kinds = (pl.String, pl.Float64, pl.Int64, pl.Float64, pl.Float64)
+    frame = pl.DataFrame(list(rows), schema=dict(zip(names, kinds, strict=True)), orient="row")
+    texts = [pl.lit(value).alias(name) for name, value in (("user", "ann"), *((one, "") for one in EMPTY))]
+    numbers = [pl.lit(None, pl.Float64).alias(name) for name in ("nodes", "cpus", "memory_gb")]
+    return frame.with_columns(
+        *texts, *numbers, pl.lit(0.0).alias("priority"), pl.lit(LIMIT).alias("time_limit_seconds")
+    )
+
+
+EMPTY = ("tenant", "partition", "qos", "constraint")
+
+
+def ended(*shares: float) -> pl.DataFrame:
+    """Jobs that took these shares of their limits, submitted so rarely that none is to come soon."""
+    return jobs(*((f"e{at}", float(at), 1, 10.0, 10.0 + share * LIMIT) for at, share in enumerate(shares)))
+
+
+def fifo(_draw: int) -> Scheduler:
+    return build("fifo+requested")
+
+
+def start_of(state: QueueState, cluster: str = "1x4gpu,8cpu,100gb", draws: int = 30) -> StartEstimate:
+    return estimate_starts(state, parse_cluster(cluster), fifo, draws=draws)["w"]
+
+
+def test_a_job_starts_when_the_one_before_it_ends_as_all_did() -> None:
+    # All took half of their limit: the running one, 20 s old, has 30 s left.
+    state = QueueState(
+        NOW, jobs(("r", 970, 4, 980, None)), ((0,),), jobs(("w", 990, 4, None, None)), ended(0.5, 0.5)
+    )
+    found = start_of(state)
+    assert (found.low, found.median, found.high) == pytest.approx((30.0, 30.0, 30.0), abs=0.1)
+
+
+def test_a_running_job_lasts_longer_than_it_has_run() -> None:
+    # Shares 0.1 to 1: of a job that has run for 50 s, 60 to 100 s are left to draw from, 10 to 50 from now.
+    shares = [at / 10 for at in range(1, 11)]
+    state = QueueState(
+        NOW, jobs(("r", 940, 4, 950, None)), ((0,),), jobs(("w", 990, 4, None, None)), ended(*shares)
+    )
+    found = start_of(state, draws=200)
+    assert found.low == pytest.approx(10.0, abs=0.1)
+    assert found.high == pytest.approx(50.0, abs=0.1)
+    assert found.median == pytest.approx(30.0, abs=10.1)
+
+
+def test_a_free_cluster_starts_a_job_at_once() -> None:
+    state = QueueState(NOW, jobs(), (), jobs(("w", 1000, 4, None, None)), ended(0.5))
+    assert start_of(state).high < 0.1
+
+
+def test_running_jobs_stay_on_their_nodes() -> None:
+    running = jobs(("r1", 970, 2, 980, None), ("r2", 970, 2, 980, None))
+    waiting = jobs(("w", 990, 4, None, None))
+    cluster = "2x4gpu,8cpu,100gb"
+    apart = QueueState(NOW, running, ((0,), (1,)), waiting, ended(0.5))
+    together = QueueState(NOW, running, ((0,), (0,)), waiting, ended(0.5))
+    unknown = QueueState(NOW, running, ((), ()), waiting, ended(0.5))
+
+    def start(state: QueueState) -> float:
+        policy = lambda _: build("fifo+requested+consolidate")  # noqa: E731
+        return estimate_starts(state, parse_cluster(cluster), policy, draws=5)["w"].median
+
+    assert start(apart) == pytest.approx(30.0, abs=0.1)
+    assert start(together) < 0.1
+    assert start(unknown) < 0.1
+
+
+def test_the_same_seed_gives_the_same_estimate() -> None:
+    shares = [at / 10 for at in range(1, 11)]
+    state = QueueState(
+        NOW, jobs(("r", 940, 4, 950, None)), ((0,),), jobs(("w", 990, 4, None, None)), ended(*shares)
+    )
+    assert start_of(state) == start_of(state)
+
+
+def test_without_history_there_is_no_estimate() -> None:
+    state = QueueState(NOW, jobs(), (), jobs(("w", 990, 4, None, None)), ended())
+    with pytest.raises(InputError, match="no job with a time limit had ended"):
+        start_of(state)
+
+
+def test_usage_is_charged_at_ticks_and_decays() -> None:
+    # Ticks each 60 s. The first job is charged from 10 to 60 s, the second lives between two ticks.
+    done = jobs(("a", 0, 2, 10.0, 100.0), ("b", 0, 4, 70.0, 110.0))
+    state = QueueState(120.0, jobs(), (), jobs(), done)
+    age = 120.0 - 35.0
+    assert usage_at(state, 600.0, 60.0) == pytest.approx({"ann": 2 * 50.0 * 0.5 ** (age / 600.0)})
