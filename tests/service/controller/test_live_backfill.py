@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.service.live_scheduler import live_scheduler
 from muster.service.request import JobRequest
 from muster.service.store.rows import State, Submission
 
@@ -87,3 +88,20 @@ def promised(world: World) -> dict[int, float]:
         for row in world.store.jobs()
         if row.reason == "reserved" and row.reason_since is not None and row.reason_parameters
     }
+
+
+def test_who_has_used_less_lately_goes_first(tmp_path: Path) -> None:
+    """Usage with a half-life orders the queue live; with the weight of age alone, who came first goes first."""
+    for weights, first in (({"weight_fair_share": "100000", "weight_age": "0"}, "bob"), ({}, "ann")):
+        given = {"weight_fair_share": "0", "weight_job_size": "0", "calc_period_seconds": "10", **weights}
+        world = World(tmp_path / first, live_scheduler("multifactor+easy", given, 20.0))
+        submit(world, CLUSTER.total_gpus, 1, 100, 200.0, "ann")
+        world.turn(1.0)
+        submit(world, CLUSTER.total_gpus, 1, 100, 200.0, "ann")
+        world.turn(30.0)
+        submit(world, CLUSTER.total_gpus, 1, 100, 200.0, "bob")
+        for _ in range(120):
+            world.turn(1.0)
+        users = {row.user for row in world.store.jobs() if row.state is State.RUNNING}
+        assert users == {first}
+        world.store.close()
