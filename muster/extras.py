@@ -14,7 +14,16 @@ SIMULATOR, CHARTS, SERVICE, POSTGRES, RAY = "simulator", "charts", "service", "p
 PACKAGES = {
     SIMULATOR: ("highspy", "polars", "pydantic", "typer", "rich", "backports"),
     CHARTS: ("altair", "jinja2", "markupsafe", "vl_convert"),
-    SERVICE: ("fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client", "structlog", "regex"),
+    SERVICE: (
+        "fastapi",
+        "jinja2",
+        "uvicorn",
+        "sqlalchemy",
+        "alembic",
+        "prometheus_client",
+        "structlog",
+        "regex",
+    ),
     POSTGRES: ("psycopg",),
     RAY: ("ray",),
 }
@@ -27,7 +36,7 @@ def install_command(extra: str) -> str:
 
 
 def extra_of(package: str | None) -> str | None:
-    """The extra that brings an importable package; None if no extra does."""
+    """The first extra that brings an importable package; None if no extra does."""
     return next((extra for extra, packages in PACKAGES.items() if package in packages), None)
 
 
@@ -42,7 +51,8 @@ def missing_package(error: Exception, *, of_service: bool) -> InputError | None:
     extra = extra_of(package)
     if extra is None:
         return None
-    return _not_installed(package, SERVICE if of_service and extra == SIMULATOR else extra)
+    belongs = extra == SIMULATOR or package in PACKAGES[SERVICE]
+    return _not_installed(package, SERVICE if of_service and belongs else extra)
 
 
 def missing_extra(extra: str) -> InputError | None:

@@ -18,7 +18,7 @@ from muster.problems import ErrorCollector
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.sweep.capacity import Added, Point, Target
+    from muster.sweep.capacity import Added, CapacityPoint, Target
 
 _HEADER = ("more nodes", "GPUs", "figure", "±", "meets")
 
@@ -98,7 +98,9 @@ def capacity(
         print(f"The page with the curve: {out / 'report.html'}")
 
 
-def _write_page(folder: Path, points: Sequence[Point], added: Added, target: Target, title: str) -> None:
+def _write_page(
+    folder: Path, points: Sequence[CapacityPoint], added: Added, target: Target, title: str
+) -> None:
     from muster.report.drawing import time_unit
     from muster.sweep.capacity import answer_of, rows_of
     from muster.sweep.charts import Spot, load_chart
@@ -121,7 +123,7 @@ def _write_page(folder: Path, points: Sequence[Point], added: Added, target: Tar
     write_sections(folder, f"Capacity: {title}", [str(target)], [section], "muster capacity")
 
 
-def _print(points: Sequence[Point], target: Target) -> None:
+def _print(points: Sequence[CapacityPoint], target: Target) -> None:
     from muster.sweep.capacity import rows_of
 
     header = (*_HEADER[:2], target.figure, *_HEADER[3:])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ShapeFlags:
+class JobShapeFlags:
     """The job that is asked about."""
 
     gpus: Annotated[int, typer.Option(metavar="N", min=1, help="GPUs of the job; required.")]
@@ -60,7 +60,7 @@ def would(
         ),
     ] = None,
     *,
-    asked: ShapeFlags,
+    asked: JobShapeFlags,
     source: SlurmSource,
     at: Annotated[
         str | None,
@@ -126,7 +126,7 @@ def would(
         print(f"With {counted(max(sooner), 'GPU')} it is likely to start sooner than with {shape.gpus}.")
 
 
-def _shape(asked: ShapeFlags) -> Shape:
+def _shape(asked: JobShapeFlags) -> Shape:
     from muster.advise.would import Shape
 
     return Shape(

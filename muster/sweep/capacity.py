@@ -54,7 +54,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Point:
+class CapacityPoint:
     """The figure with so many more nodes: mean over the phases of the scheduler's clocks."""
 
     nodes: int
@@ -132,7 +132,7 @@ def runs_of(inputs: Inputs, scheduler: str, added: Added, target: Target) -> dic
 
 def curve_of(
     results: Mapping[str, float | None], inputs: Inputs, added: Added, target: Target
-) -> list[Point]:
+) -> list[CapacityPoint]:
     """The figures by number of nodes."""
     points = []
     for count in added.counts:
@@ -141,11 +141,13 @@ def curve_of(
         seconds = float(np.mean(known)) if known else None
         deviation = float(np.std(known)) if known else 0.0
         gpus = inputs.cluster.total_gpus + count * added.like.gpus
-        points.append(Point(count, gpus, seconds, deviation, seconds is not None and seconds < target.limit))
+        points.append(
+            CapacityPoint(count, gpus, seconds, deviation, seconds is not None and seconds < target.limit)
+        )
     return points
 
 
-def answer_of(points: Sequence[Point], added: Added, target: Target) -> str:
+def answer_of(points: Sequence[CapacityPoint], added: Added, target: Target) -> str:
     """The least number of nodes that meets the target, or that none does, in a sentence."""
     meets = [point for point in points if point.meets]
     if not meets:
@@ -166,7 +168,7 @@ def answer_of(points: Sequence[Point], added: Added, target: Target) -> str:
     return f"{more} {target}: {duration(first.seconds)}.{but}{close}"
 
 
-def rows_of(points: Sequence[Point]) -> list[tuple[str, str, str, str, str]]:
+def rows_of(points: Sequence[CapacityPoint]) -> list[tuple[str, str, str, str, str]]:
     """The curve as a table: more nodes, GPUs, figure, its deviation, whether it meets the target."""
     return [
         (
@@ -180,7 +182,7 @@ def rows_of(points: Sequence[Point]) -> list[tuple[str, str, str, str, str]]:
     ]
 
 
-def as_dict(points: Sequence[Point], added: Added, target: Target) -> dict[str, Any]:
+def as_dict(points: Sequence[CapacityPoint], added: Added, target: Target) -> dict[str, Any]:
     """For machines."""
     least = next((point.nodes for point in points if point.meets), None)
     return {

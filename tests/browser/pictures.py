@@ -9,6 +9,8 @@ from pathlib import Path
 from tests.browser.driven import DARK, PHONE, WIDE, chromium, daemon
 
 PAGES = {"overview": "/", "nodes": "/nodes", "jobs": "/jobs", "job": "/jobs/3", "timeline": "/timeline"}
+_SETTLED_MS = 1_500
+"""Until what a page loads by scripts is there."""
 _JOBS = [
     {"name": f"{model}-{number}", "gpus": gpus, "model": model, "steps": 400 * number}
     for number, (model, gpus) in enumerate(
@@ -26,8 +28,7 @@ def main(folder: Path) -> None:
             with running.visited(browser, **how) as visit:
                 for name, path in PAGES.items():
                     page = visit.open(path)
-                    page.wait_for_load_state("load")
-                    page.wait_for_function("document.querySelector('[data-part]')?.children.length !== 1")
+                    page.wait_for_timeout(_SETTLED_MS)
                     page.screenshot(path=folder / f"live-{name}-{kind}.png")
                     print(f"wrote live-{name}-{kind}.png", flush=True)
 

@@ -211,7 +211,7 @@ class Usage(Answer):
     points: list[UsagePoint]
 
 
-class UserUse(Answer):
+class UseOfUser(Answer):
     """What one user's jobs have had."""
 
     user: str
@@ -226,7 +226,7 @@ class UserUse(Answer):
 class Users(Answer):
     """All users of whom there is a job, by name."""
 
-    users: list[UserUse]
+    users: list[UseOfUser]
 
 
 class WhoAmI(Answer):

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 import muster
 from muster.service.api import health, history, jobs, nodes, prune, record, sessions, tokens
-from muster.service.api.changes import Changes
+from muster.service.api.changes import ChangeStream
 from muster.service.api.failures import handle_failures
 from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
@@ -41,7 +41,7 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         QueueEstimates(store, status),
         limits,
         LoginCodes(store),
-        Changes(store),
+        ChangeStream(store),
     )
     handle_failures(app)
     app.add_middleware(BodyLimit)

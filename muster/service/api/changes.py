@@ -54,7 +54,7 @@ def _is_new(entry: NumberedEvent, position: Position) -> bool:
     return entry.number > position.event if entry.number else entry.event.job > position.job
 
 
-class Changes:
+class ChangeStream:
     """Follows the store while anybody follows it. For one event loop."""
 
     def __init__(self, store: Store) -> None:
@@ -100,7 +100,7 @@ class Changes:
         self._followers.clear()
 
     async def _read_on(self, position: Position) -> None:
-        """Read the store until nobody follows it."""
+        """Read the store as long as there are followers."""
         try:
             while self._followers and not self._closed:
                 await asyncio.sleep(_LOOK_SECONDS)

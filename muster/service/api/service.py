@@ -13,7 +13,7 @@ from fastapi import Depends, Request, Security
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
 
-from muster.service.api.changes import Changes
+from muster.service.api.changes import ChangeStream
 from muster.service.api.failures import Refused
 from muster.service.api.group_commit import GroupCommit
 from muster.service.callers import UnknownCaller, by_account, by_token
@@ -42,7 +42,7 @@ class Service:
     estimates: QueueEstimates
     limits: LiveLimits
     login_codes: LoginCodes
-    changes: Changes
+    changes: ChangeStream
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from counting a user's jobs until the new ones are in the store."""
 

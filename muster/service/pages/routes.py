@@ -21,7 +21,7 @@ router = APIRouter(include_in_schema=False)
 
 
 class _NotLoggedIn(Exception):
-    """A page was asked for by nobody that is known."""
+    """A page was asked for without a session that is known."""
 
 
 async def _viewer(request: Request, service: ServiceHere) -> Caller:

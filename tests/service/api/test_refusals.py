@@ -194,7 +194,7 @@ def test_a_body_without_a_size_is_counted(api: Serving) -> None:
         ("GET", "/v1/jobs/1/logs?rank=../../secret", 422),
         ("POST", "/v1/jobs/1/why", 405),
         ("DELETE", "/v1/jobs/1", 405),
-        ("GET", "/", 404),
+        ("GET", "/nowhere", 404),
         ("GET", "/docs", 404),
         ("POST", "/v1/nodes/%ff%00/drain", 404),
         ("POST", "/v1/tokens/1/revoke", 404),

@@ -37,7 +37,7 @@ def test_jobs_end_on_a_full_disk_and_nothing_of_it_is_lost(small: Path, tmp_path
     make_home(small)
     store = Store.open(store_url(small))
     jobs = submitted(store, tmp_path, 4)
-    with controller_process(small, "fifo", gpus=2) as process:
+    with controller_process(small, "fifo", 2) as process:
         select.select([], [], [], 1.0)
         fill(small)
         select.select([], [], [], 5.0)  # The first two jobs end in this time.

@@ -79,10 +79,10 @@ def test_running_jobs_do_not_notice_that_the_daemon_is_killed(tmp_path: Path, ki
     store = Store.open(store_url(tmp_path))
     jobs = submitted(store, tmp_path, 3, seconds=STEP_SECONDS * kills)
     for moment in some_moments(1, kills):
-        with controller_process(tmp_path, "fifo", gpus=3) as process:
+        with controller_process(tmp_path, "fifo", 3) as process:
             select.select([], [], [], moment)
             assert process.poll() is None
-    with controller_process(tmp_path, "fifo", gpus=3) as process:
+    with controller_process(tmp_path, "fifo", 3) as process:
         wait_until_ended(store, jobs, process)
     check_diaries(store, tmp_path, jobs, steps_repeated=False)
     for job in jobs:
@@ -98,9 +98,9 @@ def test_a_scheduler_that_preempts_is_killed_again_and_again(tmp_path: Path, kil
     store = Store.open(store_url(tmp_path))
     jobs = submitted(store, tmp_path, 5, seconds=STEP_SECONDS * kills / 5)
     for moment in some_moments(2, kills):
-        with controller_process(tmp_path, RESTLESS, gpus=2):
+        with controller_process(tmp_path, RESTLESS, 2):
             select.select([], [], [], 4 * moment)
-    with controller_process(tmp_path, RESTLESS, gpus=2) as process:
+    with controller_process(tmp_path, RESTLESS, 2) as process:
         wait_until_ended(store, jobs, process)
     check_diaries(store, tmp_path, jobs, steps_repeated=False)
     store.close()
@@ -112,7 +112,7 @@ def test_processes_of_jobs_are_killed(tmp_path: Path, kills: int) -> None:
     store = Store.open(store_url(tmp_path))
     jobs = submitted(store, tmp_path, 2, seconds=STEP_SECONDS * kills)
     chance = random.Random(3)
-    with controller_process(tmp_path, "fifo", gpus=2) as process:
+    with controller_process(tmp_path, "fifo", 2) as process:
         for _ in range(kills):
             select.select([], [], [], chance.uniform(0.5, 1.5))
             alive = [pid for job in jobs for pid in processes_of(job_folder(tmp_path, job) / "run")]

@@ -19,7 +19,7 @@ def test_owners_get_what_they_ask_for(tmp_path: Path) -> None:
     home = tmp_path / "home"
     make_home(home)
     store = Store.open(store_url(home))
-    with controller_process(home, "las+tune-plus", gpus=2) as process:
+    with controller_process(home, "las+tune-plus", 2) as process:
         requests = [
             a_request(name="memory", memory_gb=1.5),
             a_request(name="own", own_memory_gb=1.2),

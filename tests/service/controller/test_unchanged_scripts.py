@@ -34,7 +34,7 @@ def run(home: Path, commands: Sequence[Sequence[str]], turn: float, restart_cost
         )
         for number, command in enumerate(commands)
     ]
-    with controller_process(home, DEFAULT_SCHEDULER, gpus=1, turn=turn, restart_cost=restart_cost) as process:
+    with controller_process(home, DEFAULT_SCHEDULER, 1, turn=turn, restart_cost=restart_cost) as process:
         jobs = store.submit([Submission(getpass.getuser(), request) for request in requests])
         wait_until_ended(store, jobs, process)
     rows = [row for job in jobs if (row := store.job(job))]

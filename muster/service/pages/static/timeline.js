@@ -29,6 +29,7 @@ let until = Date.now() / 1000;
 let since = until - Number(windowChoice.value);
 let following = true;
 let asked = false;
+let fitted = false;
 
 /** @param {string} name */
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
@@ -112,6 +113,10 @@ async function load() {
   const found = await answer.json();
   entries = found.entries;
   canvas.dataset.entries = String(entries.length);
+  if (!fitted) {
+    fitted = true;
+    since = Math.max(since, Math.min(until - 60, ...entries.map((entry) => entry.since)));
+  }
   draw();
 }
 
