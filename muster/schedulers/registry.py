@@ -12,10 +12,12 @@ import importlib.util
 import inspect
 import pkgutil
 import re
+import sys
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from hashlib import sha256
 from importlib.abc import InspectLoader
 from math import inf
 from typing import Any
@@ -383,11 +385,13 @@ def _from_code(piece: str) -> type[Any]:
     file = ""
     try:
         if where.endswith(".py"):
-            spec = importlib.util.spec_from_file_location("muster_user_scheduler", where)
+            unique = f"muster_user_scheduler_{sha256(where.encode()).hexdigest()}"
+            spec = importlib.util.spec_from_file_location(unique, where)
             if spec is None or spec.loader is None:
                 raise ImportError(f"{where} is no Python file")
             file = spec.origin or ""
-            module = importlib.util.module_from_spec(spec)
+            # Dataclasses look their own module up.
+            module = sys.modules[unique] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(where)

@@ -51,6 +51,22 @@ def test_it_combines_with_shipped_parts(example: Path) -> None:
     assert scheduler.name == "smallest+requested+spread"
 
 
+def test_a_file_may_postpone_its_annotations(tmp_path: Path) -> None:
+    """Then a dataclass looks the names of its fields' types up in its module."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from typing import ClassVar\n"
+        "from muster.schedulers.queue_order.fifo import Fifo\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Fifo):\n"
+        "    name: ClassVar[str] = 'mine'\n"
+        "    weight: float = 1.0\n"
+    )
+    assert build(f"{file}:Mine+proportional+pack", {"weight": "2"}).name == "mine+proportional+pack"
+
+
 ENTRY_POINTS = """\
 [muster.schedulers]
 smallest = smallest:SmallestGang
