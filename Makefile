@@ -91,6 +91,7 @@ bench: install
 	$(BIN)/python -m benchmarks.joint
 	$(BIN)/python -m benchmarks.smd
 	$(BIN)/python -m benchmarks.service
+	$(BIN)/python -m benchmarks.pages
 	$(BIN)/python -m benchmarks.interruptions
 	$(BIN)/python -m benchmarks.default_scheduler
 
