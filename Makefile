@@ -58,11 +58,11 @@ test-rest: install wheel
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		! { command -v pg_lsclusters && command -v prometheus && command -v slurmctld && command -v chromium; } >/dev/null; then \
 		apt-get update -qq && apt-get install -qq -y --no-install-recommends $(PACKAGES) >/dev/null; fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'playwright==1.65.2' 'ray==2.60.0'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'playwright==1.65.2' 'ray==2.60.0' 'mcp==2.3.0'
 	MUSTER_WHEEL="$$(echo build/wheel/*.whl)" $(BIN)/python -m pytest -q -n auto --dist loadfile -m '$(REST)'
 
 PACKAGES = postgresql prometheus slurmctld slurmd slurm-client munge chromium
-REST = needs_torch or needs_postgres or needs_prometheus or needs_ray or needs_slurm or needs_browser or builds_wheel or long
+REST = needs_torch or needs_postgres or needs_prometheus or needs_ray or needs_slurm or needs_browser or needs_mcp or builds_wheel or long
 
 test-all: test test-rest
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from muster.problems import InputError, Problem
 
 DISTRIBUTION = "muster-scheduler"
-SIMULATOR, CHARTS, SERVICE, POSTGRES, RAY = "simulator", "charts", "service", "postgres", "ray"
+SIMULATOR, CHARTS, SERVICE, POSTGRES, RAY, MCP = "simulator", "charts", "service", "postgres", "ray", "mcp"
 PACKAGES = {
     SIMULATOR: ("highspy", "polars", "pydantic", "typer", "rich", "backports"),
     CHARTS: ("altair", "jinja2", "markupsafe", "vl_convert"),
@@ -26,6 +26,7 @@ PACKAGES = {
     ),
     POSTGRES: ("psycopg",),
     RAY: ("ray",),
+    MCP: ("mcp",),
 }
 """The importable packages of each extra, without those of the extras that it contains."""
 

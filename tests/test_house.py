@@ -156,7 +156,7 @@ def packages_of(*groups: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("extra", [*EXTRAS, "ray"])
+@pytest.mark.parametrize("extra", [*EXTRAS, "ray", "mcp"])
 def test_a_missing_package_is_named_with_its_extra(extra: str) -> None:
     assert set(PACKAGES[extra]) == packages_of(extra)
     shared = {
@@ -179,12 +179,12 @@ def contained(extra: str) -> set[str]:
 
 def test_the_extra_all_has_all_that_a_user_runs() -> None:
     assert contained("all") == {"all", *EXTRAS}
-    assert {"all", *EXTRAS, "ray", "torch", "docs", "dev"} == set(PROJECT["optional-dependencies"])
+    assert {"all", *EXTRAS, "ray", "mcp", "torch", "docs", "dev"} == set(PROJECT["optional-dependencies"])
 
 
 def test_the_wheel_asks_for_what_the_code_imports() -> None:
     """A package that only another one brings may be gone with its next version."""
-    allowed = packages_of("dependencies", *EXTRAS, "ray") | set(sys.stdlib_module_names) | {"muster"}
+    allowed = packages_of("dependencies", *EXTRAS, "ray", "mcp") | set(sys.stdlib_module_names) | {"muster"}
     # Parts of a named package under a name of their own, and the standard library from 3.14 on.
     # `typing_extensions` is imported for the type checker alone, which brings it.
     allowed |= {"pydantic_core", "compression", "typing_extensions"}

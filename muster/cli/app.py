@@ -49,6 +49,7 @@ TRYING = {
     "report": "Make a page with charts of what simulate or compare wrote.",
     "network": "Show how fast a model runs on each kind of placement.",
     "size": "Find a job's best number of workers and servers.",
+    "mcp": "Answer an assistant's questions; changes nothing.",
     "profile": "Measure how a job depends on CPU, memory and storage.",
 }
 RUNNING = {
