@@ -17,6 +17,10 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
+# The engines' tests in several folders import it, and the first of them must find it rewritten.
+pytest.register_assert_rewrite("tests.service.engines.conformance")
+
+
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the real traces, measured profiles and inputs with known results that ship in tests/data."""

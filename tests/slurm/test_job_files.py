@@ -29,7 +29,7 @@ def test_only_parts_on_several_nodes_get_a_place_to_meet(tmp_path: Path, nodes: 
         user=None,
         whose="this one",
     )
-    write_start(launch, {})
+    write_start(launch, {}, passes_on=())
     meeting = meeting_folder(launch)
     assert meeting.exists() == (nodes > 1)
     if nodes > 1:

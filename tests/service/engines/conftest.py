@@ -12,8 +12,6 @@ from muster.cgroups import find_cgroups
 from muster.service.engines.local import engine as engine_module
 from tests.service.engines.bench import Bench
 
-pytest.register_assert_rewrite("tests.service.engines.conformance")
-
 
 @pytest.fixture(params=["cgroups", "no cgroups"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -51,7 +51,7 @@ class World:
         )
 
     def reply(self, job: int) -> dict[str, object] | None:
-        return read_progress(self.folder / str(job) / "run")
+        return read_progress(self.folder / str(job) / "run", epoch=1)
 
 
 def test_a_start_takes_the_time_of_its_steps(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_a_supervisor_imports_the_standard_library_only() -> None:
     ).split()
     ours = "muster.launcher"
     assert {name for name in reply if name.startswith(ours + ".")} == {
-        f"{ours}.{name}" for name in ("journal", "output_file", "parts", "rank", "supervisor")
+        f"{ours}.{name}" for name in ("journal", "lease", "output_file", "parts", "rank", "supervisor")
     }
     assert {name.split(".")[0] for name in reply} <= sys.stdlib_module_names | {"muster", "__main__"}
 
