@@ -9,7 +9,7 @@ import pytest
 from tests.slurm.cluster import missing_programs
 from tests.slurm.faults import FAULTS, FaultySite, faulty_site
 
-pytestmark = pytest.mark.needs_slurm
+pytestmark = [pytest.mark.needs_slurm, pytest.mark.unsteady]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.service.controller.test_scenario import wait_until_some_learn
 from tests.slurm.account import account_of, recorded_placements
 from tests.slurm.cluster import GPUS, SlurmCluster
 
-pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_torch]
+pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_torch, pytest.mark.unsteady]
 
 GANG = Path(__file__).parents[2] / "examples" / "train_distributed.py"
 TRAINER = Path(__file__).with_name("regression_job.py")

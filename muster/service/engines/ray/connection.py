@@ -12,7 +12,7 @@ from typing import IO
 
 from muster.service.engines.ray.messages import Look, NodesOnly, Turn
 
-CONNECT_SECONDS = 60.0
+CONNECT_SECONDS = 40.0
 """For Ray's library to load, and to reach the head."""
 ANSWER_SECONDS = 30.0
 """For one request; more than the link itself waits for any agent."""
