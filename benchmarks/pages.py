@@ -75,8 +75,9 @@ class Visitor:
 def main() -> None:
     """Measure and print."""
     table = Table("what", "figure", title=f"{QUEUED:,} jobs, {OPEN} open pages")
-    with daemon("las", "--listen", "127.0.0.1:0") as environment, Client.of_environment() as client:
-        client.post("/v1/jobs:batch", {"jobs": [job()] * QUEUED})
+    with daemon("las", "--listen", "127.0.0.1:0") as environment:
+        with Client.of_environment() as client:
+            client.post("/v1/jobs:batch", {"jobs": [job()] * QUEUED})
         time.sleep(10.0)
         visitor = Visitor()
         for path in PATHS:
@@ -95,7 +96,7 @@ def main() -> None:
             refresher.join()
             table.add_row("daemon at rest, share of a core without pages", f"{idle:.1%}")
             table.add_row("with them", f"{busy:.1%}")
-            delays = [_until_seen(client, streams[-1]) for _ in range(CHANGES)]
+            delays = [_until_seen(streams[-1]) for _ in range(CHANGES)]
             table.add_row(
                 "from a submission to the last page's event, median", f"{statistics.median(delays):.2f} s"
             )
@@ -110,9 +111,10 @@ def _refresh(visitor: Visitor, stop: threading.Event) -> None:
         at += 1
 
 
-def _until_seen(client: Client, stream: http.client.HTTPResponse) -> float:
+def _until_seen(stream: http.client.HTTPResponse) -> float:
     began = time.perf_counter()
-    submitted = client.post("/v1/jobs", job())["job_id"]
+    with Client.of_environment() as client:
+        submitted = client.post("/v1/jobs", job())["job_id"]
     while f'"job_id": {submitted}'.encode() not in stream.readline():
         pass
     return time.perf_counter() - began
