@@ -55,10 +55,18 @@ class TwinFlags:
         str,
         typer.Option(metavar="NAME", help="Scheduler that stands for the site's own, as in muster simulate."),
     ] = "slurm"
-    twin_jobs: Annotated[
-        int, typer.Option(metavar="N", min=10, help="Newest jobs of the log that simulations take.")
-    ] = 3000
     settings: flags.Settings = None
+
+
+SiteCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="CLUSTER",
+        help="File of scontrol show config and scontrol show node, or a cluster as in muster simulate "
+        "(default: with --from, this machine's Slurm).",
+    ),
+]
 
 
 @takes_flag_groups()
@@ -70,21 +78,16 @@ def advise(
             help="Output of sacct -P or --json, or any trace with starts (default: with --from).",
         ),
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="CLUSTER",
-            help="File of scontrol show config and scontrol show node, or a cluster as in muster simulate "
-            "(default: with --from, this machine's Slurm).",
-        ),
-    ] = None,
+    cluster: SiteCluster = None,
     *,
     asked: SlurmSource,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for one page a finding.")] = Path(
         "muster-advice"
     ),
     overwrite: flags.Overwrite = False,
+    twin_jobs: Annotated[
+        int, typer.Option(metavar="N", min=10, help="Newest jobs of the log that simulations take.")
+    ] = 3000,
     twin: TwinFlags,
     as_json: flags.Json = False,
 ) -> None:
@@ -108,7 +111,7 @@ def advise(
             slurm_config=config,
             settings=chosen,
             scheduler=twin.scheduler,
-            twin_jobs=twin.twin_jobs,
+            twin_jobs=twin_jobs,
         )
         for note in notes:
             print(f"{log}: {note}", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli import flags
-from muster.cli.advise import SlurmSource, TwinFlags, asked_files
+from muster.cli.advise import SiteCluster, SlurmSource, TwinFlags, asked_files
 from muster.cli.flag_groups import takes_flag_groups
 from muster.problems import ErrorCollector
 
@@ -50,15 +50,7 @@ def would(
             help="Output of sacct -P or --json with running and waiting jobs (default: with --from).",
         ),
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="CLUSTER",
-            help="File of scontrol show config and scontrol show node, or a cluster as in muster simulate "
-            "(default: with --from, this machine's Slurm).",
-        ),
-    ] = None,
+    cluster: SiteCluster = None,
     *,
     asked: JobShapeFlags,
     source: SlurmSource,

@@ -17,7 +17,6 @@ _HOUR = 3600.0
 _DAY = 86400.0
 _SHOWN_EVENTS = 12
 _SHOWN_JOBS = 10
-PAGE = 100
 _RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory"))
 ORDERS = {
     JobOrder.ID: "newest",
