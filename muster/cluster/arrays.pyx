@@ -4,6 +4,18 @@ cimport numpy as cnp
 
 cnp.import_array()
 
+cdef extern from "numpy/arrayobject.h":
+    void* PyDataMem_RENEW(void* data, size_t size)
+
+cdef extern from *:
+    """
+    static inline void muster_hold(PyArrayObject* array, void* data, npy_intp length) {
+        ((PyArrayObject_fields*) array)->data = (char*) data;
+        PyArray_DIMS(array)[0] = length;
+    }
+    """
+    void hold "muster_hold"(cnp.ndarray array, void* data, cnp.npy_intp length)
+
 
 cdef int _check(cnp.ndarray array, int kind, str name) except -1:
     """TypeError unless the array is of this type and its elements lie side by side."""
@@ -41,3 +53,20 @@ cdef void* records(cnp.ndarray array, Py_ssize_t size) except NULL:
     if cnp.PyArray_ITEMSIZE(array) != size or not cnp.PyArray_IS_C_CONTIGUOUS(array):
         raise TypeError(f"contiguous records of {size} bytes are needed, not of {array.dtype.itemsize}")
     return cnp.PyArray_DATA(array)
+
+
+def grow(cnp.ndarray array not None, Py_ssize_t length):
+    """Make an array of its own longer in place; a large one is not copied, its memory is mapped elsewhere.
+
+    What is added holds anything: unlike `resize`, which writes zeros, this touches no memory before it is used.
+    Views of the array are lost.
+    """
+    if not cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_OWNDATA) or not cnp.PyArray_IS_C_CONTIGUOUS(array):
+        raise ValueError("an array of its own is needed, not a view")
+    if length < array.shape[0]:
+        raise ValueError(f"an array of {array.shape[0]} cannot grow to {length}")
+    cdef Py_ssize_t row = cnp.PyArray_NBYTES(array) // array.shape[0] if array.shape[0] else 0
+    cdef void* data = PyDataMem_RENEW(cnp.PyArray_DATA(array), row * length) if row else NULL
+    if data == NULL:
+        raise MemoryError(f"no memory for {length} rows of {row} bytes")
+    hold(array, data, length)

@@ -18,6 +18,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster import ledger_arrays as b
+from muster.cluster.arrays import grow
 from muster.cluster.ledger import Ledger, node_allocations
 from muster.cluster.ledger_steps import bring_up, end_release, take_down
 from muster.cluster.structured import ColumnT, Structured, zero_records
@@ -577,5 +578,5 @@ def _restart_model(options: Options) -> RestartModel:
 
 
 def _grow(array: Structured[ColumnT], needed: int) -> None:
-    """Make an array longer in place, by a third at least: a large one is not copied, its memory is mapped elsewhere."""
-    array.resize(max(needed, len(array) + len(array) // 3), refcheck=False)
+    """Make an array longer in place, by a third at least."""
+    grow(array, max(needed, len(array) + len(array) // 3))

@@ -1,0 +1,3 @@
+from typing import Any
+
+def grow(array: Any, length: int) -> None: ...
