@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 from muster.cluster.resources import FURTHER
@@ -147,13 +147,17 @@ class Cluster:
                     "rack": self.racks[node.rack],
                     "gpus": node.gpus,
                     "gpu_type": node.gpu_type,
+                    "gpus_per_island": node.gpus_per_island,
                     "cpus": node.cpus,
                     "memory_gb": node.memory_gb,
                     "storage_gb_per_s": node.storage_gb_per_s,
+                    "nic_gb_per_s": node.nic_gb_per_s,
+                    "labels": list(node.labels),
                     **{one.name: amount for one, amount in zip(FURTHER, node.further, strict=True)},
                 }
                 for node in self.nodes
             ],
+            "links": asdict(self.links),
         }
 
 

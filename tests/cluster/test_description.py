@@ -34,11 +34,20 @@ def test_the_record_names_racks_and_types() -> None:
                 "rack": "left",
                 "gpus": 8,
                 "gpu_type": "V100",
+                "gpus_per_island": 4,
                 "cpus": 24.0,
                 "memory_gb": 500.0,
                 "storage_gb_per_s": 0.5,
+                "nic_gb_per_s": 1.25,
+                "labels": [],
             }
         ],
+        "links": {
+            "island": {"gb_per_s": 600.0, "latency_seconds": 0.0, "oversubscription": 1.0},
+            "node": {"gb_per_s": 600.0, "latency_seconds": 500e-9, "oversubscription": 1.0},
+            "rack": {"gb_per_s": 200.0, "latency_seconds": 5e-6, "oversubscription": 1.0},
+            "cluster": {"gb_per_s": 400.0, "latency_seconds": 50e-6, "oversubscription": 1.0},
+        },
     }
 
 
