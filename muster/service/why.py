@@ -15,7 +15,7 @@ from muster.formatting import counted, duration, gpus, thousandths
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.forecast import GUESSED_SECONDS, Forecast
-from muster.service.holding import what_it_would_gain
+from muster.service.holding import reasons_of_holding
 from muster.service.queue_estimate import QueueEstimate
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, Caller, JobRow, Phase, State, StateRequest
@@ -62,7 +62,7 @@ def why_not_waiting(row: JobRow, store: Store, status: DaemonStatus, asker: Call
     if row.state is State.RUNNING and row.phase is Phase.RUNNING and row.state_request is None:
         held = store.allocation_intervals(open_only=True)
         seen = {one.job for one in held} if asker.operator else store.holders(asker.user)
-        sentences += what_it_would_gain(row, held, status, lambda jobs: _listed(list(jobs), seen, {}))
+        sentences += reasons_of_holding(row, held, status, lambda jobs: _listed(list(jobs), seen, {}))
     return Why(row.id, row.state, sentences, row.reason, row.reason_parameters)
 
 

@@ -1,27 +1,32 @@
 """What a running job would gain from more than it holds, by the one law of speed.
 
 An iteration takes as long as the input stage of its slowest node, or as its compute with the communication that its
-place leaves exposed, whichever is longer. All else stays as it is: the job is alone on its links.
+place leaves exposed, whichever is longer (`speed.worker_options`). All else stays as it is: the job is alone on its
+links.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+
+import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
-from muster.speed.input_pipeline import model_table
+from muster.speed.input_pipeline import ModelTable, model_table
 from muster.speed.input_stage import input_stage_seconds
+from muster.speed.local_batch import local_batches
+from muster.speed.network.forms import EVENLY, IN_ISLAND, IN_MACHINE, IN_RACK, PlacementShapes
 from muster.speed.network.model_file import network_of
-from muster.speed.network.placement import place
+from muster.speed.network.placement import place, shapes_of
 from muster.speed.network.speed import NetworkSpeed
-from muster.speed.network.survey import look_at, survey
 from muster.workload.models import Model
 
 MEMORY_STEP_GB = 10.0
 """More memory on each node whose gain is asked for."""
+_LEAST = 1e-9
+"""A place that is faster by less is as good."""
 
 
 @dataclass(frozen=True)
@@ -35,64 +40,124 @@ class Gains:
     best_place: float
     best_place_kind: str
     """`1 machine`; "" where no place is faster."""
+    one_more_gpu: float
+    """With as much CPU and memory as the others have, on the best place for so many; 1 if the cluster has no more."""
 
 
-def gains_of(model: Model, cluster: Cluster, held: Sequence[NodeAllocation[str]]) -> Gains:
-    """Return what a job of this model would gain, given what it holds on its nodes with GPUs."""
-    table = model_table([model])
-    compute = float(table[0]["compute_seconds"])
-    gpus_by_rack = _gpus_by_rack(cluster, held)
-    efficiency, best, kind = _efficiencies(model, cluster, gpus_by_rack)
+def network_for(model: Model, cluster: Cluster) -> NetworkSpeed | None:
+    """Return how fast a model communicates; None where nothing is known of that."""
+    file = network_of(model)
+    return None if file is None else NetworkSpeed([file.model], cluster)
 
-    def seconds(more_cpus: float = 0.0, more_gb: float = 0.0, of_compute: float = efficiency) -> float:
-        return max(_input_seconds(table, held, more_cpus, more_gb), compute / of_compute)
 
-    now = seconds()
-    gains = Gains(
-        now / seconds(more_cpus=1.0),
-        now / seconds(more_gb=MEMORY_STEP_GB),
-        now / seconds(of_compute=best),
-        kind,
+def gains_of(
+    model: Model,
+    cluster: Cluster,
+    held: Sequence[NodeAllocation[str]],
+    asked: float,
+    network: NetworkSpeed | None,
+) -> Gains:
+    """Return what a job of this model would gain, given what it holds on its nodes with GPUs.
+
+    `asked` are the GPUs whose total batch it keeps. The model is model 0 of `network`; None: the network does not
+    count.
+    """
+    gang = _Gang(model, cluster, held, asked, network)
+    gpus = sum(here.gpus for here in held)
+    present, (best, kind) = gang.exposed_here(gpus), gang.exposed_at_best(gpus)
+    now = gang.seconds(gpus, present)
+    there = min(gang.seconds(gpus, best), now)
+    then = now
+    if gpus + 1 <= cluster.total_gpus:
+        then = now * gang.seconds(gpus + 1, gang.exposed_at_best(gpus + 1)[0]) / there
+    return Gains(
+        now / gang.seconds(gpus, present, more_cpus=1.0),
+        now / gang.seconds(gpus, present, more_gb=MEMORY_STEP_GB),
+        now / there,
+        kind if now > there * (1 + _LEAST) else "",
+        now / then,
     )
-    return gains if gains.best_place > 1.0 else replace(gains, best_place_kind="")
 
 
-def _input_seconds(
-    table: Any, held: Sequence[NodeAllocation[str]], more_cpus: float, more_gb: float
-) -> float:
-    """Return the seconds that the slowest node's input stage takes for an iteration."""
-    return max(
-        input_stage_seconds(
-            table,
-            0,
-            (here.cpus + more_cpus) / here.gpus,
-            (here.memory_gb + more_gb) / here.gpus,
-            here.storage_gb_per_s / here.gpus,
+class _Gang:
+    """One job's law of speed on its nodes."""
+
+    def __init__(
+        self,
+        model: Model,
+        cluster: Cluster,
+        held: Sequence[NodeAllocation[str]],
+        asked: float,
+        network: NetworkSpeed | None,
+    ) -> None:
+        self._table: ModelTable = model_table([model], cluster.gpu_types)
+        self._cluster, self._held, self._asked = cluster, held, asked
+        nodes = [cluster.nodes[cluster.node_index[here.node]] for here in held]
+        self._records = [
+            int(self._table[0]["on_type"][cluster.gpu_types.index(node.gpu_type)]) for node in nodes
+        ]
+        self._racks = [node.rack for node in nodes]
+        known = network is not None and bool(network.compute_seconds[0] > 0)
+        self._network = network if known else None
+
+    def seconds(self, gpus: float, exposed: float, more_cpus: float = 0.0, more_gb: float = 0.0) -> float:
+        """Return the seconds of an iteration on so many GPUs, with so much more on each of its nodes.
+
+        `exposed` is communication, in seconds for each second of compute with the GPUs that were asked for.
+        """
+        samples, passes, last_pass = self._batch(gpus)
+        compute = float(self._table["compute_seconds"][self._records].max())
+        feeding = max(
+            input_stage_seconds(
+                self._table,
+                record,
+                (here.cpus + more_cpus) / here.gpus,
+                (here.memory_gb + more_gb) / here.gpus,
+                here.storage_gb_per_s / here.gpus,
+            )
+            for here, record in zip(self._held, self._records, strict=True)
         )
-        for here in held
-    )
+        return max(feeding * samples, compute * (passes * last_pass + exposed))
+
+    def exposed_here(self, gpus: float) -> float:
+        """Return the communication that its place leaves exposed, for `seconds`."""
+        racks: dict[int, list[int]] = {}
+        for here, rack in zip(self._held, self._racks, strict=True):
+            racks.setdefault(rack, []).append(len(here.gpu_ids))
+        by_rack = [sorted(counts, reverse=True) for counts in racks.values()]
+        placements = place(by_rack, self._cluster) if self._network is not None and gpus > 1 else None
+        if self._network is None or placements is None:
+            return 0.0
+        last_pass = np.array([self._batch(gpus)[2]])
+        seconds = self._network.exposed_seconds(
+            np.zeros(1, np.int64), shapes_of(placements, self._network.tree), last_pass
+        )
+        return float(seconds[0] / self._network.compute_seconds[0])
+
+    def exposed_at_best(self, gpus: float) -> tuple[float, str]:
+        """Return what the best place for so many GPUs leaves exposed, and what kind of place that is."""
+        if self._network is None or gpus <= 1:
+            return 0.0, ""
+        last_pass = self._batch(gpus)[2]
+        shapes = PlacementShapes(self._network, self._cluster)
+        line, forms = shapes.of(
+            np.zeros(1, np.int64), np.array([round(gpus)], np.int64), np.array([last_pass])
+        )
+        speed, kind = float(forms.speeds[line[0], 0]), forms.kinds[line[0], 0].tolist()
+        return last_pass * (1 / speed - 1), _kind_of_place(*kind)
+
+    def _batch(self, gpus: float) -> tuple[float, float, float]:
+        """Return the samples of each GPU in batches of the model, the passes, and the compute of the last one."""
+        found = local_batches(self._table, np.zeros(1, np.int64), np.array([self._asked / gpus]))
+        samples, passes, last_pass = (float(one[0]) for one in found)
+        return samples, passes, last_pass
 
 
-def _gpus_by_rack(cluster: Cluster, held: Sequence[NodeAllocation[str]]) -> list[list[int]]:
-    racks: dict[int, list[int]] = {}
-    for here in held:
-        rack = cluster.nodes[cluster.node_index[here.node]].rack
-        racks.setdefault(rack, []).append(len(here.gpu_ids))
-    return [sorted(counts, reverse=True) for counts in racks.values()]
-
-
-def _efficiencies(
-    model: Model, cluster: Cluster, gpus_by_rack: Sequence[Sequence[int]]
-) -> tuple[float, float, str]:
-    """Return the share of time that compute takes on this place and on the best, and what kind the best is."""
-    file, gpus = network_of(model), sum(map(sum, gpus_by_rack))
-    placements = place(gpus_by_rack, cluster) if file is not None and gpus > 1 else None
-    if file is None or placements is None:
-        return 1.0, 1.0, ""
-    speed = NetworkSpeed([file.model], cluster)
-    present = look_at(speed, "", gpus_by_rack, placements).efficiency
-    kinds = [row for row in survey(speed, cluster, gpus) if row.gpus == gpus]
-    best = max(kinds, key=lambda row: row.efficiency, default=None)
-    if best is None or best.efficiency <= present:
-        return present, present, ""
-    return present, best.efficiency, best.kind
+def _kind_of_place(kind: int, machines: int, racks: int) -> str:
+    if kind == IN_ISLAND:
+        return "1 island"
+    if kind == IN_MACHINE:
+        return "1 machine"
+    if kind == EVENLY:
+        return f"{machines} machines" if racks == 1 else f"{machines} machines of {racks} racks"
+    return "1 rack" if kind == IN_RACK else "several racks"

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
-from muster.service.store.rows import AllocationInterval, State, StoreChanges, Submission
+from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
 from ..serving import Serving, a_request
 from .conftest import LogIn
@@ -101,6 +101,23 @@ def test_job_of_another_user_is_not_found(api: Serving, log_in: LogIn) -> None:
         shown = api.ask("GET", path, headers=ann, tcp=True).body.decode()
         assert "secret-name" not in shown
         assert "bob" not in shown
+
+
+def test_page_of_a_running_job_says_what_more_would_bring(api: Serving, log_in: LogIn) -> None:
+    (mine,) = api.store.submit([Submission("ann", a_request(model="resnet18"))])
+    run_job(api, mine, gpus=(0,))
+    api.store.commit(StoreChanges(jobs={mine: {"phase": Phase.RUNNING}}))
+    ann = log_in("ann")
+    assert (
+        f'data-part="/jobs/{mine}/why"'
+        in api.ask("GET", f"/jobs/{mine}", headers=ann, tcp=True).body.decode()
+    )
+    shown = api.ask("GET", f"/jobs/{mine}/why", headers=ann, tcp=True).body.decode()
+    assert "<p>It has 1 GPU because its owner asks for exactly that.</p>" in shown
+    assert "<p>With 10 GB more memory it would be" in shown
+    said = api.ask("GET", f"/v1/jobs/{mine}/why", headers=ann, tcp=True).json["sentences"]
+    shown = shown.replace("&#39;", "&#x27;")
+    assert all(f"<p>{html.escape(sentence)}</p>" in shown for sentence in said[1:])
 
 
 def test_map_shows_which_gpus_are_held(api: Serving, log_in: LogIn) -> None:
