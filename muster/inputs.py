@@ -13,6 +13,7 @@ import numpy as np
 from muster.cluster import Cluster
 from muster.cluster.shipped import parse_cluster
 from muster.problems import ErrorCollector, InputError, Problem
+from muster.runtime.recorded_holding import Knowledge
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.registry import build
 from muster.simulation import Failures, Options, Progress, Rules, Run, rules_named, simulate
@@ -143,6 +144,21 @@ def flag_of(name: str) -> str:
 def _known_models(folder: PathName | None) -> Mapping[str, Model]:
     """The shipped models, and over them those of a folder."""
     return {**registry(), **(read_models(Path(folder)) if folder else {})}
+
+
+def knowledge_of(named: Mapping[str, str]) -> Knowledge:
+    """What is known of the models of a recorded run, whose command named these files and folders.
+
+    InputError if one of them is not there any more.
+    """
+    models, layers = named.get("models"), named.get("layers")
+    known = {
+        name.lower(): model
+        for model in _known_models(models).values()
+        for name in (model.name, *model.aliases)
+    }
+    profiles = read_layers(Path(layers)) if layers else {}
+    return Knowledge(known, {name.lower(): profile for name, profile in profiles.items()})
 
 
 def _cluster_of(cluster: object) -> Cluster:

@@ -1,4 +1,4 @@
-"""`muster why`: why a job waits, or waited in a recorded run."""
+"""`muster why`: why a job waits or has what it has, or waited and had in a recorded run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,28 @@ def why(
             help="Answer from a run that simulate, compare or export wrote (default: ask the daemon).",
         ),
     ] = None,
+    at: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Moment of a recorded run at which the job ran, in seconds (default: the beginning of the longest "
+            "stretch in which it held the same).",
+        ),
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Explain why a job waits, which jobs are ahead, and when it may start; or why it waited in a recorded run.
+    """Explain why a job waits, which jobs are ahead, and when it may start; or what a running job would gain from more.
+
+    With --record: why it waited in a recorded run, and what more would have brought while it ran.
 
     Example: muster why 17 --record muster-run
     """
     from muster.formatting import as_json_text
+    from muster.problems import InputError, Problem
 
-    answer, sentences = _live(job) if record is None else _recorded(record, job)
+    if at is not None and record is None:
+        raise InputError(Problem("--at", "allowed with --record only; the daemon answers of now", found=at))
+    answer, sentences = _live(job) if record is None else _recorded(record, job, at)
     if as_json:
         print(as_json_text(answer), end="")
     else:
@@ -50,9 +63,22 @@ def _live(job: str) -> tuple[dict[str, object], list[str]]:
     return answer, answer["sentences"]
 
 
-def _recorded(folder: Path, job: str) -> tuple[dict[str, object], list[str]]:
+def _recorded(folder: Path, job: str, at: float | None) -> tuple[dict[str, object], list[str]]:
+    from dataclasses import asdict
+
+    from muster.inputs import knowledge_of
+    from muster.problems import InputError
     from muster.report.record import read_record
+    from muster.runtime.recorded_holding import holding_of
     from muster.runtime.waits import waits_of
 
-    answer = waits_of(read_record(folder), job)
-    return answer.to_dict(), list(answer.sentences())
+    record = read_record(folder)
+    answer = waits_of(record, job)
+    try:
+        known = knowledge_of(record.run.get("named") or {})
+    except InputError as gone:
+        without = f"What more would have brought is not known, as the run's models cannot be read: {gone}."
+        return {**answer.to_dict(), "held": None}, [*answer.sentences(), without]
+    held = holding_of(record, job, at, known)
+    sentences = [*answer.sentences(), *(held.sentences if held else ())]
+    return {**answer.to_dict(), "held": asdict(held) if held else None}, sentences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -19,7 +19,7 @@ from muster.runtime.recording_core import distinct_masks, distinct_reasons
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
 from muster.schedulers.reasons import reason
 from muster.schedulers.workers_and_servers.sizes import utility
-from muster.workload.jobs import COMPLETED, REFUSED, TIMED_OUT, JobTable, requested_gpus
+from muster.workload.jobs import COMPLETED, REFUSED, TIMED_OUT, AskedArray, JobTable, requested_gpus
 
 
 def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np.float64]) -> pl.DataFrame:
@@ -38,6 +38,8 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
             "tenant": _named(table.tenants, asked["tenant"]),
             "user": _named(table.users, asked["user"]),
             "gpus": requested_gpus(asked),
+            "min_gpus": _bound(asked, "min_gpus"),
+            "max_gpus": _bound(asked, "max_gpus"),
             "submit_seconds": asked["submit"],
             "start_seconds": facts["first_start"],
             "finish_seconds": np.where(completed | timed_out, facts["finish"], np.nan),
@@ -64,6 +66,12 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
         },
     )
     return frame.fill_nan(None).cast(JOBS).select(list(JOBS))  # type: ignore[arg-type]
+
+
+def _bound(asked: AskedArray, name: Literal["min_gpus", "max_gpus"]) -> NDArray[np.float64]:
+    """Fewest or most GPUs of each job; a share of a GPU where it asks for one."""
+    bound: NDArray[np.float64] = asked[name] * (asked["milli"] / WHOLE)
+    return bound
 
 
 def allocations_frame(

@@ -33,6 +33,8 @@ JOB_COLUMNS: Mapping[str, Column] = {
     "tenant": Column(pl.String(), "Tenant of the job; empty: none"),
     "user": Column(pl.String(), "User who submitted the job; empty: none"),
     "gpus": Column(pl.Float64(), "GPUs requested; a share of one GPU is below 1"),
+    "min_gpus": Column(pl.Float64(), "Fewest GPUs that the job may have; null: not known"),
+    "max_gpus": Column(pl.Float64(), "Most GPUs that the job may have; null: not known"),
     "submit_seconds": Column(pl.Float64(), "Submission"),
     "start_seconds": Column(pl.Float64(), "First start; null: never started"),
     "finish_seconds": Column(pl.Float64(), "End, however the job ended; null: not ended"),

@@ -112,6 +112,8 @@ def _job(row: JobRow) -> dict[str, object]:
         "tenant": request.tenant or "",
         "user": row.user,
         "gpus": gpus,
+        "min_gpus": row.gpu_bounds[0] * request.gpu_share,
+        "max_gpus": row.gpu_bounds[1] * request.gpu_share,
         "submit_seconds": row.submitted,
         "start_seconds": row.first_start,
         "finish_seconds": row.finished,

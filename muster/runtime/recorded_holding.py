@@ -1,0 +1,153 @@
+"""What a job of a recorded run had at one moment, and what it would have gained from more then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from muster.cluster import Cluster
+from muster.cluster.ledger import NodeAllocation
+from muster.cluster.ledger_arrays import ROLES, SERVER
+from muster.cluster.recorded import cluster_of_record
+from muster.formatting import duration, natural_order
+from muster.formatting import gpus as gpus_in_words
+from muster.problems import InputError, Problem
+from muster.runtime.holding import Holdings, RunningJob, what_it_would_gain
+from muster.runtime.records import Record
+from muster.speed.network.model_file import network_of
+from muster.speed.network.models import NetworkModel
+from muster.speed.network.speed import NetworkSpeed
+from muster.workload.models import Model
+
+_NAMED_AT_MOST = 5
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is known of the models of a run, beside its record."""
+
+    models: Mapping[str, Model]
+    """By lower-case name, aliases included."""
+    layers: Mapping[str, NetworkModel]
+    """Network profiles that go before those of the models, by lower-case name."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a job held at one moment of a recorded run."""
+
+    at_seconds: float
+    from_seconds: float
+    """From when to when it held exactly this."""
+    to_seconds: float
+    gpus: float
+    nodes: list[str]
+    sentences: list[str]
+    """What it was, and what the job would have gained from more; the moment in the first, the others in the present."""
+
+
+def holding_of(record: Record, job_id: str, at: float | None, known: Knowledge) -> Holding | None:
+    """Return what a job of the record held at a moment; None: when its longest stretch began. None: it never ran.
+
+    InputError if it held nothing at that moment.
+    """
+    own = record.allocations.filter(
+        (pl.col("job_id") == job_id) & (pl.col("to_seconds") > pl.col("from_seconds"))
+    )
+    if at is None:
+        if own.is_empty():
+            return None
+        longest = own.with_columns((pl.col("to_seconds") - pl.col("from_seconds")).alias("seconds"))
+        at = float(longest.sort(["seconds", "from_seconds"], descending=[True, False])["from_seconds"][0])
+    present = _at(record.allocations, at)
+    here = present.filter(pl.col("job_id") == job_id)
+    if here.is_empty():
+        raise InputError(Problem("--at", _when_it_ran(own), found=at))
+    since, until = float(here["from_seconds"].max()), float(here["to_seconds"].min())  # type: ignore[arg-type]
+    nodes = sorted(here["node"].unique().to_list(), key=natural_order)
+    gpus = float(here["gpus"].sum())
+    where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
+    first = (
+        f"It ran on {gpus_in_words(gpus)} of {where} from {since:,.0f} to {until:,.0f} s "
+        f"({duration(until - since)}). At {at:,.0f} s:"
+    )
+    return Holding(at, since, until, gpus, nodes, [first, *_gains(record, job_id, at, present, known)])
+
+
+def _at(allocations: pl.DataFrame, at: float) -> pl.DataFrame:
+    """Return what was held at a moment; what ends there is over."""
+    return allocations.filter((pl.col("from_seconds") <= at) & (pl.col("to_seconds") > at))
+
+
+def _when_it_ran(own: pl.DataFrame) -> str:
+    stretches = own.select("from_seconds", "to_seconds").unique().sort("from_seconds").rows()
+    shown = ", ".join(f"{since:,.0f} to {until:,.0f}" for since, until in stretches[:_NAMED_AT_MOST])
+    more = ", ..." if len(stretches) > _NAMED_AT_MOST else ""
+    return (
+        f"allowed: a moment at which the job ran, in seconds: {shown}{more}" if shown else "the job never ran"
+    )
+
+
+def _gains(record: Record, job_id: str, at: float, present: pl.DataFrame, known: Knowledge) -> list[str]:
+    described = next(content for since, content in reversed(record.clusters()) if since <= at)
+    cluster = cluster_of_record(described, "run.json")
+    held = [
+        (
+            str(row["job_id"]),
+            NodeAllocation(
+                str(row["node"]),
+                tuple(row["gpu_ids"] or ()),
+                row["cpus"] or 0.0,
+                row["memory_gb"] or 0.0,
+                row["storage_gb_per_s"] or 0.0,
+                round(1000 * row["gpus"] / max(len(row["gpu_ids"] or ()), 1)),
+            ),
+        )
+        for row in present.sort("job_id").iter_rows(named=True)
+    ]
+    job = record.jobs.filter(pl.col("job_id") == job_id).row(0, named=True)
+    model = known.models.get(job["model"].lower())
+    own = present.filter(pl.col("job_id") == job_id)
+    if own["slice_group"].is_not_null().any():
+        return ["It shares its GPUs with other jobs, so what more would bring is not known."]
+    if (own["role"] == ROLES[SERVER]).any():
+        return ["It has parameter servers: what more would bring is in `muster size`."]
+    asked = job["gpus"]
+    running = RunningJob(
+        job_id,
+        asked,
+        (
+            asked if job["min_gpus"] is None else job["min_gpus"],
+            asked if job["max_gpus"] is None else job["max_gpus"],
+        ),
+        model,
+        f"no model {job['model']} is known here" if job["model"] else "the trace names no model of it",
+        None if model is None else _network(record, cluster, known.layers.get(job["model"].lower()), model),
+    )
+    return what_it_would_gain(running, Holdings(cluster, held, _listed))
+
+
+def _network(
+    record: Record, cluster: Cluster, layers: NetworkModel | None, model: Model
+) -> NetworkSpeed | None:
+    """Return the network of the run; None where it did not count."""
+    settings = record.run.get("settings") or {}
+    flavour = settings.get("network") or "auto"
+    file = network_of(model)
+    own = layers or (None if file is None else file.model)
+    if own is None or flavour == "none" or (flavour == "auto" and len(cluster.racks) == 1):
+        return None
+    law = "physical" if flavour == "auto" else flavour
+    return NetworkSpeed([own], cluster, flavour=law, congestion=settings.get("congestion") or 0.0)
+
+
+def _listed(jobs: Collection[str]) -> str:
+    """Return `job 3`, or `jobs 3, 4 and 2 more`."""
+    named = sorted(jobs, key=natural_order)
+    parts = named[:_NAMED_AT_MOST]
+    if more := len(named) - len(parts):
+        parts.append(f"{more} more")
+    words = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{'job' if len(named) == 1 else 'jobs'} {words}"
