@@ -79,6 +79,12 @@ def _received(connection: Connection, name: str, process: BaseProcess) -> tuple[
     except EOFError:
         process.join()
         raise RunFailedError(f"{name} ended with status {process.exitcode}, without a word") from None
+    raise_failure(name, kind, value)
+    return kind, value
+
+
+def raise_failure(name: str, kind: str, value: Any) -> None:
+    """Raise what `failure_of` has described in another process; nothing if it is no failure."""
     if kind == "bad input":
         raise InputError(*value)
     if kind == "unable":
@@ -87,7 +93,22 @@ def _received(connection: Connection, name: str, process: BaseProcess) -> tuple[
         raise OSError(value, os.strerror(value))
     if kind == "failed":
         raise RunFailedError(f"{name}: {value}")
-    return kind, value
+
+
+def failure_of(error: Exception) -> tuple[str, Any]:
+    """Return the kind of a failure and what `raise_failure` needs of it, picklable."""
+    if isinstance(error, InputError):
+        if os.environ.get("MUSTER_DEBUG") and error.__cause__:
+            traceback.print_exception(error)
+        return "bad input", tuple(error.problems)
+    if isinstance(error, Unable):
+        return "unable", str(error)
+    number = disk_error(error)
+    if number is not None:
+        return "disk", number
+    if os.environ.get("MUSTER_DEBUG"):
+        traceback.print_exception(error)
+    return "failed", f"{type(error).__name__}: {error}"
 
 
 def _run(work: Work, connection: Connection) -> None:
@@ -96,17 +117,5 @@ def _run(work: Work, connection: Connection) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
     try:
         connection.send(("done", work(lambda value: connection.send(("report", value)))))
-    except InputError as bad:
-        if os.environ.get("MUSTER_DEBUG") and bad.__cause__:
-            traceback.print_exc()
-        connection.send(("bad input", tuple(bad.problems)))
-    except Unable as unable:
-        connection.send(("unable", str(unable)))
     except Exception as error:
-        number = disk_error(error)
-        if number is not None:
-            connection.send(("disk", number))
-            return
-        if os.environ.get("MUSTER_DEBUG"):
-            traceback.print_exc()
-        connection.send(("failed", f"{type(error).__name__}: {error}"))
+        connection.send(failure_of(error))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from muster.cli import flags
 
 if TYPE_CHECKING:
-    from muster.sweep.cell import Cell
+    from muster.sweep.on_ray import RayTasks
+    from muster.sweep.on_slurm import SlurmTasks
 
-_RAY = "ray"
+_RAY, _SLURM = "ray", "slurm"
 
 
 def sweep(
@@ -34,7 +35,8 @@ def sweep(
         typer.Option(
             "--on",
             metavar="CLUSTER",
-            help="Where to run: ray is the nodes of the cluster at --address (default: this machine).",
+            help="Where to run: ray (nodes of the cluster at --address) or slurm (job array in --partition); "
+            "default: this machine.",
         ),
     ] = None,
     address: Annotated[
@@ -42,6 +44,10 @@ def sweep(
         typer.Option(
             metavar="HOST:PORT", help="Head of the Ray cluster (default: none; required with --on ray)."
         ),
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Partition of Slurm (default: none; required with --on slurm)."),
     ] = None,
     columns: flags.Columns = None,
     as_json: flags.Json = False,
@@ -63,10 +69,11 @@ def sweep(
     content = read_sweep_file(file, columns)
     points = points_of(content)
     cells = [point.cell for point in points]
-    if where is None and address is None:
+    if where is None and address is None and partition is None:
         summaries = run_kept(cells, out, workers or os.cpu_count() or 1)
     else:
-        summaries = _on_ray(cells, out, workers, where, address)
+        with closing(_tasks(where, address, partition)) as tasks:
+            summaries = run_kept(cells, out, workers or tasks.cpus, tasks.run)
     from muster.sweep.write import write_results
 
     mapped = ["--map", columns] if columns else []
@@ -84,18 +91,20 @@ def sweep(
     print(f"The page with charts: {out / 'report.html'}")
 
 
-def _on_ray(
-    cells: Sequence[Cell], out: Path, workers: int | None, where: str | None, address: str | None
-) -> list[Mapping[str, Any]]:
-    """The results of runs on the nodes of a Ray cluster."""
-    from muster.cli.kept_runs import run_kept
+def _tasks(where: str | None, address: str | None, partition: str | None) -> RayTasks | SlurmTasks:
+    """Connect to where the runs are to be. InputError if the flags do not name one place."""
     from muster.problems import InputError, Problem
-    from muster.sweep.on_ray import RayTasks
 
-    if where != _RAY:
-        raise InputError(Problem("--on", f"allowed: {_RAY}", found=where))
-    tasks = RayTasks(address)
-    try:
-        return run_kept(cells, out, workers or tasks.cpus, tasks.run)
-    finally:
-        tasks.close()
+    if where not in (_RAY, _SLURM):
+        raise InputError(Problem("--on", f"allowed: {_RAY}, {_SLURM}", found=where))
+    if where == _RAY:
+        if partition is not None:
+            raise InputError(Problem("--partition", f"allowed with --on {_SLURM} only", found=partition))
+        from muster.sweep.on_ray import RayTasks
+
+        return RayTasks(address)
+    if address is not None:
+        raise InputError(Problem("--address", f"allowed with --on {_RAY} only", found=address))
+    from muster.sweep.on_slurm import SlurmTasks
+
+    return SlurmTasks(partition)

@@ -12,7 +12,7 @@ from typing import Any
 from muster.extras import RAY, require
 from muster.problems import InputError, Problem, Unable
 from muster.service.engines.ray.connection import RayError, knock
-from muster.sweep.pieces import Piece, PieceBatch, keep, program_digest
+from muster.sweep.pieces import Piece, PieceBatch, check_program, keep, program_digest
 
 _FLAG = "--address"
 _WAIT_SECONDS = 5.0
@@ -80,7 +80,5 @@ class RayTasks:
 
 def _results_of(digest: str, pieces: Sequence[tuple[str, Piece]]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return what is written for each piece. InputError on a node with another version of Muster."""
-    if program_digest() != digest:
-        what = "a node of this Ray cluster has another version of Muster; allowed: the same on all nodes"
-        raise InputError(Problem("--on", what, found="ray"))
+    check_program(digest, "ray")
     return [(name, {"inputs": piece.inputs(), "result": piece.run()}) for name, piece in pieces]

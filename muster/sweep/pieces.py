@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeAlias
 import muster
 from muster.files import write_aside
 from muster.parallel import run_all
+from muster.problems import InputError, Problem
 
 FOLDER = "cells"
 BATCHES_A_WORKER = 4
@@ -65,6 +66,13 @@ def program_digest() -> str:
         if path.suffix in (".py", ".toml") and way.parts[0] not in _NOT_IN_A_RESULT:
             digest.update(f"{way.as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def check_program(digest: str, place: str) -> None:
+    """InputError unless this process runs the program with this digest; `place` is the `--on` of the sweep."""
+    if program_digest() != digest:
+        what = "a node of this cluster has another version of Muster; allowed: the same on all nodes"
+        raise InputError(Problem("--on", what, found=place))
 
 
 @cache
@@ -123,6 +131,15 @@ class PieceBatch:
         for name, piece in self.pieces:
             keep(self.folder, name, {"inputs": piece.inputs(), "result": piece.run()})
             report(name)
+
+    def exists(self, name: str) -> bool:
+        """Whether the result of a piece is there."""
+        return (self.folder / f"{name}.json").exists()
+
+    def remove_damaged(self) -> None:
+        """Remove what is there of results that `find_done` has not taken."""
+        for name, _ in self.pieces:
+            (self.folder / f"{name}.json").unlink(missing_ok=True)
 
 
 RunBatches: TypeAlias = Callable[[Mapping[str, PieceBatch], int, Callable[[str, Any], None]], object]

@@ -278,3 +278,22 @@ def test_differences_are_taken_seed_by_seed(swept: tuple[Path, Outcome]) -> None
     assert against.mean == pytest.approx((of["LAS"] / of["fifo+proportional"] - 1).mean())
     content = json.loads((folder / "out" / "sweep.json").read_text())
     assert content["first_scheduler"] == "fifo+proportional"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--on", "slurm", "--address", "a:1"], "--address: found 'a:1'; allowed with --on ray only\n"),
+        (["--on", "ray", "--partition", "a"], "--partition: found 'a'; allowed with --on slurm only\n"),
+        (["--on", "slurms"], "--on: found 'slurms'; allowed: ray, slurm\n"),
+        (["--address", "a:1"], "--on: allowed: ray, slurm\n"),
+        (["--partition", "a"], "--on: allowed: ray, slurm\n"),
+    ],
+)
+def test_a_place_must_be_named_with_its_own_flag(
+    muster: Muster, tmp_path: Path, flags: list[str], message: str
+) -> None:
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    refused = muster("sweep", tmp_path / "sweep.toml", "--out", tmp_path / "out", *flags)
+    assert (refused.status, refused.out, refused.err) == (2, "", message)
+    assert not (tmp_path / "out").exists()

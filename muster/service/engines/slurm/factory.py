@@ -8,6 +8,7 @@ from muster.problems import InputError, Problem, Unable, did_you_mean
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
 from muster.service.engines.slurm.engine import SlurmEngine
 from muster.slurm_commands import SlurmCommands, SlurmError
+from muster.slurm_queries import SlurmQueries
 
 _OPTION = "--partition"
 
@@ -25,8 +26,8 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
     return ConfiguredEngine(cluster, open_engine)
 
 
-def _cluster_of(commands: SlurmCommands, wanted: str | None) -> tuple[str, Cluster]:
-    """Return the partition and its nodes."""
+def partition_nodes(commands: SlurmQueries, wanted: str | None) -> tuple[str, list[str]]:
+    """Return the partition of this name, and a line of scontrol for each node. InputError if there is none."""
     printed = commands.ask(["scontrol", "--oneliner", "show", "partition"])
     names = [read_fields(line)["PartitionName"] for line in printed.splitlines() if line.strip()]
     if wanted is None or wanted not in names:
@@ -34,10 +35,15 @@ def _cluster_of(commands: SlurmCommands, wanted: str | None) -> tuple[str, Clust
         what = f"allowed: {', '.join(names)}" + (f". Hint: {hint}" if hint else "")
         raise InputError(Problem(_OPTION, what, found=wanted))
     nodes = commands.ask(["scontrol", "--oneliner", "show", "node"]).splitlines()
-    within = [line for line in nodes if wanted in read_fields(line).get("Partitions", "").split(",")]
+    return wanted, [line for line in nodes if wanted in read_fields(line).get("Partitions", "").split(",")]
+
+
+def _cluster_of(commands: SlurmQueries, wanted: str | None) -> tuple[str, Cluster]:
+    """Return the partition and its nodes."""
+    partition, within = partition_nodes(commands, wanted)
     topology = commands.ask(["scontrol", "--oneliner", "show", "topology"])
     text = "\n".join([*within, topology])
-    return wanted, read_slurm_site(text, f"partition {wanted}", wanted).cluster
+    return partition, read_slurm_site(text, f"partition {partition}", partition).cluster
 
 
 FACTORY = EngineFactory(SlurmEngine.capabilities, frozenset({_OPTION}), _configure)
