@@ -63,6 +63,8 @@ class JobStart:
     """It has reported through its run folder, so it reads notices there."""
     pending_since: float | None = None
     """Since when the engine has not given it what it asked for; None: it has it."""
+    place_taken: bool = False
+    """The last poll has found what it was given taken by another's job, or away."""
     taken_back: bool = False
     """It was pending for too long, and is to stop for that."""
     last_report: Report | None = None

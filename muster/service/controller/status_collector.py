@@ -149,14 +149,20 @@ class StatusCollector:
             self._jobs.changes.real_gpus[start.job, start.epoch] = real
 
     def _pends(self, start: JobStart, one: Observed, now: float) -> None:
-        """Take a start back whose engine does not give it what the plan has found free."""
+        """Take a start back whose engine does not give it what the plan has found free.
+
+        At once where two polls have found that taken: each job that waits there keeps the plan from using the place.
+        """
+        is_hopeless = start.place_taken and one.place_taken
+        start.place_taken = one.place_taken
         if not one.pending:
             start.pending_since = None
             return
         if start.pending_since is None:
             start.pending_since = now
         waited = now - start.pending_since
-        if waited < self._pending_limit or start.taken_back or start.notice_at is not None:
+        waits_on = waited < self._pending_limit and not is_hopeless
+        if waits_on or start.taken_back or start.notice_at is not None:
             return
         self._jobs.changes.event(start.job, now, "taken back", f"pending for {waited:.1f} s: {one.pending}")
         start.taken_back = True

@@ -200,6 +200,8 @@ class Observed:
     signal. None: not made yet, or the job itself reports it."""
     pending: str = ""
     """Why the engine has not given it what it asked for, for people: `Resources`. Empty: it has it."""
+    place_taken: bool = False
+    """The engine has looked, and what the start was given is taken by another's job, or away with its node."""
     allocations: tuple[NodeAllocation[str], ...] | None = None
     """What it really has, from an engine that chooses GPU ids itself; None: what it was given, or not known yet."""
 
@@ -268,7 +270,7 @@ class EngineCapabilities:
     poll_seconds: float = 0.2
     """Between two polls: a change is observed so much later, at most."""
     pending_limit_seconds: float = inf
-    """For which a start may be pending before it is taken back, because what it was given is not there."""
+    """For which a start may be pending before it is taken back. Where `Observed.place_taken`, two polls are enough."""
 
 
 class Engine(Protocol):

@@ -28,6 +28,8 @@ class ChoosingEngine(FakeEngine):
     )
     chosen: dict[tuple[int, int], tuple[NodeAllocation[str], ...]]
     blocked: frozenset[int] = frozenset()
+    taken: bool = False
+    """Others have what the blocked ones were given."""
 
     def launch(self, launch: Launch) -> None:
         super().launch(launch)
@@ -54,7 +56,7 @@ class ChoosingEngine(FakeEngine):
 
     def _reported(self, one: Observed) -> Observed:
         if one.job in self.blocked:
-            return replace(one, pending="Resources")
+            return replace(one, pending="Resources", place_taken=self.taken)
         return replace(one, allocations=self.chosen[one.job, one.epoch])
 
 
@@ -111,8 +113,7 @@ def test_a_start_that_stays_pending_is_taken_back(tmp_path: Path) -> None:
     assert row is not None
     assert row.phase is Phase.STARTING, "it is pending"
     world.turns(5)
-    details = [event.detail for event in world.store.events(job) if event.kind == "taken back"]
-    assert details == ["pending for 5.0 s: Resources"]
+    assert taken_back(world, job) == ["pending for 5.0 s: Resources"]
     world.engine.blocked = frozenset()
     world.turns(10)
     row = world.store.job(job)
@@ -120,3 +121,19 @@ def test_a_start_that_stays_pending_is_taken_back(tmp_path: Path) -> None:
     assert (row.state, row.phase, row.epoch) == (State.RUNNING, Phase.RUNNING, 2)
     assert (row.preemptions, row.moves, row.deaths) == (0, 0, 0), "none of its doing, nor of the scheduler's"
     world.store.close()
+
+
+def test_a_taken_place_is_given_up_at_the_second_poll(tmp_path: Path) -> None:
+    """One poll alone may have met the moment before the engine gives the place away."""
+    world = ChoosingWorld(tmp_path, "fifo")
+    world.engine.blocked, world.engine.taken = frozenset({1}), True
+    (job,) = world.submit([300])
+    world.turns(2)
+    assert not taken_back(world, job), "one poll"
+    world.turns(1)
+    assert taken_back(world, job) == ["pending for 1.0 s: Resources"]
+    world.store.close()
+
+
+def taken_back(world: ChoosingWorld, job: int) -> list[str]:
+    return [event.detail for event in world.store.events(job) if event.kind == "taken back"]

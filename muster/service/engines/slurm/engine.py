@@ -39,6 +39,7 @@ from muster.service.engines.interface import (
     ForgetStart,
     KillStart,
     Launch,
+    Observed,
     OwnerRequest,
     ResizeStart,
     SendNotice,
@@ -59,6 +60,8 @@ from muster.slurm_commands import SlurmCommands, SlurmError, explained
 
 _OVER = ("Invalid job id", "already completing or completed", "not running")
 """What scancel says of a job that has just ended."""
+_PLACE_TAKEN = ("Resources", "ReqNodeNotAvail", "Nodes required")
+"""How the reasons begin for which a job waits whose nodes are taken, drained or down."""
 _WRITERS = 16
 """Files that are written at a time: the disk flushes many together about as fast as one."""
 _NODES_SECONDS = 2.0
@@ -135,7 +138,7 @@ class SlurmEngine:
             if record.lives:
                 self._update(record, now)
         self._note_gpu_ids()
-        starts = [record.observed(self._pending(record)) for record in self._records]
+        starts = [self._observed(record) for record in self._records]
         self._look_at_nodes()
         submitted = [new for row in self._rows.values() if (new := self._new.find(row)) is not None]
         requests = self._look_after_adopted()
@@ -201,11 +204,14 @@ class SlurmEngine:
             log.warning("a job of Slurm could not be held", slurm_job=row.number, error=message)
         return not message
 
-    def _pending(self, record: StartRecord) -> str:
+    def _observed(self, record: StartRecord) -> Observed:
+        """Return a start as the controller sees it, with why Slurm does not begin it yet."""
         row = self._row(record) if record.lives else None
         if row is None or row.state != "PENDING":
-            return ""
-        return "held in Slurm" if row.held else row.reason or "Slurm has not looked at it yet"
+            return record.observed("", place_taken=False)
+        reason = row.reason or "Slurm has not looked at it yet"
+        pending = "held in Slurm" if row.held else reason
+        return record.observed(pending, place_taken=reason.startswith(_PLACE_TAKEN))
 
     def _note_gpu_ids(self) -> None:
         """Note the GPUs that Slurm has chosen for starts that have just begun: one process for all of them."""

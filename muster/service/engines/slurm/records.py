@@ -63,13 +63,19 @@ class StartRecord:
         if self.end is None:
             self.end = {"ended": how.value, "since": at, "status": status, "message": message}
 
-    def observed(self, pending: str) -> Observed:
+    def observed(self, pending: str, *, place_taken: bool) -> Observed:
         """Return it as the controller sees it."""
         if self.end is not None:
             end = {**self.end, "ended": Exit(self.end["ended"])}
             return Observed(self.job, self.epoch, **end, allocations=self._real())
         return Observed(
-            self.job, self.epoch, None, self.began or self.launched, pending=pending, allocations=self._real()
+            self.job,
+            self.epoch,
+            None,
+            self.began or self.launched,
+            pending=pending,
+            place_taken=place_taken,
+            allocations=self._real(),
         )
 
     @property
