@@ -29,7 +29,8 @@ def convert(
         typer.Option(
             "--from",
             metavar="KIND",
-            help="Form of the input: auto, native, philly, helios, openb, sacct or csv.",
+            help="Form of the input: auto, native, philly, helios, openb, acme, pai, spot-gpu, gpu-2026, swf, sacct "
+            "or csv.",
         ),
     ] = "auto",
     columns: flags.Columns = None,

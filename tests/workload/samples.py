@@ -72,6 +72,62 @@ n2,64000,262144,2,P100
 n3,94000,262144,0,
 """
 
+ACME = """job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
+11,u1,2,16,256,Pretrain,COMPLETED,2023-03-01 08:00:10+08:00,2023-03-01 08:01:00+08:00,2023-03-01 09:01:00+08:00,3600,50,57600.0
+12,u2,1,0,4,Other,FAILED,2023-03-01 08:00:00+08:00,2023-03-01 08:01:00+08:00,2023-03-01 08:02:00+08:00,60,60,0.0
+13,u2,1,1,0,Debug,CANCELLED,2023-03-01 08:00:00+08:00,2023-03-01 08:00:00+08:00,2023-03-01 08:00:00+08:00,0,0,0.0
+14,u2,1,1,8,Debug,CANCELLED,2023-03-01 08:00:05+08:00,,2023-03-01 08:01:00+08:00,,,
+"""  # noqa: E501
+ACME_HEADER = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,"
+ACME_PODS = f"""{ACME_HEADER}start_time,end_time,fail_time,stop_time,duration,queue,gpu_time
+dlcx,u7,8,64,960,1000,100.0,Other,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 11:01:08+00:00,,2023-05-17 11:01:16+00:00,,18,10.0,1152.0
+dlcy,u7,1,8,120,,100.0,SFT,COMPLETED,2023-05-17 11:00:00+00:00,2023-05-17 11:00:30+00:00,2023-05-17 11:01:30+00:00,,,90,30.0,720.0
+dlcz,u7,1,8,120,,100.0,SFT,CANCELLED,2023-05-17 11:00:00+00:00,2023-05-17 11:00:30+00:00,,,,,30.0,
+"""  # noqa: E501
+
+SPOT_GPU = """job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type
+7,13,A10,20,1,1,0,3600,HP
+8,57,A100-SXM4-80GB,15,1,16,60,0,Spot
+9,57,A10,4,0.25,1,90,100,Spot
+10,57,A10,4,0.75,3,95,100,Spot
+11,57,,4,0,3,99,100,HP
+"""
+
+PAI = """j1,ps,1.0,Terminated,1000.0,1100.0,600.0,29.5,,
+j1,worker,2.0,Failed,1010.0,1200.0,400.0,10.0,100.0,V100
+j2,tensorflow,1.0,Terminated,900.0,960.0,600.0,29.5,50.0,MISC
+j3,tensorflow,1.0,Running,950.0,,600.0,29.5,100.0,T4
+j4,worker,3.0,Terminated,980.0,990.0,100.0,1.0,50.0,T4
+j5,ps,3.0,Terminated,980.0,990.0,100.0,1.0,0.0,
+j6,worker,3.0,Waiting,,,100.0,1.0,50.0,T4
+"""
+
+PODS_HEADER = "pod_id,workload_id,state_public,gpu_spec_public,priority_class,job_type_public,gpu_request"
+HOURLY_PODS = f"""{PODS_HEADER},cpu_request_cores,day,hour
+a,w1,Pending,H800,LP,training,2,16,0,23
+b,,Running,A10,HP,dev,0.5,4,0,23
+a,w1,Running,H800,LP,training,2,16,1,00
+c,,Running,A10,HP,dev,1,4,1,00
+d,,Running,A10,HP,dev,0,4,1,00
+a,w1,Running,H800,LP,training,2,16,1,01
+e,,Pending,A10,Other,dev,1,4,1,01
+c,,Running,A10,HP,dev,1,4,1,02
+"""
+
+SWF = """; Version: 2.2
+; UnixStartTime: 1000000000
+; MaxProcs: 64
+;
+  1  0   10  100  8  -1  -1  8  600  2048  1  3  1  -1  1  2  -1  -1
+  2  5   20  100  8  -1  -1  -1  50  -1  0  4  1  -1  1  -1  -1  -1
+  3  6   -1  0  -1  -1  -1  4  50  -1  5  4  1  -1  1  -1  -1  -1
+  4  7.5  0  0  1  -1  -1  0  -1  -1  1  4  -1  -1  -1  -1  -1  -1
+  4  7.5  0  5  1  -1  -1  0  -1  -1  2  4  -1  -1  -1  -1  -1  -1
+; a comment in between
+  5  9   0  -1  1  -1  -1  1  -1  -1  1  4  -1  -1  -1  -1  -1  -1
+  6  9   0  7  -1  -1  -1  -1  -1  -1  1  4  -1  -1  -1  -1  -1  -1
+"""
+
 SACCT_HEADER = "JobID|JobName|User|Account|Partition|State|Submit|Start|End|Elapsed|ReqTRES|AllocTRES|ReqMem"
 SACCT = f"""{SACCT_HEADER}
 100|a "b|u1|lab|gpu|COMPLETED|2024-03-01T10:00:00|2024-03-01T10:00:30|2024-03-02T12:03:34|1-02:03:04|billing=8,cpu=8,gres/gpu:v100=4,gres/gpu=4,mem=64G,node=1|billing=8,cpu=8,gres/gpu=4,mem=64G,node=1|64G

@@ -122,6 +122,104 @@ def test_openb_nodes_become_a_cluster(tmp_path: Path) -> None:
     ]
 
 
+def test_acme_jobs_last_from_their_start_to_their_end(tmp_path: Path) -> None:
+    names = (*SHAPE, "user", "nodes", "cpus", "start_seconds", "end_seconds", "type")
+    trace = read(tmp_path, samples.ACME)
+    assert columns(trace, *names) == [
+        ("11", 10.0, 16, 3600.0, "", "u1", 2, 256.0, 60.0, 3660.0, "Pretrain"),
+        ("13", 0.0, 1, 1.0, "", "u2", 1, None, 0.0, 0.0, "Debug"),
+    ]
+    assert trace.notes == (
+        "dropped 1 of 4 rows: no GPU asked for",
+        "dropped 1 of 3 rows: never started",
+        "set 1 duration of 0 s to 1 s",
+    )
+
+
+def test_acme_containers_end_by_failure_and_count_memory_a_pod(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.ACME_PODS)
+    assert columns(trace, *SHAPE, "nodes", "memory_gb", "start_seconds") == [
+        ("dlcx", 58.0, 64, 8.0, "", 8, 8000.0, 68.0),
+        ("dlcy", 0.0, 8, 60.0, "", 1, None, 30.0),
+    ]
+    assert trace.notes == ("dropped 1 of 3 rows: not finished when the log ends",)
+
+
+def test_spot_gpu_requests_are_those_of_one_worker(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.SPOT_GPU)
+    assert columns(trace, *SHAPE, "gpu_milli", "cpus", "priority", "preemptible", "qos", "constraint") == [
+        ("7", 0.0, 1, 3600.0, "13", 1000, 20.0, 1.0, False, "HP", "gpu_type=A10"),
+        ("8", 60.0, 16, 1.0, "57", 1000, 240.0, 0.0, True, "Spot", "gpu_type=A100-SXM4-80GB"),
+        ("9", 90.0, 1, 100.0, "57", 250, 4.0, 0.0, True, "Spot", "gpu_type=A10"),
+        ("10", 95.0, 3, 100.0, "57", 1000, 12.0, 0.0, True, "Spot", "gpu_type=A10"),
+    ]
+    assert trace.notes == (
+        "dropped 1 of 5 rows: no GPU asked for",
+        "rounded the GPUs of 1 job up to a whole number",
+        "set 1 duration of 0 s to 1 s",
+    )
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"],
+)
+def test_pai_tasks_of_a_job_are_added_with_or_without_header(tmp_path: Path, header: str) -> None:
+    trace = read(tmp_path, header + samples.PAI)
+    assert columns(trace, *SHAPE, "gpu_milli", "cpus", "memory_gb", "status", "gpu_type") == [
+        ("j1", 100.0, 2, 200.0, "", 1000, 14.0, 49.5, "Failed", "V100"),
+        ("j2", 0.0, 1, 60.0, "", 500, 6.0, 29.5, "Terminated", "MISC"),
+        ("j4", 80.0, 2, 10.0, "", 1000, 3.0, 3.0, "Terminated", "T4"),
+    ]
+    assert trace.notes == (
+        "joined 7 tasks into 6 jobs",
+        "dropped 1 of 6 rows: no GPU asked for",
+        "dropped 1 of 5 rows: never started",
+        "dropped 1 of 4 rows: not finished when the log ends",
+        "rounded the GPUs of 1 job up to a whole number",
+    )
+    assert trace.lines is not None
+    assert trace.lines.to_list() == [1 + bool(header), 3 + bool(header), 5 + bool(header)]
+
+
+def test_hourly_pods_count_the_hours_that_they_run(tmp_path: Path) -> None:
+    trace = read(tmp_path, samples.HOURLY_PODS)
+    assert columns(trace, *SHAPE, "gpu_milli", "priority", "preemptible", "user", "constraint") == [
+        ("a", 0.0, 2, 7200.0, "", 1000, 0.0, True, "w1", "gpu_type=H800"),
+        ("b", 0.0, 1, 3600.0, "", 500, 1.0, False, "", "gpu_type=A10"),
+    ]
+    assert trace.notes == (
+        "times are whole hours: the table says no more",
+        "dropped 1 of 5 rows: no GPU asked for",
+        "dropped 1 of 4 rows: not finished when the log ends",
+        "dropped 1 of 3 rows: never started",
+    )
+
+
+def test_swf_takes_processors_for_gpus(tmp_path: Path) -> None:
+    names = (
+        *SHAPE,
+        "user",
+        "partition",
+        "qos",
+        "time_limit_seconds",
+        "start_seconds",
+        "end_seconds",
+        "status",
+    )
+    trace = read(tmp_path, samples.SWF)
+    assert columns(trace, *names) == [
+        ("1", 0.0, 8, 100.0, "1", "3", "2", "1", 600.0, 10.0, 110.0, "COMPLETED"),
+        ("2", 5.0, 8, 100.0, "1", "4", "", "1", 100.0, 25.0, 125.0, "FAILED"),
+        ("4", 7.5, 1, 1.0, "", "4", "", "", None, 7.5, 7.5, "COMPLETED"),
+    ]
+    assert trace.jobs["memory_gb"].to_list() == [2048 * 8 * 1024 / 1e9, None, None]
+    assert trace.lines is not None
+    assert trace.lines.to_list() == [5, 6, 8]
+    without_comments = samples.SWF.partition(";\n")[2]
+    assert columns(read(tmp_path, without_comments), *names) == columns(trace, *names)
+
+
 def test_sacct_text_takes_jobs_that_ran_on_gpus(tmp_path: Path) -> None:
     trace = read(tmp_path, samples.SACCT)
     assert columns(trace, *SHAPE, "user", "status", "cpus", "constraint") == [
@@ -362,7 +460,7 @@ def test_a_mapping_that_says_nothing_is_refused(text: str, reply: str) -> None:
         (
             samples.HELIOS,
             {"kind": "slurm"},
-            "allowed: one of auto, native, philly, helios, openb, sacct, csv",
+            "allowed: one of auto, native, philly, helios, openb, acme, pai, spot-gpu, gpu-2026, swf, sacct, csv",
         ),
         (
             samples.HELIOS,
@@ -390,6 +488,29 @@ def test_a_mapping_that_says_nothing_is_refused(text: str, reply: str) -> None:
             "submitted_time: found 'noon'",
         ),
         (samples.OPENB.replace(",6000,0,1,460", ",6000,0,2,460"), {}, ":3: gpu_milli: found 460"),
+        (samples.SWF.replace("2  5   20", "2  5"), {}, ":6: has 17 cells; a line of SWF has 18"),
+        (
+            samples.SWF.replace("2  5   20", "2  5   soon"),
+            {},
+            ":6: wait time: found 'soon'; allowed: a number",
+        ),
+        (
+            samples.SWF.replace("2  5   20", "2  5   -7"),
+            {},
+            ":6: wait time: found '-7'; allowed: a number from 0",
+        ),
+        (samples.PAI.replace("2.0,Failed", "two,Failed"), {}, ":2: inst_num: found 'two'"),
+        (samples.PAI.replace(",V100", ""), {}, ":2: has 9 cells; the first line has 10"),
+        (samples.SPOT_GPU.replace("HP", "Best"), {}, ":2: job_type: found 'Best'; allowed: HP or Spot"),
+        (samples.SPOT_GPU.replace("1,16", "-1,-16"), {}, ":3: worker_num: found '-16'"),
+        (samples.ACME.replace("2023-03-01 08:00:10", "noon"), {}, ":2: submit_time: found 'noon"),
+        (samples.ACME_PODS.replace(",1000,", ",-1,"), {}, ":2: mem_per_pod_GB: found '-1'"),
+        (samples.HOURLY_PODS.replace("1,01", "1,"), {}, ":7: hour: is empty"),
+        (
+            "pod_id,priority_class,gpu_spec_public,gpu_request,duration_hours\na,HP,A10,1,2\n",
+            {},
+            "does not say when a pod came",
+        ),
         (
             samples.HELIOS.replace("COMPLETED", "RUNNING").replace("FAILED", "RUNNING"),
             {},

@@ -10,7 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from muster.problems import InputError, Problem
-from muster.workload.traces import helios, mapped, native, openb, philly, sacct
+from muster.workload.traces import (
+    acme,
+    helios,
+    hourly_pods,
+    mapped,
+    native,
+    openb,
+    pai,
+    philly,
+    sacct,
+    spot_gpu,
+    swf,
+)
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.content import Content, Document
 
@@ -30,6 +42,11 @@ FORMATS: Mapping[str, Format] = {
     "philly": Format(philly.EXPECTED, philly.recognise, philly.read),
     "helios": Format(helios.EXPECTED, helios.recognise, helios.read),
     "openb": Format(openb.EXPECTED, openb.recognise, openb.read),
+    "acme": Format(acme.EXPECTED, acme.recognise, acme.read),
+    "pai": Format(pai.EXPECTED, pai.recognise, pai.read),
+    "spot-gpu": Format(spot_gpu.EXPECTED, spot_gpu.recognise, spot_gpu.read),
+    "gpu-2026": Format(hourly_pods.EXPECTED, hourly_pods.recognise, hourly_pods.read),
+    "swf": Format(swf.EXPECTED, swf.recognise, swf.read),
     "sacct": Format(sacct.EXPECTED, sacct.recognise, sacct.read),
 }
 

@@ -18,6 +18,7 @@ LEAST_SECONDS = 1.0
 _MOMENTS = ("submit_seconds", "start_seconds", "end_seconds")
 """Columns on the log's clock."""
 _ANY_NUMBER = "a number from -1e12 to 1e12"
+_AMOUNT = "a number from 0 to 1e12"
 NOTHING = ("none", "null", "n/a", "unknown", "nan", "-")
 """Words that stand for an empty cell in foreign files."""
 
@@ -62,6 +63,39 @@ class Reading:
             longest = pl.max_horizontal("time_limit_seconds", "duration_seconds")
             self.frame = self.frame.with_columns(pl.when(over).then(longest).otherwise("time_limit_seconds"))
 
+    def only_positive(self, *names: str) -> None:
+        """Logs write 0 where a job asks for nothing in particular."""
+        self.frame = self.frame.with_columns(pl.when(pl.col(name) > 0).then(name) for name in names)
+
+    def require_gpu_type(self, column: str) -> None:
+        """A named type of GPU becomes the constraint."""
+        named = pl.when(pl.col(column) != "").then(pl.lit("gpu_type=") + pl.col(column))
+        self.frame = self.frame.with_columns(named.alias("constraint"))
+
+    def possible_nodes(self) -> None:
+        """A number of nodes that a gang of so many GPUs cannot be on is not kept."""
+        possible = (pl.col("nodes") > 0) & (pl.col("nodes") <= pl.col("gpus"))
+        self.frame = self.frame.with_columns(pl.when(possible).then("nodes"))
+
+    def order_moments(self) -> None:
+        """A log may say that a job started a second before it was submitted, or ended before it started."""
+        submit, start, end = (pl.col(name) for name in _MOMENTS)
+        started = pl.when(start.is_not_null())
+        ended = pl.when(start.is_not_null() & end.is_not_null())
+        self.frame = self.frame.with_columns(
+            started.then(pl.max_horizontal(start, submit)).alias("start_seconds"),
+            ended.then(pl.max_horizontal(start, submit, end)).alias("end_seconds"),
+        )
+
+    def whole_gpus(self) -> None:
+        """Less than a GPU in all is a share of one; any other fraction is rounded up, because gangs have whole GPUs."""
+        gpus = pl.col("gpus").round(3)
+        share = pl.when((gpus > 0) & (gpus < 1)).then(gpus * 1000).otherwise(1000)
+        count = int(self.frame.select(((gpus > 1) & (gpus != gpus.floor())).sum()).item())
+        if count:
+            self.notes.append(f"rounded the GPUs of {counted(count, 'job')} up to a whole number")
+        self.frame = self.frame.with_columns(gpus.ceil(), share.round().alias("gpu_milli"))
+
     def start_at_zero(self) -> None:
         """Time 0 becomes the first submission."""
         zero = pl.col("submit_seconds").min()
@@ -97,6 +131,10 @@ class Cells:
     def numbers(self, column: str) -> pl.Series:
         """The cells as numbers, null where nothing is said."""
         return self.checks.number(self.raw(column), Number(column, -1e12, 1e12, _ANY_NUMBER))
+
+    def amounts(self, column: str) -> pl.Series:
+        """The cells as numbers from 0 on, null where nothing is said."""
+        return self.checks.number(self.raw(column), Number(column, 0, 1e12, _AMOUNT))
 
     def times(self, column: str) -> pl.Series:
         """The cells as seconds since 1970, from date-times or numbers; null where nothing is said."""

@@ -16,6 +16,7 @@ import polars as pl
 
 from muster.files import decode_text, read_bytes
 from muster.problems import ErrorCollector, InputError, Problem
+from muster.workload.traces.headerless import SWF_COLUMNS, is_swf, known_header
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _PARQUET_MAGIC = b"PAR1"
@@ -57,7 +58,8 @@ def open_content(path: Path) -> Content:
     beginning = text[:1000].lstrip()
     if beginning.startswith(("{", "[")):
         return Document(where, _parse_json(text, where))
-    return _text_table(text.replace("\r\n", "\n").replace("\r", "\n"), where)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _swf_table(text, where) if is_swf(text) else _text_table(text, where)
 
 
 def _parse_json(text: str, where: str) -> object:
@@ -139,15 +141,33 @@ def _typed_table(cells: pl.DataFrame, where: str, first_line: int) -> TraceTable
     return TraceTable(where, named, lines)
 
 
-def _text_table(text: str, where: str) -> TraceTable:
+def _numbered(text: str) -> pl.DataFrame:
+    """The lines of a text that have a cell, each with its number."""
     lines = pl.Series("line", text.split("\n"), dtype=pl.String)
     numbered = pl.DataFrame({"line": lines, "number": pl.int_range(1, len(lines) + 1, eager=True)})
     # A line of separators alone is what a spreadsheet leaves below the data; it has no cell either.
-    filled = numbered.filter(pl.col("line").str.contains(r"[^\s,;|]"))
+    return numbered.filter(pl.col("line").str.contains(r"[^\s,;|]"))
+
+
+def _swf_table(text: str, where: str) -> TraceTable:
+    """Lines of numbers with space between them, comments left out."""
+    line = pl.col("line").str.strip_chars()
+    rows = _numbered(text).filter(~line.str.starts_with(";")).with_columns(line.str.replace_all(r"\s+", "\t"))
+    cells = _split_cells(rows, "\t", len(SWF_COLUMNS), where, "a line of SWF has")
+    return TraceTable(where, cells.rename(dict(zip(cells.columns, SWF_COLUMNS, strict=True))), rows["number"])
+
+
+def _text_table(text: str, where: str) -> TraceTable:
+    filled = _numbered(text)
     if filled.height == 0:
         raise InputError(Problem(where, "the file is empty; allowed: a header line and one line a job"))
     header_line, header_number = str(filled["line"][0]), int(filled["number"][0])
     separator = _sniff_separator(header_line, header_number, where)
+    without = known_header(header_line.split(separator))
+    if without:
+        cells = _split_cells(filled, separator, len(without), where, "the first line has")
+        names_of_cells = dict(zip(cells.columns, without, strict=True))
+        return TraceTable(where, cells.rename(names_of_cells), filled["number"])
     # Accounting logs separated by bars never quote: there a quotation mark is a letter.
     if '"' in text and separator != "|":
         table = _quoted_table(text, separator, where)
@@ -173,14 +193,18 @@ def _sniff_separator(header: str, number: int, where: str) -> str:
     return next(iter(present))
 
 
-def _split_cells(rows: pl.DataFrame, separator: str, width: int, where: str) -> pl.DataFrame:
+def _split_cells(
+    rows: pl.DataFrame, separator: str, width: int, where: str, wanted: str = "the header has"
+) -> pl.DataFrame:
     """Splits unquoted lines at once; a line of another width is refused with its number."""
     counts = rows["line"].str.count_matches(separator, literal=True)
     wrong = rows.filter(counts != width - 1)
     if wrong.height:
         raise InputError(
             *(
-                Problem(where, _width_problem(line.split(separator), line, separator, width), row=number)
+                Problem(
+                    where, _width_problem(line.split(separator), line, separator, width, wanted), row=number
+                )
                 for line, number in wrong.iter_rows()
             )
         )
@@ -220,11 +244,13 @@ def _quoted_table(text: str, separator: str, where: str) -> TraceTable:
     return _with_names(table, rows[0], numbers[0])
 
 
-def _width_problem(cells: list[str], line: str, separator: str, width: int) -> str:
+def _width_problem(
+    cells: list[str], line: str, separator: str, width: int, wanted: str = "the header has"
+) -> str:
     for other, name in _SEPARATORS.items():
         if other != separator and line.count(other) == width - 1:
             return f"separated by {name}, the header by {_SEPARATORS[separator]}; allowed: one separator"
-    return f"has {len(cells)} cells; the header has {width}"
+    return f"has {len(cells)} cells; {wanted} {width}"
 
 
 def _with_names(table: TraceTable, names: list[str], header_number: int) -> TraceTable:

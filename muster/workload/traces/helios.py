@@ -55,8 +55,7 @@ def read(content: Content) -> Reading:
         reading.drop(pl.col("start").is_null(), "never started")
         reading.frame = reading.frame.drop("start")
     if "cpus" in columns:
-        said = pl.when(pl.col("cpus") > 0).then("cpus")
-        reading.frame = reading.frame.with_columns(said)
+        reading.only_positive("cpus")
     reading.clamp_durations()
     reading.start_at_zero()
     return reading

@@ -59,11 +59,10 @@ def read(content: Content) -> Reading:
     reading.drop(pl.col("start_seconds").is_null(), "never scheduled")
     reading.drop(pl.col("end_seconds").is_null(), "not deleted when the log ends")
     ran = pl.col("end_seconds") - pl.col("start_seconds")
-    said = [pl.when(pl.col(name) > 0).then(name) for name in ("cpus", "memory_gb")]
-    reading.frame = reading.frame.with_columns(ran.alias("duration_seconds"), *said)
+    reading.frame = reading.frame.with_columns(ran.alias("duration_seconds"))
+    reading.only_positive("cpus", "memory_gb")
     if "constraint" in columns:
-        asked = pl.when(pl.col("constraint") != "").then(pl.lit("gpu_type=") + pl.col("constraint"))
-        reading.frame = reading.frame.with_columns(asked.alias("constraint"))
+        reading.require_gpu_type("constraint")
     reading.clamp_durations()
     reading.start_at_zero()
     return reading

@@ -55,21 +55,11 @@ def read(content: Content) -> Reading:
         pl.col("job_id").is_duplicated() & ~pl.col("job_id").is_last_distinct(),
         "requeued: the last run counts",
     )
-    gpu_type = pl.col("gpu_type")
-    said = [pl.when(pl.col(name) > 0).then(name) for name in ("cpus", "memory_gb")]
-    constraint = pl.when(gpu_type != "").then(pl.lit("gpu_type=") + gpu_type)
-    # A log may say that a job started a second before it was submitted, and ended before it started.
-    submit, start, end = (pl.col(f"{name}_seconds") for name in ("submit", "start", "end"))
-    moments = [
-        pl.when(start.is_not_null()).then(pl.max_horizontal(start, submit)).alias("start_seconds"),
-        pl.when(start.is_not_null() & end.is_not_null())
-        .then(pl.max_horizontal(start, submit, end))
-        .alias("end_seconds"),
-    ]
-    nodes = pl.when((pl.col("nodes") > 0) & (pl.col("nodes") <= pl.col("gpus"))).then("nodes")
-    reading.frame = reading.frame.with_columns(*said, *moments, nodes, constraint.alias("constraint")).drop(
-        "gpu_type", "started"
-    )
+    reading.require_gpu_type("gpu_type")
+    reading.frame = reading.frame.drop("gpu_type", "started")
+    reading.only_positive("cpus", "memory_gb")
+    reading.order_moments()
+    reading.possible_nodes()
     reading.clamp_durations()
     reading.clamp_limits()
     reading.start_at_zero()
