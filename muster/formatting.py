@@ -42,6 +42,11 @@ def ratio(value: float | None, first: float | None) -> str:
     return f"{value / first:.2f}×"
 
 
+def change(value: float, before: float) -> str:
+    """What changed since before, in percent of it: `−79 %`, `+5 %`; nothing to say where that was 0."""
+    return f"{100 * (value / before - 1):+.0f} %".replace("-", "−") if before else UNKNOWN
+
+
 def number(value: float | None) -> str:
     """A plain figure: `1.34`, `12,000`."""
     if value is None or not math.isfinite(value):

@@ -1,53 +1,84 @@
-"""The first sentences of a comparison: how much less jobs wait, and how much sooner they finish."""
+"""The first sentences of a comparison: how much less jobs wait, how much sooner they finish, and who gains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.formatting import duration, three_figures
+from muster.formatting import change, counted, duration, three_figures
 
 CLEARLY = 1.01
 """A mean that differs by less than this factor is the same."""
 
 
+def best_run(summaries: Sequence[Mapping[str, Any]]) -> int | None:
+    """The run with the shortest mean completion time; None where runs leave jobs out: their means are of other jobs."""
+    jcts = [summary["jct_seconds"]["mean"] for summary in summaries]
+    if len(jcts) < 2 or None in jcts or any(one["unfinished"] or one["refused"] for one in summaries):
+        return None
+    return min(range(len(jcts)), key=lambda run: (jcts[run], run))
+
+
 def finding(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> str:
     """The run with the shortest mean completion time against the first run, and against the best of the rest.
 
-    Empty for a single run, and where runs leave jobs unfinished: their means are of different jobs.
+    Empty for a single run, and where runs leave jobs unfinished.
     """
-    jcts = [summary["jct_seconds"]["mean"] for summary in summaries]
-    if len(names) < 2 or None in jcts or any(one["unfinished"] or one["refused"] for one in summaries):
+    best = best_run(summaries)
+    if best is None:
         return ""
+    jcts = [summary["jct_seconds"]["mean"] for summary in summaries]
     waits = [summary["wait_seconds"]["mean"] for summary in summaries]
-    ranked = sorted(range(len(names)), key=lambda run: (jcts[run], run))
-    best = ranked[0]
     if jcts[0] < CLEARLY * jcts[best]:
         return (
             f"No run here finishes jobs clearly sooner than {names[0]}: mean completion times are "
-            f"{duration(jcts[best])} to {duration(jcts[ranked[-1]])}."
+            f"{duration(jcts[best])} to {duration(max(jcts))}."
         )
-    sooner = three_figures(jcts[0] / jcts[best])
-    finish = f"{duration(jcts[best])} instead of {duration(jcts[0])}"
-    wait = f"{duration(waits[best])} instead of {duration(waits[0])}"
-    if waits[best] > 0 and waits[0] >= CLEARLY * waits[best]:
-        less = three_figures(waits[0] / waits[best])
-        text = (
-            f"Jobs wait {less} times less under {names[best]} than under {names[0]}: {wait} on average. "
-            f"They finish {sooner} times sooner: {finish}."
-        )
+    finish = f"the mean completion time {_from_to(jcts[0], jcts[best])}"
+    wait = f"the mean wait {_from_to(waits[0], waits[best])}"
+    if waits[0] >= CLEARLY * waits[best]:
+        parts = [f"{names[best]} shortens {wait} and {finish}"]
+    elif waits[best] >= CLEARLY * waits[0]:
+        parts = [f"{names[best]} shortens {finish}", f"{wait.replace('wait', 'wait grows', 1)}"]
     else:
-        text = (
-            f"Jobs finish {sooner} times sooner under {names[best]} than under {names[0]}: {finish} on average. "
-            f"They wait {wait}."
-        )
-    next_best = ranked[1]
-    if next_best:
+        parts = [f"{names[best]} shortens {finish}", f"the mean wait stays at {duration(waits[best])}"]
+    parts += [*_tenants(summaries[0], summaries[best]), _makespan(summaries[0], summaries[best])]
+    text = "; ".join(parts) + "."
+    others = [run for run in range(1, len(names)) if run != best]
+    if others:
+        next_best = min(others, key=lambda run: (jcts[run], run))
         text += (
             f" The best of the others, {names[next_best]}: {duration(waits[next_best])} of waiting, "
             f"{duration(jcts[next_best])} to the end."
         )
     return text
+
+
+def _from_to(first: float, best: float) -> str:
+    return f"from {duration(first)} to {duration(best)} ({change(best, first)})"
+
+
+def _tenants(first: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
+    """How many tenants finish clearly sooner and how many later, by mean completion time; nothing of a single one."""
+    before = {tenant["tenant"]: tenant["jct_seconds"]["mean"] for tenant in first["tenants"]}
+    pairs = [
+        (before[tenant["tenant"]], tenant["jct_seconds"]["mean"])
+        for tenant in best["tenants"]
+        if before.get(tenant["tenant"]) and tenant["jct_seconds"]["mean"]
+    ]
+    if len(pairs) < 2:
+        return []
+    gain = sum(one >= CLEARLY * other for one, other in pairs)
+    lose = sum(other >= CLEARLY * one for one, other in pairs)
+    loss = f" and {lose} {'loses' if lose == 1 else 'lose'}" if lose else ""
+    return [f"{gain} of {counted(len(pairs), 'tenant')} {'gains' if gain == 1 else 'gain'}{loss}"]
+
+
+def _makespan(first: Mapping[str, Any], best: Mapping[str, Any]) -> str:
+    before, after = first["makespan_seconds"], best["makespan_seconds"]
+    if max(before, after) < CLEARLY * min(before, after):
+        return "makespan unchanged"
+    return f"makespan {_from_to(before, after)}"
 
 
 def jct_bound_text(summary: Mapping[str, Any]) -> str:

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import polars as pl
+
 from muster import formatting
 from muster.report.finding import jct_bound_text
 
@@ -50,22 +52,61 @@ def notes(
             f"{formatting.counted(first['jobs_in_record'], 'job')}; "
             "use of the cluster counts all."
         )
-    found += [_sentence(f"Trace: {note}") for note in dict.fromkeys(_trace_notes(runs))]
+    found += [
+        _sentence(f"Trace: {note}")
+        for note in dict.fromkeys(_trace_notes(runs))
+        if not note.startswith(_NO_NETWORK_MODEL)
+    ]
     found += _shared("Rules", names, [_rules(run["rules"]) for run in runs])
     moments = [
         (name, text) for name, text in zip(names, map(_slowest_moment, summaries), strict=True) if text
     ]
     if moments:
         found += _shared("Slowest moment of any job", *zip(*moments, strict=True))
-    found += _shared("Cost of an interruption", names, [_restart_cost(run["settings"]) for run in runs])
     bounds = [(name, text) for name, text in zip(names, map(jct_bound_text, summaries), strict=True) if text]
     if bounds:
         found += _shared("The whole run", *zip(*bounds, strict=True))
-    knowledge = [str(run["knowledge"]) for run in runs]
-    found += _shared("What schedulers know of the work left", names, knowledge)
-    if len(set(knowledge)) > 1:
+    if len({str(run["knowledge"]) for run in runs}) > 1:
         found.append("Schedulers that know different things are not rivals: compare within a class.")
     return found
+
+
+def assumptions(
+    names: Sequence[str], runs: Sequence[Mapping[str, Any]], jobs: pl.DataFrame
+) -> list[tuple[str, str]]:
+    """What the answer rests on, as pairs of a subject and what is assumed of it."""
+    costs = [_restart_cost(run["settings"]) for run in runs]
+    knowledge = [_KNOWLEDGE.get(str(run["knowledge"]), str(run["knowledge"])) for run in runs]
+    named = jobs["model"].fill_null("") != ""
+    unnamed = jobs.height - int(named.sum())
+    sensitivity = (
+        f"unknown for {unnamed:,} of {formatting.counted(jobs.height, 'job')}: no model is named"
+        if unnamed
+        else "every job names its model"
+    )
+    without = [note for note in dict.fromkeys(_trace_notes(runs)) if note.startswith(_NO_NETWORK_MODEL)]
+    return [
+        ("Cost of an interruption", _each(names, costs)),
+        ("Schedulers know of the work left", _each(names, knowledge)),
+        ("Sensitivity to CPUs, memory and network", "; ".join([sensitivity, *without])),
+    ]
+
+
+_NO_NETWORK_MODEL = "no network model for "
+"""How the simulator's note on models without one begins."""
+_KNOWLEDGE = {
+    "oracle": "exactly how long each job runs (oracle)",
+    "limit": "the time limits that jobs state",
+    "declared": "what their owners state",
+    "none": "nothing",
+}
+
+
+def _each(names: Sequence[str], texts: Sequence[str]) -> str:
+    """The text that all runs share, else each with its run."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    return "; ".join(f"{name}: {text}" for name, text in zip(names, texts, strict=True))
 
 
 def _restart_cost(settings: Mapping[str, Any]) -> str:

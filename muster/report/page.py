@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+import polars as pl
+
 from muster import formatting
 from muster.problems import InputError, Problem
 from muster.report.charts import charts_of
@@ -26,7 +28,7 @@ from muster.report.finding import finding
 from muster.report.frame import drawn, page_text, write_page
 from muster.report.means import means_chart
 from muster.report.metrics import QUANTILES, summarise
-from muster.report.notes import command, notes, provenance
+from muster.report.notes import assumptions, command, notes, provenance
 from muster.report.record import read_record, record_folders
 from muster.report.series import GroupMean, RunSeries, chart_series
 from muster.runtime.records import Record
@@ -45,6 +47,7 @@ class RunOnPage:
     summary: Mapping[str, Any]
     series: RunSeries
     run: Mapping[str, Any]
+    jobs: pl.DataFrame
 
 
 def write_report(folder: Path) -> Path:
@@ -94,7 +97,7 @@ def _read(folder: Path) -> list[RunOnPage]:
 
 
 def _on_page(record: Record, name: str) -> RunOnPage:
-    return RunOnPage(name, summarise(record), chart_series(record, name), record.run)
+    return RunOnPage(name, summarise(record), chart_series(record, name), record.run, record.jobs)
 
 
 def _named(runs: Sequence[RunOnPage]) -> tuple[list[RunOnPage], str]:
@@ -128,6 +131,7 @@ def _shown(
         "figures": figures,
         "groups": groups(figures),
         "columns": [column(figure, summaries) for figure in figures],
+        "assumptions": assumptions(names, records, runs[0].jobs),
         "notes": notes(names, summaries, records),
         "overview": [drawn(chart) for chart in overview],
         "charts": [drawn(chart) for chart in charts if not chart.detail],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -10,24 +11,42 @@ from hypothesis import strategies as st
 from muster.report.finding import finding
 
 
-def run(wait: float, jct: float | None, unfinished: int = 0) -> dict[str, Any]:
+def run(
+    wait: float, jct: float | None, unfinished: int = 0, tenants: Sequence[float] = (), makespan: float = 1.0
+) -> dict[str, Any]:
     """The part of a summary that a finding needs."""
     means = {"wait_seconds": {"mean": wait}, "jct_seconds": {"mean": jct}}
-    return {**means, "unfinished": unfinished, "refused": 0}
+    of_tenants = [{"tenant": f"t{at}", "jct_seconds": {"mean": mean}} for at, mean in enumerate(tenants)]
+    return {
+        **means,
+        "unfinished": unfinished,
+        "refused": 0,
+        "tenants": of_tenants,
+        "makespan_seconds": makespan,
+    }
 
 
 def test_the_best_is_compared_with_the_first_and_the_next() -> None:
     assert finding(["fifo", "las", "mine"], [run(7200, 18_000), run(5400, 14_400), run(3600, 9000)]) == (
-        "Jobs wait 2.00 times less under mine than under fifo: 1.00 h instead of 2.00 h on average. "
-        "They finish 2.00 times sooner: 2.50 h instead of 5.00 h. "
+        "mine shortens the mean wait from 2.00 h to 1.00 h (−50 %) and the mean completion time from 5.00 h to 2.50 h "
+        "(−50 %); makespan unchanged. "
         "The best of the others, las: 1.50 h of waiting, 4.00 h to the end."
     )
 
 
 def test_longer_waits_are_not_hidden() -> None:
     assert finding(["fifo", "mine"], [run(600, 9000), run(1200, 7200)]) == (
-        "Jobs finish 1.25 times sooner under mine than under fifo: 2.00 h instead of 2.50 h on average. "
-        "They wait 20.0 min instead of 10.0 min."
+        "mine shortens the mean completion time from 2.50 h to 2.00 h (−20 %); the mean wait grows from 10.0 min to "
+        "20.0 min (+100 %); makespan unchanged."
+    )
+
+
+def test_tenants_that_lose_and_a_longer_makespan_are_said() -> None:
+    first = run(100, 9000, tenants=[100, 100, 100, 100], makespan=36_000)
+    best = run(100, 7200, tenants=[50, 50, 100, 200], makespan=72_000)
+    assert finding(["fifo", "mine"], [first, best]) == (
+        "mine shortens the mean completion time from 2.50 h to 2.00 h (−20 %); the mean wait stays at 1.67 min; "
+        "2 of 4 tenants gain and 1 loses; makespan from 10.0 h to 20.0 h (+100 %)."
     )
 
 
@@ -53,6 +72,4 @@ def test_only_the_shortest_mean_is_called_best(times: list[tuple[float, float]])
     said = finding(names, [run(wait, wait + own) for wait, own in times])
     jcts = [wait + own for wait, own in times]
     best = jcts.index(min(jcts))
-    assert f"under s{best} than under s0" in said or (
-        jcts[0] < 1.01 * min(jcts) and said.startswith("No run")
-    )
+    assert said.startswith(f"s{best} shortens") or (jcts[0] < 1.01 * min(jcts) and said.startswith("No run"))

@@ -14,6 +14,7 @@ import pytest
 
 from muster.palette import DARK, LIGHT
 from muster.problems import InputError
+from muster.report.notes import assumptions
 from muster.report.page import write_report
 from muster.runtime.records import Record
 from tests.report.hand_made import run_record, scheduled, tables, write, write_comparison
@@ -194,6 +195,23 @@ def test_jobs_left_out_and_cleaned_rows_are_reported(tmp_path: Path) -> None:
     assert "2 of 39 jobs did not finish" in text
     assert "the 39 measured of 40 jobs" in text
     assert "3 rows without an end were dropped" in text
+
+
+def test_what_the_answer_rests_on_stands_above_the_charts(page: str) -> None:
+    first_screen = Page(page[: page.index("<svg")] + "</div></figure></div></main></body></html>").text
+    assert "none, preemptions are free" in first_screen
+    assert "exactly how long each job runs" in first_screen
+    assert "every job names its model" in first_screen
+
+
+def test_jobs_of_unknown_sensitivity_are_counted() -> None:
+    record = scheduled("fifo", jobs=4)
+    nameless = pl.when(pl.col("job_id") != "job-0").then("model").alias("model")
+    run = {**record.run, "trace": {"notes": ["no network model for gnmt: taken as insensitive"]}}
+    stated = dict(assumptions(["fifo"], [run], record.jobs.with_columns(nameless)))
+    assert stated["Sensitivity to CPUs, memory and network"] == (
+        "unknown for 1 of 4 jobs: no model is named; no network model for gnmt: taken as insensitive"
+    )
 
 
 def test_classes_of_knowledge_are_marked(tmp_path: Path) -> None:
