@@ -60,8 +60,7 @@ class WaitsOfJob:
             f"{self.scheduler}; it waited {duration(self.wait_seconds)} in all. Outcome: {self.outcome}."
         )
         for wait in self.waits:
-            kind = reason(REASONS[wait.reason])
-            why = kind.words(*(wait.details.get(name, 0.0) for name in (kind.a, kind.b)))
+            why = _words(wait.reason, wait.details)
             yield (
                 f"{wait.from_seconds:,.0f} to {wait.to_seconds:,.0f} s "
                 f"({duration(wait.to_seconds - wait.from_seconds)}): {why}. "
@@ -70,6 +69,16 @@ class WaitsOfJob:
             if wait.started:
                 later = f", {len(wait.passed_by)} of them submitted later" if wait.passed_by else ""
                 yield f"{counted(len(wait.started), 'job')} started meanwhile{_named(wait.started)}{later}."
+
+
+def reason_text(name: str, parameters: str) -> str:
+    """A row of the record's reasons as a sentence; a reason of another version by its name."""
+    return _words(name, json.loads(parameters or "{}")) if name in REASONS else name
+
+
+def _words(name: str, details: Mapping[str, float]) -> str:
+    kind = reason(REASONS[name])
+    return kind.words(*(details.get(number, 0.0) for number in (kind.a, kind.b)))
 
 
 def waits_of(record: Record, job_id: str) -> WaitsOfJob:
