@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,12 +45,26 @@ def page_text(template: Path, shown: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template(template.name).render(light=LIGHT, dark=DARK, **shown)
+    text = environment.get_template(template.name).render(light=LIGHT, dark=DARK, **shown)
+    return text.replace("POLICY", _policy(text), 1)
+
+
+def _policy(text: str) -> str:
+    """A Content-Security-Policy under which nothing but the style and the script of this page is used."""
+    allowed = []
+    for name, element in (("style", "style"), ("script", 'script type="module"')):
+        hashes = [
+            f" 'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+            for content in re.findall(f"<{element}>(.*?)</{name}>", text, re.DOTALL)
+        ]
+        allowed.append(f"{name}-src" + ("".join(hashes) or " 'none'"))
+    return "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
 
 
 def drawn(chart: Chart) -> dict[str, Any]:
     """The chart within the page; the SVG is our own and escapes the texts it shows."""
     return {
+        "name": chart.name,
         "title": chart.title,
         "note": chart.note,
         "full": chart.wide.width > 600,

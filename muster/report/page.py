@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-import polars as pl
+from markupsafe import Markup
 
 from muster import formatting
 from muster.problems import InputError, Problem
 from muster.report.charts import charts_of
 from muster.report.drawing import Chart
+from muster.report.embedded import RunTables, embedded, run_tables
 from muster.report.figures import (
     CERTIFIED_FIGURES,
     DEADLINE_FIGURES,
@@ -24,7 +25,7 @@ from muster.report.figures import (
     known,
     run_names,
 )
-from muster.report.finding import finding
+from muster.report.finding import best_run, finding
 from muster.report.frame import drawn, page_text, write_page
 from muster.report.means import means_chart
 from muster.report.metrics import QUANTILES, summarise
@@ -34,6 +35,8 @@ from muster.report.series import GroupMean, RunSeries, chart_series
 from muster.runtime.records import Record
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
+_SCRIPTS = Path(__file__).with_name("scripts")
+_SCRIPT_ORDER = ("data.js", "figures.js", "surface.js", "charts.js", "lanes.js", "page.js")
 TENANTS_LISTED = 50
 ROWS_OPEN = 24
 """A table of up to so many rows stands open."""
@@ -47,7 +50,7 @@ class RunOnPage:
     summary: Mapping[str, Any]
     series: RunSeries
     run: Mapping[str, Any]
-    jobs: pl.DataFrame
+    tables: RunTables
 
 
 def write_report(folder: Path) -> Path:
@@ -97,7 +100,7 @@ def _read(folder: Path) -> list[RunOnPage]:
 
 
 def _on_page(record: Record, name: str) -> RunOnPage:
-    return RunOnPage(name, summarise(record), chart_series(record, name), record.run, record.jobs)
+    return RunOnPage(name, summarise(record), chart_series(record, name), record.run, run_tables(record))
 
 
 def _named(runs: Sequence[RunOnPage]) -> tuple[list[RunOnPage], str]:
@@ -131,7 +134,7 @@ def _shown(
         "figures": figures,
         "groups": groups(figures),
         "columns": [column(figure, summaries) for figure in figures],
-        "assumptions": assumptions(names, records, runs[0].jobs),
+        "assumptions": assumptions(names, records, runs[0].tables.jobs),
         "notes": notes(names, summaries, records),
         "overview": [drawn(chart) for chart in overview],
         "charts": [drawn(chart) for chart in charts if not chart.detail],
@@ -142,6 +145,9 @@ def _shown(
         "tenant_count": len(summaries[0]["tenants"]),
         "reasons": _reasons(runs),
         "rows_open": ROWS_OPEN,
+        "best": best_run(summaries) or len(runs) - 1,
+        "block": Markup(embedded(names, [run.tables for run in runs])),
+        "script": Markup("\n".join((_SCRIPTS / name).read_text(encoding="utf-8") for name in _SCRIPT_ORDER)),
         "command": command(records),
         "provenance": [(name, provenance(record)) for name, record in zip(names, records, strict=True)],
     }

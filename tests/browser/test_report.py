@@ -1,0 +1,218 @@
+"""Everything that can be done on a report, in a real browser: figures are those of the record."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from muster.report.page import write_report
+from muster.report.record import read_record
+from muster.runtime.records import Record
+from tests.browser.driven import DARK, PHONE, WIDE, axe_script
+from tests.report.hand_made import scheduled, write_comparison
+
+pytestmark = pytest.mark.needs_browser
+
+TENANTS = ["vision", "speech", "search"]
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = [scheduled(order, jobs=120, tenants=TENANTS) for order in ("fifo", "las")]
+    folder = write_comparison(runs, tmp_path_factory.mktemp("comparison"))
+    write_report(folder)
+    return folder
+
+
+@contextmanager
+def opened(browser: Browser, folder: Path, **how: Any) -> Iterator[Page]:
+    """The page of a folder; at its end nothing may have been complained about or requested."""
+    context = browser.new_context(**(how or WIDE))
+    page = context.new_page()
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on(
+        "console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    address = (folder / "report.html").as_uri()
+    page.goto(address)
+    if how.get("java_script_enabled", True):
+        page.locator("html[data-ready]").wait_for()
+    yield page
+    assert complaints == []
+    assert requests == [address]
+    context.close()
+
+
+def records(folder: Path) -> list[Record]:
+    return [read_record(folder / f"{order}+proportional+pack") for order in ("fifo", "las")]
+
+
+def chart(page: Page, name: str) -> Locator:
+    return page.locator(f"figure[data-chart={name}]")
+
+
+def rows(page: Page, name: str) -> list[dict[str, str]]:
+    """The rows of a chart, as its button saves them."""
+    with page.expect_download() as saved:
+        chart(page, name).get_by_role("button", name="CSV").click()
+    assert saved.value.suggested_filename == f"{name}.csv"
+    with saved.value.path().open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("how", [WIDE, PHONE, DARK], ids=["wide", "phone", "dark"])
+def test_the_page_loads_and_is_accessible(browser: Browser, comparison: Path, how: Any) -> None:
+    with opened(browser, comparison, **how) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.locator("#extremes button").first.click()
+        for dialog in (True, False):
+            if not dialog:
+                page.keyboard.press("Escape")
+            # The policy of the page lets no other script in; the checker is run beside it.
+            page.evaluate(axe_script())
+            found = page.evaluate("axe.run()")["violations"]
+            assert [
+                (one["id"], one["nodes"][0]["html"])
+                for one in found
+                if one["impact"] in ("serious", "critical")
+            ] == []
+
+
+def test_a_filter_reaches_every_chart(browser: Browser, comparison: Path) -> None:
+    with opened(browser, comparison) as page:
+        page.get_by_label("Tenant", exact=True).select_option("speech")
+        runs = [run.jobs.filter(pl.col("tenant") == "speech") for run in records(comparison)]
+        expect(page.locator("#chosen")).to_contain_text(f"{runs[0].height} jobs of 120")
+        for name, column in (("mean-wait", "wait_seconds"), ("mean-jct", "jct_seconds")):
+            means = [float(row["mean_seconds"]) for row in rows(page, name)]
+            assert means == pytest.approx([run[column].mean() for run in runs], abs=1)
+        assert {row["group"] for row in rows(page, "wait-by-tenant")} == {"speech"}
+        for name, column in (("wait", "wait_seconds"), ("jct", "jct_seconds")):
+            found = rows(page, name)
+            for at, run in enumerate(runs):
+                own = found[at * len(found) // 2 : (at + 1) * len(found) // 2]
+                row = next(row for row in own if float(row["seconds"]) >= 3000)
+                below = run.filter(pl.col(column) <= float(row["seconds"])).height / run.height
+                assert float(row["share_of_jobs"]) == pytest.approx(below, abs=1 / run.height)
+        page.get_by_role("button", name="Show all").click()
+        expect(page.locator("#chosen")).to_have_text("All 120 jobs")
+
+
+def test_use_and_queue_add_up(browser: Browser, comparison: Path) -> None:
+    with opened(browser, comparison) as page:
+        use, queue = rows(page, "gpu-use"), rows(page, "queue")
+        end = max(run.jobs["finish_seconds"].max() for run in records(comparison))  # type: ignore[type-var]
+        start = records(comparison)[0].jobs["submit_seconds"].min()
+        assert isinstance(end, float)
+        assert isinstance(start, float)
+        for at, run in enumerate(records(comparison)):
+            half = len(use) // 2
+            share = sum(float(row["share_of_gpus"]) for row in use[at * half : (at + 1) * half]) / half
+            held = run.allocations.select(pl.col("gpus") * (pl.col("to_seconds") - pl.col("from_seconds")))
+            assert share == pytest.approx(held.to_series().sum() / 32 / (end - start), rel=1e-3)
+            waiting = sum(float(row["jobs_waiting"]) for row in queue[at * half : (at + 1) * half]) / half
+            assert waiting * (end - start) == pytest.approx(run.jobs["wait_seconds"].sum(), rel=1e-3)
+
+
+def test_jobs_that_gained_most_open_their_story(browser: Browser, comparison: Path) -> None:
+    with opened(browser, comparison) as page:
+        fifo, las = records(comparison)
+        both = fifo.jobs.join(las.jobs, on="job_id")
+        change = both.with_columns((pl.col("wait_seconds_right") - pl.col("wait_seconds")).alias("change"))
+        best = change.sort("change").row(0, named=True)
+        first = page.locator("#extremes tbody tr:not(.part)").first
+        expect(first.get_by_role("button")).to_have_text(best["job_id"])
+        first.get_by_role("button").click()
+        story = page.get_by_role("dialog")
+        expect(story.get_by_role("heading", level=3)).to_have_text(["fifo", "las"])
+        for at, run in enumerate((fifo, las)):
+            held = run.allocations.filter(pl.col("job_id") == best["job_id"])
+            stretches = held.unique(["from_seconds", "to_seconds"]).height
+            section = story.locator("section").nth(at)
+            expect(section.locator("li.ran")).to_have_count(stretches)
+            expect(section.locator("li.ran").last).to_contain_text(held.sort("from_seconds")["node"][-1])
+        page.keyboard.press("Escape")
+        expect(story).to_be_hidden()
+        page.get_by_label("by", exact=True).select_option("completion time")
+        expect(page.locator("#extremes thead")).to_contain_text("Completion time under fifo")
+        page.get_by_label("Job", exact=True).fill("job-7")
+        page.get_by_role("button", name="Open").click()
+        expect(story.get_by_role("heading", level=2)).to_have_text("Job job-7")
+
+
+def test_charts_zoom_together_and_say_what_is_there(browser: Browser, comparison: Path) -> None:
+    with opened(browser, comparison) as page:
+        canvas = chart(page, "queue").locator("canvas.live")
+        canvas.press("ArrowRight")
+        expect(chart(page, "queue").locator("output")).to_contain_text(
+            re.compile("After .*; fifo: .* jobs wait")
+        )
+        before = float(rows(page, "gpu-use")[-1]["from_seconds"])
+        canvas.scroll_into_view_if_needed()
+        box = canvas.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 100, box["y"] + 100)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 200, box["y"] + 100)
+        page.mouse.up()
+        expect(page.locator("#chosen")).to_contain_text("submitted")
+        assert float(rows(page, "gpu-use")[-1]["from_seconds"]) < before / 2
+        canvas.press("+")
+        canvas.press("-")
+        canvas.press("Escape")
+        expect(page.locator("#chosen")).to_have_text("All 120 jobs")
+        mean = chart(page, "mean-wait")
+        mean.locator("canvas.live").hover(position={"x": 200, "y": 12})
+        mean.locator("canvas.live").press("ArrowDown")
+        expect(mean.locator("output")).to_contain_text("mean")
+
+
+def test_a_bar_of_the_nodes_leads_to_its_job(browser: Browser, comparison: Path) -> None:
+    with opened(browser, comparison) as page:
+        nodes = chart(page, "lanes-1")
+        page.get_by_label("Colour by", exact=True).select_option("tenant")
+        held = rows(page, "lanes-1")
+        assert len(held) == records(comparison)[0].allocations.height
+        canvas = nodes.locator("canvas.live")
+        for _ in range(12):
+            canvas.press("ArrowLeft")
+            if "story" in (nodes.locator("output").text_content() or ""):
+                break
+        canvas.press("Enter")
+        expect(page.get_by_role("dialog")).to_contain_text(re.compile("Ran .* on: node-"))
+
+
+def test_each_chart_is_saved_as_a_picture(browser: Browser, comparison: Path) -> None:
+    with opened(browser, comparison, **DARK) as page:
+        for name in ("mean-wait", "jct", "gpu-use", "queue", "jct-by-size", "lanes-1"):
+            for kind, first in (("PNG", b"\x89PNG"), ("SVG", b"<svg xmlns=")):
+                with page.expect_download() as saved:
+                    chart(page, name).get_by_role("button", name=kind).click()
+                assert saved.value.path().read_bytes().startswith(first)
+
+
+def test_without_scripts_and_on_paper_charts_stand_still(browser: Browser, comparison: Path) -> None:
+    with opened(browser, comparison, java_script_enabled=False, **WIDE) as page:
+        expect(chart(page, "queue").locator("svg").first).to_be_visible()
+        expect(chart(page, "nodes-1").locator("svg").first).to_be_attached()
+        expect(page.locator("#explore")).to_be_hidden()
+    with opened(browser, comparison) as page:
+        page.emulate_media(media="print")
+        expect(chart(page, "queue").locator("svg").first).to_be_visible()
+        expect(chart(page, "queue").locator("canvas.live")).to_be_hidden()
+        page.get_by_label("Tenant", exact=True).evaluate(
+            "select => { select.selectedIndex = 1; select.dispatchEvent(new Event('change')); }"
+        )
+        expect(chart(page, "queue").locator("canvas.live")).to_be_visible()
+        expect(chart(page, "queue").locator("svg").first).to_be_hidden()
