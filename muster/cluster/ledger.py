@@ -217,6 +217,11 @@ class Ledger:
         row = self._held_back.get(node)
         return NodeAllocation(node, ()) if row is None else self.shares(row)[0]
 
+    @property
+    def all_held_back(self) -> tuple[NodeAllocation, ...]:
+        """What is kept from all jobs, by node."""
+        return tuple(self.shares(row)[0] for row in self._held_back.values())
+
     def carry_out(self, changes: Changes) -> None:
         """Give the jobs of the changes what they hold after them; `DoesNotFit` and no change if that does not fit."""
         books = self.reserve(len(changes.rows), 2 * len(changes.jobs))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from muster.cluster.ledger import Ledger, NodeAllocation, node_allocations
+from muster.cluster.ledger import NodeAllocation, node_allocations
 from muster.schedulers.decision import Decision
 
 
@@ -47,7 +48,15 @@ class Migrate:
 Action = Start | Preempt | Resize | Migrate
 
 
-def actions_of(decision: Decision, ledger: Ledger) -> list[Action]:
+class LedgerView(Protocol):
+    """A ledger, or a copy of what one says."""
+
+    def holding(self, job: int) -> Sequence[NodeAllocation]:
+        """What a job holds."""
+        ...
+
+
+def actions_of(decision: Decision, ledger: LedgerView) -> list[Action]:
     """The actions of a decision, in its order; the ledger is the one it was made on, without its changes."""
     jobs, first, rows = decision.changes
     after = {job: node_allocations(rows[first[at] : first[at + 1]]) for at, job in enumerate(jobs.tolist())}

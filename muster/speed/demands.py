@@ -50,6 +50,16 @@ class ProfiledDemands(NamedTuple):
     choice_speed: Floats
 
 
+class KnownClasses(NamedTuple):
+    """What was asked of `ResourceProfiles` so far, in order: classes are numbered by it, and ties go by the numbers."""
+
+    sizes: list[tuple[int, int, int]]
+    classes: list[tuple[int, ...]]
+    """Model, GPUs, and the request by resource."""
+    below_share: list[tuple[int, ...]]
+    """Likewise, where a job may have less than its share."""
+
+
 class ResourceProfiles:
     """Demands by class, worked out once a class and kept: a memory of a pure function of models and machines."""
 
@@ -68,6 +78,7 @@ class ResourceProfiles:
         self._most_gpus = int(nodes["gpus"].max()) + 1
         self._number = np.full((len(models), self._most_gpus + 1), _UNKNOWN)
         self._number_of_request: dict[tuple[int, ...], int] = {}
+        self._known: list[tuple[int, ...]] = []
         self._classes = 0
         kinds = len(self.kinds)
         self._amounts = [_Growing((kinds, RESOURCE_COUNT), np.int64) for _ in range(5)]
@@ -114,6 +125,21 @@ class ResourceProfiles:
             self._demands = self._of_all()
         return numbers, self._demands
 
+    @property
+    def known(self) -> KnownClasses:
+        """What was asked so far."""
+        below = self.__dict__.get("below_share")
+        return KnownClasses(self._sized.sizes, list(self._known), [] if below is None else list(below._known))
+
+    def learn(self, known: KnownClasses) -> None:
+        """Number the classes as where they were asked for before."""
+        if known.sizes:
+            self.sized(*np.array(known.sizes, np.int64).T)
+        for row in known.classes:
+            self.of(*_asked_of(row))
+        for row in known.below_share:
+            self.below_share.of(*_asked_of(row))
+
     def _of_request(self, row: Ints) -> int:
         """The class of a model, a number of GPUs and a request."""
         key = tuple(row.tolist())
@@ -134,6 +160,7 @@ class ResourceProfiles:
                 self._choice_speed.add(speed)
             self._first_choice.add(np.array(self._choice.count))
         self._requested.add(requested)
+        self._known.append((model, gpus, *requested.tolist()))
         self._classes += 1
         return self._classes - 1
 
@@ -155,6 +182,12 @@ class ResourceProfiles:
             self._choice.rows,
             self._choice_speed.rows,
         )
+
+
+def _asked_of(row: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
+    """One class as `ResourceProfiles.of` takes it."""
+    model, gpus, *requested = row
+    return np.array([model]), np.array([gpus]), np.array([requested], np.int64)
 
 
 class _Growing:

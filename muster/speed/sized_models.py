@@ -33,6 +33,11 @@ class SizedModels:
             records[at] = self._number[size]
         return records
 
+    @property
+    def sizes(self) -> list[tuple[int, int, int]]:
+        """Model, GPUs asked for and GPUs of the sizes so far, in the order of their records."""
+        return list(self._number)
+
     def _add(self, model: int, asked: int, workers: int) -> int:
         """Add the records of a size, one for each type of GPU on which the model is another one."""
         on_type = self._given["on_type"][model]

@@ -10,9 +10,9 @@ import numpy as np
 
 from muster.cluster.ledger import Changes
 from muster.runtime import lifecycle as keep
+from muster.runtime.scheduler_memory import to_bytes
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.reasons import reason
-from muster.service.controller.memory import to_bytes
 from muster.workload.jobs import AskedArray
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import structlog
 
 from muster.cluster.resources import BUILT_IN_COUNT
+from muster.runtime.scheduler_memory import from_bytes
 from muster.schedulers.actions import Action, Start, actions_of
 from muster.schedulers.contract import Decision, Ints, Jobs, Snapshot, Trigger
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
@@ -19,7 +20,6 @@ from muster.schedulers.reasons import FITS_NOWHERE, reason
 from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.asking import Decided, decided
 from muster.service.controller.conditions import Conditions
-from muster.service.controller.memory import from_bytes
 from muster.service.controller.starts import same_place
 from muster.service.daemon_status import SCHEDULER, DaemonStatus, Failing
 from muster.service.store import Store

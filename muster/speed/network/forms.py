@@ -50,7 +50,7 @@ class PlacementShapes:
     """Looks the forms of gangs up, and works each kind of gang out once."""
 
     def __init__(self, speed: NetworkSpeed | None, cluster: Cluster) -> None:
-        self._speed = speed
+        self.speed = speed
         self._cluster = cluster
         self._lines: Ints = np.full((0, 0), -1)  # by model and GPUs; -1: not worked out yet
         self._stretched: dict[tuple[int, int, float], int] = {}
@@ -59,13 +59,13 @@ class PlacementShapes:
     @cached_property
     def skews(self) -> Floats | None:
         """By model the share of the gradients in the largest one; None: not stated."""
-        return None if self._speed is None else self._speed.largest_shares()
+        return None if self.speed is None else self.speed.largest_shares()
 
     def some_sensitive(self, models: Ints, gpus: Ints) -> bool:
         """Whether the network can hurt some of these gangs: alone, or beside others on the same links."""
-        if self._speed is None:
+        if self.speed is None:
             return False
-        return bool((self._speed.compute_seconds[models[gpus > 1]] > 0).any())
+        return bool((self.speed.compute_seconds[models[gpus > 1]] > 0).any())
 
     def of(self, models: Ints, gpus: Ints, stretched: Floats | None = None) -> tuple[Ints, Forms]:
         """Which line of the forms is each gang's, and the forms.
@@ -127,10 +127,10 @@ class PlacementShapes:
     def _speed_of(self, model: int, example: Sequence[Sequence[int]], stretched: float) -> float | None:
         """None where the empty cluster has no such place."""
         placed = place(example, self._cluster)
-        if placed is None or self._speed is None:
+        if placed is None or self.speed is None:
             return None if placed is None else 1.0
-        shapes = shapes_of(placed, self._speed.tree)
-        return float(self._speed.efficiency(np.array([model]), shapes, np.array([stretched]))[0])
+        shapes = shapes_of(placed, self.speed.tree)
+        return float(self.speed.efficiency(np.array([model]), shapes, np.array([stretched]))[0])
 
     def _examples(self, gpus: int) -> Iterator[tuple[tuple[int, int, int], list[list[int]]]]:
         """Every form that a gang can have here, with the GPUs by machine of each rack of one such place."""

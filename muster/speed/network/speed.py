@@ -120,6 +120,7 @@ class NetworkSpeed:
         congestion: float = 0.0,
     ) -> None:
         self.tree = link_tree(cluster, congestion)
+        self.congestion = congestion
         self.models = tuple(models)
         self.flavour = flavour
         number = FLAVOURS.index(flavour)

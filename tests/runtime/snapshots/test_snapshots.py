@@ -1,0 +1,96 @@
+"""A decision that is decided again from its file is the decision that was carried out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.runtime.snapshots.decided import differences, other_schedule
+from muster.runtime.snapshots.file import SnapshotFile
+from muster.runtime.snapshots.replay import replay
+from muster.runtime.snapshots.restored import RestoredSnapshot
+from muster.runtime.snapshots.taking import SnapshotTaker
+from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
+from muster.schedulers.registry import build
+from muster.simulation import simulate
+from tests.simulation.fixed_runs import RUNS, FixedRun
+from tests.simulation.random_runs import case_of
+
+HERE = "a file"
+
+
+class EveryFew(SnapshotTaker):
+    """Takes a snapshot of every 7th decision, and says what the nodes were like."""
+
+    def __init__(self, scheduler: Scheduler, at_most: int = 6) -> None:
+        super().__init__(scheduler, 0.0)
+        self.at_most, self.asked = at_most, 0
+        self.taken: list[tuple[SnapshotFile, list[bytes]]] = []
+
+    def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+        self.asked += 1
+        if self.asked % 7 != 1 or len(self.taken) == self.at_most:
+            return self._scheduler.decide(snapshot, state)
+        nodes = node_bytes(snapshot)
+        one = SnapshotTaker(self._scheduler, 0.0)
+        answer = one.decide(snapshot, state)
+        assert one.file is not None
+        self.taken.append((one.file, nodes))
+        return answer
+
+
+def node_bytes(snapshot: Snapshot) -> list[bytes]:
+    books = snapshot.ledger.books
+    return [books.nodes.tobytes(), books.devices.tobytes()]
+
+
+def check(taken: list[tuple[SnapshotFile, list[bytes]]]) -> None:
+    """Each file gives the nodes and the decision that there were."""
+    assert taken
+    for file, nodes in taken:
+        read = SnapshotFile.model_validate(json.loads(file.text()))
+        assert read == file
+        assert node_bytes(RestoredSnapshot(read, HERE).snapshot()) == nodes
+        again = replay(read, HERE)
+        assert again.remembers
+        assert again.decision == file.decision
+        assert not differences(again.decision, file.decision)
+        assert not other_schedule(again.decision, file.decision)
+
+
+SCHEDULERS = (
+    "gittins+",
+    "dally-plus on",
+    "smd on",
+    "las+tune-plus",
+    "srtf-speed+joint",
+    "gandiva on",
+    "release_seconds",
+    "contention",
+    "multifactor+easy",
+)
+CHOSEN = [next(run for run in RUNS if name in run.name) for name in SCHEDULERS]
+
+
+@pytest.mark.parametrize("fixed", CHOSEN, ids=lambda one: one.name)
+def test_replay_decides_as_the_run_did(fixed: FixedRun) -> None:
+    takers: list[EveryFew] = []
+
+    def wrap(scheduler: Scheduler) -> Scheduler:
+        takers.append(EveryFew(scheduler))
+        return takers[0]
+
+    fixed.simulated(wrap)
+    check(takers[0].taken)
+
+
+@given(number=st.integers(0, 100_000))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_replay_decides_as_random_runs_did(number: int) -> None:
+    case = case_of(number)
+    taker = EveryFew(build(case.scheduler, case.settings), at_most=3)
+    simulate(case.trace, case.cluster, taker, case.options)
+    check(taker.taken)
