@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fidelity.scenario import Ask, run_for_real
+from benchmarks.fidelity.scenario import Ask, run_for_real, this_machine
 from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.presets import DEFAULT_SCHEDULER
@@ -163,7 +163,7 @@ def real(seed: int, start_up: float, round_seconds: float, scheduler: str, facto
     ]
     flags = ("--restart-cost", str(60.0 / factor))
     with _home() as home:
-        found = run_for_real(asks, home, scheduler, GPUS, round_seconds / factor, flags)
+        found = run_for_real(asks, home, scheduler, this_machine(GPUS), round_seconds / factor, flags)
     held = sum(job.held_seconds for job in found.jobs)
     needed = sum(
         ask.steps * job.step_seconds + found.startup_seconds

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -36,6 +36,25 @@ class Ask:
     """It knows nothing of Muster and saves nothing."""
     start_up: float = 0.0
     """Seconds that each start takes beside those of Python itself."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the scenario runs."""
+
+    cluster: str
+    """What the simulator is given, as `--cluster` takes it."""
+    flags: Sequence[str]
+    """Of the daemon, that make it use this place."""
+    gpus_a_job: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """More of it, for daemon and jobs."""
+
+
+def this_machine(gpus: int) -> Place:
+    """GPUs that are declared here, with a CPU and 2 GB each."""
+    flags = ["--gpus", str(gpus), "--cpus", str(gpus), "--memory", f"{2 * gpus}GB"]
+    return Place(f"1x{gpus}gpu,{gpus}cpu,{2 * gpus}gb", flags)
 
 
 @dataclass(frozen=True)
@@ -91,20 +110,20 @@ def run_for_real(
     asks: Sequence[Ask],
     home: Path,
     scheduler: str,
-    gpus: int,
+    place: Place,
     round_seconds: float,
     flags: Sequence[str] = (),
 ) -> Real:
     """Until all are done; `flags` are more of the daemon's."""
-    environment = os.environ | {"MUSTER_HOME": str(home)}
-    command = [str(MUSTER), "serve", "--gpus", str(gpus), "--cpus", str(gpus)]
-    command += ["--memory", f"{2 * gpus}GB", "--scheduler", scheduler, "--round", str(round_seconds), *flags]
+    environment = os.environ | place.environment | {"MUSTER_HOME": str(home)}
+    command = [str(MUSTER), "serve", *place.flags]
+    command += ["--scheduler", scheduler, "--round", str(round_seconds), *flags]
     home.mkdir(parents=True)
     with (home / "daemon.log").open("w") as log:
         daemon = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
             _wait_for(lambda: read_endpoint(home) is not None)
-            _submit(asks, home, environment)
+            _submit(asks, home, place.gpus_a_job, environment)
             store = Store.open(store_url(home))
             _wait_for(lambda: sum(store.counts()[state] for state in ENDED) == len(asks))
             real = _read(store, home, len(asks))
@@ -115,7 +134,7 @@ def run_for_real(
             daemon.wait()
 
 
-def _submit(asks: Sequence[Ask], home: Path, environment: dict[str, str]) -> None:
+def _submit(asks: Sequence[Ask], home: Path, gpus: int, environment: Mapping[str, str]) -> None:
     began = time.monotonic()
     for number, ask in enumerate(asks):
         time.sleep(max(began + ask.at - time.monotonic(), 0.0))
@@ -128,7 +147,7 @@ def _submit(asks: Sequence[Ask], home: Path, environment: dict[str, str]) -> Non
             str(ask.start_up),
             *(["script"] if ask.script else []),
         ]
-        command = [str(MUSTER), "submit", "--json", "--name", f"job-{number + 1}"]
+        command = [str(MUSTER), "submit", "--json", "--name", f"job-{number + 1}", "--gpus", str(gpus)]
         command += [*([] if ask.script else ["--steps", str(ask.steps)]), "--", *job]
         submitted = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
         assert json.loads(submitted.stdout)["job_id"] == number + 1
