@@ -43,6 +43,7 @@ class RunOptions(TypedDict, total=False):
     measure: tuple[int, int] | str | None
     rules: str
     knowledge: str
+    end_at_limit: bool
     skip_impossible: bool
     seed: int
     network: str
@@ -253,6 +254,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "checkpoint": ("checkpoint_seconds", seconds_of),
     "resize_restarts": ("resize_restarts", _truth),
     "knowledge": ("knowledge", _text),
+    "end_at_limit": ("end_at_limit", _truth),
     "network": ("network", _text),
     "congestion": ("congestion", _fraction),
     "contention": ("contention", _truth),

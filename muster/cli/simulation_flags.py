@@ -67,6 +67,10 @@ class SimulationFlags:
             metavar="CLASS", help="What schedulers know of durations: oracle, limit, noisy:SIGMA or none."
         ),
     ] = "oracle"
+    end_at_limit: Annotated[
+        bool,
+        typer.Option("--end-at-limit", help="End jobs at their time limits (default: limits only inform)."),
+    ] = False
     skip_impossible: Annotated[
         bool,
         typer.Option(

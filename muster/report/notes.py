@@ -21,6 +21,7 @@ FLAGS = {
     "measure": "--measure",
     "failures": "--failures",
     "checkpoint_seconds": "--checkpoint",
+    "end_at_limit": "--end-at-limit",
     "skip_impossible": "--skip-impossible",
     "certify": "--certify",
     "network": "--network",

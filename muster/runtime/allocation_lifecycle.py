@@ -47,9 +47,12 @@ RESTART_MODEL = layout_of(
     ("resize_restarts", np.int64),  # whether a change of CPU, memory or storage alone restarts a job
     ("whole_round", np.float64),  # seconds of a round that executes whole iterations only; 0: continuous
     ("checkpoint_every", np.float64),  # productive seconds between checkpoints
+    ("end_at_limit", np.int64),  # whether a job is ended when its time limit is over
 )
-RestartModel: TypeAlias = Structured[Literal["resize_restarts", "whole_round", "checkpoint_every"]]
-"""How a world charges restarts and counts progress; an array of one record."""
+RestartModel: TypeAlias = Structured[
+    Literal["resize_restarts", "whole_round", "checkpoint_every", "end_at_limit"]
+]
+"""How a world charges restarts, counts progress and ends jobs; an array of one record."""
 
 STARTED, STOPPED, CHANGED, HELD_ROWS, RELEASES, IN_TURNS = 0, 1, 2, 3, 4, 5
 """Places in `LifecycleReport.counts`."""

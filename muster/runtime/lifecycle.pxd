@@ -40,6 +40,7 @@ cdef struct RestartModel:
     int64_t resize_restarts
     double whole_round
     double checkpoint_every
+    int64_t end_at_limit
 
 # All that a step of a job's life reads and writes.
 cdef struct Runtime:

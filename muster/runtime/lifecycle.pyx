@@ -84,7 +84,8 @@ cdef void rate_job(Runtime* world, int64_t job, double now) noexcept nogil:
         fact.finish = begins + ceil(left / a_round) * whole_round if a_round > 0 else INFINITY
     else:
         fact.finish = begins + left / fact.rate if fact.rate > 0 else INFINITY
-    fact.finish = min(fact.finish, max(now + ask.time_limit - fact.run, now))
+    if world.laws.end_at_limit:
+        fact.finish = min(fact.finish, max(now + ask.time_limit - fact.run, now))
 
 
 cdef void _close_rows(Runtime* world, int64_t chain, double now) noexcept nogil:
@@ -245,7 +246,7 @@ cdef void finish_job(Runtime* world, int64_t job) noexcept nogil:
     cdef double finish = fact.finish
     cdef bint completed
     settle_job(fact, finish, world.laws)
-    completed = ask.time_limit == INFINITY
+    completed = not world.laws.end_at_limit or ask.time_limit == INFINITY
     if not completed:
         completed = (ask.iterations - fact.done) / max(fact.rate, _SMALLEST_RATE) <= _INSTANT
     if completed:

@@ -82,6 +82,7 @@ def forecast(
         models = status.models()
         trace = trace_of(columns, "the queue", models)
         options = Options(
+            end_at_limit=True,
             skip_impossible=True,
             round_seconds=_coarse_turn(requests, seconds, status),
             restart_cost_seconds=status.restart_cost_seconds,

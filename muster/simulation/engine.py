@@ -571,6 +571,7 @@ def _restart_model(options: Options) -> RestartModel:
     """What a restart costs and saves in a run with these options."""
     model: RestartModel = zero_records(1, RESTART_MODEL)
     model["resize_restarts"] = options.resize_restarts
+    model["end_at_limit"] = options.end_at_limit
     model["checkpoint_every"] = options.checkpoint_seconds if options.failures else inf
     if options.rules.whole_iterations:
         model["whole_round"] = options.round_seconds

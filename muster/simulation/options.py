@@ -39,6 +39,9 @@ class Options:
     rules: Rules = field(default=EXACT)
     knowledge: str = "oracle"
     """What schedulers know of durations: `oracle`, `noisy:SIGMA`, `limit` (the users' time limits) or `none`."""
+    end_at_limit: bool = False
+    """Whether a job is ended once it has had an allocation for as long as its time limit; else limits are only what
+    schedulers go by."""
     failures: Failures | None = None
     network: str = AUTO
     """`physical` or `astra`: how the links between GPUs slow jobs down; `none`: not at all; `auto`: physical where
@@ -123,6 +126,8 @@ class Options:
                 for flag, value in (("--contention", self.contention), ("--failures", self.failures))
                 if value
             ]
+        if self.end_at_limit and (rules.work is not None or rules.blocks is not None):
+            problems.append(Problem("--end-at-limit", what))
         if rules.offers:
             problems += [
                 Problem(flag, what, found=value)

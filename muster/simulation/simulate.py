@@ -16,6 +16,7 @@ import polars as pl
 import muster
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import WHOLE, Bools, Floats
+from muster.formatting import counted
 from muster.problems import InputError, Problem
 from muster.runtime.allocation_lifecycle import HeldArray
 from muster.runtime.recording import allocations_frame, decisions_frame, jobs_frame, reasons_frame
@@ -42,6 +43,8 @@ from muster.workload.traces.columns import LOG_COLUMNS, NAMES
 
 _NOISE_STREAM = 0xBE11EF
 _ROWS_AT_A_TIME = 50_000
+_INSTANT = 1e-6
+"""Seconds that rounding may add."""
 
 
 @dataclass(frozen=True)
@@ -303,6 +306,14 @@ def _digest(jobs: pl.DataFrame) -> str:
     return digest.hexdigest()
 
 
+def _past_their_limits(table: JobTable) -> list[str]:
+    """That jobs were not ended at their time limits, where that made a difference."""
+    count = int(np.count_nonzero(table.facts["run"] > table.asked["time_limit"] + _INSTANT))
+    return (
+        [f"{counted(count, 'job')} ran past the time limit; --end-at-limit ends jobs there"] if count else []
+    )
+
+
 def _described(
     trace: Trace,
     scheduler: Scheduler,
@@ -323,6 +334,7 @@ def _described(
     used = (*LOG_COLUMNS, *(() if world.blocks is None else world.blocks.used_columns))
     others = ", ".join(name for name in trace.other_columns if name not in used)
     unused = [f"columns of the trace that this run does not use: {others}"] if others else []
+    past = _past_their_limits(table)
     unheard = network.notes if network else network_not_known(table, cluster, options.network_flavour)
     return {
         "muster_version": muster.__version__,
@@ -330,7 +342,7 @@ def _described(
             "source": trace.source,
             "jobs": len(trace.jobs),
             "sha256": _digest(trace.jobs.select(NAMES)),
-            "notes": [*trace.notes, *unused, *left_out, *untyped, *unheard, *assumed, *of_decisions],
+            "notes": [*trace.notes, *unused, *left_out, *untyped, *unheard, *past, *assumed, *of_decisions],
         },
         "cluster": cluster.to_dict(),
         "scheduler": described,
@@ -343,6 +355,7 @@ def _described(
             "measure": list(options.measure) if options.measure else None,
             "failures": vars(options.failures) if options.failures else None,
             "checkpoint_seconds": options.checkpoint_seconds,
+            "end_at_limit": options.end_at_limit,
             "skip_impossible": options.skip_impossible,
             "certify": options.certify,
             "network": options.network_flavour,

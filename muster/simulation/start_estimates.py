@@ -149,7 +149,13 @@ def estimate_starts(
         random = np.random.default_rng([seed, _STREAM, draw])
         trace, running = _drawn(state, random)
         policy = ResumedScheduler(scheduler(draw), state.now, running)
-        options = Options(restart_cost_seconds=0.0, skip_impossible=True, knowledge="limit", records=False)
+        options = Options(
+            restart_cost_seconds=0.0,
+            skip_impossible=True,
+            knowledge="limit",
+            end_at_limit=True,
+            records=False,
+        )
         found = simulate(trace, cluster, policy, options).record.jobs
         for job, start in found.select("job_id", "start_seconds").iter_rows():
             if job in starts and start is not None:

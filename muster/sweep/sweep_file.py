@@ -154,6 +154,7 @@ class OptionsTable(_Table):
     measure: Annotated[str, AfterValidator(_range)] | None = None
     rules: str = "exact"
     knowledge: str = "oracle"
+    end_at_limit: bool = Field(default=False, strict=True)
     failures: Annotated[str, AfterValidator(_between_and_repair)] | None = None
     checkpoint_seconds: Seconds = 3600.0
     skip_impossible: bool = Field(default=False, strict=True)
@@ -216,6 +217,7 @@ _FIELD_OF_FLAG = {
     "--measure": "measure",
     "--rules": "rules",
     "--knowledge": "knowledge",
+    "--end-at-limit": "end_at_limit",
     "--failures": "failures",
     "--checkpoint": "checkpoint_seconds",
     "--network": "network",

@@ -103,6 +103,7 @@ def case_of(number: int) -> Case:
         congestion=chance.choice([0.0, 0.3]),
         contention=chance.random() < 0.5,
         checkpoint_seconds=4.0,
+        end_at_limit=True,
         certify=chance.random() < 0.2,
         seed=number,
     )

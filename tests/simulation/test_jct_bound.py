@@ -125,7 +125,7 @@ def test_only_measured_jobs_count() -> None:
 def test_where_the_proof_fails_there_is_no_bound(
     rows: list[dict[str, Any]], scheduler: str, reason: str
 ) -> None:
-    result = run(jobs_of(*rows), cluster_of(2), scheduler, certify=True)
+    result = run(jobs_of(*rows), cluster_of(2), scheduler, certify=True, end_at_limit=True)
     bound = summarise(result.record)["jct_bound"]
     assert bound == {"mean_seconds": None, "reason": reason, "mean_over_bound": None}
 

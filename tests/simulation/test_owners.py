@@ -22,9 +22,9 @@ def notes(result: Run) -> list[str]:
 
 
 @pytest.mark.parametrize("scheduler", ["fifo+proportional", "las+tune-plus"])
-def test_a_job_ends_at_its_time_limit(scheduler: str) -> None:
+def test_a_job_ends_at_its_time_limit_if_asked(scheduler: str) -> None:
     trace = jobs_of(job(0, 100, time_limit_seconds=40.0), job(1, 10, time_limit_seconds=10.0))
-    result = run(trace, cluster_of(1), scheduler, restart_cost_seconds=0.0)
+    result = run(trace, cluster_of(1), scheduler, end_at_limit=True)
     assert column(result, "outcome") == ["timed_out", "completed"]
     assert column(result, "run_seconds") == pytest.approx([40, 10])
     assert max(finishes(result)) == pytest.approx(50)
@@ -32,6 +32,31 @@ def test_a_job_ends_at_its_time_limit(scheduler: str) -> None:
     summary = summarise(result.record)
     assert (summary["timed_out"], summary["completed"], summary["unfinished"]) == (1, 1, 0)
     assert result.unfinished == 0
+
+
+@pytest.mark.parametrize("scheduler", ["fifo+proportional", "las+tune-plus", "fifo+easy", "slurm"])
+def test_unasked_a_limit_only_informs_and_the_result_says_so(scheduler: str) -> None:
+    trace = jobs_of(job(0, 100, time_limit_seconds=40.0), job(1, 10, time_limit_seconds=10.0))
+    result = run(trace, cluster_of(1, 1), scheduler)
+    assert column(result, "outcome") == ["completed", "completed"]
+    assert column(result, "run_seconds") == pytest.approx([100, 10])
+    assert "1 job ran past the time limit; --end-at-limit ends jobs there" in notes(result)
+    assert not any(
+        "time limit" in note for note in notes(run(trace, cluster_of(1), scheduler, end_at_limit=True))
+    )
+    assert result.record.run["settings"]["end_at_limit"] is False
+
+
+def test_a_limit_counts_across_interruptions() -> None:
+    """A job of 30 s is interrupted once. Starting again costs 2 s, which its limit of 31 s does not have."""
+    trace = jobs_of(job(0, 30, time_limit_seconds=31.0), job(10, 5, priority=1.0))
+    ended, informed = (
+        run(trace, cluster_of(1), "priority", restart_cost_seconds=2.0, end_at_limit=on)
+        for on in (True, False)
+    )
+    assert column(ended, "outcome") == ["timed_out", "completed"]
+    assert column(informed, "outcome") == ["completed", "completed"]
+    assert [column(one, "run_seconds")[0] for one in (ended, informed)] == pytest.approx([31, 32])
 
 
 def test_the_earliest_deadline_runs_first() -> None:

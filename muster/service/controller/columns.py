@@ -98,6 +98,7 @@ class LiveColumns:
         self.laws: RestartModel = zero_records(1, RESTART_MODEL)
         self.laws["checkpoint_every"] = inf
         self.laws["resize_restarts"] = resize_restarts
+        self.laws["end_at_limit"] = True
         self._known = known
         self.restart_costs = RestartCosts(restart_cost_seconds)
         self.learned_sizes = LearnedSizes()
