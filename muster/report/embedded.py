@@ -110,6 +110,7 @@ class _Block:
         begin = np.where(start == _NEVER, self.submit, start)
         span = np.where(finish == _NEVER, _NEVER, finish - begin)
         described = {
+            "end": int(self.moments(pl.Series([run.end]))[0]),
             "nodes": run.nodes["node"].to_list(),
             "node_gpus": run.nodes["gpus"].to_list(),
             "gap": self.column(gap),

@@ -36,6 +36,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(browser: Browser, folder: Path, **how: Any) -> Iterator[Page]:
     """The page of a folder; at its end nothing may have been complained about or requested."""
     context = browser.new_context(**(how or WIDE))
+    context.set_default_timeout(60_000)
     page = context.new_page()
     complaints: list[str] = []
     requests: list[str] = []

@@ -9,7 +9,7 @@
  *   under: (x: number, y: number, width: number, height: number) => Under | null, rows: () => (string | number)[][],
  *   times?: (width: number, height: number) => Box & {from: number, to: number}}} Chart
  */
-/** A line or area of a run: its values, each over an equal part of the axis. @typedef {{run: number, name: string, values: Float64Array}} Series */
+/** A line or area of a run: its values, each over an equal part of the axis. @typedef {{run: number, name: string, values: Float64Array, end?: number}} Series */
 
 const COLOURS = 6;
 /** @param {number} run */
@@ -109,10 +109,11 @@ function distribution(series, most) {
  * @returns {Chart}
  */
 function overTimeChart(series, from, to, { panels, most, show, axis, unit }) {
-  const panel = series.length > 4 ? 58 : 84;
+  const panel = series.length > 4 ? 62 : 92;
   const head = (/** @type {number} */ width) => (panels ? 4 : legend(null, series, width, () => "") + 6);
   const box = (/** @type {number} */ width, /** @type {number} */ height) => ({ left: 52, right: width - 10, top: head(width), bottom: height - 42 });
-  const label = (/** @type {string} */ name, /** @type {Float64Array} */ values) => `${name} · ${show(values.reduce((sum, one) => sum + one, 0) / Math.max(values.length, 1))} in the mean`;
+  // As in the table of figures, a run that ends before the axis does counts until its own end.
+  const mean = (/** @type {Series} */ { values, end = to }) => (values.reduce((sum, one) => sum + one, 0) / values.length) * ((to - from) / Math.max(Math.min(end, to) - from, 1e-9));
   return {
     height: (width) => (panels ? (series.length === 1 ? 220 : series.length * panel) + 46 : 300 + head(width)),
     draw(surface, width, height, colour) {
@@ -120,8 +121,9 @@ function overTimeChart(series, from, to, { panels, most, show, axis, unit }) {
       const area = box(width, height);
       const each = panels ? (area.bottom - area.top) / series.length : area.bottom - area.top;
       const ticks = panels ? [0, most / 2, most] : roundSteps(most, 5);
-      series.forEach(({ run, name, values }, at) => {
-        const top = area.top + (panels ? at * each + 20 : 0);
+      series.forEach((one, at) => {
+        const { run, name, values } = one;
+        const top = area.top + (panels ? at * each + 24 : 0);
         const bottom = panels ? area.top + (at + 1) * each : area.bottom;
         const y = (/** @type {number} */ value) => bottom - (value / Math.max(most, 1e-9)) * (bottom - top);
         if (panels || at === 0)
@@ -129,7 +131,7 @@ function overTimeChart(series, from, to, { panels, most, show, axis, unit }) {
             surface.line([[area.left, y(tick)], [area.right, y(tick)]], { stroke: colour("line") });
             surface.text(show(tick), area.left - 6, y(tick) + 4, { fill: colour("quiet"), align: "right" });
           }
-        if (panels) surface.text(label(name, values), area.left, top - 6, { fill: colour("ink"), width: area.right - area.left });
+        if (panels) surface.text(`${name} · ${percent(Math.min(1, mean(one)))} in the mean`, area.left, top - 6, { fill: colour("ink"), width: area.right - area.left });
         /** @type {number[][]} */
         const points = [];
         const step = (area.right - area.left) / values.length;

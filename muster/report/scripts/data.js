@@ -9,7 +9,7 @@
 /** @typedef {{job: Float64Array, since: Float64Array, until: Float64Array}} Stretches */
 /**
  * One run; times are seconds since the first submission, NaN where there is none.
- * @typedef {{name: string, nodes: string[], nodeGpus: number[], start: Float64Array, finish: Float64Array, wait: Float64Array,
+ * @typedef {{name: string, end: number, nodes: string[], nodeGpus: number[], start: Float64Array, finish: Float64Array, wait: Float64Array,
  *   jct: Float64Array, done: Uint8Array, preemptions: Float64Array, outcome: Named, held: Held | null, reasons: Reasons | null,
  *   waits: Stretches}} Run
  */
@@ -40,11 +40,8 @@ function read(view) {
       for (let row = 0; row < count; row++) values[row] += bytes[row] * weight;
       at += count;
     }
-    let before = 0;
-    for (let row = 0; row < count && (signed || delta); row++) {
-      if (signed) values[row] = values[row] % 2 ? -(values[row] + 1) / 2 : values[row] / 2;
-      if (delta) before = values[row] += before;
-    }
+    if (signed) for (let row = 0; row < count; row++) values[row] = values[row] % 2 ? -(values[row] + 1) / 2 : values[row] / 2;
+    if (delta) for (let row = 1; row < count; row++) values[row] += values[row - 1];
     return values;
   };
   /** @param {{names: string[], column: Column}} one @returns {Named} */
@@ -79,9 +76,9 @@ function read(view) {
     const never = [outcome.names.indexOf("refused"), outcome.names.indexOf("absent")];
     const waits = waiting(submit, begin, end, gap, held, (job) => never.includes(outcome.numbers[job]));
     for (const times of [waits.since, waits.until, held?.since, held?.until, reasons?.since, reasons?.until])
-      times?.forEach((time, row) => (times[row] = time * tick));
+      for (let row = 0; times && row < times.length; row++) times[row] *= tick;
     const { name, nodes, node_gpus: nodeGpus } = run;
-    return { name, nodes, nodeGpus, start, finish, wait, jct, done, preemptions, outcome, held, reasons, waits };
+    return { name, end: run.end * tick, nodes, nodeGpus, start, finish, wait, jct, done, preemptions, outcome, held, reasons, waits };
   });
   const gpus = sizes.numbers.map((number) => Number(sizes.names[number]));
   const id = (/** @type {number} */ job) => (header.ids ? header.ids[job] : String(job));
@@ -138,13 +135,14 @@ function readReasons(written, column, named, submit) {
  * @param {Held | null} held @param {(job: number) => boolean} left @returns {Stretches}
  */
 function waiting(submit, begin, end, gap, held, left) {
-  /** @type {number[][]} */
-  const [job, since, until] = [[], [], []];
+  const most = submit.length + (held ? held.since.length : 0) + submit.length;
+  const [job, since, until] = [new Float64Array(most), new Float64Array(most), new Float64Array(most)];
+  let count = 0;
   const add = (/** @type {number} */ number, /** @type {number} */ from, /** @type {number} */ to) => {
     if (from >= to) return;
-    job.push(number);
-    since.push(from);
-    until.push(to);
+    job[count] = number;
+    since[count] = from;
+    until[count++] = to;
   };
   for (let number = 0; number < submit.length; number++) {
     if (left(number)) continue;
@@ -158,5 +156,5 @@ function waiting(submit, begin, end, gap, held, left) {
     }
     if (covered > begin[number]) add(number, covered, end[number]);
   }
-  return { job: Float64Array.from(job), since: Float64Array.from(since), until: Float64Array.from(until) };
+  return { job: job.subarray(0, count), since: since.subarray(0, count), until: until.subarray(0, count) };
 }

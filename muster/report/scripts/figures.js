@@ -71,8 +71,12 @@ function meansBy(run, values, chosen, group, groups) {
 }
 
 /** Where times of a column lie on a logarithmic axis from 1 s to the greatest of all. @param {Float64Array} values @param {number} most */
-const logBins = (values, most) =>
-  Uint16Array.from(values, (value) => (value > 1 ? Math.min(LOG_BINS, Math.ceil((Math.log(value) / Math.log(most)) * LOG_BINS)) : 0));
+function logBins(values, most) {
+  const bins = new Uint16Array(values.length);
+  const scale = LOG_BINS / Math.log(most);
+  for (let job = 0; job < values.length; job++) if (values[job] > 1) bins[job] = Math.min(LOG_BINS, Math.ceil(Math.log(values[job]) * scale));
+  return bins;
+}
 
 /** The share of chosen jobs at or below each edge of the axis. @param {Run} run @param {Uint16Array} bins @param {Uint8Array} chosen */
 function shares(run, bins, chosen) {

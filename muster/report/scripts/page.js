@@ -24,6 +24,9 @@ class Live {
     this.name = String(figure.dataset.chart);
     /** @type {Chart | null} */
     this.chart = null;
+    /** @type {(() => Chart) | null} */
+    this.next = null;
+    this.visible = false;
     this.canvas = /** @type {HTMLCanvasElement} */ (element("canvas", { class: "live", tabindex: "0", role: "img", "aria-label": figure.getAttribute("aria-label") ?? this.name }));
     this.over = /** @type {HTMLCanvasElement} */ (element("canvas", { class: "over", "aria-hidden": "true" }));
     this.said = element("output", { class: "said" });
@@ -51,9 +54,16 @@ class Live {
     return this.chart ? this.chart.height(this.width) : 0;
   }
 
-  /** @param {Chart} chart */
-  show(chart) {
-    this.chart = chart;
+  /** What to draw next; at once where it can be seen, else when it can. @param {() => Chart} next */
+  show(next) {
+    this.next = next;
+    if (this.visible) this.refresh();
+  }
+
+  refresh() {
+    if (!this.next || !this.width) return;
+    this.chart = this.next();
+    this.next = null;
     this.paint(palette());
   }
 
@@ -172,6 +182,7 @@ class Live {
 
   /** Save the chart as it is shown, in the colours of the light page. @param {string} kind */
   async save(kind) {
+    this.refresh();
     const chart = this.chart;
     if (!chart) return;
     const [width, height] = [this.width, this.height];
@@ -217,7 +228,8 @@ class Page {
     this.before = 0;
     this.after = Math.min(Number(document.getElementById("explore")?.dataset.best ?? last), last);
     this.most = Math.max(10, ...data.runs.map((run) => run.jct.reduce((most, one) => (one > most ? one : most), run.wait.reduce((most, one) => (one > most ? one : most), 0))));
-    this.bins = data.runs.map((run) => ({ wait: logBins(run.wait, this.most), jct: logBins(run.jct, this.most) }));
+    /** @type {Map<Float64Array, Uint16Array>} */
+    this.bins = new Map();
     /** @type {Map<string, Live>} */
     this.live = new Map();
     this.nodes = data.runs.map((run) => /** @type {[number, number]} */ ([0, run.nodes.length]));
@@ -229,6 +241,17 @@ class Page {
     this.controls();
     for (const figure of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure[data-chart]")))
       if (this.kinds()[String(figure.dataset.chart)]) this.live.set(String(figure.dataset.chart), new Live(figure, this));
+    const seen = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) {
+        const live = /** @type {Live} */ (this.live.get(String(/** @type {HTMLElement} */ (target).dataset.chart)));
+        live.visible = isIntersecting;
+        if (isIntersecting) live.refresh();
+      }
+    });
+    for (const live of this.live.values()) {
+      live.visible = live.figure.getBoundingClientRect().top < innerHeight;
+      seen.observe(live.figure);
+    }
     this.update();
     let width = innerWidth;
     addEventListener("resize", () => {
@@ -244,7 +267,10 @@ class Page {
   /** @param {boolean} [light] */
   repaint(light) {
     const colour = palette(light);
-    for (const live of this.live.values()) live.paint(colour);
+    for (const live of this.live.values()) {
+      if (light) live.refresh();
+      live.paint(colour);
+    }
   }
 
   get filtered() {
@@ -265,7 +291,7 @@ class Page {
       bars([{ group: "", bars: runs.map(({ run, number, name }) => ({ run: number, name, value: meanOf(run, run[what], chosen).mean, jobs: meanOf(run, run[what], chosen).count })) }]);
     /** @param {"wait" | "jct"} what @returns {() => Chart} */
     const curve = (what) => () =>
-      distribution(runs.map(({ run, number, name }) => ({ run: number, name, values: shares(run, this.bins[number][what], chosen).shares })), this.most);
+      distribution(runs.map(({ run, number, name }) => ({ run: number, name, values: shares(run, this.binsOf(run[what]), chosen).shares })), this.most);
     /** @param {"wait" | "jct"} what @param {ArrayLike<number>} group @param {string[]} names @param {number} length @returns {() => Chart} */
     const grouped = (what, group, names, length) => () => {
       const all = runs.map(({ run }) => meansBy(run, run[what], chosen, group, names.length));
@@ -296,7 +322,7 @@ class Page {
             const held = /** @type {Held} */ (run.held);
             const all = run.nodeGpus.reduce((sum, one) => sum + one, 0) || 1;
             const values = overTime(held.since, held.until, (row) => (chosen[held.job[row]] ? held.amounts[held.kind[row]] : 0), from, to);
-            return { run: number, name, values: values.map((gpus) => Math.min(1, gpus / all)) };
+            return { run: number, name, end: run.end, values: values.map((gpus) => Math.min(1, gpus / all)) };
           });
           const show = (/** @type {number} */ share) => `${Math.round(100 * share)} %`;
           return overTimeChart(series, from, to, { panels: true, most: 1, show, axis: "of GPUs", unit: "share_of_gpus" });
@@ -304,6 +330,13 @@ class Page {
         ...Object.fromEntries([this.before, this.after].map((number, at) => [`lanes-${at + 1}`, () => this.lanesOf(number)])),
       }),
     };
+  }
+
+  /** Where each job lies on the logarithmic axis; worked out at the first use. @param {Float64Array} values */
+  binsOf(values) {
+    const found = this.bins.get(values) ?? logBins(values, this.most);
+    this.bins.set(values, found);
+    return found;
   }
 
   /** @param {number} number */
@@ -349,7 +382,7 @@ class Page {
       live.figure.hidden = !kinds[name];
       const title = live.figure.querySelector(".of-run");
       if (title) title.textContent = `Nodes over time, ${this.data.runs[name === "lanes-2" ? this.after : this.before].name}`;
-      if (kinds[name] && !live.figure.closest("details:not([open])")) live.show(kinds[name]());
+      if (kinds[name]) live.show(kinds[name]);
     }
   }
 
@@ -414,7 +447,7 @@ class Page {
     form.append(reset, element("output", { id: "chosen" }));
     place.append(form);
     const hint = data.detailed ? "Drag along a time axis to zoom; double-click or Esc shows all." : "There are too many allocations to keep in one file: stories show times only, and nodes are left out.";
-    place.append(element("p", { class: "quiet hint" }, hint));
+    place.after(element("p", { class: "quiet hint" }, hint));
 
     const pair = element("div", { class: "filter" });
     const names = data.runs.map((run, number) => /** @type {[string, string]} */ ([String(number), run.name]));
@@ -438,9 +471,22 @@ class Page {
     });
     pair.append(search);
     document.getElementById("pair")?.append(pair);
-    document.getElementById("by")?.append(choice("Colour by", [["size", "size"], ...columns.filter(([what]) => data[what].names.length > 1).map(([what, label]) => /** @type {[string, string]} */ ([what, label.toLowerCase()]))], (value) => { this.by = value; this.draw(); }, "size"));
+    document.getElementById("by")?.append(choice("Colour by", [["size", "size"], ...columns.filter(([what]) => data[what].names.length > 1).map(([what, label]) => /** @type {[string, string]} */ ([what, label.toLowerCase()]))], (value) => { this.by = value; this.draw(); this.legend(); }, "size"), element("span", { class: "legend", id: "legend" }));
+    this.legend();
     for (const hidden of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-live]"))) hidden.hidden = false;
-    for (const details of document.querySelectorAll("details")) details.addEventListener("toggle", () => { if (details.open && details.querySelector("figure[data-chart]")) this.draw(); });
+  }
+
+  /** What the colours of bars stand for; many names share the same few colours. */
+  legend() {
+    const chip = (/** @type {string} */ role, /** @type {string} */ name) => element("span", {}, element("span", { class: `chip ${role}` }), name);
+    const { by, data } = this;
+    const parts =
+      by === "tenant" || by === "user" || by === "model"
+        ? data[by].names.length > COLOURS
+          ? [`${COLOURS} colours for ${counted(data[by].names.length, by)}`]
+          : data[by].names.map((name, at) => chip(`chip-${at + 1}`, name || "none"))
+        : SIZE_NAMES.map((name, at) => ({ name, at })).filter(({ at }) => this.size.includes(at)).map(({ name, at }) => chip(`shade-${at + 1}`, name));
+    document.getElementById("legend")?.replaceChildren(...parts);
   }
 
   /** The jobs that gained and lost most, or, of a single run, those that took longest. */
@@ -459,7 +505,7 @@ class Page {
     const named = what === "wait" ? "Wait" : "Completion time";
     const figure = (/** @type {number} */ seconds) => (Number.isFinite(seconds) ? threeFigures(seconds / unit) : "–");
     const optional = /** @type {["tenant" | "user" | "model", string][]} */ ([["tenant", "Tenant"], ["user", "User"], ["model", "Model"]]).filter(([column]) => data[column].names.length > 1);
-    const times = alone ? [`${named}, ${name}`] : [`${named} under ${one.name}, ${name}`, `under ${other.name}, ${name}`, `Change, ${name}`];
+    const times = alone ? [`${named}, ${name}`] : [`${named} under ${one.name}, ${name}`, `${named} under ${other.name}, ${name}`, `Change, ${name}`];
     const head = element("thead", {}, element("tr", {}, ...["Job", ...optional.map(([, label]) => label), "GPUs", ...times].map((label, at) => element("th", at && at <= optional.length ? { class: "text", scope: "col" } : { scope: "col" }, label))));
     const row = (/** @type {number} */ job) => {
       const button = element("button", { type: "button", class: "link" }, data.id(job));
