@@ -29,6 +29,14 @@ def simulate(
         "muster-run"
     ),
     overwrite: flags.Overwrite = False,
+    snapshot_at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Write the whole input of the first decision from this time on, as 36h, into snapshot.json "
+            "(default: none).",
+        ),
+    ] = None,
     *,
     given: SimulationFlags,
     as_json: flags.Json = False,
@@ -41,15 +49,23 @@ def simulate(
     from muster.cli.progress import progress_bars
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
+    from muster.units import seconds_of
 
     errors = ErrorCollector()
     inputs = given.inputs(errors, trace, cluster)
     policy = errors.of(inputs.scheduler, scheduler)
+    moment = None if snapshot_at is None else errors.of(seconds_of, "--snapshot-at", snapshot_at)
     errors.settle()
+    if moment is not None:
+        from muster.runtime.snapshots.taking import SnapshotTaker
+
+        policy = taker = SnapshotTaker(policy, moment)
     print_notes(inputs.trace)
     with write_folder_aside(out, overwrite=overwrite) as folder:
         with progress_bars([policy.name], len(inputs.trace.jobs)) as show:
             result = Result.of(inputs.run(policy, lambda progress: show(policy.name, progress)))
+        if moment is not None:
+            taker.write(folder / "snapshot.json")
         result.write(folder)
     summary = result.summary
     for note in summary["notes"][len(inputs.trace.notes) :]:
@@ -64,3 +80,5 @@ def simulate(
     console = Console()
     console.print(comparison_table([summary], console.width))
     print(f"The record is in {out}; a page with charts: muster report {out}")
+    if moment is not None:
+        print(f"Decide it again: muster replay {out / 'snapshot.json'}")

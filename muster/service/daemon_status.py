@@ -10,7 +10,8 @@ from typing import Any
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
-from muster.schedulers.contract import Scheduler
+from muster.runtime.snapshots.taken import TakenSnapshot
+from muster.schedulers.contract import Decision, Scheduler
 from muster.service.engines import EngineCapabilities
 from muster.service.request import DEFAULT_RESTART_COST_SECONDS
 from muster.workload.models import Model
@@ -29,6 +30,14 @@ class Failing:
     """Failures in a row."""
     words: str
     """Of the last one; they may name jobs."""
+
+
+@dataclass(frozen=True)
+class LastDecision:
+    """The last decision and all that it went by."""
+
+    taken: TakenSnapshot
+    decision: Decision
 
 
 @dataclass
@@ -58,6 +67,8 @@ class DaemonStatus:
     decision_failures: int = 0
     blocked_by: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Of each waiting job the jobs that it waits for, as the last decision has it."""
+    last_decision: LastDecision | None = None
+    """None: there has been none since this daemon began."""
     others: Mapping[str, NodeAllocation[str]] = field(default_factory=dict)
     """What jobs that are not Muster's hold, by node."""
     failing: Failing | None = None

@@ -196,7 +196,7 @@ class JobTable:
     @cached_property
     def id_ranks(self) -> Ints:
         """The place of each job's id among all ids: by number where all ids are whole numbers, else by arrival."""
-        numbers = self.ids.cast(pl.Int64, strict=False)
+        numbers = self.ids.head(len(self)).cast(pl.Int64, strict=False)
         ranks = np.arange(len(self))
         if not numbers.null_count():
             ranks[np.argsort(numbers.to_numpy(), kind="stable")] = np.arange(len(self))

@@ -63,7 +63,7 @@ def saved_decision(
 
 
 def _on_node(one: NodeAllocation, cluster: Cluster) -> dict[str, Any]:
-    named: dict[str, Any] = plain(asdict(one.on(cluster.nodes[one.node].name)))
+    named: dict[str, Any] = plain(vars(one.on(cluster.nodes[one.node].name)))
     return named
 
 

@@ -217,7 +217,7 @@ class TakenSnapshot:
         return {"number": plain(number), **columns_of(spec, OF_OWNERS), **columns_of(status, OF_ENDED)}
 
     def _saved(self, one: NodeAllocation) -> SavedAllocation:
-        return SavedAllocation(**asdict(one.on(self.cluster.nodes[one.node].name)))
+        return SavedAllocation(**vars(one.on(self.cluster.nodes[one.node].name)))
 
 
 def settings_of_scheduler(scheduler: Scheduler) -> dict[str, str]:

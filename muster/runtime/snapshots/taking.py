@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from muster.cluster import Cluster
+from muster.problems import InputError, Problem
 from muster.runtime.snapshots.file import SnapshotFile
 from muster.runtime.snapshots.taken import Source, TakenSnapshot, memory_of
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
@@ -43,3 +45,10 @@ class SnapshotTaker:
         decision, after = self._scheduler.decide(snapshot, state)
         self.file = taken.file(self._scheduler, decision, self._source)
         return decision, after
+
+    def write(self, path: Path) -> None:
+        """Write the snapshot. InputError if no decision came from that moment on."""
+        if self.file is None:
+            what = "allowed: a time at which the run still decides; no decision came from then on"
+            raise InputError(Problem("--snapshot-at", what, found=f"{self._at:g} s"))
+        self.file.write(path)

@@ -1,4 +1,4 @@
-"""The record of what really happened, as one archive."""
+"""The record of what really happened, as one archive, and the last decision with all that it went by."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fastapi import APIRouter
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
-from muster.service.api.failures import may_answer
+from muster.problems import InputError
+from muster.service.api.failures import Refused, may_answer
 from muster.service.api.service import DESCRIBED, OperatorHere, ServiceHere
 
 _PIECE = 2**20
@@ -48,3 +49,23 @@ def export(service: ServiceHere, _: OperatorHere) -> StreamingResponse:
                 yield piece
 
     return StreamingResponse(pieces(), media_type="application/x-tar")
+
+
+@router.get(
+    "/snapshot",
+    response_class=Response,
+    responses={
+        200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+        **may_answer(404, 409),
+    },
+)
+def snapshot(service: ServiceHere, _: OperatorHere) -> Response:
+    """The whole input of the last decision, and the decision; muster replay decides it again."""
+    last = service.status.last_decision
+    if last is None:
+        raise Refused(404, "there has been no decision since this daemon began")
+    try:
+        file = last.taken.file(service.status.policy, last.decision, "service")
+    except InputError as bad:
+        raise Refused(409, str(bad)) from None
+    return Response(file.text(), media_type="application/json")

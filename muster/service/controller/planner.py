@@ -11,7 +11,8 @@ import numpy as np
 import structlog
 
 from muster.cluster.resources import BUILT_IN_COUNT
-from muster.runtime.scheduler_memory import from_bytes
+from muster.runtime.scheduler_memory import from_bytes, to_bytes
+from muster.runtime.snapshots.taken import TakenSnapshot
 from muster.schedulers.actions import Action, Start, actions_of
 from muster.schedulers.contract import Decision, Ints, Jobs, Snapshot, Trigger
 from muster.schedulers.honours import WITHOUT_GPUS, honoured
@@ -21,7 +22,7 @@ from muster.service.controller.active_jobs import ActiveJobs
 from muster.service.controller.asking import Decided, decided
 from muster.service.controller.conditions import Conditions
 from muster.service.controller.starts import same_place
-from muster.service.daemon_status import SCHEDULER, DaemonStatus, Failing
+from muster.service.daemon_status import SCHEDULER, DaemonStatus, Failing, LastDecision
 from muster.service.store import Store
 from muster.service.store.rows import PendingInterval
 from muster.workload.jobs import RUNNING
@@ -57,10 +58,13 @@ class Planner:
         """Triggers of decisions that failed."""
         self._memory = store.scheduler_state()
         self._state = self._remembered()
+        self._begins = True
+        """Whether no decision has come yet that the memory is of."""
 
     def begin_again(self) -> None:
         """The cluster is another one: go on with what the scheduler's state says of it."""
         self._state = self._remembered()
+        self._begins = True
 
     @property
     def next_wake(self) -> float:
@@ -114,6 +118,7 @@ class Planner:
         self._jobs.pending = 0
         began = time.perf_counter()
         try:
+            taken = TakenSnapshot.of(snapshot, self._memory_now())
             with self._status.thinking:
                 answer = decided(self._scheduler, snapshot, self._state, columns.spec)
         except Exception as error:
@@ -124,7 +129,8 @@ class Planner:
         self._unheeded = 0
         self._status.failing = None
         self._conditions.clear()
-        self._state = answer.state
+        self._state, self._begins = answer.state, False
+        self._status.last_decision = LastDecision(taken, answer.decision)
         self._wake_on, self._timer = answer.decision.wake_on, answer.decision.next_wake
         self._rests_until = self._store.now() + _rest(answer.seconds)
         pending = pending_jobs(snapshot, answer.decision)
@@ -140,6 +146,12 @@ class Planner:
         self._status.decisions += 1
         self._status.decision_seconds = answer.seconds
         self._status.decision_seconds_sum += answer.seconds
+
+    def _memory_now(self) -> bytes:
+        """The scheduler's memory before the next decision."""
+        if self._begins or self._memory is None:
+            return to_bytes(self._state, self._scheduler.name)
+        return self._memory
 
     def _leave_out(self, misfits: set[int], now: float) -> None:
         """Note why jobs are left out that this cluster cannot hold; it was another one when they were submitted."""

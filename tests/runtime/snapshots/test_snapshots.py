@@ -25,7 +25,7 @@ HERE = "a file"
 class EveryFew(SnapshotTaker):
     """Takes a snapshot of every 7th decision, and says what the nodes were like."""
 
-    def __init__(self, scheduler: Scheduler, at_most: int = 6) -> None:
+    def __init__(self, scheduler: Scheduler, at_most: int = 3) -> None:
         super().__init__(scheduler, 0.0)
         self.at_most, self.asked = at_most, 0
         self.taken: list[tuple[SnapshotFile, list[bytes]]] = []
@@ -88,9 +88,9 @@ def test_replay_decides_as_the_run_did(fixed: FixedRun) -> None:
 
 
 @given(number=st.integers(0, 100_000))
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 def test_replay_decides_as_random_runs_did(number: int) -> None:
     case = case_of(number)
-    taker = EveryFew(build(case.scheduler, case.settings), at_most=3)
+    taker = EveryFew(build(case.scheduler, case.settings), at_most=2)
     simulate(case.trace, case.cluster, taker, case.options)
     check(taker.taken)

@@ -41,6 +41,7 @@ ROUTES = [
     ("GET", "/v1/nodes"),
     ("POST", "/v1/nodes/node-0/drain"),
     ("GET", "/v1/export"),
+    ("GET", "/v1/snapshot"),
     ("GET", "/v1/tokens"),
     ("POST", "/v1/tokens"),
     ("POST", "/v1/tokens/1/revoke"),
@@ -182,7 +183,7 @@ def test_one_user_can_neither_see_nor_steer_anothers_jobs(api: Serving) -> None:
     assert api.store.job(1) == before
     for query in ("", "?user=ann", "?name=job"):
         assert api.ask("GET", f"/v1/jobs{query}", token=bob).json["jobs"] == []
-    for method, path in ROUTES[9:14]:
+    for method, path in ROUTES[9:15]:
         refused = api.ask(
             method, path, {"user": "bob", "role": "operator"} if method == "POST" else None, bob
         )

@@ -391,6 +391,15 @@ def test_nodes_are_shown_drained_and_used_again(api: Serving, muster: Muster) ->
     assert muster("drain", "../x").status == 2
 
 
+def test_a_snapshot_needs_a_decision(api: Serving, muster: Muster, tmp_path: Path) -> None:
+    assert api.status.last_decision is None
+    done = muster("snapshot", "-o", tmp_path / "s.json")
+    assert (done.status, done.err) == (2, "there has been no decision since this daemon began\n")
+    assert not (tmp_path / "s.json").exists()
+    (tmp_path / "s.json").touch()
+    assert "the file exists" in muster("snapshot", "-o", tmp_path / "s.json").err
+
+
 def test_the_record_is_exported_into_a_folder(api: Serving, muster: Muster, tmp_path: Path) -> None:
     some_jobs(api)
     ran = {"state": State.COMPLETED, "finished": 200.0, "run_seconds": 100.0, "restart_seconds": 10.0}
