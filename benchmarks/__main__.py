@@ -38,7 +38,8 @@ def scaling_chart(rows: list[dict[str, Any]]) -> alt.LayerChart:
         y=alt.Y("cpu_seconds:Q", scale=alt.Scale(type="log"), title="CPU seconds"),
         color=alt.Color("scheduler:N", title=None),
     )
-    return (base.mark_line() + base.mark_point(filled=True)).properties(width=420, height=280)
+    lines: alt.LayerChart = base.mark_line() + base.mark_point(filled=True)
+    return lines.properties(width=420, height=280)
 
 
 def main() -> None:

@@ -46,8 +46,8 @@ def figures(trace: Trace, cluster: Cluster, name: str, **options: Any) -> tuple[
     """Mean JCT in seconds, part of the running time that restarts took, and the most preemptions of one job."""
     knowledge = "oracle" if name.startswith("srtf") else "none"
     jobs = simulate(trace, cluster, build(name), Options(knowledge=knowledge, **options)).record.jobs
-    lost = jobs["restart_seconds"].sum() / jobs["run_seconds"].sum()
-    return float(jobs["jct_seconds"].mean()), float(lost), int(jobs["preemptions"].max())  # type: ignore[arg-type]
+    lost = float(jobs["restart_seconds"].sum()) / float(jobs["run_seconds"].sum())
+    return float(jobs["jct_seconds"].mean()), lost, int(jobs["preemptions"].max())  # type: ignore[arg-type]
 
 
 def twelve_jobs(lengths: Callable[[np.random.Generator], Any], seed: int) -> Trace:

@@ -22,7 +22,7 @@ def run(case: Case, trace: Trace, folder: Path) -> Run:
     """Simulate and write everything."""
     rules = rules_named("synergy-published") if case.published_rules else EXACT
     scheduler = build(case.scheduler, {**rules.settings, **case.settings})
-    options = Options(rules=rules, **{"restart_cost_seconds": 0.0} | case.options)
+    options = Options(rules=rules, **{"restart_cost_seconds": 0.0, **case.options})
     result = simulate(trace, parse_cluster(case.cluster), scheduler, options)
     Result.of(result).write(folder)
     return result

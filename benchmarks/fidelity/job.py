@@ -40,7 +40,8 @@ def main(diary: Path, steps: int, step_seconds: float, start_up_seconds: float, 
 
 def gradient_of(samples: np.ndarray, weights: np.ndarray, label: int) -> np.ndarray:
     """Of the logistic loss, all samples being of one class."""
-    return samples.T @ (1 / (1 + np.exp(-samples @ weights)) - label)
+    gradient: np.ndarray = samples.T @ (1 / (1 + np.exp(-samples @ weights)) - label)
+    return gradient
 
 
 if __name__ == "__main__":

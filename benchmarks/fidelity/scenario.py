@@ -98,7 +98,8 @@ def scenario(
     """Exponential gaps, lengths log-uniform from the shortest to the longest, each job with a pace of its own."""
     chance = np.random.default_rng(seed)
     at = np.concatenate([[0.0], chance.exponential(mean_gap, jobs - 1).cumsum()])
-    seconds = np.exp(chance.uniform(*np.log(lengths), jobs))
+    shortest, longest = np.log(lengths)
+    seconds = np.exp(chance.uniform(shortest, longest, jobs))
     pace = chance.uniform(0.15, 0.4, jobs)
     steps = np.rint(seconds / pace).astype(int)
     return [
