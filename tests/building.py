@@ -46,7 +46,7 @@ def jobs_of(*rows: Mapping[str, Any]) -> Trace:
     table = [
         {"job_id": str(number)} | {key: row.get(key) for key in columns} for number, row in enumerate(rows)
     ]
-    return trace_of(pl.DataFrame(table, infer_schema_length=None), "test")
+    return trace_of(pl.DataFrame(table, infer_schema_length=None).to_dict(), "test")
 
 
 def job(submit: float, duration: float, gpus: int = 1, **more: Any) -> dict[str, Any]:

@@ -27,8 +27,9 @@ def test_the_list_fits_80_columns_and_breaks_no_name(muster: Muster, monkeypatch
     lines = muster("schedulers").out.splitlines()
     assert max(map(len, lines[:-2])) <= 80
     text = " ".join(" ".join(lines).split())
-    for one in (*parts(), *presets()):
-        assert f" {one.name} {one.sentence} " in text
+    listed = [(part.name, part.sentence) for part in parts()]
+    for name, sentence in listed + [(preset.name, preset.sentence) for preset in presets()]:
+        assert f" {name} {sentence} " in text
 
 
 def test_one_is_shown_with_its_settings_and_defaults(muster: Muster) -> None:

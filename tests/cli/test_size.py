@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from muster.cli.app import BAD_INPUT, OK, run
+from muster.cli.app import run
+from muster.cli.failures import BAD_INPUT, OK
 
 LIMIT = "gpu=8,cpu=64,memory_gb=256,nic=10Gbit/s"
 

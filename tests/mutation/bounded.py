@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 from hypothesis import Phase, settings
@@ -31,7 +31,7 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Run one test under its limit."""
     signal.setitimer(signal.ITIMER_PROF, float(os.environ[TEST_SECONDS]))
     try:

@@ -14,7 +14,8 @@ GAINS = st.lists(st.floats(0, 1), min_size=1, max_size=64)
 
 @given(gains=GAINS, threshold=st.floats(0.01, 0.5))
 def test_the_knee_is_that_of_a_search_over_all_points(gains: list[float], threshold: float) -> None:
-    speeds, points = [], [float(number) for number in range(1, len(gains) + 1)]
+    speeds: list[float] = []
+    points = [float(number) for number in range(1, len(gains) + 1)]
     for gain in gains:
         speeds.append(gain + (speeds[-1] if speeds else 0.1))
     speed_at = dict(zip(points, speeds, strict=True))

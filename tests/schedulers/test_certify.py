@@ -93,7 +93,7 @@ def any_holdings(draw: st.DrawFn) -> Round:
             free = case.snapshot.ledger.free_ids(node)
             count = min(left, most_each, len(free))
             part = draw(st.sampled_from([0.0, 0.3, 1.0]))
-            amounts = part * books.nodes[node]["free"][1:] / 1e6
+            amounts = books.nodes[node]["free"][1:] * part / 1e6
             if count:
                 shares.append(NodeAllocation(node, free[:count], *amounts.tolist()))
                 left -= count
@@ -155,8 +155,8 @@ def test_the_bound_is_close_to_brute_force_on_one_server() -> None:
         amounts = grid[list(picked)]
         if (amounts.sum(axis=0) <= (24, 500)).all():
             speeds_ = (
-                relative_speed(models, int(model), *amounts[at], np.inf)
-                for at, model in enumerate(case.snapshot.jobs.model)
+                relative_speed(models, int(model), cpus, memory_gb, np.inf)
+                for (cpus, memory_gb), model in zip(amounts, case.snapshot.jobs.model, strict=True)
             )
             best = max(best, sum(speeds_))
     bound = bound_of_decision(case.snapshot)

@@ -170,7 +170,7 @@ def test_without_a_look_at_the_order_a_run_is_the_same(
     rows: list[dict[str, Any]],
     cluster: Cluster,
     name: str,
-    options: dict[str, float],
+    options: dict[str, Any],
     given_settings: dict[str, str],
 ) -> None:
     quick = build(name, {"preemptive": "true"} | given_settings)

@@ -89,7 +89,8 @@ def test_a_hungry_job_gets_what_a_frugal_one_leaves() -> None:
     tuned = run(jobs_of(frugal, hungry), cluster, "fifo+tune-plus+delay-timers", LEASE)
     assert finishes(tuned)[0] == pytest.approx(plain[0])
     assert plain[1] == pytest.approx(3000)
-    assert finishes(tuned)[1] < 0.9 * 3000  # resnet18 is faster on the 5 cores that gnmt leaves than on 3
+    # resnet18 is faster on the 5 cores that gnmt leaves than on 3
+    assert column(tuned, "finish_seconds")[1] < 0.9 * 3000
     assert column(tuned, "moves") == [0, 0]
 
 

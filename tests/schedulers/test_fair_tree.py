@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
 from muster.schedulers.fair_tree import Association, fair_tree_factors
 
 
-def factors(tree: dict[str, tuple[tuple[float, ...], float]]) -> list[float]:
+def factors(tree: Mapping[str, tuple[tuple[float, ...], float]]) -> list[float]:
     """Of associations `account/user` with their raw shares and usage."""
     associations = [Association(tuple(path.split("/")), shares) for path, (shares, _) in tree.items()]
     usage = np.array([usage for _, usage in tree.values()])

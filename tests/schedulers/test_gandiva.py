@@ -139,11 +139,11 @@ def test_a_spread_gang_moves_together_when_there_is_room() -> None:
         job(1, 200, gpus=2, model="chatty"),
     )
     cluster = replace(two_nodes(2), links=LINKS)
-    physical = {"network": "physical", "layers": {"chatty": CHATTY}, "restart_cost_seconds": 3.0}
-    result = run(trace, cluster, "gandiva", **physical)
+    layers = {"chatty": CHATTY}
+    result = run(trace, cluster, "gandiva", layers=layers, network="physical", restart_cost_seconds=3.0)
     gang = [part[1:] for part in holdings(result) if part[0] == "2"]
-    assert gang[0] == ("a", [1], 1, 50)
-    assert gang[1][:3] == ("a", [0, 1], 50)
+    assert gang[0] == ("a", [1], 1.0, 50.0)
+    assert gang[1][:3] == ("a", [0, 1], 50.0)
     assert column(result, "moves") == [0, 0, 1]
     # Without a network model nothing is gained by it, and 3 s would be lost.
     assert column(run(trace, cluster, "gandiva", restart_cost_seconds=3.0), "moves") == [0, 0, 0]
@@ -241,7 +241,7 @@ def test_trials_are_plain_values() -> None:
             return self.inner.decide(snapshot, seen[-1])
 
     trace = jobs_of(job(0, 1000), job(0, 1000))
-    through = run(trace, cluster_of(1), Watched())  # type: ignore[arg-type]
+    through = run(trace, cluster_of(1), Watched())
     straight = run(trace, cluster_of(1), "gandiva", {"trial_seconds": "100"})
     assert through.record.allocations.equals(straight.record.allocations)
     assert any(state["trials"] for state in seen)

@@ -23,7 +23,9 @@ SIZES = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=5, 
 def published(coefficients: np.ndarray, workers: np.ndarray, servers: np.ndarray) -> np.ndarray:
     """Optimus' synchronous form."""
     one, constant, load, each_worker, each_server = coefficients
-    return one / workers + constant + load * workers / servers + each_worker * workers + each_server * servers
+    growing = each_worker * workers + each_server * servers
+    seconds: np.ndarray = one / workers + constant + load * workers / servers + growing
+    return seconds
 
 
 @settings(max_examples=40, deadline=None)

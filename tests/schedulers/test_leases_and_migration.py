@@ -97,8 +97,15 @@ def test_no_part_breaks_a_lease(
     rows: list[dict[str, Any]], cluster: Cluster, name: str, cost: float, rounds: float | None
 ) -> None:
     watched = LeaseKept(conforming(build(name, {"lease_seconds": str(LEASE)})))
-    options = {"restart_cost_seconds": cost, "round_seconds": rounds}
-    result = run(jobs_of(*rows), cluster, watched, layers={"noisy": NOISY}, skip_impossible=True, **options)
+    result = run(
+        jobs_of(*rows),
+        cluster,
+        watched,
+        layers={"noisy": NOISY},
+        skip_impossible=True,
+        restart_cost_seconds=cost,
+        round_seconds=rounds,
+    )
     assert result.unfinished == 0
 
 
@@ -154,7 +161,7 @@ def test_lease_ends_that_change_nothing_are_no_decisions(
 def test_jobs_without_competitors_need_no_lease_ends() -> None:
     scheduler = Counted(build("dally", {"lease_seconds": str(LEASE)}))
     result = run(jobs_of(*(job(50 * at, 1000 * LEASE) for at in range(8))), cluster_of(8), scheduler)
-    assert max(finishes(result)) == 350 + 1000 * LEASE
+    assert max(column(result, "finish_seconds")) == 350 + 1000 * LEASE
     # When one comes and when one ends, but for the last.
     assert len(scheduler.asked_at) == 8 + 7
 

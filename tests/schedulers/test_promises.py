@@ -35,11 +35,12 @@ def test_releasing_gpus_are_kept_for_the_job_promised_them() -> None:
     assert finishes(result)[1] == pytest.approx(150)
 
 
-@pytest.mark.parametrize("options", [{"round_seconds": 300.0}, {}])
+@pytest.mark.parametrize("round_seconds", [300.0, None])
 @pytest.mark.parametrize("order", ["las", "srtf", "ftf"])
-def test_restarts_as_long_as_a_turn_do_not_switch_for_ever(order: str, options: dict[str, float]) -> None:
+def test_restarts_as_long_as_a_turn_do_not_switch_for_ever(order: str, round_seconds: float | None) -> None:
     # An interruption costs a third of each job's work: it is not worth it, so the jobs run one after the other.
-    done = run(jobs_of(*NEVER_ENDS), cluster_of(1), order, restart_cost_seconds=300.0, **options)
+    trace = jobs_of(*NEVER_ENDS)
+    done = run(trace, cluster_of(1), order, restart_cost_seconds=300.0, round_seconds=round_seconds)
     assert column(done, "preemptions") == [0, 0]
     assert finishes(done)[0] == 1000.0
 

@@ -12,7 +12,7 @@ import pytest
 
 from muster.cli.app import run
 from muster.cluster.shipped import parse_cluster
-from muster.schedulers import registry
+from muster.schedulers.presets import known_presets
 from muster.schedulers.registry import build
 from muster.simulation import Options, rules_named, simulate
 from muster.workload.trace import read_trace
@@ -50,7 +50,7 @@ def test_published_figures(policy: str, expected: pl.DataFrame, reference: Path)
 def test_the_rules_bring_what_the_presets_have(policy: str, mechanism: str) -> None:
     """`las+tune-published` under the rules is the preset: nothing else need be typed."""
     preset = PRESETS[mechanism].format(policy.lower())
-    spelled = registry.known_presets()[preset].parts
+    spelled = known_presets()[preset].parts
     assert build(spelled, RULES.settings_for(spelled)) == build(preset, RULES.settings_for(preset))
 
 

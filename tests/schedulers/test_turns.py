@@ -77,7 +77,7 @@ def test_a_gang_joins_the_least_crowded_node_rack_or_all(crowd: Crowd, gpus: int
     levels = [min(crowd.levels(unit, gpus) for unit in of_kind) for of_kind in units]
     kind = next((kind for kind, level in enumerate(levels) if level < inf), None)
     if place is None or kind is None:
-        assert place is kind is None
+        assert (place, kind) == (None, None)
         return
     taken = {(node, gpu) for node, mask in place for gpu in range(4) if mask >> gpu & 1}
     assert len(taken) == gpus_of(place) == gpus

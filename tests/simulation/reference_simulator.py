@@ -70,7 +70,7 @@ class Slow:
         self.key, self.preemptive = ORDERS[order]
         self.strict = order == "fifo-strict"
         self.gathered, self.restart = gathered, restart
-        self.price = PRICES.get(order, lambda job: 0)
+        self.price: Callable[[SlowJob], int] = PRICES.get(order, lambda job: 0)
         self.quantum = 300 if order == "las" else 0
 
     def by_rounds(self, seconds: int, *, whole: bool = False) -> list[SlowJob]:

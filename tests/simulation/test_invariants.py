@@ -88,6 +88,7 @@ def test_work_is_conserved(case: Case) -> None:
             if job["job_id"] not in shared and most_gpus == pytest.approx(job["gpus"]):
                 assert productive == pytest.approx(job["ideal_seconds"], abs=CLOSE)
         restarts = len(held) if case.options.resize_restarts else job["preemptions"] + job["moves"]
+        assert case.options.restart_cost_seconds is not None
         assert job["restart_seconds"] <= restarts * case.options.restart_cost_seconds + CLOSE
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 
 from muster.cluster.shipped import parse_cluster
 from muster.workload.trace import read_trace
-from tests.building import run
+from tests.building import column, run
 
 EIGHTS = "16x8gpu,24cpu,500gb"
 FOURS = "32x4gpu,12cpu,250gb"
@@ -58,11 +59,7 @@ def test_skipping_in_rounds_on_nodes_of_four(reference: Path, scheduler: str) ->
     """
     jobs = read_trace(reference / "parity" / "fifo" / "mixed_128gpus_1000.csv")
     every_sixth, every = (
-        float(
-            run(jobs, parse_cluster(FOURS), scheduler, round_seconds=seconds)
-            .record.jobs["jct_seconds"]
-            .mean()
-        )
+        fmean(column(run(jobs, parse_cluster(FOURS), scheduler, round_seconds=seconds), "jct_seconds"))
         for seconds in (6 * 360.0, 360.0)
     )
     assert every_sixth == pytest.approx(60_454, rel=0.01)

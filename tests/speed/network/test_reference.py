@@ -11,6 +11,7 @@ import pytest
 from experiments.fitting import network as fit
 from experiments.fitting.measured import MeasuredFit, StepTimes, fit_measured, read_placements
 from muster.cluster import Cluster, Links, Node
+from muster.cluster.structured import zero_records
 from muster.speed.network.dimensions import ASTRA, dimensions
 from muster.speed.network.layers import read_layers
 from muster.speed.network.model_file import find, read_model_file
@@ -34,7 +35,9 @@ def shape_of(dims: str) -> Shapes:
     """A shape that the astra flavour takes apart into the dimensions `index:level:units ...` of a run."""
     units = {int(part.split(":")[0]): int(part.split(":")[2]) for part in dims.split()}
     gpus = int(np.prod(list(units.values())))
-    return np.array([(gpus, units.get(1, 1), units.get(2, 1), units.get(3, 1), 0, 200.0, 200.0)], SHAPE_DTYPE)
+    shape: Shapes = zero_records(1, SHAPE_DTYPE)
+    shape[0] = (gpus, units.get(1, 1), units.get(2, 1), units.get(3, 1), 0, 200.0, 200.0)
+    return shape
 
 
 def compute_fractions(reference: Path, models: dict[str, NetworkModel]) -> tuple[list[float], list[float]]:

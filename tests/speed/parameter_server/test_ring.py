@@ -110,9 +110,9 @@ def test_a_step_is_what_the_network_model_says_of_the_same_place(
     ]
     workers = reply.gpus
     exposed = seconds_by_workers(speed, 0, [ring], 1).exposed
-    ring = step(model, PROFILED_BATCH * workers, np.full(workers, exposed[0]))
-    assert float(ring.iteration_seconds(workers, 1)) == pytest.approx(reply.iteration_seconds, rel=1e-9)
-    stages = ring.stage_seconds(workers, 1)
+    one_step = step(model, PROFILED_BATCH * workers, np.full(workers, exposed[0]))
+    assert float(one_step.iteration_seconds(workers, 1)) == pytest.approx(reply.iteration_seconds, rel=1e-9)
+    stages = one_step.stage_seconds(workers, 1)
     assert float(stages[1]) == pytest.approx(reply.exposed_seconds, rel=1e-6, abs=1e-12)
 
 
