@@ -22,6 +22,7 @@ from muster.service.known_models import KnownModels
 from muster.service.live_scheduler import live_scheduler
 from muster.service.machine import find_machine
 from muster.service.store import Store
+from muster.service.store.rows import JobRow
 from tests.service.controller.restless import RESTLESS, restless
 
 
@@ -38,7 +39,13 @@ def engine_of(home: Path, store: Store, where: str) -> tuple[Cluster, Engine]:
     """The engine and its nodes."""
     if not where.isdecimal():
         configured = configured_engine("slurm", EngineOptions(partition=where))
-        context = EngineContext(home / "engine", store.job, dict)
+
+        def row_of(job: int) -> JobRow:
+            row = store.job(job)
+            assert row is not None
+            return row
+
+        context = EngineContext(home / "engine", row_of, dict)
         return configured.cluster, configured.open(context)
     gpus = int(where)
     machine = find_machine(gpus=gpus, cpus=float(gpus), memory_gb=float(gpus))

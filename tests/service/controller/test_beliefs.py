@@ -52,7 +52,8 @@ def reported(of: LiveColumns, job: int, steps: float, steps_per_second: float, n
 def served(of: LiveColumns, now: float = 0.0) -> list[int]:
     index = np.array([KNOWN, UNKNOWN])
     keys = Srtf().key(Jobs(of.table, index, now))
-    return index[np.argsort(keys, kind="stable")].tolist()
+    order: list[int] = index[np.argsort(keys, kind="stable")].tolist()
+    return order
 
 
 def test_srtf_serves_unknown_speeds_first_then_goes_by_seconds() -> None:

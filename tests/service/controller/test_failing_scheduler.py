@@ -172,9 +172,10 @@ def test_jobs_run_on_and_wait_while_the_scheduler_fails(world: World, twist: Twi
     world.store.submit([Submission("ann", a_job(20))])
     fails(world, 1.0)
     assert world.status.conditions.keys() == {SCHEDULER}
-    assert world.status.failing is not None
-    assert world.status.failing.count == world.status.decision_failures == 1
-    assert world.status.failing.since >= 11.0
+    failure = world.status.failing
+    assert failure is not None
+    assert failure.count == world.status.decision_failures == 1
+    assert failure.since >= 11.0
     world.store.request_state(CANCELLED, StateRequest.CANCEL)
     for _ in range(10):
         fails(world, 3.0)
@@ -248,7 +249,7 @@ def test_a_failing_scheduler_is_asked_again_after_1_2_4_to_60_s(tmp_path: Path) 
     scheduler = Twisted(raises)
     world = World(tmp_path, scheduler)
     world.store.submit([Submission("ann", a_job(10))])
-    asked = []
+    asked: list[float] = []
     while len(asked) < 9:
         before = scheduler.asked
         fails(world, 0.5)

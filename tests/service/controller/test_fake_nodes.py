@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,7 +65,7 @@ class World:
     def clock(self) -> float:
         return self.store.origin + self.seconds
 
-    def pace(self, job: int, allocations: list[NodeAllocation[str]]) -> Pace:
+    def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         row = self.store.job(job)
         assert row is not None
         return pace_of(row, allocations, MODELS)

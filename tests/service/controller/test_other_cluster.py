@@ -127,7 +127,7 @@ def test_what_runs_where_it_may_not_be_any_more_saves_and_waits(tmp_path: Path) 
 
 
 def test_an_unlaunched_start_on_gpus_that_are_gone_is_dropped(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = world_on(tmp_path, "fifo", "1x4gpu,12cpu,200gb")
     jobs = [submitted(world) for _ in range(4)]
@@ -135,7 +135,7 @@ def test_an_unlaunched_start_on_gpus_that_are_gone_is_dropped(
     def killed(*_: object) -> None:
         raise SystemExit
 
-    world.engine.launch = killed  # type: ignore[method-assign]
+    monkeypatch.setattr(world.engine, "launch", killed)
     with pytest.raises(SystemExit):
         world.turn(1.0)
     assert {(row_of(world, job).state, row_of(world, job).epoch) for job in jobs} == {(State.RUNNING, 1)}

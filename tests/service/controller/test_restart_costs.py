@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,14 +129,14 @@ class Kinds(World):
         "short": Kind(60.0, 30.0),
     }
 
-    def pace(self, job: int, allocations: list[NodeAllocation[str]]) -> Pace:
+    def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         row = self.store.job(job)
         assert row is not None
         kind = self.kinds[row.request.name]
         return Pace(row.steps_done, kind.seconds, 1.0, kind.start_up, kind.saves)
 
-    def submit(self, name: str, count: int = 1, **fields: object) -> list[int]:
-        request = JobRequest(name=name, command=("true",), directory="/", **fields)  # type: ignore[arg-type]
+    def submit(self, name: str, count: int = 1, **fields: Any) -> list[int]:
+        request = JobRequest(name=name, command=("true",), directory="/", **fields)
         return self.store.submit([Submission("ann", request)] * count)
 
     def turns(self, seconds: float, apart: float = 1.0) -> None:
@@ -151,8 +152,11 @@ class Kinds(World):
         """What a scheduler would be shown."""
         fact = self.controller.jobs.columns.status[job]
         jobs = Jobs(self.controller.jobs.columns.table, np.array([job]), self.seconds)
-        columns = ("resumes", "restart_cost", "unsaved_since", "last_start")
-        return {name: float(fact[name]) for name in columns} | {
+        return {
+            "resumes": float(fact["resumes"]),
+            "restart_cost": float(fact["restart_cost"]),
+            "unsaved_since": float(fact["unsaved_since"]),
+            "last_start": float(fact["last_start"]),
             "pinned": bool(jobs.pinned[0]),
             "service": float(jobs.attained_service[0]),
             "cost": float(jobs.interruption_cost[0]),
@@ -192,7 +196,7 @@ def test_start_up_and_stop_are_measured_and_kept(tmp_path: Path) -> None:
 class HangsLater(Kinds):
     """Jobs that work at their first start, and hang in the start-up of every later one."""
 
-    def pace(self, job: int, allocations: list[NodeAllocation[str]]) -> Pace:
+    def pace(self, job: int, allocations: Sequence[NodeAllocation[str]]) -> Pace:
         pace = super().pace(job, allocations)
         hangs = self.row(job).epoch > 1 and self.row(job).request.name == "trained"
         return replace(pace, start_up_seconds=inf) if hangs else pace
@@ -297,7 +301,7 @@ def hold(world: Kinds, job: int) -> None:
 @pytest.mark.parametrize("fields", [{}, {"preemptible": False}, {"min_runtime_seconds": 1e6}])
 @pytest.mark.parametrize("passed", [5.0, 100.0])
 def test_owners_and_operators_stop_a_protected_job(
-    tmp_path: Path, request_to_stop: Callable[[Kinds, int], None], fields: dict[str, object], passed: float
+    tmp_path: Path, request_to_stop: Callable[[Kinds, int], None], fields: dict[str, Any], passed: float
 ) -> None:
     world = Kinds(tmp_path, "las+tune-plus")
     (job,) = world.submit("script", **fields)

@@ -38,7 +38,7 @@ def seen(of: LiveColumns) -> Jobs:
 
 def test_the_bounds_are_the_owners() -> None:
     jobs = seen(columns())
-    assert (jobs.min_gpus, jobs.gpus, jobs.max_gpus) == (1, 2, 4)
+    assert [*jobs.min_gpus, *jobs.gpus, *jobs.max_gpus] == [1, 2, 4]
     assert jobs.requested_per_gpu[0, 1] == 2 * MICRO
 
 
@@ -67,6 +67,6 @@ def test_a_job_that_keeps_its_size_has_no_other_one_planned() -> None:
         made = columns(gpus=planned)
         made.keeps_its_size(fixed, 0.0)
         jobs = seen(made)
-        assert (jobs.min_gpus, jobs.gpus, jobs.max_gpus) == (3, 3, 3)
+        assert [*jobs.min_gpus, *jobs.gpus, *jobs.max_gpus] == [3, 3, 3]
         assert jobs.requested_per_gpu[0, 1] == 2 * MICRO
         assert made.ledger.holds(JOB.id) == (JOB.id in made.plan) == (planned == 3)

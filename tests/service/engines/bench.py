@@ -62,7 +62,12 @@ class Bench:
         **others: Any,
     ) -> Launch:
         """`others` are further fields of `Launch`."""
-        defaults = {"directory": self.folder, "environment": {}, "user": None, "output_limit_gb": 1.0}
+        defaults: dict[str, Any] = {
+            "directory": self.folder,
+            "environment": {},
+            "user": None,
+            "output_limit_gb": 1.0,
+        }
         return Launch(
             job=job,
             epoch=epoch,
@@ -117,6 +122,10 @@ class Bench:
         """Living processes of a start, its supervisor too."""
         return processes.marked(self.folder.resolve() / "engine" / f"{job}.{epoch}")
 
+    def until_nothing_is_left(self, job: int, epoch: int) -> None:
+        """Waits until no process of a start lives."""
+        until(lambda: self.left(job, epoch) == [], f"the end of the processes of start {epoch} of job {job}")
+
     def clear(self) -> None:
         """Ends and forgets all; nothing may be left of it."""
         self.reopen()
@@ -125,7 +134,7 @@ class Bench:
         for one in self.engine.observe():
             self.end(one.job, one.epoch)
             self.engine.forget(one.job, one.epoch)
-            until(lambda one=one: self.left(one.job, one.epoch) == [], "the end of a supervisor")
+            self.until_nothing_is_left(one.job, one.epoch)
         assert self.engine.observe() == []
         assert list((self.folder / "engine").iterdir()) == []
         if self.engine._cgroups is not None:

@@ -317,7 +317,7 @@ class EngineConformance:
     def test_each_command_of_a_batch_ends_by_itself(self, case: Case) -> None:
         """One that is refused says nothing about those before and after it."""
         case.launch(1)
-        commands = [
+        commands: list[Command] = [
             case.launch_of(2, 1, Work.ENDLESS),
             ForgetStart(1, 1),
             case.launch_of(1, 2, Work.ENDLESS),

@@ -63,7 +63,7 @@ def supervisor_of_that_start(order: dict[str, Any]) -> None:
             os._exit(0)
         return child
 
-    engine_module.spawn_supervisor = spawn
+    vars(engine_module)["spawn_supervisor"] = spawn
     bench = Bench(Path(order["folder"]))
     bench.launch(1, order["epoch"], order["command"])
     (child,) = bench.engine._children

@@ -100,7 +100,7 @@ def test_a_supervisor_that_dies_anywhere(bench: Bench, crashing: CrashingProcess
         bench.reopen()
         end = bench.end(1, epoch)
         times = len(ran(bench)) - before
-        until(lambda epoch=epoch: bench.left(1, epoch) == [], "nothing left")
+        bench.until_nothing_is_left(1, epoch)
         ends.add((died, end.ended, times))
         bench.reopen()
         assert bench.observed(1, epoch) == end
@@ -129,7 +129,7 @@ def test_daemons_killed_at_random_moments(bench: Bench, crashing: CrashingProces
 
 def test_only_one_of_many_supervisors_brings_a_start_up(bench: Bench) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        spawn = engine_module.spawn_supervisor
+        spawn = launch_context.spawn_supervisor
         patch.setattr(engine_module, "spawn_supervisor", lambda folder: min(spawn(folder) for _ in range(6)))
         bench.launch(1, 1, ONCE)
     assert bench.end(1, 1).ended is Exit.COMPLETED

@@ -13,6 +13,7 @@ import pytest
 from muster import processes
 from muster.service.engines import Exit
 from muster.service.engines.local import engine as engine_module
+from muster.service.engines.local.launch_context import spawn_supervisor
 from tests.service.engines.bench import Bench, shell, until
 
 
@@ -41,13 +42,12 @@ def test_a_group_that_admits_no_process_is_no_fault_of_the_job(
 ) -> None:
     if bench.engine._cgroups is None:
         pytest.skip("no control groups on this machine")
-    spawn = engine_module.spawn_supervisor
 
     def spawn_without_group(folder: Path) -> int:
         group = bench.engine._starts[1, 1].group
         assert group is not None
         group.remove()
-        return spawn(folder)
+        return spawn_supervisor(folder)
 
     monkeypatch.setattr(engine_module, "spawn_supervisor", spawn_without_group)
     bench.launch(1, 1, shell("echo ran"))
@@ -72,7 +72,8 @@ def test_a_start_lost_with_its_machine_ends_at_its_last_sign(bench: Bench, last:
         moment = friday + 100 * (path.name == last)
         os.utime(path, (moment, moment))
     end = bench.reopen().observe()[0]
-    assert (end.ended, end.since) == (Exit.LOST, pytest.approx(friday + 100))
+    assert end.ended is Exit.LOST
+    assert end.since == pytest.approx(friday + 100)
     assert bench.reopen().observe() == [end]
 
 
@@ -118,7 +119,7 @@ def test_what_a_crash_of_the_machine_left_in_pieces_goes(bench: Bench) -> None:
     for job, lost in ((1, "launch.json"), (2, "lock"), (3, "wanted")):
         bench.launch(job, 1, ["true"])
         bench.end(job, 1)
-        until(lambda job=job: bench.left(job, 1) == [], "the end of its supervisor")
+        bench.until_nothing_is_left(job, 1)
         path = folder(bench, job) / lost
         path.write_bytes(bytes(100)) if lost == "wanted" else path.unlink()
     (bench.folder / "engine" / "4.1.part").mkdir()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from tests.service.engines.bench import Bench, python, shell, until
 
 TRAPPED = "import signal, sys, time\nsignal.signal(signal.{signal}, lambda *_: sys.exit({status}))\n"
 WAITING = "print('up', flush=True)\nwhile True: time.sleep(60)"
+
+
+def has_ended(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
 
 
 def test_a_start_gets_its_words_folder_and_variables_as_they_are(bench: Bench, tmp_path: Path) -> None:
@@ -186,7 +191,7 @@ sys.exit({status})
     for job in (1, 2):
         pids = bench.supervisor(job, 1) and bench.records(job, 1)[1]["ranks"]
         assert isinstance(pids, list)
-        until(lambda pid=pids[0]: not Path(f"/proc/{pid}").exists(), "the end of rank 0")
+        until(partial(has_ended, pids[0]), "the end of rank 0")
         assert Path(f"/proc/{pids[1]}").exists()
     (bench.folder / "go").touch()
     assert bench.end(1, 1).ended is Exit.COMPLETED
