@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding
+from muster.advise import FOUND, NOT_JUDGED, NOTHING, QUESTIONS, Finding, occupancy
 
 from .sites import job, node, site
 
@@ -189,3 +189,15 @@ def test_running_and_waiting_jobs_are_in_the_picture(tmp_path: Path) -> None:
     moments = list(whole.occupancy.moments())
     assert [moment.waiting.tolist() for moment in moments] == [[2]]
     assert moments[0].free[:, 0].tolist() == [3.0, 0.0]
+
+
+@pytest.mark.parametrize(("most", "stretches"), [(4, [(60.0, 3060.0)]), (3, [(1800.0, 1800.0)])])
+def test_only_a_longer_log_is_looked_at_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int, stretches: list[tuple[float, float]]
+) -> None:
+    # It changes at 0, 60, 3120 and 3600 s: job 2 begins to count as waiting after a minute and starts in minute 52.
+    jobs = [job("1", (0, 0, 60), "n1", 1, 1), job("2", (0, 52, 60), "n2", 1, 1)]
+    whole = site(tmp_path, jobs, NODES)
+    monkeypatch.setattr(occupancy, "MOST_MOMENTS", most)
+    assert whole.occupancy is not None
+    assert [(moment.time, moment.seconds) for moment in whole.occupancy.moments()] == stretches

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.cluster.ledger_arrays import Books, Bools, Floats, Ints
+from muster.cluster.ledger_arrays import MICRO, Books, Bools, Floats, Ints
 from muster.schedulers.allocation.gangs import Gangs, gangs_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft, open_draft
 from muster.schedulers.allocation.worth_core import worth_of
@@ -19,6 +19,7 @@ from muster.schedulers.joint.joint_core import FOR_RUNNING, place_jointly
 from muster.simulation import Failures, Run
 from tests.building import cluster_of, job, jobs_of, run
 from tests.schedulers.synergy_cases import TYPES, round_of, typed
+from tests.schedulers.test_joint import MODELS as SHARES_CORES
 from tests.speed.random_models import monotone_models
 
 Taken = dict[int, int]
@@ -162,6 +163,17 @@ def test_a_job_comes_where_a_look_at_all_nodes_puts_it(problem: Problem) -> None
         if where is not None:
             assert {node: gpus for node, gpus, *_ in held(draft).get(at, [])} == where
         problem.draft.free[:] = draft.free
+
+
+def test_a_gang_that_takes_a_fair_share_is_placed_once() -> None:
+    """The first two nodes have a core for each GPU; with the two cores that it can use it fits on the other three."""
+    case = round_of(cluster_of(8, 8, 8, 8, 8, cpus_per_gpu=1.0), [("shared", 3)], SHARES_CORES)
+    with case.snapshot.transaction() as transaction:
+        draft = open_draft(case.snapshot, transaction, case.ranked, case.chosen)
+    draft.free[:, 0] = [2, 1, 1, 1, 1]
+    draft.free[:, 1] = [2 * MICRO, 1 * MICRO, 2 * MICRO, 2 * MICRO, 2 * MICRO]
+    place_jointly(draft, gangs_of(case.snapshot), np.array([0]), np.zeros(1))
+    assert [(node, gpus) for node, gpus, *_ in held(draft)[0]] == [(0, 2), (1, 1)]
 
 
 def speed_of(problem: Problem, draft: PlacementDraft, at: int) -> float:

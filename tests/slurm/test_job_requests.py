@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from muster.service.engines.slurm.job_files import passed_on
 from muster.service.engines.slurm.status import SlurmJob
-from muster.service.engines.slurm.submitted import NewJobs, request_of
+from muster.service.engines.slurm.submitted import Adopted, AdoptedJobs, NewJobs, request_of
 
 _PLAIN = {
     "JobArrayID": "7",
@@ -59,6 +61,12 @@ def test_stated_cpus_and_memory_are_the_least() -> None:
     request = request_of(row(**columns, MinMemory="4G"))
     assert (request.cpus, request.ranks) == (12, "per-gpu")
     assert request.memory_gb == pytest.approx(8.589934592)
+
+
+def test_taken_jobs_are_known_after_a_restart(tmp_path: Path) -> None:
+    job = Adopted("7@1700000000", 7, 1, "ann", {"name": "train"})
+    AdoptedJobs(tmp_path / "submitted").keep(job)
+    assert list(AdoptedJobs(tmp_path / "submitted")) == [job]
 
 
 def test_a_job_that_may_not_be_requeued_stays() -> None:

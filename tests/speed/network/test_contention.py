@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -71,6 +72,15 @@ def test_one_link_is_the_mean_over_all_patterns(busy: list[float], use: float) -
         likely = np.prod([part if on else 1 - part for part, on in zip(busy, pattern, strict=True)])
         mean += float(likely) * min(1.0, 4.0 / (1 + sum(pattern)) / use)
     assert speed == pytest.approx(mean, rel=1e-5)
+
+
+@pytest.mark.parametrize(("others", "varies"), [(200, True), (201, False)])
+def test_up_to_200_neighbours_are_now_and_then_busy(others: int, varies: bool) -> None:
+    """Each is busy half of the time; a gang uses a hundredth of the link. Of more of them always half are busy."""
+    speed = found([{0: 1.0}] * (others + 1), [100.0], [0.5] * (others + 1))[0]
+    chances = [math.comb(others, busy) / 2**others for busy in range(others + 1)]
+    mean = sum(chance * min(1.0, 100 / (1 + busy)) for busy, chance in enumerate(chances))
+    assert speed == pytest.approx(mean if varies else 100 / (1 + others / 2), rel=1e-4)
 
 
 @settings(max_examples=40, deadline=None)
