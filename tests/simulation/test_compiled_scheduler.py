@@ -72,7 +72,7 @@ def random_options(random: Random) -> Options:
         resize_restarts=random.random() < 0.3,
         release_seconds_per_gpu=random.choice([0.0, 0.0, 0.7]),
         failures=random.choice([None, None, Failures(150.0, 20.0)]),
-        checkpoint_seconds=random.choice([10.0, 1000.0]),
+        checkpoint_seconds=random.choice([10.0, 100.0]),
         end_at_limit=random.random() < 0.5,
         knowledge=random.choice(["oracle", "oracle", "none", "noisy:0.5"]),
         network="none",
