@@ -11,13 +11,20 @@ import os
 import resource
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
 
 TEST_SECONDS, RUN_SECONDS = "MUTATION_TEST_SECONDS", "MUTATION_RUN_SECONDS"
+RUNNING = "MUTATION_RUNNING"
+"""Names the file that has the name of the test that runs."""
 
 STOPPED_EARLY = "the run has used its time"
+_SETTINGS = "_hypothesis_internal_use_settings"
+_FEW = 8
+_spent = [0.0]
+"""Seconds of the run that do not count against its limit, the last one holds."""
 _MOST_MEMORY = 6 * 1024**3
 
 
@@ -33,13 +40,44 @@ def pytest_configure() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Run one test under its limit."""
+    Path(os.environ[RUNNING]).write_text(item.nodeid, encoding="utf-8")
     signal.setitimer(signal.ITIMER_PROF, float(os.environ[TEST_SECONDS]))
     try:
         return (yield)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        if _used_seconds() > float(os.environ[RUN_SECONDS]):
+        if _used_seconds() - _spent[-1] > float(os.environ[RUN_SECONDS]):
             item.session.shouldstop = STOPPED_EARLY
+
+
+def begin_again() -> None:
+    """Count the seconds of the run from now on."""
+    _spent.append(_used_seconds())
+
+
+class FewExamples:
+    """A plugin that lets each Hypothesis test try few examples, and notes what fails."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Run one test with few examples, and leave it as it was."""
+        function = getattr(item.obj, "__func__", item.obj) if isinstance(item, pytest.Function) else None
+        if not hasattr(function, _SETTINGS):
+            return (yield)
+        asked = getattr(function, _SETTINGS)
+        setattr(function, _SETTINGS, settings(asked, max_examples=min(asked.max_examples, _FEW)))
+        try:
+            return (yield)
+        finally:
+            setattr(function, _SETTINGS, asked)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that failed."""
+        if report.failed:
+            self.failed.append(report.nodeid)
 
 
 def _used_seconds() -> float:

@@ -19,7 +19,10 @@ _LEFT_OUT = shutil.ignore_patterns(
 )
 _MOST_RUNS = 4.0
 """Of the limit of a run: processor time of all its processes together, some of which the run itself does not count."""
-_DESELECTED = "not (long or needs_torch or needs_postgres or needs_prometheus)"
+_PACKAGES = ("torch", "postgres", "prometheus", "ray", "slurm", "browser", "mcp")
+_REST = (*(f"needs_{name}" for name in _PACKAGES), "builds_wheel", "long", "unsteady")
+_DESELECTED = f"not ({' or '.join(_REST)})"
+"""What `make test` leaves out is left out here."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Copy:
         try:
             if file.suffix == ".pyx" and not self._compiles():
                 return Tried("not compiled")
-            return self._run([*tests, "-x"])
+            return self._run(tests)
         finally:
             for one, (data, times) in before.items():
                 one.unlink(missing_ok=True)
@@ -89,12 +92,16 @@ class Copy:
         return subprocess.run(build, cwd=self._tree, capture_output=True, check=False).returncode == 0
 
     def failing_without_mutation(self, tests: list[str]) -> set[str]:
-        """Returns which of these tests fail in the code as it is."""
-        output = self._output([*tests, "--continue-on-collection-errors"], float("inf"))[1]
-        return set(_failed(output))
+        """Returns which of these tests fail, or take too long, in the code as it is."""
+        failing: set[str] = set()
+        for test in tests:
+            status, output = self._output([test], float("inf"))
+            if status == OVERTIME or _failed(output):
+                failing.add(test)
+        return failing
 
-    def _run(self, arguments: list[str]) -> Tried:
-        status, output = self._output(arguments, self._limits.run)
+    def _run(self, tests: list[str]) -> Tried:
+        status, output = self._output(tests, self._limits.run)
         failed = _failed(output)
         if failed:
             return Tried("killed", failed[0])
@@ -103,22 +110,47 @@ class Copy:
         if status == 0:
             return Tried("survived")
         if status == OVERTIME:
-            return Tried("timeout")
+            return Tried("timeout", self._running())
         if status is None:
             return Tried("stalled")
         if status == 5:  # pytest: no test was collected
             return Tried("no test")
         return Tried("killed", f"exit status {status}")
 
-    def _output(self, arguments: list[str], run_seconds: float) -> tuple[int | None, str]:
+    def _running(self) -> str:
+        """The last test that began, if any did."""
+        file = self._temporary / bounded.RUNNING
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+
+    def _output(self, tests: list[str], run_seconds: float) -> tuple[int | None, str]:
         """Exit status, None after too long a wait for nothing, and output of pytest in its own process space."""
-        pytest = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "-rfE", "--color=no"]
-        pytest += ["-p", "no:xdist", "-p", "no:cacheprovider", "-p", "tests.mutation.bounded"]
-        pytest += ["-m", _DESELECTED, *arguments]
+        pytest = [
+            sys.executable,
+            "-m",
+            "tests.mutation.in_turn",
+            "-x",
+            "-q",
+            "--no-header",
+            "--tb=no",
+            "-rfE",
+        ]
+        pytest += [
+            "--color=no",
+            "--assert=plain",
+            "-p",
+            "no:xdist",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            _DESELECTED,
+            "--",
+            *tests,
+        ]
         environment = os.environ | {
             "PYTHONPATH": str(self._tree),
             "TMPDIR": str(self._temporary),
             "MUSTER_REFERENCE": str((self._root / os.environ.get("MUSTER_REFERENCE", "../shared")).resolve()),
+            bounded.RUNNING: str(self._temporary / bounded.RUNNING),
             bounded.TEST_SECONDS: str(self._limits.test),
             bounded.RUN_SECONDS: str(run_seconds),
         }

@@ -219,7 +219,8 @@ def project(tmp_path: Path) -> Path:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    shutil.copy(ROOT / "tests/mutation/bounded.py", root / "tests/mutation/bounded.py")
+    for name in ("bounded.py", "in_turn.py"):
+        shutil.copy(ROOT / "tests/mutation" / name, root / "tests/mutation" / name)
     return root
 
 
@@ -297,13 +298,32 @@ def test_a_copy_reports_killed_survived_and_endless(project: Path, tmp_path: Pat
     killed = copy.try_out(mutation_to(project, "muster/limits.py", "return max(value, most)"), tests)
     assert (killed.result, killed.by) == ("killed", "tests/test_limits.py::test_clamp")
     assert copy.try_out(mutation_to(project, "muster/limits.py", "return a - a"), tests).result == "survived"
-    assert copy.try_out(mutation_to(project, "muster/loop.py", "done += 0"), tests).result == "timeout"
+    endless = copy.try_out(mutation_to(project, "muster/loop.py", "done += 0"), tests)
+    assert endless == Tried("timeout", "tests/test_loop.py::test_count")
     lonely = mutation_to(project, "muster/lonely.py", "return a <= 1")
     assert copy.try_out(lonely, []).result == "no test"
     assert copy.try_out(lonely, ["tests/test_broken.py"]).result == "killed"
     always = {f"tests/test_broken.py::test_alone[{name}]" for name in ("a name", "b")}
     assert copy.failing_without_mutation([*always, "tests/test_limits.py::test_clamp"]) == always
     assert {name: (project / name).read_text() for name in SOURCES} == SOURCES
+
+
+@pytest.mark.skipif(not can_isolate(), reason="needs process spaces of its own")
+@pytest.mark.parametrize(("fails", "result"), [("tries > 30", "killed"), ("tries == 5", "survived")])
+def test_what_fails_must_fail_with_all_examples(
+    project: Path, tmp_path: Path, fails: str, result: str
+) -> None:
+    """One test fails late, after few examples have passed; the other with few examples, but not with all."""
+    (project / "tests/test_examples.py").write_text(
+        "from hypothesis import given, settings, strategies\nfrom muster.lonely import alone\n\n\ntries = 0\n\n\n"
+        "@settings(max_examples=50)\n@given(strategies.integers())\n"
+        "def test_alone(number):\n    global tries\n    tries += 1\n"
+        f"    assert alone(0) or not ({fails})\n"
+    )
+    (tmp_path / "copy").mkdir()
+    copy = Copy(project, tmp_path / "copy", Limits(test=5.0, run=60.0, idle=300.0))
+    mutation = mutation_to(project, "muster/lonely.py", "return a < 0")
+    assert copy.try_out(mutation, ["tests/test_examples.py"]).result == result
 
 
 @pytest.mark.skipif(not can_isolate(), reason="needs process spaces of its own")
