@@ -11,6 +11,7 @@ import typer
 
 from muster.problems import InputError, Unable
 from muster.service.client import Client, Refusal, Unanswered
+from muster.service.shown import gpus_of, state_since
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -149,18 +150,12 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
             job["name"],
             *((job["user"],) if several else ()),
             state_of(job),
-            thousandths(_gpus(job)),
-            short_time(now - since(job)),
+            thousandths(gpus_of(job)),
+            short_time(now - state_since(job)),
             *((f"{lost_share(job):.0%}",) if interrupted else ()),
             where_or_why(job),
         )
     return table
-
-
-def _gpus(job: Mapping[str, Any]) -> float:
-    """GPUs that a job asks for; those that it holds, if the scheduler chooses how many."""
-    held = sum(here["gpus"] for here in job["holds"]) if job["min_gpus"] < job["max_gpus"] else 0.0
-    return float(held or job["gpus"] * job["gpu_share"])
 
 
 def plain_table() -> Table:
@@ -187,13 +182,6 @@ def state_of(job: Job) -> str:
     if job["phase"] == "starting":
         return "starting"
     return str(job["state"])
-
-
-def since(job: Job) -> float:
-    """Unix seconds of its present state's beginning."""
-    if job["state"] == "running":
-        return float(job["last_start"] or job["submitted"])
-    return float(job["finished"] or job["last_stop"] or job["submitted"])
 
 
 def where_or_why(job: Job) -> str:

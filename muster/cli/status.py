@@ -42,11 +42,12 @@ def status(job: JobId, as_json: flags.Json = False) -> None:
 
 
 def _facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    from muster.cli.service_view import interruptions, lost_share, ranges, short_time, since, state_of
+    from muster.cli.service_view import interruptions, lost_share, ranges, short_time, state_of
     from muster.formatting import duration, three_figures
+    from muster.service.shown import state_since
 
     request = job["request"]
-    passed = short_time(time.time() - since(job))
+    passed = short_time(time.time() - state_since(job))
     yield "state", f"{state_of(job)} {passed} ago" if job["finished"] else f"{state_of(job)} for {passed}"
     if job["state_request"]:
         yield "requested", job["state_request"]

@@ -12,6 +12,7 @@ from muster.service.api.changes import ChangeStream
 from muster.service.api.failures import handle_failures
 from muster.service.api.group_commit import GroupCommit
 from muster.service.api.limits import BodyLimit
+from muster.service.api.safe_headers import SafeHeaders
 from muster.service.api.service import Service
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
@@ -41,10 +42,11 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         QueueEstimates(store, status),
         limits,
         LoginCodes(store),
-        ChangeStream(store),
+        ChangeStream(store, lambda: (status.failing, status.condition, limits.error)),
     )
     handle_failures(app)
     app.add_middleware(BodyLimit)
+    app.add_middleware(SafeHeaders)
     for part in (jobs, nodes, history, sessions, tokens, record, prune, health):
         app.include_router(part.router)
     return app

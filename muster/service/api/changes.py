@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,10 +13,12 @@ from typing import NamedTuple
 from fastapi.concurrency import run_in_threadpool
 
 from muster.service.store import Store, StoreUnavailable
-from muster.service.store.rows import Event, NumberedEvent
+from muster.service.store.rows import Event, NumberedEvent, Version
 
 _LOOK_SECONDS = 0.5
 _MOST_AT_ONCE = 1000
+_SETTLED_SECONDS = 10.0
+"""Between two batches without events: how far jobs are is written that often."""
 _MOST_UNREAD = 100
 """Batches that a follower may be behind; one that is further behind is sent away and comes back."""
 
@@ -42,6 +45,7 @@ class Batch:
 
     until: Position
     events: Sequence[NumberedEvent]
+    """None of them: something else has changed, as how far jobs are, or a condition of the daemon."""
 
     def after(self, position: Position) -> Batch:
         """The part of it that is new to one who has read up to a position."""
@@ -54,11 +58,31 @@ def _is_new(entry: NumberedEvent, position: Position) -> bool:
     return entry.number > position.event if entry.number else entry.event.job > position.job
 
 
+def _position(version: Version) -> Position:
+    return Position(version.event, version.job)
+
+
+class _Look(NamedTuple):
+    """What there was at one moment."""
+
+    version: Version
+    status: object
+    at: float
+    """By `time.monotonic`."""
+
+    def is_news(self, seen: _Look) -> bool:
+        """Whether something without a line in a history has changed; what the controller commits, not too often."""
+        if self.status != seen.status or self.version.other != seen.version.other:
+            return True
+        return self.version != seen.version and self.at - seen.at >= _SETTLED_SECONDS
+
+
 class ChangeStream:
     """Follows the store while anybody follows it. For one event loop."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, status: Callable[[], object]) -> None:
+        """`status` says what followers should know of besides the store."""
+        self._store, self._status = store, status
         self._followers: set[asyncio.Queue[Batch | None]] = set()
         self._reader: asyncio.Task[None] | None = None
         self._closed = False
@@ -71,9 +95,10 @@ class ChangeStream:
         queue: asyncio.Queue[Batch | None] = asyncio.Queue(_MOST_UNREAD)
         self._followers.add(queue)
         try:
-            position = await run_in_threadpool(self._position)
+            look = await self._look()
+            position = _position(look.version)
             if self._reader is None:
-                self._reader = asyncio.create_task(self._read_on(position))
+                self._reader = asyncio.create_task(self._read_on(look))
             first = (
                 Batch(position, ()) if after is None else await run_in_threadpool(self._read, after, position)
             )
@@ -99,19 +124,28 @@ class ChangeStream:
                 queue.put_nowait(None)
         self._followers.clear()
 
-    async def _read_on(self, position: Position) -> None:
+    async def _read_on(self, seen: _Look) -> None:
         """Read the store as long as there are followers."""
+        position = _position(seen.version)
         try:
             while self._followers and not self._closed:
                 await asyncio.sleep(_LOOK_SECONDS)
                 with suppress(StoreUnavailable):
-                    newest = await run_in_threadpool(self._position)
+                    look = await self._look()
+                    newest = _position(look.version)
+                    if newest == position and not look.is_news(seen):
+                        continue
+                    batch = Batch(position, ())
                     if newest != position:
                         batch = await run_in_threadpool(self._read, position, newest)
-                        position = batch.until
-                        self._hand_out(batch)
+                    position, seen = batch.until, look
+                    self._hand_out(batch)
         finally:
             self._reader = None
+
+    async def _look(self) -> _Look:
+        status = self._status()
+        return _Look(await run_in_threadpool(self._store.version), status, time.monotonic())
 
     def _hand_out(self, batch: Batch) -> None:
         for queue in list(self._followers):
@@ -119,10 +153,6 @@ class ChangeStream:
                 queue.put_nowait(batch)
             except asyncio.QueueFull:
                 self._followers.discard(queue)
-
-    def _position(self) -> Position:
-        with self._store.together():
-            return Position(self._store.newest_event(), self._store.newest())
 
     def _read(self, after: Position, newest: Position) -> Batch:
         """What happened after a position; of a long time the newest part."""

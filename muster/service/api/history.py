@@ -35,7 +35,10 @@ async def follow(
         Header(max_length=100, description="The last id that was read; the stream goes on after it."),
     ] = None,
 ) -> StreamingResponse:
-    """Follow what happens as server-sent events named `change`; those of other users' jobs have no data."""
+    """Follow what happens as server-sent events named `change`; those of other users' jobs have no data.
+
+    An event named `state`, without data, says that something else has changed, as how far jobs are or what is drained.
+    """
     after = None if last_event_id is None else Position.parse(last_event_id)
     return StreamingResponse(
         _stream(service, caller, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
@@ -103,11 +106,15 @@ def users(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
 
 
 async def _stream(service: Service, caller: Caller, after: Position | None) -> AsyncIterator[str]:
+    first = True
     async for batch in service.changes.follow(after, _HEARTBEAT_SECONDS):
         if batch is None:
             yield ": nothing new\n\n"
             continue
         yield f"id: {batch.until}\n: position\n\n"
+        if not batch.events and not first:
+            yield "event: state\ndata: {}\n\n"
+        first = False
         for entry in batch.events:
             data = _data(entry, service.store.origin) if _sees(caller, entry) else {}
             yield f"event: change\ndata: {json.dumps(data)}\n\n"

@@ -334,11 +334,8 @@ def _chosen(
 
 
 def _with_allocations(service: Service, rows: Sequence[JobRow]) -> list[dict[str, Any]]:
-    held = (
-        service.store.allocation_intervals(open_only=True)
-        if any(row.state is State.RUNNING for row in rows)
-        else []
-    )
+    running = [row.id for row in rows if row.state is State.RUNNING]
+    held = service.store.allocation_intervals(running, open_only=True) if running else []
     return answers.jobs_of(rows, held, service.store, drained_nodes(service.store, service.status.cluster))
 
 

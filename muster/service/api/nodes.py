@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Annotated, Any
 
 import structlog
@@ -27,7 +28,7 @@ def nodes(service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
         for interval in service.store.allocation_intervals(open_only=True):
             held.setdefault(interval.allocation.node, []).append(interval)
         drained = {node.name for node in service.store.nodes() if node.drained}
-        own = None if caller.operator else service.store.holders(caller.user)
+        own = None if caller.operator else service.store.holders(caller.user).keys()
     return {
         "nodes": [
             {
@@ -77,7 +78,7 @@ def _others(held: NodeAllocation[str] | None) -> dict[str, float]:
     return {"others_gpus": held.gpus, "others_cpus": held.cpus, "others_memory_gb": held.memory_gb}
 
 
-def _by_gpu(gpus: int, intervals: list[AllocationInterval], seen: set[int] | None) -> list[list[int | None]]:
+def _by_gpu(gpus: int, intervals: list[AllocationInterval], seen: Set[int] | None) -> list[list[int | None]]:
     """The jobs on each GPU of a node; None in place of those that the caller may not see."""
     jobs: list[list[int | None]] = [[] for _ in range(gpus)]
     for interval in intervals:
@@ -87,7 +88,7 @@ def _by_gpu(gpus: int, intervals: list[AllocationInterval], seen: set[int] | Non
     return jobs
 
 
-def _held(intervals: list[AllocationInterval], seen: set[int] | None) -> dict[str, Any]:
+def _held(intervals: list[AllocationInterval], seen: Set[int] | None) -> dict[str, Any]:
     """Of one node; jobs are named if they are in `seen`, or all of them where that is None."""
     jobs = {interval.job for interval in intervals}
     return {

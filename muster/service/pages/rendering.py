@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,12 @@ from urllib.parse import urlencode
 import jinja2
 from fastapi import Response
 from fastapi.responses import HTMLResponse
+from markupsafe import Markup
 
 import muster
 from muster.formatting import counted, duration, gpus, number, percent, thousandths
 from muster.palette import DARK, LIGHT
+from muster.service.shown import gpus_of, state_since
 
 _FOLDER = Path(__file__).parent
 _STATIC = {
@@ -34,9 +39,41 @@ _HEADERS = {
 _COLOURS = 6
 
 
-def page(template: str, shown: dict[str, Any], status: int = 200) -> HTMLResponse:
-    """A page of a template."""
-    return HTMLResponse(_TEMPLATES.get_template(template).render(shown), status, headers=_HEADERS)
+@dataclass(frozen=True)
+class Body:
+    """What all who see the same see of a page: all but its frame, which names the viewer."""
+
+    title: str
+    markup: Markup
+    tag: str
+    """The same for the same title and markup."""
+
+
+def body(template: str, title: str, shown: Mapping[str, Any]) -> Body:
+    """The body of a page, of its template."""
+    markup = Markup(_TEMPLATES.get_template(template).render(shown))
+    content = f"{muster.__version__}\n{title}\n{markup}"
+    return Body(title, markup, hashlib.blake2b(content.encode(), digest_size=16).hexdigest())
+
+
+def page(
+    template: str, shown: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] = _HEADERS
+) -> HTMLResponse:
+    """A page that is a template of its own."""
+    return HTMLResponse(_TEMPLATES.get_template(template).render(shown), status, headers=headers)
+
+
+def framed(found: Body, frame: Mapping[str, Any], status: int = 200) -> HTMLResponse:
+    """A body within its frame."""
+    return page("frame.html.j2", {**frame, "title": found.title, "body": found.markup}, status)
+
+
+def refreshed(found: Body, known: str | None) -> Response:
+    """A body alone, for a page that is open; without it where the page has it already."""
+    headers = _HEADERS | {"ETag": f'"{found.tag}"'}
+    if known is not None and known.strip() == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return page("refreshed.html.j2", {"title": found.title, "body": found.markup}, headers=headers)
 
 
 def static_file(name: str) -> Response | None:
@@ -85,8 +122,10 @@ _TEMPLATES.filters |= {
     "counted": counted,
     "duration": duration,
     "gpus": gpus,
+    "gpus_of": gpus_of,
     "moment": moment,
     "number": number,
     "percent": percent,
+    "since": state_since,
     "query": lambda values: urlencode(values, doseq=True),
 }

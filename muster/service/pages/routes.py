@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
+from pydantic import model_validator
 
 from muster.service.api.failures import Refused
 from muster.service.api.jobs import JobId, JobSearchQuery, why
 from muster.service.api.service import ServiceHere, caller_of
 from muster.service.callers import UnknownCaller
 from muster.service.pages import views
-from muster.service.pages.rendering import page, static_file
+from muster.service.pages.cache import PageCache
+from muster.service.pages.rendering import Body, body, framed, page, refreshed, static_file
 from muster.service.store.rows import Caller
+
+_PART = "Muster-Part"
+"""With `main`, as the script of an open page sends it, a page is answered without its frame."""
+_SCRIPTS = {"Timeline": ("timeline.js",)}
 
 router = APIRouter(include_in_schema=False)
 
@@ -36,62 +44,143 @@ ViewerHere = Annotated[Caller, Depends(_viewer)]
 
 def add_pages(app: FastAPI) -> FastAPI:
     """The same application, with the pages beside the API."""
+    app.state.pages = PageCache()
     app.include_router(router)
     app.add_exception_handler(_NotLoggedIn, _to_login)
     return app
 
 
+@dataclass(frozen=True)
+class Visit:
+    """A request for a page, and who has sent it."""
+
+    request: Request
+    service: ServiceHere
+    viewer: ViewerHere
+
+    @property
+    def rights(self) -> str | None:
+        """The same for all who see the same jobs."""
+        return None if self.viewer.operator else self.viewer.user
+
+    async def answer(
+        self, part: str, template: str, show: Callable[[], tuple[str, Mapping[str, Any]]], *of: Hashable
+    ) -> Response:
+        """A page of a part. `show` says its title and what it shows, the same for the same rights and `of`."""
+        cache: PageCache = self.request.app.state.pages
+        version = await run_in_threadpool(self._version)
+
+        def render() -> Body:
+            title, shown = show()
+            return body(template, title, shown)
+
+        try:
+            found = await cache.body((template, self.rights, *of), version, render)
+        except Refused as refused:
+            missing = body("missing.html.j2", "Not found", {"message": str(refused)})
+            return framed(missing, self._frame(""), refused.status)
+        if self.request.headers.get(_PART) == "main":
+            return refreshed(found, self.request.headers.get("if-none-match"))
+        return framed(found, self._frame(part))
+
+    def _version(self) -> tuple[object, ...]:
+        """What differs whenever a page may show something else."""
+        status = self.service.status
+        said = (status.failing, status.condition, self.service.limits.error, status.others, status.cluster)
+        return (*said, self.service.store.version())
+
+    def _frame(self, part: str) -> dict[str, Any]:
+        status = self.service.status
+        return {
+            "part": part,
+            "scripts": _SCRIPTS.get(part, ()),
+            "viewer": self.viewer,
+            "scheduler": status.scheduler,
+            "cluster": status.cluster.name,
+        }
+
+
+class JobListQuery(JobSearchQuery):
+    """The same as a form without a script sends it: fields that are left empty are not asked for."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_fields(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        return {name: value for name, value in values.items() if value not in ("", [""])}
+
+
+VisitHere = Annotated[Visit, Depends()]
+
+
 @router.get("/")
-def overview(service: ServiceHere, viewer: ViewerHere) -> Response:
+async def overview(visit: VisitHere) -> Response:
     """The first page."""
-    return _page("overview.html.j2", viewer, service, views.overview(service, viewer))
+    return await visit.answer(
+        "Overview",
+        "overview.html.j2",
+        lambda: ("Overview", views.overview(visit.service, visit.viewer)),
+    )
 
 
 @router.get("/nodes")
-def machine_map(
-    service: ServiceHere, viewer: ViewerHere, by: Literal["job", "user", "model", "name"] = "job"
-) -> Response:
+async def machine_map(visit: VisitHere, by: Literal["job", "user", "model", "name"] = "job") -> Response:
     """The nodes and their GPUs."""
-    return _page("nodes.html.j2", viewer, service, views.machine_map(service, viewer, by))
+    return await visit.answer(
+        "Nodes",
+        "nodes.html.j2",
+        lambda: ("Nodes", views.machine_map(visit.service, visit.viewer, by)),
+        by,
+    )
 
 
 @router.get("/jobs")
-def job_list(
-    service: ServiceHere, viewer: ViewerHere, wanted: Annotated[JobSearchQuery, Query()]
-) -> Response:
+async def job_list(visit: VisitHere, wanted: Annotated[JobListQuery, Query()]) -> Response:
     """Jobs, searched and sorted."""
-    return _page("jobs.html.j2", viewer, service, views.job_list(service, viewer, wanted))
+    return await visit.answer(
+        "Jobs",
+        "jobs.html.j2",
+        lambda: ("Jobs", views.job_list(visit.service, visit.viewer, wanted)),
+        wanted.model_dump_json(),
+    )
 
 
 @router.get("/jobs/{job_id}")
-def job_story(job_id: JobId, service: ServiceHere, viewer: ViewerHere) -> Response:
+async def job_story(job_id: JobId, visit: VisitHere) -> Response:
     """One job."""
-    try:
-        shown = views.job_story(service, viewer, job_id)
-    except Refused as refused:
-        return _page("missing.html.j2", viewer, service, {"message": str(refused)}, refused.status)
-    return _page("job.html.j2", viewer, service, shown)
+
+    def show() -> tuple[str, Mapping[str, Any]]:
+        shown = views.job_story(visit.service, visit.viewer, job_id)
+        return f"Job {job_id} {shown['job']['name']}", shown
+
+    return await visit.answer("Jobs", "job.html.j2", show, job_id, visit.viewer.user)
 
 
 @router.get("/jobs/{job_id}/why")
-async def job_reasons(job_id: JobId, service: ServiceHere, viewer: ViewerHere) -> Response:
+async def job_reasons(job_id: JobId, visit: VisitHere) -> Response:
     """Why a job waits or has what it has, as a part of its page."""
-    found = await why(job_id, service, viewer)
+    found = await why(job_id, visit.service, visit.viewer)
     return await run_in_threadpool(page, "why.html.j2", {"why": found})
 
 
 @router.get("/timeline")
-def timeline(service: ServiceHere, viewer: ViewerHere) -> Response:
+async def timeline(visit: VisitHere) -> Response:
     """GPUs over time."""
-    cluster = service.status.cluster
-    gpus = [{"node": node.name, "gpus": node.gpus} for node in cluster.nodes]
-    return _page("timeline.html.j2", viewer, service, {"rows": gpus})
+
+    def show() -> tuple[str, Mapping[str, Any]]:
+        nodes = visit.service.status.cluster.nodes
+        return "Timeline", {"rows": [{"node": node.name, "gpus": node.gpus} for node in nodes]}
+
+    return await visit.answer("Timeline", "timeline.html.j2", show)
 
 
 @router.get("/users")
-def user_list(service: ServiceHere, viewer: ViewerHere) -> Response:
+async def user_list(visit: VisitHere) -> Response:
     """Users and what they have had."""
-    return _page("users.html.j2", viewer, service, views.user_list(service, viewer))
+    return await visit.answer(
+        "Users", "users.html.j2", lambda: ("Users", views.user_list(visit.service, visit.viewer))
+    )
 
 
 @router.get("/login")
@@ -112,10 +201,3 @@ def static(name: str) -> Response:
 async def _to_login(request: Request, _: Exception) -> Response:
     where = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/login?to={quote(where, safe='')}", 303)
-
-
-def _page(
-    template: str, viewer: Caller, service: ServiceHere, shown: dict[str, Any], status: int = 200
-) -> Response:
-    frame = {"viewer": viewer, "scheduler": service.status.scheduler, "cluster": service.status.cluster.name}
-    return page(template, shown | frame, status)

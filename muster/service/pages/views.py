@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.formatting import counted, duration, gpus, percent
+from muster.schedulers.honours import PRIORITY, honoured
 from muster.service.api import history, jobs, nodes
 from muster.service.api.service import Service
 from muster.service.pages.charts import Span, span, step_line
-from muster.service.store.rows import Caller, JobOrder, State
+from muster.service.store.rows import Caller, Holder, JobOrder, State
 from muster.service.waiting import nothing_starts
 
 _HOUR = 3600.0
@@ -32,23 +33,29 @@ ORDERS = {
 
 def overview(service: Service, caller: Caller) -> dict[str, Any]:
     """The cluster, the queue, what changed lately, and what is wrong."""
+    with service.store.together():
+        return _overview(service, caller)
+
+
+def _overview(service: Service, caller: Caller) -> dict[str, Any]:
     now = time.time()
     machines = nodes.nodes(service, caller)["nodes"]
-    queue = jobs.queue(service, caller, limit=_SHOWN_JOBS)
-    running = [job for job in queue["jobs"] if job["state"] is State.RUNNING]
-    waiting = [job for job in queue["jobs"] if job["state"] is State.QUEUED]
+    running, waiting = (
+        jobs.search(service, caller, jobs.JobSearchQuery(state=[state], descending=False, limit=_SHOWN_JOBS))
+        for state in (State.RUNNING, State.QUEUED)
+    )
     held = [_held(machines, name, label) for name, label in _RESOURCES]
-    counts = queue["counts"]
+    counts = service.store.counts()
     return {
         "sentence": f"{held[0]['text']}; {counted(counts[State.RUNNING], 'job')} running, "
         f"{counted(counts[State.QUEUED], 'job')} waiting.",
         "resources": held,
         "counts": {state.value: count for state, count in counts.items() if count},
         "warnings": _warnings(service, caller, machines),
-        "running": running[:_SHOWN_JOBS],
-        "more_running": counts[State.RUNNING] - len(running[:_SHOWN_JOBS]),
-        "waiting": waiting,
-        "more_waiting": counts[State.QUEUED] - len(waiting),
+        "running": running["jobs"],
+        "more_running": running["total"] - len(running["jobs"]),
+        "waiting": waiting["jobs"],
+        "more_waiting": waiting["total"] - len(waiting["jobs"]),
         "events": _events(service, caller, now - _HOUR),
         "lost": _lost(history.users(service, caller)["users"]),
         "day": _day(service, caller, now, held[0]["held"], counts[State.QUEUED]),
@@ -58,14 +65,14 @@ def overview(service: Service, caller: Caller) -> dict[str, Any]:
 
 def machine_map(service: Service, caller: Caller, by: str) -> dict[str, Any]:
     """The nodes by rack, each GPU coloured by its job, or by the job's user, model or name."""
-    machines = nodes.nodes(service, caller)["nodes"]
-    running = jobs.queue(service, caller, state=[State.RUNNING])["jobs"]
-    by_id = {job["job_id"]: job for job in running}
+    with service.store.together():
+        machines = nodes.nodes(service, caller)["nodes"]
+        by_id = service.store.holders(None if caller.operator else caller.user)
     racks: dict[str, list[dict[str, Any]]] = {}
     for machine in machines:
         cells = [_cell(gpu, here, by_id, by) for gpu, here in enumerate(machine["gpu_jobs"])]
         racks.setdefault(machine["rack"], []).append(machine | {"cells": cells})
-    return {"racks": racks, "by": by, "resources": _RESOURCES}
+    return {"racks": racks, "by": by, "resources": _RESOURCES, "operator": caller.operator}
 
 
 def job_list(service: Service, caller: Caller, wanted: jobs.JobSearchQuery) -> dict[str, Any]:
@@ -73,6 +80,7 @@ def job_list(service: Service, caller: Caller, wanted: jobs.JobSearchQuery) -> d
     found = jobs.search(service, caller, wanted)
     asked = {
         "text": wanted.text,
+        "user": wanted.user or "",
         "state": [state.value for state in wanted.state],
         "order": wanted.order.value,
         "descending": str(wanted.descending).lower(),
@@ -86,6 +94,7 @@ def job_list(service: Service, caller: Caller, wanted: jobs.JobSearchQuery) -> d
         "last": min(first + len(found["jobs"]), total),
         "earlier": None if first == 0 else asked | {"offset": max(first - wanted.limit, 0)},
         "later": None if first + wanted.limit >= total else asked | {"offset": first + wanted.limit},
+        "operator": caller.operator,
         "now": time.time(),
     }
 
@@ -110,9 +119,10 @@ def job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
         "events": jobs.events(job_id, service, caller)["events"][::-1],
         "places": places,
         "stretches": [(where, places.index(node), words) for where, node, words in stretches],
-        "runs_now": now - job["last_start"] if job["state"] is State.RUNNING and job["last_start"] else None,
+        "runs_since": job["last_start"] if job["state"] is State.RUNNING else None,
         "restart_share": job["restart_seconds"] / ran if ran > 0 else None,
         "own": job["user"] == caller.user,
+        "has_priorities": PRIORITY in honoured(service.status.policy),
         "ended": job["finished"] is not None,
         "now": now,
         "until": until,
@@ -138,23 +148,23 @@ def _held(machines: Sequence[Mapping[str, Any]], name: str, label: str) -> dict[
     return {"label": label, "held": held, "others": others, "whole": whole, "text": text}
 
 
-def _cell(
-    gpu: int, here: Sequence[int | None], by_id: Mapping[int, Mapping[str, Any]], by: str
-) -> dict[str, Any]:
+def _cell(gpu: int, here: Sequence[int | None], by_id: Mapping[int, Holder], by: str) -> dict[str, Any]:
     """One GPU of the map: the jobs there, and the value that colours it."""
-    known = [by_id[job] for job in here if job is not None and job in by_id]
-    words = ", ".join(f"job {job['job_id']} {job['name']} of {job['user']}" for job in known)
-    hidden = len(here) - len(known)
-    if hidden:
-        words = ", ".join(filter(None, (words, f"{counted(hidden, 'job')} of other users")))
-    key = {"job": "job_id"}.get(by, by)
+    known = [job for job in here if job is not None]
+    words = [f"job {job} {by_id[job].name} of {by_id[job].user}" for job in known]
+    if len(here) > len(known):
+        words.append(f"{counted(len(here) - len(known), 'job')} of other users")
     return {
         "gpu": gpu,
-        "job": known[0]["job_id"] if known else None,
+        "job": known[0] if known else None,
         "busy": bool(here),
-        "colour": known[0][key] or "unknown" if known else None,
-        "words": words or "free",
+        "colour": _colour(known[0], by_id[known[0]], by) if known else None,
+        "words": ", ".join(words) or "free",
     }
+
+
+def _colour(job: int, holder: Holder, by: str) -> int | str:
+    return job if by == "job" else getattr(holder, by) or "unknown"
 
 
 def _events(service: Service, caller: Caller, since: float) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Row
@@ -93,11 +94,28 @@ def of_allocation_interval(interval: AllocationInterval) -> dict[str, Any]:
 
 def allocation_interval(row: Row[Any]) -> AllocationInterval:
     """A row of `allocation_intervals`."""
-    amounts = {name: getattr(row, name) for name in _AMOUNTS}
-    held = json.loads(row.resources)
-    further = tuple(held.get(one.name, 0.0) for one in FURTHER)
-    allocation = NodeAllocation[str](gpu_ids=tuple(json.loads(row.gpu_ids)), further=further, **amounts)
+    allocation = NodeAllocation[str](
+        node=row.node,
+        gpu_ids=_gpu_ids(row.gpu_ids),
+        cpus=row.cpus,
+        memory_gb=row.memory_gb,
+        storage_gb_per_s=row.storage_gb_per_s,
+        milli=row.milli,
+        further=_further(row.resources),
+    )
     return AllocationInterval(row.job, row.epoch, allocation, row.since, row.until)
+
+
+@lru_cache(maxsize=10_000)
+def _gpu_ids(text: str) -> tuple[int, ...]:
+    """The GPUs that a row names; most rows of a cluster name one of a few sets."""
+    return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=1000)
+def _further(text: str) -> tuple[float, ...]:
+    held = json.loads(text)
+    return tuple(held.get(one.name, 0.0) for one in FURTHER)
 
 
 def of_pending_interval(interval: PendingInterval) -> dict[str, Any]:

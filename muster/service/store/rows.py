@@ -27,6 +27,10 @@ class State(StrEnum):
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.TIMED_OUT})
 
 
+PRIORITY = "priority"
+"""The kind of the line of a job's history that says that its priority was changed."""
+
+
 class StateRequest(StrEnum):
     """What its owner requests for a job; on disk before it is acknowledged, carried out by the controller."""
 
@@ -168,6 +172,27 @@ class AllocationInterval:
     since: float
     until: float | None = None
     """None: it still holds it."""
+
+
+class Version(NamedTuple):
+    """Which state a store is in."""
+
+    event: int
+    """The number of the last line of any job's history."""
+    job: int
+    """The newest job."""
+    turn: int
+    """Commits of the controller."""
+    other: int
+    """Nodes drained, and old jobs removed, by this process."""
+
+
+class Holder(NamedTuple):
+    """Whose a job is that holds something, and what it is called."""
+
+    user: str
+    name: str
+    model: str | None
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from muster.service.store.rows import ENDED, JobRow, State, StateRequest
 
 def checked_state_request(row: JobRow, requested: StateRequest) -> StateRequest:
     """The request, if the job accepts it; InputError says why not."""
-    if row.state in ENDED:
-        raise _rejected(row, f"it has ended ({row.state}), and accepts no request any more")
+    check_living(row)
     if row.state_request == requested:
         return requested
     if row.state_request == StateRequest.CANCEL:
@@ -20,6 +19,12 @@ def checked_state_request(row: JobRow, requested: StateRequest) -> StateRequest:
     if requested == StateRequest.RELEASE and not held:
         raise _rejected(row, f"it is not held ({row.state}), so there is nothing to release")
     return requested
+
+
+def check_living(row: JobRow) -> None:
+    """InputError if the job has ended."""
+    if row.state in ENDED:
+        raise _rejected(row, f"it has ended ({row.state}), and accepts no request any more")
 
 
 def _rejected(row: JobRow, what: str) -> InputError:

@@ -32,8 +32,10 @@ from muster.service.store import encoding
 from muster.service.store.database import Database
 from muster.service.store.rows import (
     ENDED,
+    PRIORITY,
     AllocationInterval,
     Event,
+    Holder,
     JobRow,
     JobSearch,
     NodeRow,
@@ -46,8 +48,9 @@ from muster.service.store.rows import (
     Submission,
     TokenRow,
     UserUse,
+    Version,
 )
-from muster.service.store.state_requests import checked_state_request
+from muster.service.store.state_requests import check_living, checked_state_request
 from muster.service.store.tables import (
     ALLOCATION_INTERVALS,
     CONFIGURATIONS,
@@ -79,6 +82,8 @@ class Store:
         self._database = database
         self.origin = database.origin
         """Unix seconds when the store was made: the zero of all times in it."""
+        self._other_changes = 0
+        """What this process has changed that `version` would not show otherwise."""
         self._in_doubt: tuple[StoreChanges, int] | None = None
         """What was to be written last, and the number of its turn, if it is not known whether it was."""
 
@@ -146,14 +151,39 @@ class Store:
                 connection.execute(insert(EVENTS), [vars(noted)])
             return encoding.job_row(connection.execute(select(JOBS).where(JOBS.c.id == job)).one())
 
+    def set_priority(self, job: int, priority: float, by: str) -> JobRow | None:
+        """Changes what a job asks for; None: there is no such job. InputError if it has ended."""
+        with self._database.writing() as connection:
+            found = connection.execute(select(JOBS).where(JOBS.c.id == job).with_for_update()).first()
+            if found is None:
+                return None
+            row = encoding.job_row(found)
+            check_living(row)
+            before = row.request.priority
+            if priority != before:
+                asked = json.dumps(json.loads(found.request) | {"priority": priority})
+                connection.execute(update(JOBS).where(JOBS.c.id == job).values(request=asked))
+                words = f"{priority:g} instead of {before:g}, asked by {by}"
+                connection.execute(insert(EVENTS), [vars(Event(job, self.now(), PRIORITY, words))])
+            return encoding.job_row(connection.execute(select(JOBS).where(JOBS.c.id == job)).one())
+
     def drain(self, node: str, drained: bool) -> NodeRow:
         """Notes that nothing shall start on a node, or that it may again."""
         with self._database.writing() as connection:
             connection.execute(delete(NODES).where(NODES.c.name == node))
             connection.execute(insert(NODES).values(name=node, drained=drained))
+        self._other_changes += 1
         return NodeRow(node, drained)
 
     # What can be read.
+
+    def version(self) -> Version:
+        """What differs whenever anything but tokens and sessions has changed; read it before what it stands for."""
+        event = select(func.max(EVENTS.c.id)).scalar_subquery()
+        other = self._other_changes
+        with self._database.reading() as connection:
+            row = connection.execute(select(STORE.c.turn, STORE.c.next_job, event)).one()
+        return Version(row[2] or 0, row[1] - 1, row[0], other)
 
     def job(self, job: int) -> JobRow | None:
         """Return one job; None: there is none of this number."""
@@ -222,9 +252,7 @@ class Store:
             chosen = chosen.where(JOBS.c.user == user)
         with self._database.reading() as connection:
             if tenant is not None:
-                # SQLite reads JSON from a text, PostgreSQL only from its own type.
-                coerce = type_coerce if connection.dialect.name == "sqlite" else cast
-                chosen = chosen.where(coerce(JOBS.c.request, JSON)["tenant"].as_string() == tenant)
+                chosen = chosen.where(_asked(connection, "tenant") == tenant)
             return int(connection.execute(chosen).scalar_one())
 
     def nodes(self) -> list[NodeRow]:
@@ -265,12 +293,13 @@ class Store:
             return [encoding.pending_interval(row) for row in found]
 
     def allocation_intervals(
-        self, job: int | None = None, open_only: bool = False
+        self, job: int | Collection[int] | None = None, open_only: bool = False
     ) -> list[AllocationInterval]:
-        """What a job, or every job, has and had; with `open_only` what is held now."""
+        """What a job, some jobs or every job has and had; with `open_only` what is held now."""
         chosen = select(ALLOCATION_INTERVALS).order_by(ALLOCATION_INTERVALS.c.id)
         if job is not None:
-            chosen = chosen.where(ALLOCATION_INTERVALS.c.job == job)
+            jobs = (job,) if isinstance(job, int) else job
+            chosen = chosen.where(ALLOCATION_INTERVALS.c.job.in_(jobs))
         if open_only:
             chosen = chosen.where(ALLOCATION_INTERVALS.c.until.is_(None))
         with self._database.reading() as connection:
@@ -310,12 +339,16 @@ class Store:
             found = connection.execute(chosen.group_by(columns.user).order_by(columns.user)).mappings()
             return [UserUse(**row) for row in found]
 
-    def holders(self, user: str) -> set[int]:
-        """A user's jobs that hold something now."""
+    def holders(self, user: str | None) -> Mapping[int, Holder]:
+        """A user's jobs that hold something now, or those of all users."""
         is_open = ALLOCATION_INTERVALS.c.until.is_(None)
-        chosen = select(ALLOCATION_INTERVALS.c.job).join(JOBS).where(is_open, JOBS.c.user == user)
+        open_ones = select(ALLOCATION_INTERVALS.c.job).where(is_open)
         with self._database.reading() as connection:
-            return set(connection.scalars(chosen))
+            model = _asked(connection, "model").label("model")
+            chosen = select(JOBS.c.id, JOBS.c.user, JOBS.c.name, model).where(JOBS.c.id.in_(open_ones))
+            if user is not None:
+                chosen = chosen.where(JOBS.c.user == user)
+            return {row.id: Holder(row.user, row.name, row.model) for row in connection.execute(chosen)}
 
     def decisions(self, since: float = -math.inf) -> list[Mapping[str, float | None]]:
         """Every decision from then on, by the columns of `runtime.records.DECISIONS`."""
@@ -376,6 +409,12 @@ class Store:
         requested = JOBS.c.state_request.is_not(None) & JOBS.c.state.not_in(sorted(ENDED))
         return self._job_rows(select(JOBS).where(requested).order_by(JOBS.c.id))
 
+    def with_new_priority(self, after: int, until: int) -> list[JobRow]:
+        """Living jobs whose priority was changed between these lines of the histories."""
+        lines = (EVENTS.c.id > after) & (EVENTS.c.id <= until) & (EVENTS.c.kind == PRIORITY)
+        chosen = select(JOBS).where(JOBS.c.id.in_(select(EVENTS.c.job).where(lines)), _LIVING)
+        return self._job_rows(chosen.order_by(JOBS.c.id))
+
     def scheduler_state(self) -> bytes | None:
         """What the scheduler keeps between decisions."""
         with self._database.reading() as connection:
@@ -413,6 +452,7 @@ class Store:
             for table in (EVENTS, PENDING_INTERVALS, ALLOCATION_INTERVALS):
                 connection.execute(delete(table).where(table.c.job.in_(ended)))
             connection.execute(delete(JOBS).where(JOBS.c.id.in_(ended)))
+        self._other_changes += 1
 
     def forget_decisions(self, before: float, most: int) -> int:
         """The oldest decisions that were taken before then; how many there were, of so many at most."""
@@ -469,6 +509,14 @@ class Store:
     def _job_rows(self, chosen: Any) -> list[JobRow]:
         with self._database.reading() as connection:
             return [encoding.job_row(row) for row in connection.execute(chosen)]
+
+
+def _asked(connection: Connection, field: str) -> ColumnElement[str]:
+    """A text of the request, or null."""
+    # SQLite reads JSON from a text, PostgreSQL only from its own type.
+    coerce = type_coerce if connection.dialect.name == "sqlite" else cast
+    asked: ColumnElement[str] = coerce(JOBS.c.request, JSON)[field].as_string()
+    return asked
 
 
 def _conditions(search: JobSearch) -> Iterator[ColumnElement[bool] | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,14 @@ def api(tmp_path: Path) -> Iterator[Serving]:
 @pytest.fixture
 def log_in(api: Serving) -> LogIn:
     """Logs a user in; the headers that their browser then sends."""
+    return partial(logged_in, api)
 
-    def open_session(user: str) -> dict[str, str]:
-        token = create_token(api.store, user, operator=user == "root", engine=None).text
-        answer = api.ask("POST", "/v1/session", {"token": token}, headers=SAME_SITE, tcp=True)
-        return SAME_SITE | {"Cookie": cookie_of(answer)}
 
-    return open_session
+def logged_in(api: Serving, user: str) -> dict[str, str]:
+    """What the browser of a user who has logged in sends."""
+    token = create_token(api.store, user, operator=user == "root", engine=None).text
+    answer = api.ask("POST", "/v1/session", {"token": token}, headers=SAME_SITE, tcp=True)
+    return SAME_SITE | {"Cookie": cookie_of(answer)}
 
 
 def cookie_of(answer: Answer) -> str:

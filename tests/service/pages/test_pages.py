@@ -1,4 +1,4 @@
-"""What the pages show, to whom, and that nothing that a user writes becomes a part of them."""
+"""What the pages show, and to whom."""
 
 from __future__ import annotations
 
@@ -14,20 +14,6 @@ from ..serving import Serving, a_request
 from .conftest import LogIn
 
 PAGES = ("/", "/nodes", "/jobs", "/jobs/1", "/timeline", "/users")
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "</title><script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "' onmouseover='alert(1)",
-    "<svg/onload=alert(1)>",
-    "{{ 7 * 7 }}",
-    "{% raw %}",
-    "</pre><iframe src=javascript:alert(1)>",
-    "&lt;script&gt;",
-    "javascript:alert(1)",
-    "\u202egnirts",
-    "-->\u2028<b>",
-)
 
 
 def run_job(api: Serving, job: int, node: str = "node-0", gpus: tuple[int, ...] = (0, 1)) -> None:
@@ -61,25 +47,6 @@ def test_pages_trust_nothing_from_elsewhere(api: Serving, log_in: LogIn, path: s
         text = answer.body.decode()
         assert not re.search(r"\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|<style", text)
         assert not re.search(r"(src|href)=\"(?!/|#|data:,)", text)
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_texts_of_users_stay_texts(api: Serving, log_in: LogIn, text: str) -> None:
-    job, waiting = api.store.submit(
-        [
-            Submission(text, a_request(name=text, model=text, command=(text,))),
-            Submission(text, a_request(name=text)),
-        ]
-    )
-    run_job(api, job)
-    for path in ("/", "/nodes?by=user", "/jobs", f"/jobs/{job}", f"/jobs/{waiting}", "/users", "/timeline"):
-        page = api.ask("GET", path, headers=log_in("root"), tcp=True)
-        assert page.status == 200, page.body
-        shown = page.body.decode()
-        if html.escape(text) != text:
-            assert text not in shown
-        if path not in ("/timeline",):
-            assert html.escape(text) in shown.replace("&#34;", "&quot;").replace("&#39;", "&#x27;")
 
 
 def test_job_of_another_user_is_not_found(api: Serving, log_in: LogIn) -> None:

@@ -1,10 +1,10 @@
 // @ts-check
 "use strict";
 
-// Keeps a page as the daemon has it: on each change the page is fetched again and merged into what is shown.
+// Keeps a page as the daemon has it: on each change its body is fetched again and merged into what is shown. While
+// nothing changes, nothing is fetched.
 
 const LEAST_PAUSE_MS = 700;
-const LONGEST_PAUSE_MS = 30_000;
 const LOG_PAUSE_MS = 1_000;
 const LONGEST_LOG = 200_000;
 
@@ -14,6 +14,8 @@ const live = /** @type {HTMLElement} */ (document.getElementById("live"));
 let fetchedAt = Date.now();
 let waiting = false;
 let refreshing = false;
+/** What the daemon calls what is shown. */
+let tag = "";
 
 /** @param {string} text @param {boolean} broken */
 function showState(text, broken) {
@@ -25,14 +27,33 @@ function toLogin() {
   location.assign(`/login?to=${encodeURIComponent(location.pathname + location.search)}`);
 }
 
+/** @param {number} seconds Three figures in the largest unit that gives at least 1, as everywhere in Muster. */
+function duration(seconds) {
+  const [unit, name] = seconds >= 172800 ? [86400, "d"] : seconds >= 3600 ? [3600, "h"] : seconds >= 60 ? [60, "min"] : [1, "s"];
+  const value = seconds / Number(unit);
+  const digits = value === 0 ? 0 : Math.min(Math.max(2 - Math.floor(Math.log10(value)), 0), 4);
+  return `${value.toFixed(name === "s" ? 0 : digits)} ${name}`;
+}
+
+/** Let the times go on that say how long ago something was: no page is fetched for them. */
+function tick() {
+  if (document.hidden) return;
+  for (const time of document.querySelectorAll("time[data-since]"))
+    time.textContent = duration(Math.max(Date.now() / 1000 - Number(time.getAttribute("data-since")), 0));
+}
+
 /** Fetch this page again and merge it into what is shown. */
 async function refresh() {
   if (refreshing) return;
   refreshing = true;
   try {
-    const answer = await fetch(location.pathname + location.search);
+    const asked = location.pathname + location.search;
+    const headers = { "Muster-Part": "main", "If-None-Match": tag };
+    const answer = await fetch(asked, { headers, cache: "no-store" });
     if (answer.redirected) return toLogin();
+    fetchedAt = Date.now();
     if (!answer.ok) return;
+    tag = answer.headers.get("ETag") ?? "";
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     document.title = fresh.title;
     morph(document.querySelector("main"), fresh.querySelector("main"), {
@@ -42,7 +63,7 @@ async function refresh() {
         beforeNodeMorphed: (/** @type {any} */ old) => !(old instanceof HTMLElement && old.hasAttribute("data-keep")),
       },
     });
-    fetchedAt = Date.now();
+    tick();
     document.dispatchEvent(new Event("muster:refreshed"));
   } catch {
     // The stream of events says that the daemon is away.
@@ -71,6 +92,7 @@ function follow() {
     was_away = false;
   });
   stream.addEventListener("change", refreshSoon);
+  stream.addEventListener("state", refreshSoon);
   stream.addEventListener("error", () => {
     was_away = true;
     showState("the daemon does not answer; trying again", true);
@@ -160,9 +182,8 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden && Date.now() - fetchedAt > LEAST_PAUSE_MS) void refresh();
 });
 document.addEventListener("muster:refreshed", () => void loadParts());
-setInterval(() => {
-  if (Date.now() - fetchedAt >= LONGEST_PAUSE_MS) refreshSoon();
-}, 5_000);
+setInterval(tick, 1_000);
+tick();
 for (const box of document.querySelectorAll("[data-log]")) void followLog(/** @type {HTMLElement} */ (box));
 void loadParts();
 follow();
