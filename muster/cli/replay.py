@@ -77,9 +77,9 @@ def _print(file: SnapshotFile, again: Replayed) -> None:
     if not again.remembers:
         print(f"{other} begins without a memory: it is another scheduler than the one of the snapshot.")
     table = Table("job", "decided", "decided again") if different else Table("job", "decided")
-    rows = [(one.job, sentence(one.first), sentence(one.second)) for one in different] or [
-        (row["job"], sentence({"reason": None, **row})) for row in file.decision.actions
-    ]
+    rows: list[tuple[str, ...]] = [
+        (one.job, sentence(one.first), sentence(one.second)) for one in different
+    ] or [(row["job"], sentence({"reason": None, **row})) for row in file.decision.actions]
     for row in rows[:_SHOWN]:
         table.add_row(*row)
     if rows:
