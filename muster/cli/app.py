@@ -63,6 +63,7 @@ RUNNING = {
     "cancel": "End jobs for good.",
     "hold": "Let jobs wait until they are released.",
     "release": "Let held jobs compete again.",
+    "priority": "Change the priority of jobs.",
     "dashboard": "Open the live page in a browser.",
     "top": "Show nodes and queue in the terminal, live.",
     "nodes": "Show the machines and what of them is held.",
@@ -74,7 +75,13 @@ RUNNING = {
 }
 COMMANDS = TRYING | RUNNING
 ENTRY_POINTS = "muster.commands"
-_FILES = {"cancel": "requests", "hold": "requests", "release": "requests", "drain": "nodes"}
+_FILES = {
+    "cancel": "requests",
+    "hold": "requests",
+    "release": "requests",
+    "priority": "requests",
+    "drain": "nodes",
+}
 """The file of a command whose file is not named as the command."""
 _BY_ENTRY_POINT = {
     "reproduce": "the experiments are in the source repository alone. Hint: clone it and run make install there",

@@ -49,7 +49,13 @@ def watch_live(look: Callable[[Client], Answer], shown: Callable[[Answer], list[
             time.sleep(_BETWEEN_SECONDS)
 
 
-def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json: bool) -> None:
+def for_each(
+    jobs: Sequence[int],
+    what: str,
+    done: Callable[[Job], str],
+    as_json: bool,
+    body: Mapping[str, Any] | None = None,
+) -> None:
     """Requests something for each job; reports all refusals together, after the other jobs are done."""
     from muster.cli.failures import as_document, error_of
     from muster.formatting import as_json_text
@@ -64,7 +70,7 @@ def for_each(jobs: Sequence[int], what: str, done: Callable[[Job], str], as_json
     ):
         for job in wanted:
             try:
-                answers.append(client.post(f"/v1/jobs/{job}/{what}"))
+                answers.append(client.post(f"/v1/jobs/{job}/{what}", body))
             except Refusal as refusal:
                 refusals.append(refusal)
             except Unable as unable:

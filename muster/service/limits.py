@@ -82,16 +82,24 @@ def exceeded(limits: Limits, user: str, requests: Sequence[JobRequest], store: S
             yield Problem(
                 where, f"{user} may not use this tenant; allowed: {allowed}", column="tenant", found=tenant
             )
-        for name, limit in ((user, own), (f"tenant {tenant}", limits.tenants.get(tenant or ""))):
-            if limit is not None and limit.max_priority is not None and request.priority > limit.max_priority:
-                what = f"{name} may ask for {limit.max_priority:g} at most"
-                yield Problem(where, what, column="priority", found=request.priority)
+        yield from priority_exceeded(limits, user, request, where)
     if own.max_jobs is not None:
         yield from _too_many(user, own.max_jobs, store.count_living(user=user), len(requests))
     for tenant, more in Counter(request.tenant for request in requests if request.tenant).items():
         limit = limits.tenants.get(tenant)
         if limit is not None and limit.max_jobs is not None:
             yield from _too_many(f"tenant {tenant}", limit.max_jobs, store.count_living(tenant=tenant), more)
+
+
+def priority_exceeded(
+    limits: Limits, user: str, request: JobRequest, where: str = "request"
+) -> Iterator[Problem]:
+    """The limits of a user and of a tenant that the priority of a request is above."""
+    of_tenant = limits.tenants.get(request.tenant or "")
+    for name, limit in ((user, limits.of_user(user)), (f"tenant {request.tenant}", of_tenant)):
+        if limit is not None and limit.max_priority is not None and request.priority > limit.max_priority:
+            what = f"{name} may ask for {limit.max_priority:g} at most"
+            yield Problem(where, what, column="priority", found=request.priority)
 
 
 def _too_many(name: str, most: int, there: int, more: int) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHe
 from muster.service.fitting import misfits
 from muster.service.honoured import without_effect
 from muster.service.known_models import unknown_model
-from muster.service.limits import Limits, exceeded
+from muster.service.limits import Limits, exceeded, priority_exceeded
 from muster.service.request import JobRequest
 from muster.service.store.rows import Caller, JobOrder, JobRow, JobSearch, State, StateRequest, Submission
 from muster.service.waiting import drained_nodes, nothing_starts
@@ -35,6 +35,14 @@ Filter = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00]*$")]
 
 log = structlog.get_logger()
 router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[DESCRIBED], responses=may_answer())
+
+
+class NewPriority(BaseModel):
+    """Another priority for a job, within what a request may ask for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    priority: Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
 
 class JobBatch(BaseModel):
@@ -175,6 +183,35 @@ def hold(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, A
 def release(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Let a held job compete again."""
     return _request_state(service, caller, job_id, StateRequest.RELEASE)
+
+
+@router.post(
+    "/jobs/{job_id}/priority", response_model=answers.WholeJob, responses=may_answer(400, 403, 404, 409, 413)
+)
+def set_priority(
+    job_id: JobId, wanted: NewPriority, service: ServiceHere, caller: CallerHere
+) -> dict[str, Any]:
+    """Change a job's priority, a user's own within their limits; it counts from the next decision on."""
+    row = job_of(service, caller, job_id)
+    asked = row.request.model_copy(update={"priority": wanted.priority})
+    changed = [
+        problem for problem in without_effect(asked, service.status.policy) if problem.column == "priority"
+    ]
+    if changed:
+        raise InputError(*changed)
+    if not caller.operator and (
+        problems := list(priority_exceeded(service.limits.current, caller.user, asked))
+    ):
+        raise Refused(403, "\n".join(map(str, problems)), problems)
+    try:
+        found = service.store.set_priority(job_id, wanted.priority, caller.user)
+    except InputError as bad:
+        raise Refused(409, str(bad), bad.problems) from None
+    if found is None:  # It was removed just now.
+        raise Refused(404, f"there is no job {job_id}")
+    service.status.wake()
+    log.info("priority", user=caller.user, job=job_id, priority=wanted.priority)
+    return _whole(service, found)
 
 
 @router.post(

@@ -403,6 +403,10 @@ class LiveColumns:
             status["rate"] = row.steps_per_second
             self._length_is_known(row.id)
 
+    def reprioritize(self, row: JobRow) -> None:
+        """Another priority is asked for a job."""
+        self._spec[row.id]["priority"] = row.request.priority
+
     def keeps_its_size(self, row: JobRow, now: float) -> None:
         """From now on a job has a fixed number of GPUs; if another one is planned, it waits for a new decision."""
         self._write_sizes(row)

@@ -116,6 +116,7 @@ class Controller:
             return
         self._requests.admit()
         self._requests.apply_requests(now)
+        self._requests.apply_priorities()
         self._requests.end_overdue(now)
         self._nodes.close_nodes(now)
         self._nodes.hold_back(now)

@@ -1,4 +1,4 @@
-"""Applies what owners and operators request: new jobs, cancel, hold, release."""
+"""Applies what owners and operators request: new jobs, cancel, hold, release, another priority."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class RequestHandler:
 
     def __init__(self, jobs: ActiveJobs, store: Store) -> None:
         self._jobs, self._store = jobs, store
+        self._read_until = store.newest_event()
+        """Up to where the histories have been searched for new priorities; what a recovered job asks for is newer."""
 
     def admit(self) -> None:
         """Take jobs that were submitted since the last turn."""
@@ -45,6 +47,19 @@ class RequestHandler:
             self._jobs.pending |= Trigger.CAPACITY
             if row.id not in self._jobs.starts:
                 self._let_go(row, now)
+
+    def apply_priorities(self) -> None:
+        """Take priorities that were changed since the last turn."""
+        newest = self._store.newest_event()
+        if newest == self._read_until:
+            return
+        for found in self._store.with_new_priority(self._read_until, newest):
+            row = self._jobs.rows.get(found.id)
+            if row is not None and row.request.priority != found.request.priority:
+                self._jobs.rows[row.id] = row = replace(row, request=found.request)
+                self._jobs.columns.reprioritize(row)
+                self._jobs.pending |= Trigger.ARRIVAL
+        self._read_until = newest
 
     def end_overdue(self, now: float) -> None:
         """Stop jobs whose time limit is over; they do not start again."""

@@ -110,9 +110,15 @@ function follow() {
 async function post(button) {
   const question = button.dataset.confirm;
   if (question && !confirm(question)) return;
-  button.setAttribute("disabled", "");
-  const answer = await fetch(String(button.dataset.post), { method: "POST" });
-  button.removeAttribute("disabled");
+  await send(button, String(button.dataset.post), null);
+}
+
+/** @param {HTMLElement} control @param {string} address @param {object | null} body What the API takes, if anything. */
+async function send(control, address, body) {
+  control.setAttribute("disabled", "");
+  const sent = body === null ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  const answer = await fetch(address, { method: "POST", ...sent });
+  control.removeAttribute("disabled");
   const found = await answer.json();
   if (!answer.ok) return alert(found.error.message);
   if (answer.status === 201) location.assign(`/jobs/${found.job_id}`);
@@ -124,6 +130,12 @@ document.addEventListener("click", (event) => {
   if (button?.dataset.post) void post(button);
   if (button?.hasAttribute("data-logout"))
     void fetch("/v1/session", { method: "DELETE" }).then(() => location.assign("/login"));
+});
+
+document.addEventListener("change", (event) => {
+  const input = event.target;
+  if (!(input instanceof HTMLInputElement) || !input.dataset.postValue) return;
+  if (input.value !== "") void send(input, input.dataset.postValue, { [String(input.dataset.field)]: input.valueAsNumber });
 });
 
 /** @param {HTMLFormElement} form */
