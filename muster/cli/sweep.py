@@ -35,8 +35,8 @@ def sweep(
         typer.Option(
             "--on",
             metavar="CLUSTER",
-            help="Where to run: ray (nodes of the cluster at --address) or slurm (job array in --partition); "
-            "default: this machine.",
+            help="Where to run: ray is the cluster at --address, slurm a job array in --partition "
+            "(default: this machine).",
         ),
     ] = None,
     address: Annotated[
