@@ -58,20 +58,24 @@ class Person:
     ) -> Iterator[list[str]]:
         """A daemon until the end of the body; what it has said and logged after that, and its status."""
         line, given = self._line(home, ("serve", *flags))
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(line, umask=umask, stdout=pipe, stderr=pipe, text=True, **given)
-        assert process.stdout is not None
-        reply: list[str] = []
-        try:
-            assert "serves " in process.stdout.readline()
-            yield reply
-        finally:
-            process.send_signal(number)
+        # A log of any length: nobody reads a pipe before the end, and a full one would stop the daemon.
+        with tempfile.TemporaryFile("w+") as log:
+            process = subprocess.Popen(
+                line, umask=umask, stdout=subprocess.PIPE, stderr=log, text=True, **given
+            )
+            assert process.stdout is not None
+            reply: list[str] = []
             try:
-                said, logged = process.communicate(timeout=60)
+                assert "serves " in process.stdout.readline()
+                yield reply
             finally:
-                process.kill()
-            reply += [*said.splitlines(), *logged.splitlines(), str(process.returncode)]
+                process.send_signal(number)
+                try:
+                    said, _ = process.communicate(timeout=60)
+                finally:
+                    process.kill()
+                log.seek(0)
+                reply += [*said.splitlines(), *log.read().splitlines(), str(process.returncode)]
 
     def _line(self, home: Path, words: tuple[str, ...]) -> tuple[list[str], dict[str, Any]]:
         environment = {**self.environment, "MUSTER_HOME": str(home)}
