@@ -128,13 +128,30 @@ class RayCluster:
 
     def lives(self, name: str) -> bool:
         """Whether the process lives that a node is to Ray."""
-        return any("raylet" in _command_name(pid) for pid in self.pids(name))
+        return any(map(_is_raylet, self.pids(name)))
 
     def end_agents(self) -> None:
         """Kill Muster's agents on all nodes, as another store takes them over a minute after its daemon ended."""
         for name in self.nodes:
-            for pid in filter(_is_agent, self.pids(name)):
-                _send(pid, signal.SIGKILL)
+            self.end_agent(name)
+
+    def end_agent(self, name: str) -> None:
+        """Kill Muster's agent on a node."""
+        for pid in filter(_is_agent, self.pids(name)):
+            _send(pid, signal.SIGKILL)
+
+    def signal_raylet(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the process that a node is to Ray."""
+        for pid in filter(_is_raylet, self.pids(name)):
+            _send(pid, number)
+
+    def restart_ended(self) -> list[str]:
+        """Start the nodes again whose raylet has ended, after what is left of Ray there; which they are."""
+        ended = [name for name in self.nodes if not self.lives(name)]
+        for name in ended:
+            self.kill(name)
+            self.start(name)
+        return ended
 
     def started_pids(self, name: str) -> list[int]:
         """Supervisors and ranks of Muster's starts on a node."""
@@ -178,11 +195,11 @@ def _is_agent(pid: int) -> bool:
         return False
 
 
-def _command_name(pid: int) -> str:
+def _is_raylet(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/comm").read_text()
+        return "raylet" in Path(f"/proc/{pid}/comm").read_text()
     except OSError:
-        return ""
+        return False
 
 
 def wait_for(holds: Callable[[], object], message: Callable[[], str]) -> None:

@@ -1,14 +1,16 @@
 """A controller in a process of its own, as the daemon has it, without the API: `... HOME SCHEDULER WHERE TURN
 RESTART_COST`.
 
-WHERE is a number of GPUs of this machine, or a partition of Slurm. It says `ready` once it has found what was there
-before it.
+WHERE is a number of GPUs of this machine, a partition of Slurm or the address of a Ray cluster. It says `ready` once it
+has found what was there before it.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+
+import structlog
 
 from muster.cluster import Cluster
 from muster.service.controller import Controller
@@ -38,7 +40,9 @@ class Speaking(DaemonStatus):
 def engine_of(home: Path, store: Store, where: str) -> tuple[Cluster, Engine]:
     """The engine and its nodes."""
     if not where.isdecimal():
-        configured = configured_engine("slurm", EngineOptions(partition=where))
+        is_address = ":" in where
+        options = EngineOptions(address=where) if is_address else EngineOptions(partition=where)
+        configured = configured_engine("ray" if is_address else "slurm", options)
 
         def row_of(job: int) -> JobRow:
             row = store.job(job)
@@ -54,12 +58,14 @@ def engine_of(home: Path, store: Store, where: str) -> tuple[Cluster, Engine]:
 
 def main(home: Path, scheduler: str, where: str, turn: float, restart_cost: float) -> None:
     make_home(home)
+    # Nobody reads its standard output after `ready`: a full pipe would stop it.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     with claimed(home):
         store = Store.open(store_url(home))
         cluster, engine = engine_of(home, store, where)
         status = Speaking(
             policy=restless(turn) if scheduler == RESTLESS else live_scheduler(scheduler, {}, turn),
-            engine="local" if where.isdecimal() else "slurm",
+            engine="local" if where.isdecimal() else "ray" if ":" in where else "slurm",
             engine_capabilities=engine.capabilities,
             enforces=engine.enforces,
             cluster=cluster,

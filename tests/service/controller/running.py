@@ -25,7 +25,7 @@ def controller_process(
     restart_cost: float = 60.0,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A controller that is ready, of so many GPUs of this machine or a partition of Slurm; killed at the end."""
+    """A controller that is ready, of this machine or what `where` names (`run_controller`); killed at the end."""
     module = "tests.service.controller.run_controller"
     command = [sys.executable, "-m", module, str(home), scheduler, str(where), str(turn), str(restart_cost)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
