@@ -21,7 +21,7 @@ JobName = TypeVar("JobName", int, str)
 
 
 @dataclass(frozen=True)
-class RunningJob(Generic[JobName]):
+class JobThatRuns(Generic[JobName]):
     """What is known of a job that runs."""
 
     name: JobName
@@ -38,7 +38,7 @@ class RunningJob(Generic[JobName]):
 
 
 @dataclass(frozen=True)
-class Holdings(Generic[JobName]):
+class AllHoldings(Generic[JobName]):
     """What all jobs hold at one moment."""
 
     cluster: Cluster
@@ -57,7 +57,7 @@ class Holdings(Generic[JobName]):
         ]
 
 
-def what_it_would_gain(job: RunningJob[JobName], holdings: Holdings[JobName]) -> list[str]:
+def what_it_would_gain(job: JobThatRuns[JobName], holdings: AllHoldings[JobName]) -> list[str]:
     """Return sentences about the size, the share and the place of a running job; none if it holds no GPU."""
     own = holdings.of(job.name)
     if not own:
@@ -85,7 +85,7 @@ def what_it_would_gain(job: RunningJob[JobName], holdings: Holdings[JobName]) ->
     return [*sentences, _place(gains, len(nodes))]
 
 
-def _size(job: RunningJob[JobName], gpus: float, one_more: float | None) -> str:
+def _size(job: JobThatRuns[JobName], gpus: float, one_more: float | None) -> str:
     """Return why it has this number of GPUs, and what one more would bring."""
     fewest, most = job.gpu_bounds
     if fewest == most:
@@ -98,7 +98,7 @@ def _size(job: RunningJob[JobName], gpus: float, one_more: float | None) -> str:
     return f"{words}; with one more like these it would be {_percent(one_more)} faster."
 
 
-def _who_has(resource: str, job: JobName, nodes: Collection[str], holdings: Holdings[JobName]) -> str:
+def _who_has(resource: str, job: JobName, nodes: Collection[str], holdings: AllHoldings[JobName]) -> str:
     """Return how much of a resource is free on the fullest of its nodes, and which jobs hold the rest."""
     cluster = holdings.cluster
     used = dict.fromkeys(nodes, 0.0)

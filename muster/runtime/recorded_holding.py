@@ -14,7 +14,7 @@ from muster.cluster.recorded import cluster_of_record
 from muster.formatting import duration, natural_order
 from muster.formatting import gpus as gpus_in_words
 from muster.problems import InputError, Problem
-from muster.runtime.holding import Holdings, RunningJob, what_it_would_gain
+from muster.runtime.holding import AllHoldings, JobThatRuns, what_it_would_gain
 from muster.runtime.records import Record
 from muster.speed.network.model_file import network_of
 from muster.speed.network.models import NetworkModel
@@ -115,7 +115,7 @@ def _gains(record: Record, job_id: str, at: float, present: pl.DataFrame, known:
     if (own["role"] == ROLES[SERVER]).any():
         return ["It has parameter servers: what more would bring is in `muster size`."]
     asked = job["gpus"]
-    running = RunningJob(
+    running = JobThatRuns(
         job_id,
         asked,
         (
@@ -126,7 +126,7 @@ def _gains(record: Record, job_id: str, at: float, present: pl.DataFrame, known:
         f"no model {job['model']} is known here" if job["model"] else "the trace names no model of it",
         None if model is None else _network(record, cluster, known.layers.get(job["model"].lower()), model),
     )
-    return what_it_would_gain(running, Holdings(cluster, held, _listed))
+    return what_it_would_gain(running, AllHoldings(cluster, held, _listed))
 
 
 def _network(
