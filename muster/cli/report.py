@@ -12,17 +12,33 @@ from muster.cli import flags
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that simulate or compare wrote.")],
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="KIND",
+            help="What to write: html, svg, png or csv; repeatable (default: html, svg and png).",
+        ),
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Make report.html, and each chart as SVG and PNG, in the folder of a run or of a comparison.
+    """Make report.html, and each chart as a file in charts/, in the folder of a run or of a comparison.
 
-    Example: muster report muster-comparison
+    Example: muster report muster-comparison --format html --format csv
     """
     from muster.extras import CHARTS, require
     from muster.formatting import as_json_text
 
     require(CHARTS)
+    from muster.problems import InputError, Problem
+    from muster.report.frame import BY_DEFAULT, FORMATS
     from muster.report.page import write_report
 
-    page = write_report(folder)
-    print(as_json_text({"report": str(page)}) if as_json else f"The page with charts: {page}\n", end="")
+    unknown = [kind for kind in kinds or () if kind not in FORMATS]
+    if unknown:
+        allowed = f"allowed: {', '.join(FORMATS)}"
+        raise InputError(*(Problem("--format", allowed, found=kind) for kind in unknown))
+    written = write_report(folder, kinds or BY_DEFAULT)
+    what = "The page with charts" if written.suffix == ".html" else "The charts"
+    name = "report" if written.suffix == ".html" else "charts"
+    print(as_json_text({name: str(written)}) if as_json else f"{what}: {written}\n", end="")

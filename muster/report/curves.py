@@ -22,6 +22,7 @@ from muster.report.drawing import (
     panels,
     since_first_submission,
     stepped,
+    stepped_rows,
     time_unit,
 )
 from muster.report.series import RunSeries
@@ -96,7 +97,10 @@ def distribution_chart(
         )
         return fitted(lines, room, CURVE_HEIGHT)
 
-    return Chart(name, quantity, note, HALF, draw)
+    table = [
+        {"scheduler": row["run"], "seconds": row["seconds"], "share_of_jobs": row["share"]} for row in rows
+    ]
+    return Chart(name, quantity, note, HALF, draw, rows=table)
 
 
 def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
@@ -126,7 +130,8 @@ def gpu_use_chart(runs: Sequence[RunSeries]) -> Chart:
         return panels(panel, rows, "run", domain, columns=1)
 
     note = "GPUs that jobs hold, busy or not; beside each name the mean."
-    return Chart("gpu-use", "GPUs in use", note, HALF if len(runs) <= FEW_RUNS else FULL, draw)
+    table = [row for run in runs for row in stepped_rows(run.name, run.gpu_use, "share_of_gpus")]
+    return Chart("gpu-use", "GPUs in use", note, HALF if len(runs) <= FEW_RUNS else FULL, draw, rows=table)
 
 
 def queue_chart(runs: Sequence[RunSeries]) -> Chart:
@@ -134,7 +139,7 @@ def queue_chart(runs: Sequence[RunSeries]) -> Chart:
     note = "Jobs submitted that hold nothing yet or were put back into the queue."
     axis = alt.Axis(title="Jobs waiting", tickCount=5, tickMinStep=1)
     return _lines_over_time(
-        "queue", "Length of the queue", note, axis, [(run.name, run.waiting) for run in runs]
+        "queue", "Length of the queue", note, axis, [(run.name, run.waiting) for run in runs], "jobs_waiting"
     )
 
 
@@ -146,11 +151,16 @@ def below_best_chart(runs: Sequence[RunSeries]) -> Chart:
     )
     axis = alt.Axis(title="Optimality gap", tickCount=5, labelExpr=FINE_PERCENT)
     series = [(run.name, run.below_best) for run in runs]
-    return _lines_over_time("below-best", "Optimality gap", note, axis, series)
+    return _lines_over_time("below-best", "Optimality gap", note, axis, series, "optimality_gap")
 
 
 def _lines_over_time(
-    name: str, title: str, note: str, axis: alt.Axis, runs: Sequence[tuple[str, Steps | None]]
+    name: str,
+    title: str,
+    note: str,
+    axis: alt.Axis,
+    runs: Sequence[tuple[str, Steps | None]],
+    quantity: str,
 ) -> Chart:
     """Quantities over time, one line a run; broken where a quantity is not a number."""
     names = [run for run, _ in runs]
@@ -172,4 +182,5 @@ def _lines_over_time(
         )
         return fitted(lines, room, CURVE_HEIGHT)
 
-    return Chart(name, title, note, HALF if len(runs) <= FEW_RUNS else FULL, draw)
+    table = [row for run, steps in runs if steps for row in stepped_rows(run, steps, quantity)]
+    return Chart(name, title, note, HALF if len(runs) <= FEW_RUNS else FULL, draw, rows=table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -44,6 +44,8 @@ class Chart:
     draw: Callable[[ChartSpace], alt.TopLevelMixin]
     detail: bool = False
     """Of one run, for who wants to look closer."""
+    rows: Sequence[Mapping[str, Any]] = ()
+    """What it shows as a table: a unit for each column, in its name."""
 
     def spec(self, room: ChartSpace, *, titled: bool = False) -> dict[str, Any]:
         """The Vega-Lite specification; with its title where the chart stands alone."""
@@ -107,6 +109,14 @@ def since_first_submission(field: str, unit: str, until: float | None = None) ->
     axis = alt.Axis(title=f"{unit} since the first submission", tickCount=6, labelFlush=True, grid=False)
     scale = alt.Scale(nice=False, zero=True) if until is None else alt.Scale(nice=False, domain=[0, until])
     return alt.X(f"{field}:Q", axis=axis, scale=scale)
+
+
+def stepped_rows(run: str, steps: Steps, quantity: str) -> Rows:
+    """A row for each step of a run, for a table."""
+    return [
+        {"scheduler": run, "from_seconds": time, quantity: value if isfinite(value) else None}
+        for time, value in zip(steps.times.tolist(), steps.values.tolist(), strict=False)
+    ]
 
 
 def stepped(run: str, steps: Steps, divisor: float) -> Rows:

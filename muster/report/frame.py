@@ -15,25 +15,46 @@ from markupsafe import Markup
 from muster.files import write_aside, write_folder_aside
 from muster.palette import DARK, LIGHT
 from muster.report.drawing import PHONE, Chart
-from muster.report.render import inlined, png_of, svg_of
+from muster.report.render import csv_of, inlined, png_of, svg_of
 
 _FRAME = Path(__file__).parent
 
 
-def write_page(folder: Path, template: Path, charts: Sequence[Chart], shown: Mapping[str, Any]) -> Path:
-    """Write `report.html` and, as SVG and PNG, `charts/` into a folder; the page's path.
+FORMATS = ("html", "svg", "png", "csv")
+BY_DEFAULT = ("html", "svg", "png")
+
+
+def write_page(
+    folder: Path,
+    template: Path,
+    charts: Sequence[Chart],
+    shown: Mapping[str, Any],
+    formats: Sequence[str] = BY_DEFAULT,
+) -> Path:
+    """Write `report.html` and `charts/`, in these of `FORMATS`, into a folder; where the first of it is.
 
     The template extends `frame.html.j2`; `shown` is what both need.
     """
-    with write_folder_aside(folder / "charts", overwrite=True) as pictures:
-        for chart in charts:
-            svg = svg_of(chart.spec(chart.wide, titled=True), chart.name)
-            (pictures / f"{chart.name}.svg").write_text(svg, encoding="utf-8")
-            (pictures / f"{chart.name}.png").write_bytes(png_of(svg))
+    if set(formats) != {"html"}:
+        with write_folder_aside(folder / "charts", overwrite=True) as pictures:
+            for chart in charts:
+                _write_chart(chart, pictures, formats)
+    if "html" not in formats:
+        return folder / "charts"
     page = folder / "report.html"
     with write_aside(page) as aside:
         aside.write_text(page_text(template, shown), encoding="utf-8")
     return page
+
+
+def _write_chart(chart: Chart, folder: Path, formats: Sequence[str]) -> None:
+    svg = svg_of(chart.spec(chart.wide, titled=True), chart.name) if {"svg", "png"} & set(formats) else ""
+    if "svg" in formats:
+        (folder / f"{chart.name}.svg").write_text(svg, encoding="utf-8")
+    if "png" in formats:
+        (folder / f"{chart.name}.png").write_bytes(png_of(svg))
+    if "csv" in formats:
+        (folder / f"{chart.name}.csv").write_text(csv_of(chart.rows), encoding="utf-8", newline="")
 
 
 def page_text(template: Path, shown: Mapping[str, Any]) -> str:

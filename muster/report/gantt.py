@@ -152,4 +152,6 @@ def gantt_chart(name: str, run: RunSeries, gantt: pl.DataFrame, end: float) -> C
 
     title = f"Nodes over time, {run.name}"
     note = "A lane is a GPU, a bar a job, its shade how many GPUs it asked for."
-    return Chart(name, title, note, FULL, draw, detail=True)
+    columns = ("job_id", "node", "gpus", "gpu_ids", "from_seconds", "to_seconds")
+    table = gantt.select(columns).with_columns(pl.col("gpu_ids").cast(pl.List(pl.String())).list.join(" "))
+    return Chart(name, title, note, FULL, draw, detail=True, rows=table.to_dicts())

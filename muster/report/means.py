@@ -60,4 +60,9 @@ def means_chart(
         return alone
 
     full = several and len(labels) > 1
-    return Chart(name, title, note, FULL if full else HALF, draw)
+    table = [
+        {"group": mean.group, "scheduler": run, "jobs": mean.jobs, "mean_seconds": mean.mean_seconds}
+        for run, means in runs
+        for mean in means
+    ]
+    return Chart(name, title, note, FULL if full else HALF, draw, rows=table)

@@ -26,7 +26,7 @@ from muster.report.figures import (
     run_names,
 )
 from muster.report.finding import best_run, finding
-from muster.report.frame import drawn, page_text, write_page
+from muster.report.frame import BY_DEFAULT, drawn, page_text, write_page
 from muster.report.means import means_chart
 from muster.report.metrics import QUANTILES, summarise
 from muster.report.notes import assumptions, command, notes, provenance
@@ -53,12 +53,16 @@ class RunOnPage:
     tables: RunTables
 
 
-def write_report(folder: Path) -> Path:
-    """Write `report.html` and `charts/` into the folder of a run or of a comparison; the page's path."""
+def write_report(folder: Path, formats: Sequence[str] = BY_DEFAULT) -> Path:
+    """Write `report.html` and `charts/` into the folder of a run or of a comparison; the path of the page.
+
+    `formats` of `muster.report.frame.FORMATS`: without html the path is that of the charts.
+    """
     runs, common = _named(_read(folder))
     overview = _overview(runs)
     charts = charts_of([run.series for run in runs])
-    return write_page(folder, TEMPLATE, [*overview, *charts], _shown(runs, common, charts, overview))
+    shown = _shown(runs, common, charts, overview) if "html" in formats else {}
+    return write_page(folder, TEMPLATE, [*overview, *charts], shown, formats)
 
 
 def page_of(record: Record) -> str:

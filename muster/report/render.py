@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import vl_convert
@@ -32,6 +35,15 @@ def png_of(svg: str) -> bytes:
     """The SVG as PNG, at twice its size."""
     png: bytes = vl_convert.svg_to_png(svg, scale=PNG_SCALE)
     return png
+
+
+def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of a chart as CSV with a heading."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [])
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def inlined(svg: str) -> str:

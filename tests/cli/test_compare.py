@@ -93,6 +93,10 @@ def test_a_page_is_made_again(muster: Muster, compared: tuple[Path, Outcome]) ->
     done = muster("report", folder / "both", "--json")
     assert json.loads(done.out) == {"report": str(page)}
     assert page.exists()
+    refused = muster("report", folder / "both", "--format", "pdf")
+    assert refused.status == 2
+    assert "--format" in refused.err
+    assert "html, svg, png, csv" in refused.err
     absent = muster("report", folder / "absent")
     assert absent.status == 2
     assert "no such folder" in absent.err

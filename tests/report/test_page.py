@@ -145,6 +145,23 @@ def test_charts_lie_beside_the_page(comparison: Path, page: str) -> None:
         assert (comparison / "charts" / f"{chart}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_only_the_formats_asked_for_are_written(tmp_path: Path) -> None:
+    record = scheduled("las", jobs=20, tenants=["a", "b"])
+    charts = write_report(write(record, tmp_path), ["csv"])
+    assert charts == tmp_path / "charts"
+    assert not (tmp_path / "report.html").exists()
+    assert {path.suffix for path in charts.iterdir()} == {".csv"}
+    held = pl.read_csv(charts / "nodes.csv")
+    assert held["job_id"].to_list() == record.allocations["job_id"].to_list()
+    means = pl.read_csv(charts / "wait-by-tenant.csv")
+    expected = record.jobs.group_by("tenant").agg(pl.col("wait_seconds").mean()).sort("tenant")
+    assert means["group"].to_list() == expected["tenant"].to_list()
+    assert means["mean_seconds"].to_list() == pytest.approx(expected["wait_seconds"].to_list())
+    assert pl.read_csv(charts / "queue.csv").columns == ["scheduler", "from_seconds", "jobs_waiting"]
+    assert write_report(tmp_path, ["html"]) == tmp_path / "report.html"
+    assert {path.suffix for path in charts.iterdir()} == {".csv"}
+
+
 def test_the_same_records_give_the_same_bytes(comparison: Path, page: str) -> None:
     before = {path.name: path.read_bytes() for path in (comparison / "charts").iterdir()}
     assert write_report(comparison).read_text(encoding="utf-8") == page
