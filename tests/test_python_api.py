@@ -23,7 +23,7 @@ from muster.cli.simulation_flags import SimulationFlags
 from muster.cluster.shipped import parse_cluster
 from muster.inputs import RunOptions, options_of
 from muster.report.page import write_report
-from muster.runtime.records import TABLES
+from muster.runtime.records import TABLES, Record
 from muster.schedulers.parts import Order
 from muster.schedulers.registry import build
 from muster.workload.generators import mixed
@@ -337,8 +337,13 @@ def test_without_records_the_figures_are_the_same(trace_file: Path, tmp_path: Pa
 
 
 def test_without_records_no_long_column_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-    monkeypatch.setattr(muster.api, "summarise", lambda record, _: made.append(record) or {})
+    made: list[Record] = []
+
+    def keep(record: Record, _: object) -> dict[str, Any]:
+        made.append(record)
+        return {}
+
+    monkeypatch.setattr(muster.api, "summarise", keep)
     muster.simulate(JOBS, CLUSTER, "las", records=False)
     assert not {"job_id", "role", "gpu_ids"} & set(made[0].allocations.columns)
     assert "parameters" not in made[0].reasons.columns
@@ -402,7 +407,7 @@ def test_the_simulator_without_its_packages_names_the_extra() -> None:
 def test_what_muster_offers_is_listed() -> None:
     assert set(muster.__all__) == set(dir(muster)) == {"InputError", "Result", "__version__", "simulate"}
     with pytest.raises(AttributeError, match="no attribute 'simulat'"):
-        _ = muster.simulat  # type: ignore[attr-defined]
+        _ = muster.simulat
 
 
 def test_a_saved_result_replaces_a_folder_only_when_asked(tmp_path: Path) -> None:

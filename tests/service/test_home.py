@@ -32,7 +32,7 @@ from muster.service.home import (
 @pytest.fixture
 def of_somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Somebody's own folder, who is not root and has set nothing."""
-    monkeypatch.setattr(home_module.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("MUSTER_HOME", "MUSTER_URL", "MUSTER_TOKEN", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -174,7 +174,7 @@ def test_a_home_under_roots_own_folders_is_shut_to_others(
     shut: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that a group may pass may be meant so."""
-    monkeypatch.setattr(home_module.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     home = shut / "home"
     make_home(home)
     assert shut_to_others(home).startswith(f"only root can pass {shut}, so jobs of others could not")
@@ -187,7 +187,7 @@ def test_a_home_under_roots_own_folders_is_shut_to_others(
     assert not shut_to_others(home)
     (home / "jobs").chmod(0o700)
     assert f"can pass {home}/jobs, so" in shut_to_others(home)
-    monkeypatch.setattr(home_module.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert not shut_to_others(home)
 
 

@@ -40,7 +40,8 @@ def elastic(number: int, *sizes: int, **fields: Any) -> JobRow:
 
 def shown(speeds: SizeSpeeds, job: int, *sizes: int) -> list[float]:
     gpus = np.array(sizes)
-    return speeds.seconds_per_iteration(np.full(len(gpus), job), gpus, np.ones_like(gpus), "").tolist()
+    seconds = speeds.seconds_per_iteration(np.full(len(gpus), job), gpus, np.ones_like(gpus), "")
+    return [float(one) for one in seconds]
 
 
 def test_one_size_says_nothing_of_others() -> None:

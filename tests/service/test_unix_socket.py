@@ -17,7 +17,8 @@ import pytest
 from muster.problems import InputError, Unable
 from muster.service.unix_socket import bind, connect, peer_uid
 
-from .cli.daemons import UNPRIVILEGED, only_root_can, open_folder, unprivileged_person
+from .accounts import UNPRIVILEGED
+from .cli.daemons import only_root_can, open_folder, unprivileged_person
 
 OLD_UMASK = 0o077
 

@@ -13,6 +13,7 @@ import sys
 import time
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def main(steps: int, folder: Path) -> None:
     run = training.join(seed=1)
     epoch = read_environment().epoch
     true = np.arange(8.0)
-    model = {"weights": np.zeros(8), "loss": np.inf, "epochs": [], "slow": Slow()}
+    model: dict[str, Any] = {"weights": np.zeros(8), "loss": np.inf, "epochs": [], "slow": Slow()}
     np.random.seed(1)
     with (folder / f"{os.environ['MUSTER_JOB_ID']}.{epoch}.{os.getpid()}").open("a") as journal:
         for _ in run.steps(list(range(steps)), state={"model": model}):

@@ -79,7 +79,7 @@ def a_gang() -> JobRequest:
     return of_script("gang", GANG, "--epochs", str(GANG_EPOCHS), gpus=2 * GPUS)
 
 
-def of_script(name: str, script: Path, *arguments: str, **fields: int) -> JobRequest:
+def of_script(name: str, script: Path, *arguments: str, gpus: int, steps: int | None = None) -> JobRequest:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(GANG.parents[1])}
     return JobRequest(
         name=name,
@@ -87,7 +87,8 @@ def of_script(name: str, script: Path, *arguments: str, **fields: int) -> JobReq
         directory=str(script.parent),
         environment=environment,
         checkpoint_seconds=5.0,
-        **fields,
+        gpus=gpus,
+        steps=steps,
     )
 
 

@@ -50,7 +50,8 @@ def start(
     ended = run_ranks(ranks, learn_until, work, folder, epoch, stop_after, env=env)
     assert {status for status, _ in ended} in ({0}, {EXIT_STOPPED}), ended
     assert all(result == ended[0][1] for _, result in ended)
-    return ended[0][1]
+    result: tuple[str, Any] | None = ended[0][1]
+    return result
 
 
 def undivided(work: Work) -> tuple[str, Any]:

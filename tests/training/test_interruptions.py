@@ -177,7 +177,7 @@ def test_a_process_stopped_as_it_publishes_is_no_part(
     run(JOB, "--die-in-save", 8, env=begin(tmp_path, 1), status=-signal.SIGKILL)
     late = subprocess.Popen([sys.executable, "-c", LATE, tmp_path, str(int(cached))], stderr=subprocess.PIPE)
     os.waitid(os.P_PID, late.pid, os.WSTOPPED)
-    begin_later = [sys.executable, "-c", BEGIN, tmp_path, "2"]
+    begin_later = [sys.executable, "-c", BEGIN, str(tmp_path), "2"]
     subprocess.run(begin_later, timeout=30, check=True)
     late.send_signal(signal.SIGCONT)
     _, errors = late.communicate(timeout=60)

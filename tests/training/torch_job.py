@@ -34,20 +34,18 @@ def decode_and_augment(sample: tuple[bytes, int]) -> tuple[torch.Tensor, int]:
     return pixels + 0.1 * torch.randn(3, 32, 32), label
 
 
-class Alexlet(nn.Sequential):
+def alexlet() -> nn.Module:
     """Two convolutions and a head."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            nn.Conv2d(3, 8, 5, stride=2),
-            nn.BatchNorm2d(8),
-            nn.ReLU(),
-            nn.Conv2d(8, 8, 3, stride=2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Dropout(0.3),
-            nn.Linear(8 * 36, 4),
-        )
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 5, stride=2),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(8 * 36, 4),
+    )
 
 
 def train(workers: int = 0, gated: bool = False, log: list[int] | None = None, **loading: Any) -> str:
@@ -55,7 +53,7 @@ def train(workers: int = 0, gated: bool = False, log: list[int] | None = None, *
     torch.use_deterministic_algorithms(True)
     run = training.join(seed=11)
     torch.manual_seed(2)
-    model: nn.Module = Alexlet()
+    model = alexlet()
     data: Any = training.CachedDataset(Images(IMAGES), transform=decode_and_augment)
     sampler: DistributedSampler[Any] | None = None
     if torch.distributed.is_initialized():

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from muster.problems import InputError
-from muster.service import accounts, callers, tokens
 from muster.service.engines import EngineCapabilities
 from muster.service.home import job_folder, socket_path, store_url
 from muster.service.store import Store
@@ -100,12 +99,12 @@ def test_a_daemon_of_root_lets_others_in_as_themselves(open_api: Serving) -> Non
 def test_a_daemon_of_a_user_lets_only_it_and_root_in(
     open_api: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers.os, "geteuid", lambda: pwd.getpwnam("daemon").pw_uid)
+    monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("daemon").pw_uid)
     status, reply = by_other_account(open_api, "GET", "/v1/jobs")
     assert status == 401
     assert "this daemon belongs to daemon" in reply
     assert open_api.ask("GET", "/v1/tokens").status == 200  # root
-    monkeypatch.setattr(callers.os, "geteuid", lambda: pwd.getpwnam(UNPRIVILEGED).pw_uid)
+    monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam(UNPRIVILEGED).pw_uid)
     assert by_other_account(open_api, "GET", "/v1/tokens")[0] == 200
 
 
@@ -146,7 +145,7 @@ def test_only_a_token_in_use_is_let_in_over_tcp(api: Serving) -> None:
     chief = make(api, "chief", "operator").json["token"]
     for method, path in ROUTES:
         for token in (None, "", "muster_wrong", chief + "x", "\xe9"):
-            body = {} if method == "POST" else None
+            body: dict[str, object] | None = {} if method == "POST" else None
             assert api.ask(method, path, body, token, tcp=True).status == 401, path
     basic = {"Authorization": f"Basic {chief}"}
     assert api.ask("GET", "/v1/jobs", headers=basic, tcp=True).status == 401
@@ -221,7 +220,7 @@ def test_where_all_jobs_run_as_one_account_a_token_says_so(
     api: Serving, runs_as_users: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job could read the output of others, and write into the store."""
-    monkeypatch.setattr(accounts.os, "geteuid", lambda: pwd.getpwnam(UNPRIVILEGED).pw_uid)
+    monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam(UNPRIVILEGED).pw_uid)
     api.status.engine_capabilities = EngineCapabilities(can_resize=True, runs_as_users=runs_as_users)
     chief = make(api, "chief", "operator").json
     assert chief["warning"] == ""
@@ -234,7 +233,7 @@ def test_a_token_is_for_whom_this_machine_knows(
     api: Serving, runs_as_users: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a job runs as its owner, an owner who has no account here could run none."""
-    monkeypatch.setattr(accounts.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     api.status.engine_capabilities = EngineCapabilities(can_resize=True, runs_as_users=runs_as_users)
     chief = make(api, "no-such-chief", "operator").json  # He may look, and steer.
     assert ("no account no-such-chief" in chief["warning"]) is runs_as_users
@@ -257,7 +256,7 @@ def test_the_name_of_a_new_token_is_checked(api: Serving, name: str) -> None:
 def test_living_tokens_are_as_the_store_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process's token is known once what was read is too old; one's own change at once."""
     now = 100.0
-    monkeypatch.setattr(tokens.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     store, other = Store.open(store_url(tmp_path)), Store.open(store_url(tmp_path))
     living = LivingTokens(store)
     assert living.known() is None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -45,8 +47,9 @@ def test_any_request_gets_an_answer_that_is_described(
 ) -> None:
     """Requests as the description has them, and requests that break it."""
     described = schemathesis.openapi.from_url(f"{api.tcp_url}/v1/openapi.json")
-    operations = [found.ok() for found in described.get_all_operations()]
-    assert len(operations) == 33
+    found = list(described.get_all_operations())
+    operations = [one.ok() for one in found if isinstance(one, Ok)]
+    assert len(operations) == len(found) == 33
     for operation in operations:
         if operation.path == STREAM:
             continue
@@ -55,7 +58,7 @@ def test_any_request_gets_an_answer_that_is_described(
             max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
         )
         @given(case=operation.as_strategy(generation_mode=mode))
-        def ask(case: schemathesis.Case) -> None:
+        def ask(case: schemathesis.Case[Any]) -> None:
             case.call_and_validate(headers=operator, checks=CHECKS)
 
         # Where nothing can be sent nothing can be wrong.

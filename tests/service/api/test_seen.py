@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -71,7 +71,7 @@ JOBS = st.lists(
 
 
 def some_jobs(
-    api: Serving, wanted: list[tuple[str, State, StateRequest | None]]
+    api: Serving, wanted: Sequence[tuple[str, State, StateRequest | None]]
 ) -> dict[int, tuple[str, str]]:
     """Jobs of these owners in these states, each with a name that cannot be guessed: id to owner and name."""
     names = [f"secret-{secrets.token_hex(8)}" for _ in wanted]

@@ -6,6 +6,7 @@ import getpass
 import json
 import re
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from muster.cli import logs as logs_command
 from muster.cluster.ledger import NodeAllocation
 from muster.report.record import read_record
 from muster.schedulers.registry import build
@@ -370,12 +370,12 @@ def test_logs_are_followed_until_the_job_ends(
     api.store.submit([Submission("a", a_request())])
     output = job_folder(api.home, 1) / "output" / "0.log"
     output.parent.mkdir(parents=True)
-    happens = [
+    happens: list[Callable[[], object]] = [
         lambda: output.write_text("first\n"),
         lambda: output.write_text("first\nsecond\n"),
         lambda: api.store.commit(StoreChanges(jobs={1: {"state": State.COMPLETED}})),
     ]
-    monkeypatch.setattr(logs_command.time, "sleep", lambda _: happens.pop(0)())
+    monkeypatch.setattr(time, "sleep", lambda _: happens.pop(0)())
     assert muster("logs", "-f", 1).out == "first\nsecond\n"
     assert happens == []
 

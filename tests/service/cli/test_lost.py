@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from muster.cli import logs as logs_command
 from muster.service.home import job_folder, remove_endpoint, write_endpoint
 from muster.service.store.rows import State, StoreChanges, Submission
 
@@ -189,7 +189,7 @@ def test_logs_are_followed_over_a_restart_of_the_daemon(
         second.store.commit(StoreChanges(jobs={1: {"state": State.COMPLETED}}))
 
     happens = [daemons.stop, lambda: None, ends]
-    monkeypatch.setattr(logs_command.time, "sleep", lambda _: happens.pop(0)())
+    monkeypatch.setattr(time, "sleep", lambda _: happens.pop(0)())
     followed = muster("logs", "-f", 1)
     assert (followed.status, followed.out, happens) == (0, "first\nsecond\n", [])
     away, back = followed.err.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -143,7 +144,8 @@ def test_it_goes_on_piece_by_piece(api: Serving, monkeypatch: pytest.MonkeyPatch
     now = fill(api.store, api.home)
     monkeypatch.setattr(pruning, "_SECONDS", 0.0)
     monkeypatch.setattr(pruning, "_MOST_DECISIONS", 2)
-    pieces, after = [], 0
+    pieces: list[tuple[int, int | None]] = []
+    after: int | None = 0
     while after is not None:
         piece = prune(api.store, api.home, now, after)
         pieces.append((piece.jobs, piece.next))
@@ -162,7 +164,7 @@ def test_a_job_whose_folder_cannot_be_removed_is_kept(
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as refusing, capture_logs():
-        refusing.setattr(pruning.shutil, "rmtree", refuses)
+        refusing.setattr(shutil, "rmtree", refuses)
         done = muster("prune", "--before", "30d")
     assert done.status == 1
     assert "Job 2 stays: " in done.err

@@ -307,7 +307,7 @@ def test_a_planted_file_in_place_of_the_socket_is_refused(home: Path) -> None:
 def test_a_daemon_of_a_user_serves_no_other_account() -> None:
     with open_folder(0o777) as folder:
         home, other = folder / "home", unprivileged_person(folder)
-        third = replace(other, account=other.account | {"user": "daemon", "group": "daemon"})
+        third = replace(other, account={**other.account, "user": "daemon", "group": "daemon"})
         with other.serves(home, *FAKE):
             assert ME.types(home, "queue").returncode == 0
             assert other.types(home, "submit", "--", "true").returncode == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -176,7 +177,7 @@ def test_a_request_that_comes_while_another_is_carried_out_stays(store: Store) -
 
 def test_what_the_controller_writes_comes_back(store: Store) -> None:
     submitted(store, 2)
-    fields = {
+    fields: dict[str, Any] = {
         "state": State.RUNNING,
         "phase": Phase.STARTING,
         "epoch": 2,
