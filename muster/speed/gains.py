@@ -44,6 +44,22 @@ class Gains:
     """With as much CPU and memory as the others have, on the best place for so many; 1 if the cluster has no more."""
 
 
+@dataclass(frozen=True)
+class Stages:
+    """Seconds that an iteration takes, by what it waits for."""
+
+    input: float
+    """For its input, beyond compute and communication."""
+    compute: float
+    communication: float
+    """That compute does not hide."""
+
+    @property
+    def total(self) -> float:
+        """Seconds of an iteration."""
+        return self.input + self.compute + self.communication
+
+
 def network_for(model: Model, cluster: Cluster) -> NetworkSpeed | None:
     """Return how fast a model communicates; None where nothing is known of that."""
     file = network_of(model)
@@ -79,6 +95,19 @@ def gains_of(
     )
 
 
+def stages_of(
+    model: Model,
+    cluster: Cluster,
+    held: Sequence[NodeAllocation[str]],
+    asked: float,
+    network: NetworkSpeed | None,
+) -> Stages:
+    """Return what an iteration of a job of this model takes on its nodes with GPUs; all as for `gains_of`."""
+    gang = _Gang(model, cluster, held, asked, network)
+    gpus = sum(here.gpus for here in held)
+    return gang.stages(gpus, gang.exposed_here(gpus))
+
+
 class _Gang:
     """One job's law of speed on its nodes."""
 
@@ -101,7 +130,11 @@ class _Gang:
         self._network = network if known else None
 
     def seconds(self, gpus: float, exposed: float, more_cpus: float = 0.0, more_gb: float = 0.0) -> float:
-        """Return the seconds of an iteration on so many GPUs, with so much more on each of its nodes.
+        """Return the seconds of an iteration; all as for `stages`."""
+        return self.stages(gpus, exposed, more_cpus, more_gb).total
+
+    def stages(self, gpus: float, exposed: float, more_cpus: float = 0.0, more_gb: float = 0.0) -> Stages:
+        """Return what an iteration takes on so many GPUs, with so much more on each of its nodes.
 
         `exposed` is communication, in seconds for each second of compute with the GPUs that were asked for.
         """
@@ -117,7 +150,9 @@ class _Gang:
             )
             for here, record in zip(self._held, self._records, strict=True)
         )
-        return max(feeding * samples, compute * (passes * last_pass + exposed))
+        computing, communicating = compute * passes * last_pass, compute * exposed
+        waiting = max(feeding * samples - computing - communicating, 0.0)
+        return Stages(waiting, computing, communicating)
 
     def exposed_here(self, gpus: float) -> float:
         """Return the communication that its place leaves exposed, for `seconds`."""

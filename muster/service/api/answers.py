@@ -171,6 +171,40 @@ class WhyAnswer(BaseModel):
     """From now; null: not known, or it does not wait."""
 
 
+class JobStretch(Answer):
+    """A time in which a job held the same."""
+
+    since: float
+    until: float | None
+    """Null: it still holds it."""
+    nodes: list[str]
+    gpus: float
+    predicted_steps_per_second: float | None
+    """By its model, alone on its links; null: not known, as for a job that shares a GPU or changes its size."""
+
+
+class TimeShares(Answer):
+    """Shares of a job's running time; they add up to 1."""
+
+    input: float
+    """Waiting for its input. This, compute and communication are as its model predicts them on what it had last."""
+    compute: float
+    communication: float
+    """That compute does not hide."""
+    restart: float
+    """As measured: start-ups, stops and lost work of the starts that have ended."""
+
+
+class JobSeries(Answer):
+    """How fast a job should be on what it has had, and where its time goes."""
+
+    starts: list[JobStretch]
+    steps_per_second: float | None
+    """As last measured; null: never."""
+    shares: TimeShares | None
+    """Null: its model is not known, or it has not run."""
+
+
 class TimelineEntry(Answer):
     """What one start of a job held on one node."""
 

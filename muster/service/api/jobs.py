@@ -21,6 +21,7 @@ from muster.service.honoured import without_effect
 from muster.service.known_models import unknown_model
 from muster.service.limits import Limits, exceeded, priority_exceeded
 from muster.service.request import JobRequest
+from muster.service.series import series_of
 from muster.service.store.rows import Caller, JobOrder, JobRow, JobSearch, State, StateRequest, Submission
 from muster.service.waiting import drained_nodes, nothing_starts
 
@@ -240,6 +241,13 @@ def events(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str,
             for event in service.store.events(job_id)
         ]
     }
+
+
+@router.get("/jobs/{job_id}/series", response_model=answers.JobSeries, responses=may_answer(404))
+def series(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
+    """What a job has had over time, with the speed that its model predicts, and where its time goes."""
+    with service.store.together():
+        return series_of(job_of(service, caller, job_id), service.store, service.status)
 
 
 @router.get("/jobs/{job_id}/why", response_model=answers.WhyAnswer, responses=may_answer(404))

@@ -119,6 +119,7 @@ def job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
         "events": jobs.events(job_id, service, caller)["events"][::-1],
         "places": places,
         "stretches": [(where, places.index(node), words) for where, node, words in stretches],
+        "series": jobs.series(job_id, service, caller),
         "runs_since": job["last_start"] if job["state"] is State.RUNNING else None,
         "restart_share": job["restart_seconds"] / ran if ran > 0 else None,
         "own": job["user"] == caller.user,
