@@ -58,7 +58,7 @@ def compare(
     from muster.files import write_folder_aside
     from muster.formatting import as_json_text
     from muster.parallel import run_all
-    from muster.report.recorded import has_starts, recorded_summary
+    from muster.report.recorded import RECORDED, has_starts, recorded, summary_of
 
     errors = ErrorCollector()
     first, *more = cluster
@@ -80,9 +80,13 @@ def compare(
         folders = list(works)
         with progress_bars(folders, len(inputs.trace.jobs)) as show:
             summaries = list(run_all(works, workers or os.cpu_count() or 1, show).values())
-        history = recorded_summary(inputs.trace, inputs.cluster) if has_starts(inputs.trace) else None
-        recorded = {"recorded": history} if history else {}
-        content = as_json_text({"runs": folders, **recorded})
+        history = {}
+        if has_starts(inputs.trace):
+            record = recorded(inputs.trace, inputs.cluster)
+            history = {RECORDED: summary_of(record)}
+            (folder / RECORDED).mkdir()
+            record.write(folder / RECORDED)
+        content = as_json_text({"runs": folders, **history})
         (folder / "comparison.json").write_text(content, encoding="utf-8")
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
@@ -94,7 +98,7 @@ def compare(
     for note in dict.fromkeys(own_notes):
         print(note, file=sys.stderr)
     if as_json:
-        content = as_json_text({"out": str(out), "runs": folders, "summaries": summaries, **recorded})
+        content = as_json_text({"out": str(out), "runs": folders, "summaries": summaries, **history})
         print(content, end="")
         return
     from rich.console import Console
@@ -102,7 +106,7 @@ def compare(
     from muster.report.terminal import comparison_table
 
     console = Console()
-    console.print(comparison_table([*recorded.values(), *summaries], console.width))
+    console.print(comparison_table([*history.values(), *summaries], console.width))
     if not missing:
         print(f"The page with charts: {out / 'report.html'}")
 

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from muster import formatting
+from muster.report.calibration import calibration
 from muster.report.finding import jct_bound_text
 
 # Settings of run.json that are flags of the command line.
@@ -91,6 +92,20 @@ def assumptions(
         ("Schedulers know of the work left", _each(names, knowledge)),
         ("Sensitivity to CPUs, memory and network", "; ".join([sensitivity, *without])),
     ]
+
+
+def against_log(name: str, jobs: pl.DataFrame, recorded: pl.DataFrame) -> tuple[str, str]:
+    """How far the first run repeats the recorded starts."""
+    figures = calibration(recorded, [jobs])
+    log, mean = figures["recorded_wait_seconds"]["mean"], figures["simulated_wait_seconds"]["mean"]
+    if not figures["jobs"] or log is None or mean is None:
+        return "Simulation against the log", "no job started in both"
+    error = formatting.duration(figures["start_error_p50_seconds"])
+    text = (
+        f"mean wait {formatting.duration(log)} in the log and {formatting.duration(mean)} under {name} "
+        f"({formatting.change(mean, log)}); half of the starts are within {error}"
+    )
+    return "Simulation against the log", text
 
 
 _NO_NETWORK_MODEL = "no network model for "

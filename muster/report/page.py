@@ -29,8 +29,9 @@ from muster.report.finding import best_run, finding
 from muster.report.frame import BY_DEFAULT, drawn, page_text, write_page
 from muster.report.means import means_chart
 from muster.report.metrics import QUANTILES, summarise
-from muster.report.notes import assumptions, command, notes, provenance
+from muster.report.notes import against_log, assumptions, command, notes, provenance
 from muster.report.record import read_record, record_folders
+from muster.report.recorded import RECORDED, summary_of
 from muster.report.series import GroupMean, RunSeries, chart_series
 from muster.runtime.records import Record
 
@@ -59,16 +60,17 @@ def write_report(folder: Path, formats: Sequence[str] = BY_DEFAULT) -> Path:
     `formats` of `muster.report.frame.FORMATS`: without html the path is that of the charts.
     """
     runs, common = _named(_read(folder))
-    overview = _overview(runs)
-    charts = charts_of([run.series for run in runs])
-    shown = _shown(runs, common, charts, overview) if "html" in formats else {}
+    history = _history(folder)
+    overview = _overview([*runs, *history])
+    charts = charts_of([run.series for run in (*runs, *history)])
+    shown = _shown(runs, history, common, charts, overview) if "html" in formats else {}
     return write_page(folder, TEMPLATE, [*overview, *charts], shown, formats)
 
 
 def page_of(record: Record) -> str:
     """The page of one run, as `write_report` writes it."""
     runs, common = _named([_on_page(record, record.scheduler)])
-    return page_text(TEMPLATE, _shown(runs, common, charts_of([run.series for run in runs]), ()))
+    return page_text(TEMPLATE, _shown(runs, [], common, charts_of([run.series for run in runs]), ()))
 
 
 def _overview(runs: Sequence[RunOnPage]) -> list[Chart]:
@@ -103,6 +105,15 @@ def _read(folder: Path) -> list[RunOnPage]:
     return runs
 
 
+def _history(folder: Path) -> list[RunOnPage]:
+    """What the log of a comparison records, where it records starts; its nodes are not known."""
+    if not (folder / RECORDED).is_dir():
+        return []
+    record = read_record(folder / RECORDED)
+    series = replace(chart_series(record, RECORDED), gantt=None)
+    return [RunOnPage(RECORDED, summary_of(record), series, record.run, run_tables(record))]
+
+
 def _on_page(record: Record, name: str) -> RunOnPage:
     return RunOnPage(name, summarise(record), chart_series(record, name), record.run, run_tables(record))
 
@@ -120,9 +131,14 @@ def _named(runs: Sequence[RunOnPage]) -> tuple[list[RunOnPage], str]:
 
 
 def _shown(
-    runs: Sequence[RunOnPage], common: str, charts: Sequence[Chart], overview: Sequence[Chart]
+    runs: Sequence[RunOnPage],
+    history: Sequence[RunOnPage],
+    common: str,
+    charts: Sequence[Chart],
+    overview: Sequence[Chart],
 ) -> dict[str, Any]:
-    """What the template shows."""
+    """What the template shows: tables and charts of all, sentences of the simulated runs."""
+    all_runs = [*runs, *history]
     names = [run.name for run in runs]
     summaries = [run.summary for run in runs]
     records = [run.run for run in runs]
@@ -133,24 +149,27 @@ def _shown(
         "title": f"{PurePath(summaries[0]['trace']).name} on {_clusters(summaries)}",
         "headline": _headline(runs),
         "finding": finding(names, summaries),
-        "names": names,
+        "names": [run.name for run in all_runs],
         "common": common,
         "figures": figures,
         "groups": groups(figures),
-        "columns": [column(figure, summaries) for figure in figures],
-        "assumptions": assumptions(names, records, runs[0].tables.jobs),
+        "columns": [column(figure, [run.summary for run in all_runs]) for figure in figures],
+        "assumptions": [
+            *assumptions(names, records, runs[0].tables.jobs),
+            *(against_log(runs[0].name, runs[0].tables.jobs, log.tables.jobs) for log in history),
+        ],
         "notes": notes(names, summaries, records),
         "overview": [drawn(chart) for chart in overview],
         "charts": [drawn(chart) for chart in charts if not chart.detail],
         "details": [drawn(chart) for chart in charts if chart.detail],
-        "distributions": _distributions(runs),
-        "tenants": _tenants(runs),
+        "distributions": _distributions(all_runs),
+        "tenants": _tenants(all_runs),
         "tenants_listed": TENANTS_LISTED,
         "tenant_count": len(summaries[0]["tenants"]),
-        "reasons": _reasons(runs),
+        "reasons": _reasons(all_runs),
         "rows_open": ROWS_OPEN,
         "best": best_run(summaries) or len(runs) - 1,
-        "block": Markup(embedded(names, [run.tables for run in runs])),
+        "block": Markup(embedded([run.name for run in all_runs], [run.tables for run in all_runs])),
         "script": Markup("\n".join((_SCRIPTS / name).read_text(encoding="utf-8") for name in _SCRIPT_ORDER)),
         "command": command(records),
         "provenance": [(name, provenance(record)) for name, record in zip(names, records, strict=True)],

@@ -22,13 +22,12 @@ def has_starts(trace: Trace) -> bool:
     return trace.jobs["start_seconds"].is_not_null().any()
 
 
-def recorded_summary(trace: Trace, cluster: Cluster) -> dict[str, Any]:
+def summary_of(record: Record) -> dict[str, Any]:
     """The figures of `summary.json` for the recorded starts and ends; those that need places are None.
 
     Jobs whose start is not recorded count as unfinished.
     """
-    record = recorded(trace, cluster)
-    on_any = pl.lit(cluster.nodes[0].name).alias("node")  # Sums over the cluster need some node.
+    on_any = pl.lit(record.nodes()["node"][0]).alias("node")  # Sums over the cluster need some node.
     record = replace(record, allocations=record.allocations.with_columns(on_any))
     return {**summarise(record), "fragmentation": None}
 

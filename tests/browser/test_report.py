@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,29 @@ def test_each_chart_is_saved_as_a_picture(browser: Browser, comparison: Path) ->
                 with page.expect_download() as saved:
                     chart(page, name).get_by_role("button", name=kind).click()
                 assert saved.value.path().read_bytes().startswith(first)
+
+
+def test_the_recorded_history_stands_beside_the_runs(browser: Browser, tmp_path: Path) -> None:
+    fifo = scheduled("fifo", jobs=40, tenants=TENANTS)
+    folder = write_comparison([fifo, scheduled("las", jobs=40, tenants=TENANTS)], tmp_path)
+    unplaced = fifo.allocations.with_columns(
+        pl.lit(None, pl.String).alias("node"), pl.lit(None, pl.List(pl.Int64)).alias("gpu_ids")
+    )
+    (folder / "recorded").mkdir()
+    replace(fifo, allocations=unplaced).write(folder / "recorded")
+    write_report(folder)
+    with opened(browser, folder) as page:
+        expect(page.locator(".assumed")).to_contain_text("(+0 %); half of the starts are within 0 s")
+        use = rows(page, "gpu-use")
+        shares = [
+            [row["share_of_gpus"] for row in use if row["scheduler"] == name] for name in ("fifo", "recorded")
+        ]
+        assert shares[0] == shares[1]
+        page.get_by_label("From", exact=True).select_option("recorded")
+        expect(page.locator("figure[data-chart^=lanes]:visible")).to_have_count(1)
+        expect(page.locator("#extremes thead")).to_contain_text("Wait under recorded")
+        page.locator("#extremes button").first.click()
+        expect(page.get_by_role("dialog")).to_contain_text("nodes not recorded")
 
 
 def test_without_scripts_and_on_paper_charts_stand_still(browser: Browser, comparison: Path) -> None:

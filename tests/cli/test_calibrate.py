@@ -76,3 +76,6 @@ def test_compare_shows_the_recorded_history_first(muster: Muster, log: Path, tmp
     assert recorded["makespan_seconds"] == fifo["makespan_seconds"] == pytest.approx(18)
     assert recorded["utilization"]["gpu"] == pytest.approx(1.0)
     assert json.loads((out / "comparison.json").read_text())["recorded"]["completed"] == 3
+    page = (out / "report.html").read_text()
+    assert "mean wait 6.67 s in the log and" in page
+    assert '<span class="chip chip-2"></span>recorded' in page

@@ -234,13 +234,15 @@ class Page {
     this.live = new Map();
     this.nodes = data.runs.map((run) => /** @type {[number, number]} */ ([0, run.nodes.length]));
     this.by = "size";
+    /** Whether it is known where jobs of a run were. */
+    this.placed = data.runs.map(({ held, nodes }) => held !== null && held.node.every((node) => node < nodes.length));
   }
 
   start() {
     for (const still of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-static]"))) still.hidden = this.data.detailed;
     this.controls();
     for (const figure of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("figure[data-chart]")))
-      if (this.kinds()[String(figure.dataset.chart)]) this.live.set(String(figure.dataset.chart), new Live(figure, this));
+      if (this.kinds()[String(figure.dataset.chart)] || figure.classList.contains("only-live")) this.live.set(String(figure.dataset.chart), new Live(figure, this));
     const seen = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
         const live = /** @type {Live} */ (this.live.get(String(/** @type {HTMLElement} */ (target).dataset.chart)));
@@ -327,7 +329,7 @@ class Page {
           const show = (/** @type {number} */ share) => `${Math.round(100 * share)} %`;
           return overTimeChart(series, from, to, { panels: true, most: 1, show, axis: "of GPUs", unit: "share_of_gpus" });
         },
-        ...Object.fromEntries([this.before, this.after].map((number, at) => [`lanes-${at + 1}`, () => this.lanesOf(number)])),
+        ...Object.fromEntries([this.before, this.after].filter((number) => this.placed[number]).map((number, at) => [`lanes-${at + 1}`, () => this.lanesOf(number)])),
       }),
     };
   }
@@ -378,10 +380,12 @@ class Page {
 
   draw() {
     const kinds = this.kinds();
+    const shown = [this.before, this.after].filter((number) => this.placed[number]);
     for (const [name, live] of this.live) {
       live.figure.hidden = !kinds[name];
       const title = live.figure.querySelector(".of-run");
-      if (title) title.textContent = `Nodes over time, ${this.data.runs[name === "lanes-2" ? this.after : this.before].name}`;
+      const number = shown[name === "lanes-2" ? 1 : 0];
+      if (title && number !== undefined) title.textContent = `Nodes over time, ${this.data.runs[number].name}`;
       if (kinds[name]) live.show(kinds[name]);
     }
   }
@@ -397,7 +401,7 @@ class Page {
     if (to - from < least) return;
     this.filter.from = Math.max(0, from);
     this.filter.to = Math.min(this.data.end, to);
-    const number = source.name === "lanes-1" ? this.before : source.name === "lanes-2" ? this.after : -1;
+    const number = [this.before, this.after].filter((run) => this.placed[run])[Number(source.name.replace("lanes-", "")) - 1] ?? -1;
     if (tall && number >= 0 && source.chart && "nodesAt" in source.chart)
       this.nodes[number] = /** @type {ReturnType<typeof lanes>} */ (source.chart).nodesAt(tall[0], tall[1], source.height);
     this.update();
