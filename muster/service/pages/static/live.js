@@ -5,6 +5,7 @@
 // nothing changes, nothing is fetched.
 
 const LEAST_PAUSE_MS = 700;
+const RETRY_MS = 2_000;
 const LOG_PAUSE_MS = 1_000;
 const LONGEST_LOG = 200_000;
 
@@ -14,6 +15,8 @@ const live = /** @type {HTMLElement} */ (document.getElementById("live"));
 let fetchedAt = Date.now();
 let waiting = false;
 let refreshing = false;
+/** Something has changed while the page was fetched. */
+let missed = false;
 /** What the daemon calls what is shown. */
 let tag = "";
 
@@ -44,7 +47,10 @@ function tick() {
 
 /** Fetch this page again and merge it into what is shown. */
 async function refresh() {
-  if (refreshing) return;
+  if (refreshing) {
+    missed = true;
+    return;
+  }
   refreshing = true;
   try {
     const asked = location.pathname + location.search;
@@ -52,6 +58,7 @@ async function refresh() {
     const answer = await fetch(asked, { headers, cache: "no-store" });
     if (answer.redirected) return toLogin();
     fetchedAt = Date.now();
+    if (answer.status >= 500) setTimeout(refreshSoon, RETRY_MS);
     if (!answer.ok) return;
     tag = answer.headers.get("ETag") ?? "";
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -67,8 +74,11 @@ async function refresh() {
     document.dispatchEvent(new Event("muster:refreshed"));
   } catch {
     // The stream of events says that the daemon is away.
+    setTimeout(refreshSoon, RETRY_MS);
   } finally {
     refreshing = false;
+    if (missed) refreshSoon();
+    missed = false;
   }
 }
 
@@ -85,16 +95,14 @@ function refreshSoon() {
 
 function follow() {
   const stream = new EventSource("/v1/events");
-  let was_away = false;
   stream.addEventListener("open", () => {
     showState("live", false);
-    if (was_away) refreshSoon();
-    was_away = false;
+    // Whatever has changed since the page was made, or while the daemon was away.
+    refreshSoon();
   });
   stream.addEventListener("change", refreshSoon);
   stream.addEventListener("state", refreshSoon);
   stream.addEventListener("error", () => {
-    was_away = true;
     showState("the daemon does not answer; trying again", true);
     if (stream.readyState !== EventSource.CLOSED) return;
     setTimeout(async () => {
