@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from muster.simulation import Run
-from tests.building import column, finishes, jobs_of, run
+from tests.building import cluster_of, column, finishes, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, gang, small_cluster
 
 LAYERS = {"chatty": CHATTY}
@@ -70,3 +70,12 @@ def test_a_job_of_low_rank_takes_no_gpus_of_others() -> None:
     result = run(trace, small_cluster(4, 2, racks=1), "srtf+joint", **ONE_RACK, restart_cost_seconds=1.0)
     assert column(result, "preemptions") == [0, 0, 0]
     assert finishes(result)[:2] == pytest.approx([100, 150])
+
+
+def test_a_running_job_of_an_unknown_model_keeps_its_share() -> None:
+    """Amounts that it holds make it no faster by its model, so its plans are worth as much without any."""
+    elastic = gang(1, 900, model="chatty", submit_seconds=0) | {"min_gpus": 1, "max_gpus": 4}
+    trace = jobs_of(elastic, gang(2, 700, model="chatty", submit_seconds=40), gang(3, 500, submit_seconds=60))
+    result = run(trace, cluster_of(4, 4, racks=2), "las+joint", layers=LAYERS, restart_cost_seconds=60.0)
+    held = result.record.allocations.select(pl.col("cpus", "memory_gb") / pl.col("gpus"))
+    assert (held["cpus"].min(), held["memory_gb"].min()) == (3.0, 62.5)

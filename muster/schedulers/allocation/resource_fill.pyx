@@ -169,16 +169,20 @@ cdef bint meets_requests(Draft* draft, Gangs* gangs, int64_t node) noexcept nogi
 
 
 cdef bint _are_fair(Draft* draft, Gangs* gangs, int64_t kind, Here* here, int64_t* amounts) noexcept nogil:
-    """Whether these amounts give each job its fair speed and its request."""
+    """Whether these amounts give each job its fair speed and its request, and its share where nothing is known of it."""
     cdef int64_t i, at, resource
+    cdef int64_t* least
     cdef double fair
     for i in range(here.count):
         at = draft.node_parts[here.jobs[i].number].at
+        least = request_of(gangs, at)
+        if model_on(gangs, at, kind).n_cpus == 0:
+            least = choice_of(gangs, here.jobs[i].first)
         fair = gangs.demands.fair_speed[gangs.classes[at] * gangs.kind_count + kind]
         if speed_at(model_on(gangs, at, kind), amounts + i * SLOTS) < fair * (1 - _EPSILON):
             return False
         for resource in range(1, draft.resources):
-            if amounts[i * SLOTS + resource] < request_of(gangs, at)[resource]:
+            if amounts[i * SLOTS + resource] < least[resource]:
                 return False
     return True
 
