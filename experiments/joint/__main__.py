@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from experiments.elastic.ground import elastic, rubick
 from experiments.joint import dally, mixed, smd, synergy
-from experiments.joint.ground import Ground, table
+from experiments.joint.ablations import ablations, beliefs
+from experiments.joint.ground import Case, Cell, Ground, Make, table
 
 GROUNDS: dict[str, Ground] = {"elastic": elastic, "rubick": rubick}
 _SCHEDULERS = ("fifo", "las", "srtf")
@@ -25,6 +27,7 @@ GENERATED: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     ),
 }
 """Grounds whose jobs are generated: the lines of their tables."""
+TABLES: dict[str, Callable[[Case, int], Iterator[str]]] = {"ablations": ablations, "beliefs": beliefs}
 
 
 def main() -> None:
@@ -64,6 +67,18 @@ def main() -> None:
         help="Seeds on the grounds of generated jobs (default: 10).",
     )
     parser.add_argument(
+        "--table",
+        choices=sorted(TABLES),
+        help="Print another table: joint without each thing that it sees (ablations), or joint against the best rival "
+        "where speeds are believed wrongly (beliefs).",
+    )
+    parser.add_argument(
+        "--knowledge",
+        default="oracle",
+        metavar="KNOWLEDGE",
+        help="Knowledge of durations in these tables on synergy and mixed, as for muster simulate (default: oracle).",
+    )
+    parser.add_argument(
         "--jobs-share",
         type=float,
         default=1.0,
@@ -71,16 +86,49 @@ def main() -> None:
         help="Part of each setting's jobs to run, on the ground dally (default: 1).",
     )
     arguments = parser.parse_args()
-    if arguments.ground in GENERATED:
-        for line in GENERATED[arguments.ground](arguments):
-            print(line, flush=True)
-        return
-    if arguments.reference is None:
+    if arguments.ground in GROUNDS and arguments.reference is None:
         parser.error("MUSTER_REFERENCE is not set; name the folder of the reference data with --reference")
-    for cell in GROUNDS[arguments.ground](arguments.reference):
-        if arguments.only in cell.name:
-            for line in table(cell, arguments.scheduler or _SCHEDULERS):
-                print(line, flush=True)
+    for line in _lines(arguments):
+        print(line, flush=True)
+
+
+def _lines(given: argparse.Namespace) -> Iterator[str]:
+    """The lines of the table that is asked for."""
+    if given.table is not None:
+        for case in _cases(given):
+            if given.only in case.name:
+                yield from TABLES[given.table](case, 1 if given.ground in GROUNDS else given.seeds)
+    elif given.ground in GENERATED:
+        yield from GENERATED[given.ground](given)
+    else:
+        for cell in _cells(given):
+            if given.only in cell.name:
+                yield from table(cell, given.scheduler or _SCHEDULERS)
+
+
+def _cells(given: argparse.Namespace) -> Iterator[Cell]:
+    """The settings of a ground of the reference data."""
+    return GROUNDS[given.ground](given.reference)
+
+
+def _cases(given: argparse.Namespace) -> Iterator[Case]:
+    """The cases of a ground for each order; those of the reference data have no seeds."""
+    for order in given.scheduler or ("gittins",):
+        if given.ground == "dally":
+            yield from dally.cases(order, given.jobs_share)
+        elif given.ground == "mixed":
+            yield from mixed.cases(order, given.knowledge)
+        elif given.ground == "smd":
+            yield from smd.cases(order)
+        elif given.ground == "synergy":
+            yield from synergy.cases(order, given.knowledge)
+        else:
+            for cell in _cells(given):
+                yield Case(cell.name, f"{order}+joint", [order], partial(_mean_jct, cell))
+
+
+def _mean_jct(cell: Cell, scheduler: str, _: int, make: Make) -> float:
+    return cell.run(scheduler, make).mean_jct
 
 
 if __name__ == "__main__":

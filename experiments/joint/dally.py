@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from experiments.joint.ground import Figures, figures
+from experiments.joint.ground import Case, Figures, Make, figures
 from experiments.papers.dally.settings import GPUS, MODELS, work_seconds
 from muster.cluster import Cluster
 from muster.cluster.cluster_file import cluster_from_toml
@@ -107,7 +108,7 @@ class Setting:
         }
         return trace_of(columns, f"Dally's ground, seed {seed}")
 
-    def run(self, scheduler: str, jobs: int, seed: int) -> Figures:
+    def run(self, scheduler: str, jobs: int, seed: int, make: Make = build) -> Figures:
         """The figures of a scheduler; it knows durations where its class does."""
         options = Options(
             restart_cost_seconds=self.restart_seconds,
@@ -116,7 +117,7 @@ class Setting:
             knowledge="oracle" if scheduler in (*RIVALS_WITH_DURATIONS, *JOINT_WITH_DURATIONS) else "none",
             seed=seed,
         )
-        made = build(scheduler, SETTINGS.get(scheduler, {}))
+        made = make(scheduler, SETTINGS.get(scheduler, {}))
         ran = simulate(self.trace(jobs, seed), self.shape.cluster(), made, options).record.jobs
         restarts = float(np.mean(ran["preemptions"].to_numpy() + ran["moves"].to_numpy()))
         submit, finish = ran["submit_seconds"].to_numpy(), ran["finish_seconds"].to_numpy()
@@ -155,6 +156,18 @@ GROUND: tuple[Setting, ...] = (
     Setting(400, _AUTHORS, 100, 0, 0.5, True, restart_seconds=300.0),
 )
 """By number, from 1; see the table of the reference folder, parity/dally/grid.md."""
+
+
+def cases(order: str, share: float) -> Iterator[Case]:
+    """All settings with so much of their jobs; who knows durations there knows them."""
+    rivals = RIVALS_WITH_DURATIONS if f"{order}+joint" in JOINT_WITH_DURATIONS else RIVALS
+    for number, setting in enumerate(GROUND, 1):
+        figure = partial(_figure, setting, max(round(setting.jobs * share), 1))
+        yield Case(str(number), f"{order}+joint", rivals, figure, FIRST_SEED)
+
+
+def _figure(setting: Setting, jobs: int, scheduler: str, seed: int, make: Make) -> float:
+    return setting.run(scheduler, jobs, seed, make).mean_jct
 
 
 def table(number: int, share: float, seeds: int) -> Iterator[str]:

@@ -51,9 +51,9 @@ class Cell:
     own: Mapping[str, Callable[[], Scheduler]] = field(default_factory=dict)
     """Replicas that belong to this setting alone, by name."""
 
-    def run(self, scheduler: str) -> Figures:
+    def run(self, scheduler: str, make: Make = build) -> Figures:
         """The figures of a scheduler, a replica's or one of Muster's; it is first asked after a whole round."""
-        made = self.own[scheduler]() if scheduler in self.own else build(scheduler)
+        made = self.own[scheduler]() if scheduler in self.own else make(scheduler, {})
         options = Options(rules=self.rules, network="none", round_origin=self.rules.round_seconds or 0.0)
         jobs = simulate(self.trace, self.cluster, made, options, models={}).record.jobs
         finish = jobs["finish_seconds"].to_numpy()
@@ -66,6 +66,24 @@ def figures(name: str, submit: Floats, finish: Floats, restarts: float = np.nan)
     """The figures of a run whose jobs came and ended at these times; NaN where one did not end."""
     jct = finish - submit
     return Figures(name, float(jct.mean()), float(np.quantile(jct, 0.99)), float(finish.max()), restarts)
+
+
+Make = Callable[[str, Mapping[str, str]], Scheduler]
+"""The scheduler of a name with settings: `build`, or one that changes what it sees."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A setting of a ground in which each run of a scheduler has one figure, for ablations and wrong beliefs."""
+
+    name: str
+    joint: str
+    rivals: Sequence[str]
+    """Schedulers that joint is compared with."""
+    figure: Callable[[str, int, Make], float]
+    """Of a scheduler's name and a seed."""
+    first_seed: int = 0
+    what: str = "mean JCT"
 
 
 Ground = Callable[[Path], Iterator[Cell]]

@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 import polars as pl
 
+from experiments.joint.ground import Case, Make
 from muster.cluster import Cluster
 from muster.cluster.cluster_file import cluster_from_toml
 from muster.schedulers.registry import build
@@ -123,11 +124,23 @@ def _seconds(model: Model) -> float:
     return model.seconds_per_iteration if model.input_known else model.compute_seconds
 
 
-def mean_jct(scheduler: str, seed: int, knowledge: str = "oracle", *, elastic: bool = True) -> float:
+def mean_jct(
+    scheduler: str, seed: int, knowledge: str = "oracle", *, elastic: bool = True, make: Make = build
+) -> float:
     """Seconds, with the default restart cost; infinite where some job never ends."""
     options = Options(knowledge=knowledge, seed=seed)
-    run = simulate(trace(seed, elastic), cluster(), build(scheduler), options)
+    run = simulate(trace(seed, elastic), cluster(), make(scheduler, {}), options)
     return inf if run.unfinished else float(np.mean(run.record.jobs["jct_seconds"].to_numpy()))
+
+
+def cases(order: str, knowledge: str) -> Iterator[Case]:
+    """The ground with the specialists of an order."""
+
+    def figure(name: str, seed: int, make: Make) -> float:
+        return mean_jct(name, seed, knowledge, make=make)
+
+    rivals = [*(f"{order}+{part}" for part in PARTS), *OWN_ORDER]
+    yield Case("mixed", f"{order}+joint", rivals, figure, FIRST_SEED)
 
 
 def lines(orders: Sequence[str], seeds: int, only: str) -> Iterator[str]:

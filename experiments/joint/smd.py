@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
 
+from experiments.joint.ground import Case, Make
 from experiments.papers.smd.cells import cluster_for
 from experiments.papers.smd.utility import CAPACITIES, PER_HOUR, arrivals
 from muster.report import summarise
@@ -18,12 +20,28 @@ BAR = 0.99
 JOBS = (20, 100)
 
 
-def utility(scheduler: str, jobs: int, capacity: float, per_hour: float | None, seed: int) -> float:
+def utility(
+    scheduler: str, jobs: int, capacity: float, per_hour: float | None, seed: int, make: Make = build
+) -> float:
     """The utility of all jobs of a run under usage accounting."""
     trace = generate(jobs, per_hour, seed=seed)
     options = Options(restart_cost_seconds=30.0, seed=seed)
-    run = simulate(trace, cluster_for(trace.jobs, capacity), build(scheduler), options)
+    run = simulate(trace, cluster_for(trace.jobs, capacity), make(scheduler, {}), options)
     return float(summarise(run.record)["utility"]["total"])
+
+
+def cases(order: str) -> Iterator[Case]:
+    """All settings, with the utility in place of mean JCT; no job there needs to be timed."""
+    for jobs, capacity, per_hour in product(JOBS, CAPACITIES, (None, PER_HOUR)):
+        figure = partial(_figure, jobs, capacity, per_hour)
+        setting = f"{jobs} jobs, capacity {capacity:g}, {arrivals(per_hour)}"
+        yield Case(setting, f"{order}+joint", [RIVAL], figure, what="utility")
+
+
+def _figure(
+    jobs: int, capacity: float, per_hour: float | None, scheduler: str, seed: int, make: Make
+) -> float:
+    return utility(scheduler, jobs, capacity, per_hour, seed, make)
 
 
 def lines(orders: Sequence[str], seeds: int, only: str) -> Iterator[str]:

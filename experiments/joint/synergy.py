@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
 
+from experiments.joint.ground import Case, Make
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
@@ -43,11 +45,12 @@ class Setting:
         sizes = "1 to 16 GPUs" if self.gangs else "1 GPU"
         return f"{self.cpus} CPUs, {self.memory_gb} GB, {','.join(map(str, self.split))}, {self.load:g}/h, {sizes}"
 
-    def mean_jct(self, scheduler: str, seed: int) -> float:
+    def mean_jct(self, scheduler: str, seed: int, make: Make = build, knowledge: str = "oracle") -> float:
         """Seconds, with the default restart cost."""
         trace = generate(JOBS, self.load, self.split, self.gangs, False, seed)
         cluster = parse_cluster(f"{SERVERS}x8gpu,{self.cpus}cpu,{self.memory_gb}gb")
-        jobs = simulate(trace, cluster, build(scheduler), Options()).record.jobs
+        options = Options(knowledge=knowledge, seed=seed)
+        jobs = simulate(trace, cluster, make(scheduler, {}), options).record.jobs
         return float(np.mean(jobs["jct_seconds"].to_numpy()))
 
 
@@ -57,6 +60,19 @@ SETTINGS = tuple(
         ((12, 500), (36, 200), (24, 300), (48, 400)), ((50, 0, 50), (40, 40, 20)), (1.6, 3.0), (False, True)
     )
 )
+
+
+def cases(order: str, knowledge: str) -> Iterator[Case]:
+    """All settings with the specialists of an order."""
+    for setting in SETTINGS:
+        figure = partial(_figure, setting, knowledge)
+        yield Case(
+            str(setting), f"{order}+{JOINT}", [f"{order}+{name}" for name in RIVALS], figure, FIRST_SEED
+        )
+
+
+def _figure(setting: Setting, knowledge: str, scheduler: str, seed: int, make: Make) -> float:
+    return setting.mean_jct(scheduler, seed, make, knowledge)
 
 
 def lines(orders: Sequence[str], seeds: int, only: str) -> Iterator[str]:
