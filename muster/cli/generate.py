@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from muster.workload.trace import Trace
 
 generate = typer.Typer(
-    help="Make a trace: Synergy's, SMD's, one like Philly, a mixed one.",
+    help="Make a trace: Synergy's, SMD's, one like Philly, a mixed one; or a month of a Slurm site.",
     rich_markup_mode=None,
     no_args_is_help=True,
     epilog="Example: muster generate philly-like --jobs 2000 --seed 1 -o trace.csv",
@@ -127,6 +127,50 @@ def smd(
     from muster.workload.generators.smd import generate as make
 
     _write(make(jobs, per_hour, ring, seed), output, as_json=as_json)
+
+
+@generate.command()
+def slurm_month(
+    jobs: Jobs,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="DIR", help="New folder for sacct.txt and scontrol.txt."),
+    ],
+    gpus: Annotated[int, typer.Option(metavar="N", help="Number of GPUs of the site, in nodes of 8.")] = 256,
+    load: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the GPU time of the site that the jobs ask for.")
+    ] = 0.85,
+    seed: flags.Seed = 0,
+    as_json: flags.Json = False,
+) -> None:
+    """Make a month of a Slurm site: what sacct and scontrol would print.
+
+    Example: muster generate slurm-month --jobs 2000 --gpus 256 -o site
+    """
+    from muster.cluster.slurm_nodes import read_slurm_site
+    from muster.files import write_folder_aside
+    from muster.formatting import as_json_text, counted
+    from muster.schedulers.registry import build
+    from muster.simulation import simulate
+    from muster.workload.generators.slurm_month import generate as make
+    from muster.workload.generators.slurm_month import sacct_lines
+
+    month = make(jobs, gpus, load, seed)
+    cluster = read_slurm_site(month.scontrol, "scontrol.txt", "scontrol").cluster
+    record = simulate(month.trace, cluster, build("fifo+easy+requested")).record
+    places = record.allocations.group_by("job_id", maintain_order=True).agg("node")
+    starts = dict(record.jobs.select("job_id", "start_seconds").iter_rows())
+    lines = sacct_lines(month, starts, dict(places.iter_rows()))
+    with write_folder_aside(output) as folder:
+        (folder / "sacct.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+        (folder / "scontrol.txt").write_text(month.scontrol, encoding="utf-8")
+    content = {"output": str(output), "jobs": jobs, "gpus": cluster.total_gpus, "source": month.trace.source}
+    print(
+        as_json_text(content)
+        if as_json
+        else f"{counted(jobs, 'job')} on {cluster.total_gpus:,} GPUs in {output}\n",
+        end="",
+    )
 
 
 def _split(text: str) -> list[int]:

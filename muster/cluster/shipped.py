@@ -20,10 +20,11 @@ from muster.cluster.cluster_file import (
     assumed,
     cluster_from_toml,
     machine,
-    read_cluster_file,
 )
 from muster.cluster.description import ANY_GPU, MAX_GPUS_PER_NODE, Cluster, Links, Node
 from muster.cluster.more_nodes import joined
+from muster.cluster.slurm_nodes import read_slurm_site
+from muster.files import read_text
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.units import parse_gb, parse_gb_per_s
 
@@ -33,6 +34,7 @@ _ONE_LINE = re.compile(r"\d+x\d+[a-z].*", re.IGNORECASE)
 _MACHINES = re.compile(r"(\d+)x(\d+)([a-z][a-z0-9_-]*)", re.IGNORECASE)
 _CPUS = re.compile(r"(\d+(?:\.\d+)?)cpus?", re.IGNORECASE)
 _RATE = re.compile(r"/s$|bps$", re.IGNORECASE)
+_SLURM_NODE = re.compile(r"^NodeName=", re.MULTILINE)
 _ADDED = " + "
 _TYPE_WORDS = ("gpu", "gpus", "tpu", "npu", "ipu", "xpu")
 """Types that resemble `gpu` and are none of its misspellings."""
@@ -62,11 +64,19 @@ def parse_cluster(text: str) -> Cluster:
     if _ONE_LINE.fullmatch(text) and not Path(text).exists():
         return _from_one_line(text)
     if text and (text.endswith(".toml") or "/" in text or Path(text).exists()):
-        return read_cluster_file(Path(text))
+        return _from_file(Path(text))
     hint = did_you_mean(text, shipped_names(), cutoff=0.4)
     names = ", ".join(shipped_names())
     what = f"allowed: a file, a line such as 16x8gpu,24cpu,500gb, or a shipped name: {names}"
     raise InputError(Problem(FLAG, with_hint(what, hint), found=text))
+
+
+def _from_file(path: Path) -> Cluster:
+    """The cluster of a cluster file, or of what Slurm printed about its nodes."""
+    text = read_text(path)
+    if _SLURM_NODE.search(text):
+        return read_slurm_site(text, str(path), path.stem).cluster
+    return cluster_from_toml(text, str(path), path.stem)
 
 
 def _from_one_line(text: str) -> Cluster:
