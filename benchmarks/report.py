@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-COUNT, REPEATS = 100_000, 7
+COUNT, REPEATS, _SETTLED_MS = 100_000, 7, 500
 SCHEDULERS = ("slurm-like", "fifo", "las")
 _MODELS = ("resnet50", "gnmt", "bert-large", "vgg16", "")
 _TIMED = """async (act) => {
@@ -56,31 +57,62 @@ INTERACTIONS = {
 
 def main() -> None:
     """Make the report, open it, measure and print."""
-    table = Table("what", "figure", title=f"Report of {COUNT:,} jobs under {len(SCHEDULERS)} schedulers")
+    table = Table(
+        "what",
+        "median",
+        "processor time of the page",
+        title=f"Report of {COUNT:,} jobs under {len(SCHEDULERS)} schedulers",
+    )
     with tempfile.TemporaryDirectory() as folder:
         report = _report(Path(folder))
-        table.add_row("report.html", f"{report.stat().st_size / 1e6:.2f} MB")
+        table.add_row("report.html", f"{report.stat().st_size / 1e6:.2f} MB", "")
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=["--no-sandbox"]
             )
-            ready = []
+            waits, works = [], []
             for _ in range(REPEATS):
                 page = browser.new_page(viewport={"width": 1360, "height": 850})
+                work = _Work(page)
                 page.goto(report.as_uri())
                 page.locator("html[data-ready]").wait_for()
-                ready.append(float(page.evaluate("document.documentElement.dataset.ready")))
-                if len(ready) < REPEATS:
+                waits.append(float(page.evaluate("document.documentElement.dataset.ready")))
+                works.append(work.milliseconds())
+                if len(waits) < REPEATS:
                     page.close()
-            table.add_row("from opening to usable, median", f"{statistics.median(ready):.0f} ms")
-            table.add_row("from opening to usable, greatest", f"{max(ready):.0f} ms")
+            table.add_row("from opening to usable", *_medians(waits, works))
             for name, (chart, act) in INTERACTIONS.items():
                 page.locator(chart).scroll_into_view_if_needed()
-                took = [_timed(page, act) for _ in range(REPEATS)]
-                table.add_row(f"{name}, median", f"{statistics.median(took):.0f} ms")
+                page.wait_for_timeout(_SETTLED_MS)
+                waits, works = [], []
+                for _ in range(REPEATS):
+                    work.milliseconds()
+                    waits.append(_timed(page, act))
+                    works.append(work.milliseconds())
+                table.add_row(name, *_medians(waits, works))
                 page.evaluate("document.getElementById('story').close()")
             browser.close()
     Console().print(table)
+
+
+class _Work:
+    """Processor time of the thread that draws the page; it does not depend on what else the machine does."""
+
+    def __init__(self, page: Page) -> None:
+        self.session = page.context.new_cdp_session(page)
+        self.session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self.before = 0.0
+
+    def milliseconds(self) -> float:
+        """Since the last call."""
+        metrics = self.session.send("Performance.getMetrics")["metrics"]
+        seconds = float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
+        passed, self.before = seconds - self.before, seconds
+        return 1000 * passed
+
+
+def _medians(waits: Sequence[float], works: Sequence[float]) -> tuple[str, str]:
+    return f"{statistics.median(waits):.0f} ms", f"{statistics.median(works):.0f} ms"
 
 
 def _timed(page: Page, act: str) -> float:

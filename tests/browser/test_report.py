@@ -18,7 +18,7 @@ from muster.report.page import write_report
 from muster.report.record import read_record
 from muster.runtime.records import Record
 from tests.browser.driven import DARK, PHONE, WIDE, axe_script
-from tests.report.hand_made import scheduled, write_comparison
+from tests.report.hand_made import scheduled, tables, write, write_comparison
 
 pytestmark = pytest.mark.needs_browser
 
@@ -241,3 +241,9 @@ def test_without_scripts_and_on_paper_charts_stand_still(browser: Browser, compa
         )
         expect(chart(page, "queue").locator("canvas.live")).to_be_visible()
         expect(chart(page, "queue").locator("svg").first).to_be_hidden()
+
+
+def test_a_run_in_which_nothing_happened_opens(browser: Browser, tmp_path: Path) -> None:
+    write_report(write(tables(jobs=[]), tmp_path))
+    with opened(browser, tmp_path) as page:
+        expect(page.locator("#chosen")).to_have_text("All 0 jobs")
