@@ -17,6 +17,7 @@ from muster.simulation.start_estimates import (
     QueueState,
     StartEstimate,
     estimate_starts,
+    last_tick,
     state_at,
     usage_at,
 )
@@ -73,7 +74,8 @@ def queue_at(site: Site, now: float | None) -> QueueState:
 
 def estimates_at(site: Site, state: QueueState, draws: int, seed: int = 0) -> dict[str, StartEstimate]:
     """The start of each job that waits, under the site's own scheduler; without those that some draw never starts."""
-    settings = {**site.settings, **_usage(site, state)}
+    usage, tick = _usage(site, state)
+    settings = {**site.settings, **usage}
     phased = clock_phases(site.scheduler, settings, _PHASES)
     return estimate_starts(
         state,
@@ -81,6 +83,7 @@ def estimates_at(site: Site, state: QueueState, draws: int, seed: int = 0) -> di
         lambda draw: build(site.scheduler, phased[draw % len(phased)]),
         draws=draws,
         seed=seed,
+        tick=tick,
     )
 
 
@@ -112,14 +115,16 @@ def check_shape(site: Site, shape: Shape) -> None:
         raise InputError(Problem("--partition", what, found=shape.partition))
 
 
-def _usage(site: Site, state: QueueState) -> Mapping[str, str]:
-    """What users have used before the moment, where the site's priorities go by it."""
+def _usage(site: Site, state: QueueState) -> tuple[Mapping[str, str], float | None]:
+    """What users had used at the last tick, where the site's priorities go by it, and when that was."""
     policy = build(site.scheduler, dict(site.settings))
     order: Any = getattr(policy, "order", None)
     if not isinstance(order, Multifactor) or not order.weight_fair_share or order.usage:
-        return {}
-    used = usage_at(state, order.half_life_seconds, order.calc_period_seconds, order.calc_phase_seconds)
-    return {"usage": ",".join(f"{user}:{amount:.6g}" for user, amount in used.items() if user)}
+        return {}, None
+    ticks = order.calc_period_seconds, order.calc_phase_seconds
+    used = usage_at(state, order.half_life_seconds, *ticks)
+    tick = last_tick(state.now, *ticks)
+    return {"usage": ",".join(f"{user}:{amount:.6g}" for user, amount in used.items() if user)}, tick
 
 
 def _row(shape: Shape, state: QueueState) -> pl.DataFrame:

@@ -19,13 +19,31 @@ _SOON = 1e-3
 
 
 @dataclass(frozen=True)
+class Resumption:
+    """The state that a scheduler goes on with."""
+
+    now: float
+    """Until then all jobs wait that do not run then; from then on the scheduler decides."""
+    running: Mapping[int, Sequence[int]]
+    """By number of the job: its nodes, or none where they are not known; then it takes the fullest that hold it."""
+    began: Mapping[int, float]
+    """By number: when it is put there."""
+    tick: float | None = None
+    """When an order with ticks computed priorities last; from then on it sees all jobs. None: from `now` on."""
+
+    @property
+    def moments(self) -> list[float]:
+        """When something is to be done before the scheduler decides, ascending."""
+        ticks = [] if self.tick is None else [self.tick]
+        return sorted({*self.began.values(), *ticks, self.now})
+
+
+@dataclass(frozen=True)
 class ResumedScheduler:
     """Lets all jobs wait until a moment, puts those that run then on their nodes, then leaves all to a scheduler."""
 
     scheduler: Scheduler
-    now: float
-    running: Mapping[int, Sequence[int]]
-    """By number of the job: its nodes, or none where they are not known; then it takes the fullest that hold it."""
+    resumption: Resumption
 
     @property
     def name(self) -> str:
@@ -41,34 +59,48 @@ class ResumedScheduler:
         return {"own": self.scheduler.initial(cluster), "step": 0}
 
     def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
-        """Nothing before the moment, the running jobs at it, then the scheduler's decision."""
-        step = state["step"]
-        if step == 0 and snapshot.now < self.now:
-            return self._waiting(snapshot, self.now), state
+        """The running jobs at their moments and nothing else before the scheduler's first decision."""
+        resumption, step = self.resumption, state["step"]
         if step == 0:
-            with snapshot.transaction() as transaction:
-                plan = Proposal.blank(transaction, len(snapshot.jobs))
-                placed = self._place(snapshot, transaction)
-                index = snapshot.jobs.index.tolist()
-                plan.reasons[[at for at, job in enumerate(index) if job not in placed]] = NOT_CONSIDERED
-                plan.next_wake = self.now + _SOON
-                return plan.decision(), {**state, "step": 1}
+            done = snapshot.now >= resumption.now
+            own = self._with_priorities(snapshot, state["own"])
+            return self._resume(snapshot), {"own": own, "step": 1 if done else 0}
         seen = replace(snapshot, triggers=snapshot.triggers | Trigger.ARRIVAL) if step == 1 else snapshot
         decision, own = self.scheduler.decide(seen, state["own"])
         return decision, {"own": own, "step": 2}
 
-    def _waiting(self, snapshot: Snapshot, until: float) -> Decision:
+    def _with_priorities(self, snapshot: Snapshot, own: State) -> State:
+        """The scheduler's state, whose order has seen the jobs from the last tick on."""
+        tick = self.resumption.tick
+        if tick is None or snapshot.now < tick:
+            return own
+        order: Any = self.scheduler.order  # type: ignore[attr-defined]
+        _, memory = order.keys(snapshot, own["order"])
+        return {**own, "order": memory}
+
+    def _resume(self, snapshot: Snapshot) -> Decision:
+        """Put the jobs there that run by now; all others wait."""
         with snapshot.transaction() as transaction:
             plan = Proposal.blank(transaction, len(snapshot.jobs))
-            plan.reasons[:] = NOT_CONSIDERED
-            plan.next_wake = until
+            placed = self._place(snapshot, transaction) | set(
+                snapshot.jobs.index[snapshot.jobs.running].tolist()
+            )
+            index = snapshot.jobs.index.tolist()
+            plan.reasons[[at for at, job in enumerate(index) if job not in placed]] = NOT_CONSIDERED
+            later = (moment for moment in self.resumption.moments if moment > snapshot.now)
+            plan.next_wake = next(later, self.resumption.now + _SOON)
             return plan.decision()
 
     def _place(self, snapshot: Snapshot, transaction: Transaction) -> set[int]:
         """Put the running jobs on their nodes; those that do not fit there wait like all others."""
         placed = set()
+        due = {
+            job: nodes
+            for job, nodes in self.resumption.running.items()
+            if self.resumption.began[job] <= snapshot.now and not snapshot.ledger.holds(job)
+        }
         # Those whose nodes are known go first, so that the others take what is left.
-        for job, nodes in sorted(self.running.items(), key=lambda one: (not len(one[1]), one[0])):
+        for job, nodes in sorted(due.items(), key=lambda one: (not len(one[1]), one[0])):
             shares = _shares(snapshot, job, nodes or _fullest(snapshot, job))
             mark = transaction.mark()
             try:

@@ -19,10 +19,11 @@ from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import Floats
 from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
+from muster.schedulers.queue_order.multifactor import DECAY
 from muster.simulation.options import Options
-from muster.simulation.resumed import ResumedScheduler
+from muster.simulation.resumed import ResumedScheduler, Resumption
 from muster.simulation.simulate import simulate
-from muster.workload.trace import trace_of
+from muster.workload.trace import Trace, trace_of
 
 DRAWS = 40
 INTERVAL = (0.1, 0.9)
@@ -109,24 +110,39 @@ def state_at(jobs: pl.DataFrame, now: float, places: Callable[[str], Sequence[in
     )
 
 
+def last_tick(now: float, period_seconds: float, phase_seconds: float = 0.0) -> float:
+    """The newest moment up to now at which usage was charged and priorities were computed."""
+    return float(np.floor((now - phase_seconds) / period_seconds) * period_seconds + phase_seconds)
+
+
 def usage_at(
     state: QueueState, half_life_seconds: float, period_seconds: float, phase_seconds: float = 0.0
 ) -> dict[str, float]:
-    """GPU-seconds of each user, decayed, as Slurm counts them: at each tick the jobs that run then are charged."""
+    """GPU-seconds of each user as of the last tick, decayed, as Slurm counts them.
+
+    At each tick the jobs that run then are charged for their time since the tick before, which decays by all of it.
+    Between its last tick and its end a job is free; so is one that lives between two ticks.
+    """
     jobs = pl.concat(
         [one.select("user", "gpus", "start_seconds", "end_seconds") for one in (state.ended, state.running)]
     )
-    start = jobs["start_seconds"].to_numpy()
-    end = np.minimum(jobs["end_seconds"].fill_null(np.inf).to_numpy(), state.now)
-    # Between its last tick and its end a job is free; so is one that lives between two ticks.
-    last = np.floor((end - phase_seconds) / period_seconds) * period_seconds + phase_seconds
-    charged = np.maximum(last - start, 0.0)
-    age = np.maximum(state.now - (start + charged / 2), 0.0)
-    used = jobs["gpus"].to_numpy() * charged * 0.5 ** (age / half_life_seconds)
-    totals = (
-        jobs.select("user").with_columns(pl.Series("used", used)).group_by("user", maintain_order=True).sum()
-    )
-    return dict(totals.iter_rows())
+    if jobs.is_empty():
+        return {}
+    start = np.floor(jobs["start_seconds"].to_numpy())
+    end = jobs["end_seconds"].fill_null(np.inf).to_numpy()
+    gpus = jobs["gpus"].to_numpy()
+    names, user = np.unique(jobs["user"].to_numpy(), return_inverse=True)
+    keep = 1 - DECAY / half_life_seconds
+    used, before = np.zeros(len(names)), -np.inf
+    tick = last_tick(float(start.min()), period_seconds, phase_seconds)
+    while tick <= state.now:
+        moment = np.floor(tick)
+        runs = (jobs["start_seconds"].to_numpy() <= tick) & (end > tick)
+        since = np.where(runs, moment - np.maximum(start, before), 0.0)
+        used *= keep ** (moment - before) if np.isfinite(before) else 1.0
+        used += np.bincount(user, gpus * since * keep**since, minlength=len(names))
+        before, tick = moment, tick + period_seconds
+    return dict(zip(names.tolist(), used.tolist(), strict=True))
 
 
 def estimate_starts(
@@ -136,9 +152,11 @@ def estimate_starts(
     *,
     draws: int = DRAWS,
     seed: int = 0,
+    tick: float | None = None,
 ) -> dict[str, StartEstimate]:
     """The start of each waiting job that starts in every draw; `scheduler` makes the one of a draw.
 
+    `tick` is the last moment at which an order with ticks, whose usage is as of then, computed its priorities.
     InputError if nothing has ended from which durations could be drawn.
     """
     if not len(state.shares):
@@ -147,8 +165,8 @@ def estimate_starts(
     starts: dict[str, list[float]] = {job: [] for job in state.waiting["job_id"].to_list()}
     for draw in range(draws):
         random = np.random.default_rng([seed, _STREAM, draw])
-        trace, running = _drawn(state, random)
-        policy = ResumedScheduler(scheduler(draw), state.now, running)
+        trace, resumption = _drawn(state, random, tick)
+        policy = ResumedScheduler(scheduler(draw), resumption)
         options = Options(
             restart_cost_seconds=0.0,
             skip_impossible=True,
@@ -174,27 +192,27 @@ def _shares_of(jobs: pl.DataFrame) -> Floats:
     return shares
 
 
-def _drawn(state: QueueState, random: np.random.Generator) -> tuple[Any, dict[int, Sequence[int]]]:
-    """A trace of the present jobs and those to come, and where the running ones are, by number."""
+def _drawn(state: QueueState, random: np.random.Generator, tick: float | None) -> tuple[Trace, Resumption]:
+    """A trace of the present jobs and those to come, and where the running ones are."""
     running, waiting, to_come = state.running, state.waiting, _to_come(state, random)
-    ran = state.now - running["start_seconds"].to_numpy()
-    left = [
-        max(total - elapsed, _LEAST_SECONDS)
-        for total, elapsed in zip(_durations(state, running, ran, random), ran.tolist(), strict=True)
-    ]
-    limits = (running["time_limit_seconds"] - pl.Series(ran)).clip(_LEAST_SECONDS)
+    start = running["start_seconds"].to_numpy()
+    began = np.maximum(start, state.now if tick is None else tick)
+    before = began - start
+    durations = np.array(_durations(state, running, state.now - start, random))
+    left = np.maximum(durations - before, state.now - began + _LEAST_SECONDS).tolist()
+    limits = (running["time_limit_seconds"] - pl.Series(before)).clip(_LEAST_SECONDS)
     parts = [
         _columns(running, left, limits),
         _columns(waiting, _durations(state, waiting, np.zeros(waiting.height), random)),
         _columns(to_come, _durations(state, to_come, np.zeros(to_come.height), random)),
     ]
     jobs = pl.concat(parts).with_row_index("place").sort("submit_seconds", maintain_order=True)
-    places = {
-        number: state.places[place]
-        for number, place in enumerate(jobs["place"].to_list())
-        if place < running.height
-    }
-    return trace_of(jobs.drop("place").to_dict(), "the queue"), places
+    places, moments = {}, {}
+    for number, place in enumerate(jobs["place"].to_list()):
+        if place < running.height:
+            places[number], moments[number] = state.places[place], float(began[place])
+    trace = trace_of(jobs.drop("place").to_dict(), "the queue")
+    return trace, Resumption(state.now, places, moments, tick)
 
 
 def _columns(jobs: pl.DataFrame, durations: Sequence[float], limits: pl.Series | None = None) -> pl.DataFrame:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 import pytest
 
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
-from muster.schedulers.contract import Scheduler
+from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
+from muster.schedulers.queue_order.multifactor import Charged
 from muster.schedulers.registry import build
+from muster.simulation import Options, simulate
 from muster.simulation.start_estimates import QueueState, StartEstimate, estimate_starts, usage_at
+from muster.workload.generators import mixed
 
 NOW = 1000.0
 LIMIT = 100.0
@@ -103,6 +108,68 @@ def test_without_history_there_is_no_estimate() -> None:
 def test_usage_is_charged_at_ticks_and_decays() -> None:
     # Ticks each 60 s. The first job is charged from 10 to 60 s, the second lives between two ticks.
     done = jobs(("a", 0, 2, 10.0, 100.0), ("b", 0, 4, 70.0, 110.0))
-    state = QueueState(120.0, jobs(), (), jobs(), done)
-    age = 120.0 - 35.0
-    assert usage_at(state, 600.0, 60.0) == pytest.approx({"ann": 2 * 50.0 * 0.5 ** (age / 600.0)})
+    state = QueueState(150.0, jobs(), (), jobs(), done)
+    keep = 1 - 0.693 / 600.0
+    assert usage_at(state, 600.0, 60.0) == pytest.approx({"ann": 2 * 50.0 * keep**50 * keep**60})
+
+
+def test_usage_is_what_the_order_itself_charges() -> None:
+    """The order's memory after a run, at its last tick, against the same from the log of the run."""
+    trace = mixed.generate(30, gpus=16, load=1.5, seed=2)
+    settings = {"weight_fair_share": "1000", "half_life_seconds": "7200", "calc_period_seconds": "600"}
+    memories: list[Charged] = []
+
+    class Remembering:
+        def __init__(self, scheduler: Scheduler) -> None:
+            self.scheduler = scheduler
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.scheduler, name)
+
+        def decide(self, snapshot: Snapshot, state: State) -> tuple[Decision, State]:
+            decision, after = self.scheduler.decide(snapshot, state)
+            memories.append(after["order"])
+            return decision, after
+
+    policy = Remembering(build("multifactor+easy", settings))
+    options = Options(restart_cost_seconds=0.0)
+    run = simulate(trace, parse_cluster("2x8gpu"), policy, options)  # type: ignore[arg-type]
+    known = run.record.jobs.rename({"finish_seconds": "end_seconds"}).with_columns(
+        pl.lit("ann").alias("user")
+    )
+    for memory in memories[5::20]:
+        state = state_at_tick(known, memory.tick)
+        assert usage_at(state, 7200.0, 600.0).get("ann", 0.0) == pytest.approx(memory.usage.sum())
+
+
+def state_at_tick(known: pl.DataFrame, tick: float) -> QueueState:
+    began = known.filter(pl.col("start_seconds") <= tick)
+    return QueueState(
+        tick,
+        began.filter(pl.col("end_seconds") > tick),
+        (),
+        known.clear(),
+        began.filter(pl.col("end_seconds") <= tick),
+    )
+
+
+def test_priorities_are_those_of_the_last_tick() -> None:
+    """Between ticks age stands still: by their ages now the small job would go first."""
+    running = jobs(("r", 900, 4, 915, None))
+    waiting = jobs(("small", 940, 1, None, None), ("large", 995, 4, None, None))
+    state = QueueState(NOW, running, ((0,),), waiting, ended(0.9, 0.9))
+    settings = {
+        "weight_age": "1000",
+        "max_age_seconds": "600",
+        "calc_period_seconds": "60",
+        "weight_job_size": "0",
+    }
+    settings |= {"weight_fair_share": "0", "weight_partition": "0", "weight_tres": "gpu:60"}
+
+    def policy(_: int) -> Scheduler:
+        return build("multifactor+easy", settings)
+
+    cluster = parse_cluster("1x4gpu,8cpu,100gb")
+    # At the tick of 960 s the small job had 33 points of age and 15 of size; the large one has 60 since it came.
+    found = estimate_starts(state, cluster, policy, draws=3, tick=960.0)
+    assert found["large"].median < found["small"].median

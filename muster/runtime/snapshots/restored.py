@@ -1,4 +1,4 @@
-"""A snapshot file as what a scheduler is asked with: the same arrays, built and checked anew."""
+"""A snapshot file as what a scheduler is asked with: the same arrays, built again and checked."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class TakenSnapshot:
         )
 
     def _jobs(self) -> SavedJobs:
-        """Columns of the jobs. Work is in iterations of which nobody knows how many there are: only their length."""
+        """Columns of the jobs. Of work only the seconds of an iteration are known."""
         table = self.snapshot.table
         spec = self.asked.copy()
         spec["ideal"] = spec["ideal"] / spec["iterations"]
