@@ -159,7 +159,7 @@ GROUND: tuple[Setting, ...] = (
 
 
 def cases(order: str, share: float) -> Iterator[Case]:
-    """All settings with so much of their jobs; who knows durations there knows them."""
+    """All settings with this share of their jobs; schedulers that use durations know them."""
     rivals = RIVALS_WITH_DURATIONS if f"{order}+joint" in JOINT_WITH_DURATIONS else RIVALS
     for number, setting in enumerate(GROUND, 1):
         figure = partial(_figure, setting, max(round(setting.jobs * share), 1))

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
-from muster.formatting import gpus as gpus_in_words
+from muster.formatting import gpus as describe_gpus
 from muster.speed.gains import MEMORY_STEP_GB, Gains, gains_of
 from muster.speed.network.speed import NetworkSpeed
 from muster.workload.models import Model
@@ -21,7 +21,7 @@ JobName = TypeVar("JobName", int, str)
 
 
 @dataclass(frozen=True)
-class JobThatRuns(Generic[JobName]):
+class HoldingJob(Generic[JobName]):
     """What is known of a job that runs."""
 
     name: JobName
@@ -38,7 +38,7 @@ class JobThatRuns(Generic[JobName]):
 
 
 @dataclass(frozen=True)
-class AllHoldings(Generic[JobName]):
+class AllHeld(Generic[JobName]):
     """What all jobs hold at one moment."""
 
     cluster: Cluster
@@ -57,7 +57,7 @@ class AllHoldings(Generic[JobName]):
         ]
 
 
-def what_it_would_gain(job: JobThatRuns[JobName], holdings: AllHoldings[JobName]) -> list[str]:
+def what_it_would_gain(job: HoldingJob[JobName], holdings: AllHeld[JobName]) -> list[str]:
     """Return sentences about the size, the share and the place of a running job; none if it holds no GPU."""
     own = holdings.of(job.name)
     if not own:
@@ -85,11 +85,11 @@ def what_it_would_gain(job: JobThatRuns[JobName], holdings: AllHoldings[JobName]
     return [*sentences, _place(gains, len(nodes))]
 
 
-def _size(job: JobThatRuns[JobName], gpus: float, one_more: float | None) -> str:
+def _size(job: HoldingJob[JobName], gpus: float, one_more: float | None) -> str:
     """Return why it has this number of GPUs, and what one more would bring."""
     fewest, most = job.gpu_bounds
     if fewest == most:
-        return f"It has {gpus_in_words(gpus)} because its owner asks for exactly that."
+        return f"It has {describe_gpus(gpus)} because its owner asks for exactly that."
     words = f"Its owner allows {fewest:g} to {most:g} GPUs, and the scheduler gives it {gpus:g}"
     if gpus >= most or one_more is None:
         return f"{words}."
@@ -98,7 +98,7 @@ def _size(job: JobThatRuns[JobName], gpus: float, one_more: float | None) -> str
     return f"{words}; with one more like these it would be {_percent(one_more)} faster."
 
 
-def _who_has(resource: str, job: JobName, nodes: Collection[str], holdings: AllHoldings[JobName]) -> str:
+def _who_has(resource: str, job: JobName, nodes: Collection[str], holdings: AllHeld[JobName]) -> str:
     """Return how much of a resource is free on the fullest of its nodes, and which jobs hold the rest."""
     cluster = holdings.cluster
     used = dict.fromkeys(nodes, 0.0)

@@ -12,9 +12,9 @@ from muster.cluster.ledger import NodeAllocation
 from muster.cluster.ledger_arrays import ROLES, SERVER
 from muster.cluster.recorded import cluster_of_record
 from muster.formatting import duration, natural_order
-from muster.formatting import gpus as gpus_in_words
+from muster.formatting import gpus as describe_gpus
 from muster.problems import InputError, Problem
-from muster.runtime.holding import AllHoldings, JobThatRuns, what_it_would_gain
+from muster.runtime.holding import AllHeld, HoldingJob, what_it_would_gain
 from muster.runtime.records import Record
 from muster.speed.network.model_file import network_of
 from muster.speed.network.models import NetworkModel
@@ -35,7 +35,7 @@ class Knowledge:
 
 
 @dataclass(frozen=True)
-class Holding:
+class HeldThen:
     """What a job held at one moment of a recorded run."""
 
     at_seconds: float
@@ -48,7 +48,7 @@ class Holding:
     """What it was, and what the job would have gained from more; the moment in the first, the others in the present."""
 
 
-def holding_of(record: Record, job_id: str, at: float | None, known: Knowledge) -> Holding | None:
+def holding_of(record: Record, job_id: str, at: float | None, known: Knowledge) -> HeldThen | None:
     """Return what a job of the record held at a moment; None: when its longest stretch began. None: it never ran.
 
     InputError if it held nothing at that moment.
@@ -70,10 +70,10 @@ def holding_of(record: Record, job_id: str, at: float | None, known: Knowledge) 
     gpus = float(here["gpus"].sum())
     where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
     first = (
-        f"It ran on {gpus_in_words(gpus)} of {where} from {since:,.0f} to {until:,.0f} s "
+        f"It ran on {describe_gpus(gpus)} of {where} from {since:,.0f} to {until:,.0f} s "
         f"({duration(until - since)}). At {at:,.0f} s:"
     )
-    return Holding(at, since, until, gpus, nodes, [first, *_gains(record, job_id, at, present, known)])
+    return HeldThen(at, since, until, gpus, nodes, [first, *_gains(record, job_id, at, present, known)])
 
 
 def _at(allocations: pl.DataFrame, at: float) -> pl.DataFrame:
@@ -115,7 +115,7 @@ def _gains(record: Record, job_id: str, at: float, present: pl.DataFrame, known:
     if (own["role"] == ROLES[SERVER]).any():
         return ["It has parameter servers: what more would bring is in `muster size`."]
     asked = job["gpus"]
-    running = JobThatRuns(
+    running = HoldingJob(
         job_id,
         asked,
         (
@@ -126,7 +126,7 @@ def _gains(record: Record, job_id: str, at: float, present: pl.DataFrame, known:
         f"no model {job['model']} is known here" if job["model"] else "the trace names no model of it",
         None if model is None else _network(record, cluster, known.layers.get(job["model"].lower()), model),
     )
-    return what_it_would_gain(running, AllHoldings(cluster, held, _listed))
+    return what_it_would_gain(running, AllHeld(cluster, held, _listed))
 
 
 def _network(

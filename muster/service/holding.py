@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from muster.runtime.holding import AllHoldings, JobThatRuns, what_it_would_gain
+from muster.runtime.holding import AllHeld, HoldingJob, what_it_would_gain
 from muster.service.daemon_status import DaemonStatus
 from muster.service.learned_sizes import LearnedSizes
 from muster.service.store.rows import AllocationInterval, JobRow
@@ -22,9 +22,9 @@ def reasons_of_holding(
     `held` is what all jobs hold now; `listed` names jobs as far as the asker may see them.
     """
     everywhere = [(interval.job, interval.allocation) for interval in held]
-    holdings = AllHoldings(status.cluster, everywhere, listed, status.others)
+    holdings = AllHeld(status.cluster, everywhere, listed, status.others)
     model = status.models().get((row.request.model or "").lower())
-    job = JobThatRuns(
+    job = HoldingJob(
         row.id,
         row.usual_gpus * row.request.gpu_share,
         row.gpu_bounds if row.request.changes_size else (row.usual_gpus, row.usual_gpus),

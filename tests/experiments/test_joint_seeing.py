@@ -73,7 +73,7 @@ def test_without_elasticity_jobs_hold_what_they_ask_for() -> None:
     assert (joined["held"] == joined["gpus"]).all()
 
 
-def test_without_prices_interruptions_cost_nothing_and_protect_as_before() -> None:
+def test_without_prices_interruptions_cost_nothing() -> None:
     seen: list[bool] = []
 
     def compare(snapshot: Snapshot) -> Snapshot:

@@ -23,7 +23,7 @@ def said(record: Record, name: str, at: float | None = None) -> str:
 
 
 def starved() -> Record:
-    """Four GPUs with one core each: two jobs of resnet18, which wants more, and one that nobody knows."""
+    """Four GPUs with one core each: two jobs of resnet18, which wants more, and one without a model."""
     rows = [job(0, 1000, 2, model="resnet18"), job(100, 500, 1, model="resnet18"), job(200, 300)]
     return run(jobs_of(*rows), cluster_of(4, cpus_per_gpu=1.0), "fifo+proportional").record
 
