@@ -122,7 +122,7 @@ def test_use_and_queue_add_up(browser: Browser, comparison: Path) -> None:
             half = len(use) // 2
             share = sum(float(row["share_of_gpus"]) for row in use[at * half : (at + 1) * half]) / half
             held = run.allocations.select(pl.col("gpus") * (pl.col("to_seconds") - pl.col("from_seconds")))
-            assert share == pytest.approx(held.to_series().sum() / 32 / (end - start), rel=1e-3)
+            assert share == pytest.approx(float(held.to_series().sum()) / 32 / (end - start), rel=1e-3)
             waiting = sum(float(row["jobs_waiting"]) for row in queue[at * half : (at + 1) * half]) / half
             assert waiting * (end - start) == pytest.approx(run.jobs["wait_seconds"].sum(), rel=1e-3)
 

@@ -51,7 +51,7 @@ def records() -> list[Record]:
     return [scheduled(order, jobs=40, tenants=["a", "b"]) for order in ("fifo", "las")]
 
 
-def read_back(records: list[Record]) -> Iterator[tuple[Record, dict[str, Any], list[float]]]:
+def read_back(records: list[Record]) -> Iterator[tuple[Record, dict[str, Any], list[int]]]:
     """Each record with its columns read back, and when jobs were submitted."""
     block = Block(embedded(["one", "other"], [run_tables(record) for record in records]))
     header = block.header

@@ -133,7 +133,7 @@ def test_usage_is_what_the_order_itself_charges() -> None:
 
     policy = Remembering(build("multifactor+easy", settings))
     options = Options(restart_cost_seconds=0.0)
-    run = simulate(trace, parse_cluster("2x8gpu"), policy, options)  # type: ignore[arg-type]
+    run = simulate(trace, parse_cluster("2x8gpu"), policy, options)
     known = run.record.jobs.rename({"finish_seconds": "end_seconds"}).with_columns(
         pl.lit("ann").alias("user")
     )

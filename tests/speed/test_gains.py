@@ -90,7 +90,8 @@ def test_one_more_gpu_brings_what_the_law_of_sizes_says(name: str, asked: int, g
     model = find(name)
     assert model is not None
     amounts = 3.0, 62.5, 0.0625
-    here = NodeAllocation(FIRST, tuple(range(gpus)), *(gpus * amount for amount in amounts))
+    cpus, memory_gb, storage = (gpus * amount for amount in amounts)
+    here = NodeAllocation(FIRST, tuple(range(gpus)), cpus, memory_gb, storage)
     found = worker_options(
         model_table([model]),
         PlacementShapes(network_for(model, CLUSTER), CLUSTER),
