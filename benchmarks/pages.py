@@ -1,7 +1,9 @@
-"""What open pages cost the daemon, and how soon they show a change: `python -m benchmarks.pages`.
+"""What open pages cost the daemon, how soon they show a change, and whether decisions wait for them.
 
-A real `muster serve` on fake nodes with 10,000 jobs; requests and streams of the pages come from this process. A page
-that is looked at is fetched again every 30 s where nothing changes, so so many pages at rest are that many fetches.
+`python -m benchmarks.pages`: a real `muster serve` on fake nodes with 10,000 jobs; the pages are in this process. Each
+does what the script of a page does: it follows the events, and fetches its body again when one comes, at most every
+0.7 s, unless the daemon says that it has not changed. At rest means that all jobs that fit have started, and nothing
+starts, ends or is submitted. So the scheduler is fifo: las preempts jobs as they run, and is never at rest.
 """
 
 from __future__ import annotations
@@ -13,18 +15,18 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
-
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.service import QUEUED, daemon, job
 from muster.service.client import Client
 from muster.service.home import read_endpoint
 
-OPEN, REST_SECONDS, REFRESH_SECONDS, CHANGES = 100, 30.0, 30.0, 20
+OPEN, REST_SECONDS, CHANGES = 100, 30.0, 10
+LEAST_PAUSE = 0.7
+FITTING = 4096
+GIVE_UP_SECONDS = 60.0
 PATHS = ("/", "/nodes", "/jobs", "/jobs/1", "/timeline", "/users")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -32,18 +34,23 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Visitor:
     """A person's session."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str, headers: dict[str, str]) -> None:
+        self.host, self.headers = host, headers
+
+    @classmethod
+    def logged_in(cls) -> Visitor:
+        """This account's, at the daemon of the environment."""
         with Client.of_environment() as client:
             made = client.post("/v1/login-codes")
-        self.host = urlsplit(made["url"]).netloc
-        connection = self.connect()
+        host = urlsplit(made["url"]).netloc
+        connection = http.client.HTTPConnection(host, timeout=60)
         body = json.dumps({"code": made["code"]})
         headers = {"Content-Type": "application/json", "Sec-Fetch-Site": "same-origin"}
         connection.request("POST", "/v1/session", body, headers)
         answer = connection.getresponse()
         answer.read()
         connection.close()
-        self.headers = {"Cookie": answer.headers["set-cookie"].split(";")[0]}
+        return cls(host, {"Cookie": answer.headers["set-cookie"].split(";")[0]})
 
     def connect(self) -> http.client.HTTPConnection:
         """A connection of its own."""
@@ -72,52 +79,128 @@ class Visitor:
         connection.close()
 
 
+class OpenPage(threading.Thread):
+    """A page that is looked at."""
+
+    def __init__(self, visitor: Visitor, path: str) -> None:
+        super().__init__(daemon=True)
+        self._visitor, self._path, self._tag = visitor, path, ""
+        self._changed = threading.Event()
+        self.fetched = 0
+        """Bodies that have come."""
+        self.asked = 0
+        self.shows_at = 0.0
+        """When it showed the last body, by `time.perf_counter`."""
+
+    def run(self) -> None:
+        """Follow the events."""
+        threading.Thread(target=self._refresh, daemon=True).start()
+        with self._visitor.following() as stream:
+            while line := stream.readline():
+                if line.startswith(b"event:"):
+                    self._changed.set()
+
+    def _refresh(self) -> None:
+        while True:
+            self._changed.wait()
+            time.sleep(max(0.05, LEAST_PAUSE - (time.perf_counter() - self.shows_at)))
+            self._changed.clear()
+            headers = self._visitor.headers | {"Muster-Part": "main", "If-None-Match": self._tag}
+            connection = self._visitor.connect()
+            connection.request("GET", self._path, headers=headers)
+            answer = connection.getresponse()
+            answer.read()
+            connection.close()
+            if answer.status not in (200, 304):
+                raise RuntimeError(f"{self._path}: {answer.status}")
+            self._tag = answer.headers["ETag"]
+            self.asked += 1
+            self.fetched += answer.status == 200
+            self.shows_at = time.perf_counter()
+
+
 def main() -> None:
     """Measure and print."""
-    table = Table("what", "figure", title=f"{QUEUED:,} jobs, {OPEN} open pages")
-    with daemon("las", "--listen", "127.0.0.1:0") as environment:
+    with daemon("fifo", "--listen", "127.0.0.1:0") as environment:
         with Client.of_environment() as client:
             client.post("/v1/jobs:batch", {"jobs": [job()] * QUEUED})
-        time.sleep(10.0)
-        visitor = Visitor()
+        _wait_for_rest()
+        visitor = Visitor.logged_in()
         for path in PATHS:
-            took = [visitor.fetch(path) for _ in range(10)]
-            table.add_row(f"page {path}, median", f"{1000 * statistics.median(took):.0f} ms")
+            took = [_after_a_change(visitor, path) for _ in range(5)]
+            _note(f"page {path} after a change, median", f"{1000 * statistics.median(took):.0f} ms")
         endpoint = read_endpoint(Path(environment["MUSTER_HOME"]))
         assert endpoint is not None
-        with ExitStack() as stack:
-            idle = _cpu_share(endpoint.pid, REST_SECONDS)
-            streams = [stack.enter_context(visitor.following()) for _ in range(OPEN)]
-            stop = threading.Event()
-            refresher = threading.Thread(target=_refresh, args=(visitor, stop))
-            refresher.start()
-            busy = _cpu_share(endpoint.pid, REST_SECONDS)
-            stop.set()
-            refresher.join()
-            table.add_row("daemon at rest, share of a core without pages", f"{idle:.1%}")
-            table.add_row("with them", f"{busy:.1%}")
-            delays = [_until_seen(streams[-1]) for _ in range(CHANGES)]
-            table.add_row(
-                "from a submission to the last page's event, median", f"{statistics.median(delays):.2f} s"
-            )
-            table.add_row("the slowest", f"{max(delays):.2f} s")
-    Console().print(table)
+        _wait_for_rest()
+        idle = _cpu_share(endpoint.pid, REST_SECONDS)
+        _note("from a submission to its decision without pages", _shown(_decided() for _ in range(CHANGES)))
+        pages = [OpenPage(visitor, PATHS[at % len(PATHS)]) for at in range(OPEN)]
+        for page in pages:
+            page.start()
+        _wait_for_rest()
+        asked = sum(page.asked for page in pages)
+        rest = _cpu_share(endpoint.pid, REST_SECONDS)
+        asked = sum(page.asked for page in pages) - asked
+        _note("daemon at rest, share of a core without pages", f"{idle:.1%}")
+        _note("with them", f"{rest:.1%}")
+        _note("bodies that they asked for", f"{asked:,}")
+        _note(
+            "from a submission to the last page that shows it",
+            _shown(_all_show(pages) for _ in range(CHANGES)),
+        )
+        _note("from a submission to its decision with them", _shown(_decided() for _ in range(CHANGES)))
 
 
-def _refresh(visitor: Visitor, stop: threading.Event) -> None:
-    at = 0
-    while not stop.wait(REFRESH_SECONDS / OPEN):
-        visitor.fetch(PATHS[at % len(PATHS)])
-        at += 1
+def _note(what: str, figure: str) -> None:
+    """A line as soon as it is known."""
+    print(f"{what:60} {figure}", flush=True)
 
 
-def _until_seen(stream: http.client.HTTPResponse) -> float:
-    began = time.perf_counter()
+def _shown(seconds: Iterator[float]) -> str:
+    took = list(seconds)
+    return f"{statistics.median(took):.2f} s in the median, {max(took):.2f} s at most"
+
+
+def _wait_for_rest() -> None:
+    """Until all GPUs are held and no decision of the last ten seconds has changed anything."""
+    while True:
+        time.sleep(1.0)
+        with Client.of_environment() as client:
+            running = client.get("/v1/jobs", limit=1)["counts"]["running"]
+            if running >= FITTING and len(client.get("/v1/usage", since=time.time() - 10.0)["points"]) == 0:
+                return
+
+
+def _submit() -> int:
     with Client.of_environment() as client:
-        submitted = client.post("/v1/jobs", job())["job_id"]
-    while f'"job_id": {submitted}'.encode() not in stream.readline():
-        pass
+        submitted: int = client.post("/v1/jobs", job())["job_id"]
+    return submitted
+
+
+def _after_a_change(visitor: Visitor, path: str) -> float:
+    _submit()
+    return visitor.fetch(path)
+
+
+def _decided() -> float:
+    """Seconds from a submission until a decision has given the job a reason to wait."""
+    began, submitted = time.perf_counter(), _submit()
+    with Client.of_environment() as client:
+        while client.get(f"/v1/jobs/{submitted}")["reason"] == "not_considered":
+            time.sleep(0.01)
     return time.perf_counter() - began
+
+
+def _all_show(pages: list[OpenPage]) -> float:
+    """Seconds until every page whose body has changed shows it."""
+    time.sleep(2.0)
+    began, fetched = time.perf_counter(), [page.asked for page in pages]
+    _submit()
+    while any(page.asked == before for page, before in zip(pages, fetched, strict=True)):
+        time.sleep(0.01)
+        if time.perf_counter() - began > GIVE_UP_SECONDS:
+            raise RuntimeError("a page does not follow")
+    return max(page.shows_at for page in pages) - began
 
 
 def _cpu_share(pid: int, seconds: float) -> float:
