@@ -27,7 +27,7 @@ SETTLED_SECONDS, REST_SECONDS, CHANGES, APART_SECONDS = 12.0, 30.0, 8, 3.0
 
 
 def serve(asked: Connection, folder: str) -> None:
-    """Serve until told to end; answer with the CPU seconds of this process, or submit a job."""
+    """Serve until asked to end; answer with the CPU seconds of this process, or submit a job."""
     home = Path(folder)
     make_home(home)
     store = Store.open(store_url(home))
