@@ -58,7 +58,7 @@ class Person:
     ) -> Iterator[list[str]]:
         """A daemon until the end of the body; what it has said and logged after that, and its status."""
         line, given = self._line(home, ("serve", *flags))
-        # A log of any length: nobody reads a pipe before the end, and a full one would stop the daemon.
+        # A log of any length: nothing reads a pipe before the end, and a full one would stop the daemon.
         with tempfile.TemporaryFile("w+") as log:
             process = subprocess.Popen(
                 line, umask=umask, stdout=subprocess.PIPE, stderr=log, text=True, **given

@@ -58,7 +58,7 @@ def engine_of(home: Path, store: Store, where: str) -> tuple[Cluster, Engine]:
 
 def main(home: Path, scheduler: str, where: str, turn: float, restart_cost: float) -> None:
     make_home(home)
-    # Nobody reads its standard output after `ready`: a full pipe would stop it.
+    # Nothing reads its standard output after `ready`: a full pipe would stop it.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     with claimed(home):
         store = Store.open(store_url(home))
