@@ -134,6 +134,7 @@ OPTIONS: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any], dict[str, An
     "measure": (STOPPED, "fifo-strict", {}, {"measure": (0, 0)}),
     "rules": (STOPPED, "srtf", {"round_seconds": 60.0}, {"rules": rules_named("synergy-published")}),
     "knowledge": (CROWD, "srtf", {}, {"knowledge": "none"}),
+    "end_at_limit": ([job(0, 100, time_limit_seconds=50.0)], "fifo", {}, {"end_at_limit": True}),
     "failures": (CROWD, "fifo", {}, {"failures": SOMETIMES}),
     "checkpoint_seconds": (CROWD, "fifo", {"failures": SOMETIMES}, {"checkpoint_seconds": 2.0}),
     "seed": (CROWD, "fifo", {"failures": SOMETIMES}, {"seed": 5}),
