@@ -87,6 +87,14 @@ def test_page_of_a_running_job_says_what_more_would_bring(api: Serving, log_in: 
     assert all(f"<p>{html.escape(sentence)}</p>" in shown for sentence in said[1:])
 
 
+def test_page_of_a_waiting_job_says_once_when_it_starts(api: Serving, log_in: LogIn) -> None:
+    running, waiting = api.store.submit([Submission("ann", a_request(steps=100)) for _ in range(2)])
+    run_job(api, running)
+    ann = log_in("ann")
+    shown = api.ask("GET", f"/jobs/{waiting}/why", headers=ann, tcp=True).body.decode()
+    assert shown.count("It is expected to start") == 1
+
+
 def test_map_shows_which_gpus_are_held(api: Serving, log_in: LogIn) -> None:
     mine, other = api.store.submit([Submission("ann", a_request()), Submission("bob", a_request())])
     run_job(api, mine, gpus=(0, 1))
