@@ -54,7 +54,7 @@ class Live {
     return this.chart ? this.chart.height(this.width) : 0;
   }
 
-  /** What to draw next; at once where it can be seen, else when it can. @param {() => Chart} next */
+  /** What to draw next; at once where it can be seen, else a moment later. @param {() => Chart} next */
   show(next) {
     this.next = next;
     if (this.visible) this.refresh();
@@ -161,6 +161,7 @@ class Live {
 
   /** @param {string} key @param {boolean} far */
   key(key, far) {
+    this.refresh();
     const step = far ? 60 : 12;
     const { width, height } = this;
     if (this.x < 0) [this.x, this.y] = [width / 2, height / 2];
@@ -234,6 +235,9 @@ class Page {
     this.live = new Map();
     this.nodes = data.runs.map((run) => /** @type {[number, number]} */ ([0, run.nodes.length]));
     this.by = "size";
+    this.drawn = 0;
+    /** When all charts are drawn. */
+    this.settled = Promise.resolve();
     /** Whether it is known where jobs of a run were. */
     this.placed = data.runs.map(({ held, nodes }) => held !== null && held.node.every((node) => node < nodes.length));
   }
@@ -387,6 +391,17 @@ class Page {
       const number = shown[name === "lanes-2" ? 1 : 0];
       if (title && number !== undefined) title.textContent = `Nodes over time, ${this.data.runs[number].name}`;
       if (kinds[name]) live.show(kinds[name]);
+    }
+    this.settled = this.settle();
+  }
+
+  /** Draw what is out of sight too, a chart at a time, so that nothing moves when the page is scrolled. */
+  async settle() {
+    const now = ++this.drawn;
+    for (const live of this.live.values()) {
+      await new Promise((resolve) => setTimeout(resolve));
+      if (now !== this.drawn) return;
+      live.refresh();
     }
   }
 
@@ -591,5 +606,6 @@ const block = document.getElementById("data");
 if (block && "DecompressionStream" in globalThis) {
   const page = new Page(read(await unpacked(String(block.textContent))));
   page.start();
+  await page.settled;
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
 }
