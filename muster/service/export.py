@@ -82,9 +82,14 @@ def _record(store: Store, status: DaemonStatus) -> Record:
     )
 
 
-def trace_of_what_ran(store: Store) -> pl.DataFrame:
-    """The completed jobs as a trace: what each took is what it really ran, without its restarts."""
-    ran = [row for row in _all_jobs(store) if row.state is State.COMPLETED and _worked(row) > 0]
+def trace_of_what_ran(store: Store, since: float = 0.0) -> pl.DataFrame:
+    """The completed jobs that were submitted from `since` on, as a trace: what each took is what it really ran,
+    without its restarts."""
+    ran = [
+        row
+        for row in _all_jobs(store)
+        if row.state is State.COMPLETED and row.submitted >= since and _worked(row) > 0
+    ]
     return pl.DataFrame(trace_columns(ran, [row.submitted for row in ran], [_worked(row) for row in ran]))
 
 

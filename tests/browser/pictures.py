@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from muster.service.client import Client
 from tests.browser.driven import DARK, PHONE, WIDE, chromium, daemon
 
-PAGES = {"overview": "/", "nodes": "/nodes", "jobs": "/jobs", "job": "/jobs/3", "timeline": "/timeline"}
+PAGES = {
+    "overview": "/",
+    "nodes": "/nodes",
+    "jobs": "/jobs",
+    "job": "/jobs/11",
+    "timeline": "/timeline",
+    "what-if": "/what-if",
+}
 _SETTLED_MS = 1_500
 """Until what a page loads by scripts is there."""
 _JOBS = [
@@ -19,10 +28,25 @@ _JOBS = [
 ]
 
 
+_SHORT = [{"name": f"short-{number}", "gpus": 16, "model": "alexnet", "steps": 20} for number in range(8)]
+"""They complete before the pictures are taken, so that a question can be asked about them."""
+
+
+def _answer_a_question(client: Client) -> None:
+    while client.get("/v1/jobs:search", state="completed")["total"] < len(_SHORT):
+        time.sleep(1)
+    asked = client.post("/v1/what-if", {"scheduler": "las", "add_nodes": "8x8gpu,96cpu,768gb"})
+    while client.get(f"/v1/what-if/{asked['number']}")["state"] == "running":
+        time.sleep(1)
+
+
 def main(folder: Path) -> None:
     """Take the pictures of a daemon with fake nodes and thirty jobs."""
     nodes = ("--fake-nodes", "8x8gpu,96cpu,768gb")
     with tempfile.TemporaryDirectory() as home, daemon(Path(home), *nodes) as running, chromium() as browser:
+        running.submit(_SHORT)
+        with running.client() as client:
+            _answer_a_question(client)
         running.submit(_JOBS)
         for kind, how in (("wide", WIDE), ("phone", PHONE), ("dark", DARK)):
             with running.visited(browser, **how) as visit:

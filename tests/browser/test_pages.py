@@ -15,7 +15,7 @@ from tests.browser.driven import DARK, PHONE, WIDE, Daemon, axe_script, daemon
 
 pytestmark = pytest.mark.needs_browser
 
-PAGES = ("/", "/nodes", "/jobs", "/jobs/1", "/timeline", "/users")
+PAGES = ("/", "/nodes", "/jobs", "/jobs/1", "/timeline", "/users", "/what-if")
 
 
 @pytest.mark.parametrize("how", [WIDE, PHONE, DARK], ids=["wide", "phone", "dark"])
@@ -186,3 +186,32 @@ def test_logout_leads_to_the_login(browser: Browser, busy: Daemon) -> None:
 def _picture(page: Page) -> str:
     found: str = page.evaluate("document.getElementById('timeline').toDataURL()")
     return found
+
+
+def test_a_question_is_asked_answered_and_forgotten(browser: Browser, tmp_path: Path) -> None:
+    with (
+        daemon(tmp_path / "home", "--fake-nodes", "1x1gpu", "--round", "5") as it,
+        it.client() as client,
+        it.visited(browser) as visit,
+    ):
+        (job,) = it.submit([{"name": "short", "gpus": 1, "steps": 1}])
+        page = visit.open(f"/jobs/{job}")
+        expect(page.locator("h1 .badge")).to_have_text("completed")
+        page.get_by_role("link", name="What if").click()
+        page.get_by_label("Scheduler").fill("las")
+        page.get_by_label("Nodes to add").fill("1x1gpu")
+        page.get_by_role("button", name="Simulate").click()
+        expect(page.get_by_role("heading", level=2)).to_have_text(re.compile("las, 1x1gpu more done"))
+        rows = page.locator("tbody tr")
+        expect(rows.first).to_contain_text("As now")
+        (found,) = client.get("/v1/what-if")["what_ifs"]
+        expect(rows.nth(1)).to_contain_text(found["runs"][1]["scheduler"])
+        with page.context.expect_page() as opened:
+            page.get_by_role("link", name="Report with charts").click(modifiers=["Control"])
+        report = opened.value
+        report.locator("html[data-ready]").wait_for()
+        expect(report.get_by_role("heading", level=1)).to_be_visible()
+        assert report.evaluate("origin") == "null"
+        page.get_by_role("button", name="Forget").click()
+        expect(page.get_by_text("Nothing has been asked")).to_be_visible()
+        assert visit.complaints == []

@@ -199,7 +199,7 @@ def test_a_bar_of_the_nodes_leads_to_its_job(browser: Browser, comparison: Path)
 def test_each_chart_is_saved_as_a_picture(
     browser: Browser, comparison: Path, kind: str, first: bytes
 ) -> None:
-    # A page each: Chromium asks before the eleventh file of a page, and nobody answers here.
+    # A page each: Chromium asks before it saves the eleventh file of a page.
     with opened(browser, comparison, **DARK) as page:
         for name in ("mean-wait", "jct", "gpu-use", "queue", "jct-by-size", "lanes-1"):
             with page.expect_download() as saved:

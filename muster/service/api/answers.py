@@ -12,6 +12,7 @@ from muster.service.store import Store
 from muster.service.store.rows import AllocationInterval, JobRow, Phase, State, StateRequest, TokenRow
 from muster.service.tokens import MadeToken
 from muster.service.waiting import describe_reason
+from muster.service.what_if import WhatIfState
 
 
 class Answer(BaseModel):
@@ -361,6 +362,46 @@ class Health(Answer):
     enforces: str
     limits_error: str
     """Why the limits are those of an earlier file; empty if the file was read."""
+
+
+class WhatIfRun(Answer):
+    """What the jobs came to in one simulation."""
+
+    scheduler: str
+    cluster: str
+    mean_wait_seconds: float | None
+    p90_wait_seconds: float | None
+    mean_jct_seconds: float | None
+    makespan_seconds: float | None
+    restart_loss: float | None
+    """Share of the GPU time that restarts took."""
+    preemptions: int
+
+
+class WhatIfAnswer(Answer):
+    """A question and its answer, as far as there is one."""
+
+    number: int
+    user: str
+    asked: float
+    scheduler: str
+    add_nodes: str
+    days: float
+    jobs: int
+    """That were submitted in those days and completed: the answer rests on them."""
+    state: WhatIfState
+    message: str
+    """Why it failed."""
+    runs: list[WhatIfRun]
+    """With what this daemon has, and with what was asked for; empty until they are done."""
+    report: str | None
+    """Where the page with charts is."""
+
+
+class WhatIfList(Answer):
+    """The last questions, newest first."""
+
+    what_ifs: list[WhatIfAnswer]
 
 
 def jobs_of(

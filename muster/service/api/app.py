@@ -7,7 +7,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 import muster
-from muster.service.api import health, history, jobs, nodes, prune, record, sessions, tokens
+from muster.service.api import health, history, jobs, nodes, prune, record, sessions, tokens, what_if
 from muster.service.api.changes import ChangeStream
 from muster.service.api.failures import handle_failures
 from muster.service.api.group_commit import GroupCommit
@@ -20,6 +20,7 @@ from muster.service.queue_estimate import QueueEstimates
 from muster.service.sessions import LoginCodes
 from muster.service.store import Store
 from muster.service.tokens import LivingTokens
+from muster.service.what_if import WhatIfs
 
 
 def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimits) -> FastAPI:
@@ -33,6 +34,7 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         docs_url=None,
         redoc_url=None,
     )
+    what_ifs = WhatIfs(home)
     app.state.service = Service(
         store,
         LivingTokens(store),
@@ -42,11 +44,12 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         QueueEstimates(store, status),
         limits,
         LoginCodes(store),
-        ChangeStream(store, lambda: (status.failing, status.condition, limits.error)),
+        ChangeStream(store, lambda: (status.failing, status.condition, limits.error, what_ifs.version)),
+        what_ifs,
     )
     handle_failures(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SafeHeaders)
-    for part in (jobs, nodes, history, sessions, tokens, record, prune, health):
+    for part in (jobs, nodes, history, sessions, tokens, record, prune, what_if, health):
         app.include_router(part.router)
     return app

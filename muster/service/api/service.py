@@ -24,6 +24,7 @@ from muster.service.sessions import LoginCodes, by_session
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, Submission
 from muster.service.tokens import LivingTokens
+from muster.service.what_if import WhatIfs
 
 SESSION_COOKIE = "muster_session"
 _HARMLESS = ("GET", "HEAD")
@@ -43,6 +44,7 @@ class Service:
     limits: LiveLimits
     login_codes: LoginCodes
     changes: ChangeStream
+    what_ifs: WhatIfs
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from counting a user's jobs until the new ones are in the store."""
 
@@ -96,9 +98,14 @@ DESCRIBED = Security(HTTPBearer(auto_error=False, description="Needed over TCP."
 """Puts the token into the description; `caller_of` checks it."""
 
 
-async def _operator(caller: CallerHere) -> Caller:
+def check_operator(caller: Caller) -> None:
+    """Refused unless the caller is an operator."""
     if not caller.operator:
         raise Refused(403, f"this is for operators, and {caller.user} is none")
+
+
+async def _operator(caller: CallerHere) -> Caller:
+    check_operator(caller)
     return caller
 
 

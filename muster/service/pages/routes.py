@@ -87,7 +87,7 @@ class Visit:
         """What differs whenever a page may show something else."""
         status = self.service.status
         said = (status.failing, status.condition, self.service.limits.error, status.others, status.cluster)
-        return (*said, self.service.store.version())
+        return (*said, self.service.what_ifs.version, self.service.store.version())
 
     def _frame(self, part: str) -> dict[str, Any]:
         status = self.service.status
@@ -180,6 +180,14 @@ async def user_list(visit: VisitHere) -> Response:
     """Users and what they have had."""
     return await visit.answer(
         "Users", "users.html.j2", lambda: ("Users", views.user_list(visit.service, visit.viewer))
+    )
+
+
+@router.get("/what-if")
+async def what_if_list(visit: VisitHere) -> Response:
+    """What another scheduler or more nodes would have brought; for operators."""
+    return await visit.answer(
+        "What if", "what-if.html.j2", lambda: ("What if", views.what_if_list(visit.service, visit.viewer))
     )
 
 

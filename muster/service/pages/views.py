@@ -8,8 +8,9 @@ from typing import Any
 
 from muster.formatting import counted, duration, gpus, percent
 from muster.schedulers.honours import PRIORITY, honoured
-from muster.service.api import history, jobs, nodes
-from muster.service.api.service import Service
+from muster.schedulers.presets import known_presets
+from muster.service.api import history, jobs, nodes, what_if
+from muster.service.api.service import Service, check_operator
 from muster.service.pages.charts import Span, span, step_line
 from muster.service.store.rows import Caller, Holder, JobOrder, State
 from muster.service.waiting import nothing_starts
@@ -137,6 +138,17 @@ def user_list(service: Service, caller: Caller) -> dict[str, Any]:
     shares = [user["attained_gpu_seconds"] / whole if whole > 0 else 0.0 for user in found]
     rows = sorted(zip(found, shares, strict=True), key=lambda row: (-row[1], row[0]["user"]))
     return {"users": [user | {"share": share} for user, share in rows]}
+
+
+def what_if_list(service: Service, caller: Caller) -> dict[str, Any]:
+    """What may be asked for, and the last questions with their answers."""
+    check_operator(caller)
+    return {
+        "asked": what_if.what_ifs(service, caller)["what_ifs"],
+        "scheduler": service.status.scheduler,
+        "schedulers": sorted(known_presets()),
+        "now": time.time(),
+    }
 
 
 def _held(machines: Sequence[Mapping[str, Any]], name: str, label: str) -> dict[str, Any]:

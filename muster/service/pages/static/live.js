@@ -125,9 +125,9 @@ async function post(button) {
 async function send(control, address, body) {
   control.setAttribute("disabled", "");
   const sent = body === null ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
-  const answer = await fetch(address, { method: "POST", ...sent });
+  const answer = await fetch(address, { method: control.dataset.method ?? "POST", ...sent });
   control.removeAttribute("disabled");
-  const found = await answer.json();
+  const found = answer.status === 204 ? null : await answer.json();
   if (!answer.ok) return alert(found.error.message);
   if (answer.status === 201) location.assign(`/jobs/${found.job_id}`);
   else await refresh();
@@ -163,9 +163,15 @@ document.addEventListener("input", (event) => {
 });
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (!(form instanceof HTMLFormElement) || !form.hasAttribute("data-live-form")) return;
-  event.preventDefault();
-  applyFilters(form);
+  if (!(form instanceof HTMLFormElement)) return;
+  if (form.dataset.postForm) {
+    event.preventDefault();
+    const fields = [...form.querySelectorAll("input")].map((input) => [input.name, input.type === "number" ? input.valueAsNumber : input.value]);
+    void send(form, form.dataset.postForm, Object.fromEntries(fields));
+  } else if (form.hasAttribute("data-live-form")) {
+    event.preventDefault();
+    applyFilters(form);
+  }
 });
 
 /** Show a part of the page that takes the daemon longer. */
