@@ -19,7 +19,15 @@ from muster.runtime.recording_core import distinct_masks, distinct_reasons
 from muster.runtime.records import ALLOCATIONS, DECISIONS, JOBS, REASONS
 from muster.schedulers.reasons import reason
 from muster.schedulers.workers_and_servers.sizes import utility
-from muster.workload.jobs import COMPLETED, REFUSED, TIMED_OUT, AskedArray, JobTable, requested_gpus
+from muster.workload.jobs import (
+    CANCELLED,
+    COMPLETED,
+    REFUSED,
+    TIMED_OUT,
+    AskedArray,
+    JobTable,
+    requested_gpus,
+)
 
 
 def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np.float64]) -> pl.DataFrame:
@@ -27,8 +35,8 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
     asked, facts = table.asked, table.facts
     completed = facts["state"] == COMPLETED
     in_system = np.where(completed, facts["finish"] - asked["submit"], np.nan)
-    timed_out = facts["state"] == TIMED_OUT
-    outcome = np.select([completed, facts["state"] == REFUSED, timed_out], [0, 1, 2], 3)
+    timed_out, cancelled = facts["state"] == TIMED_OUT, facts["state"] == CANCELLED
+    outcome = np.select([completed, facts["state"] == REFUSED, timed_out, cancelled], [0, 1, 2, 3], 4)
     worth = [table.sized[field] for field in ("priority", "urgency", "target")]
     rated = ~np.isnan(table.sized["priority"])
     frame = pl.DataFrame(
@@ -42,7 +50,7 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
             "max_gpus": _bound(asked, "max_gpus"),
             "submit_seconds": asked["submit"],
             "start_seconds": facts["first_start"],
-            "finish_seconds": np.where(completed | timed_out, facts["finish"], np.nan),
+            "finish_seconds": np.where(completed | timed_out | cancelled, facts["finish"], np.nan),
             "jct_seconds": in_system,
             "wait_seconds": np.maximum(in_system - facts["run"], 0.0),
             "run_seconds": facts["run"],
@@ -61,7 +69,7 @@ def jobs_frame(table: JobTable, measured: NDArray[np.bool_], slowest: NDArray[np
             "utility": np.where(rated & ~completed, 0.0, utility(in_system, *worth)),
             "utility_target_seconds": table.sized["target"],
             "deadline_seconds": np.where(np.isfinite(asked["deadline"]), asked["deadline"], np.nan),
-            "outcome": _named(("completed", "refused", "timed_out", "unfinished"), outcome),
+            "outcome": _named(("completed", "refused", "timed_out", "cancelled", "unfinished"), outcome),
             "measured": measured,
         },
     )

@@ -77,7 +77,7 @@ JOB_COLUMNS: Mapping[str, Column] = {
     "deadline_seconds": Column(pl.Float64(), "Deadline; null: the job states none"),
     "outcome": Column(
         pl.String(),
-        "completed, unfinished, refused or timed_out; in records of the service also failed and cancelled",
+        "completed, unfinished, refused, timed_out or cancelled; in records of the service also failed",
     ),
     "measured": Column(pl.Boolean(), "Whether the job counts in the statistics (`--measure`)"),
 }

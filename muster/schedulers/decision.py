@@ -54,6 +54,8 @@ class Decision(NamedTuple):
     """Positions of the jobs that could be served, best first; empty: the scheduler has no such order."""
     notes: tuple[str, ...] = ()
     """What did not go as it should while deciding; each is reported once, with how often it happened."""
+    cancelled: tuple[int, ...] = ()
+    """Numbers of the jobs that lose their allocation for good: they end without their work done."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class Proposal:
     urgent: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     """By position: the jobs that go before all others until each has had its turn; empty: none."""
     notes: tuple[str, ...] = ()
+    cancelled: tuple[int, ...] = ()
 
     @classmethod
     def blank(cls, transaction: Transaction, jobs: int) -> Proposal:
@@ -95,4 +98,5 @@ class Proposal:
             self.value,
             self.ranked,
             self.notes,
+            self.cancelled,
         )

@@ -48,7 +48,7 @@ from muster.simulation.rules import WorkInBlocks, WorkLaw
 from muster.speed.demands import ResourceProfiles
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.network.forms import PlacementShapes
-from muster.workload.jobs import COMPLETED, FUTURE, REFUSED, RUNNING, TIMED_OUT, WAITING, JobTable
+from muster.workload.jobs import CANCELLED, COMPLETED, FUTURE, REFUSED, RUNNING, TIMED_OUT, WAITING, JobTable
 
 _FRUITLESS_AT_MOST = 1000
 """Decisions in a row that start nothing while nothing runs and no job is to come, before a run is given up."""
@@ -452,11 +452,27 @@ class SimulationEngine:
             else:
                 self._blocks.start(job, now, end, self.ledger)
         self._note_reasons(plan.reasons, plan.reason_a, plan.reason_b, index, now)
+        self._cancel(plan.cancelled, now)
         idle = not started and self._arrived == len(self._arrivals) and len(index) > 0 and not self._releases
         self._fruitless = self._fruitless + 1 if idle and plan.reasons.all() else 0
         if self._fruitless == 1:
             self._patient_until = now + self.patience
         return bool(started or stopped or changed)
+
+    def _cancel(self, cancelled: tuple[int, ...], now: float) -> None:
+        """End jobs that a plan has stopped for good."""
+        if not cancelled:
+            return
+        jobs, facts = np.array(cancelled, np.int64), self._facts
+        if (facts["state"][jobs] != WAITING).any():
+            raise PlanRefused(f"{self._scheduler.name}: a job that it cancels holds something or has ended")
+        nothing_more = np.zeros(len(jobs))
+        self._note_reasons(nothing_more.astype(np.int64), nothing_more, nothing_more, jobs, now)
+        facts["state"][jobs], facts["finish"][jobs] = CANCELLED, now
+        left = self._active[: self._active_count]
+        left = left[~np.isin(left, jobs)]
+        self._active_count = len(left)
+        self._active[: self._active_count] = left
 
     def _refused(self, decision: Decision, broken: int) -> PlanRefused:
         """What is wrong with changes that cannot be carried out: a gang that is not whole, or no room."""
@@ -563,7 +579,7 @@ class SimulationEngine:
     def unfinished(self) -> int:
         """Jobs that the run left undone."""
         states = self._facts["state"]
-        ended = (states == COMPLETED) | (states == REFUSED) | (states == TIMED_OUT)
+        ended = np.isin(states, (COMPLETED, REFUSED, TIMED_OUT, CANCELLED))
         return int(np.count_nonzero(~ended & self._measured))
 
 

@@ -89,8 +89,8 @@ PARTITION = "partition:"
 _SEPARATOR = "\n"
 """Between a constraint and a partition."""
 
-FUTURE, WAITING, RUNNING, COMPLETED, REFUSED, TIMED_OUT = 0, 1, 2, 3, 4, 5
-STATES = ("future", "waiting", "running", "completed", "refused", "timed_out")
+FUTURE, WAITING, RUNNING, COMPLETED, REFUSED, TIMED_OUT, CANCELLED = range(7)
+STATES = ("future", "waiting", "running", "completed", "refused", "timed_out", "cancelled")
 
 FACTS = layout_of(
     ("state", np.int64),
