@@ -84,8 +84,9 @@ def run_cycle(
         return [
             (job, STARTED, cycle.second, nodes) for job, nodes in zip(order.tolist(), started, strict=False)
         ]
+    rules.begin_backfill(cycle.second, WINDOW_SECONDS)
     outcomes, starts, chosen = rules.backfill(
-        cycle.second, order, wanted, needs, log.limit[order], allowed, WINDOW_SECONDS, RESOLUTION_SECONDS
+        order, wanted, needs, log.limit[order], allowed, RESOLUTION_SECONDS
     )
     return list(zip(order.tolist(), outcomes.tolist(), starts.tolist(), chosen, strict=True))
 

@@ -97,6 +97,11 @@ _KINDS = (
         "backfill plans its start in {seconds} s; jobs that run or have reserved before it hold what it needs",
         "seconds",
     ),
+    Reason(
+        "requeued",
+        "it made room for another job and is queued again; it may start after {seconds} s",
+        "seconds",
+    ),
 )
 
 REASONS = {kind.name: code for code, kind in enumerate(_KINDS)}
@@ -120,6 +125,7 @@ PROTECTED = REASONS["protected"]
 FITS_NOWHERE = REASONS["fits_nowhere"]
 """Of a job that was taken when the cluster was another one; no scheduler sees it."""
 RESERVED = REASONS["reserved"]
+REQUEUED = REASONS["requeued"]
 NO_CPUS = REASONS["no_cpus"]
 """Of a job without GPUs."""
 

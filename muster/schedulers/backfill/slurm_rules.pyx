@@ -47,7 +47,7 @@ cdef class SlurmCycle:
     taken to end `kill_wait` seconds from now.
     """
 
-    cdef int64_t _nodes, _resources, _kill_wait
+    cdef int64_t _nodes, _resources, _kill_wait, _now, _latest
     cdef Ints _free
     cdef Bools _completing
     cdef object _kept
@@ -102,22 +102,63 @@ cdef class SlurmCycle:
             started.append(self._chosen_nodes())
         return started
 
-    def backfill(self, int64_t now, orders, wanted, needs, limits, allowed, int64_t window, int64_t resolution):
-        """For each job in order: its outcome, its planned start and its nodes.
+    def fit(self, free, usable, need, int64_t wanted):
+        """The nodes that a job would choose with so much free, among the usable ones; None if it does not fit."""
+        cdef Ints amounts = ints(free.reshape(-1)), needed = ints(need)
+        self._begin_with(bools(usable).at, False)
+        return self._chosen_nodes() if self._choose(amounts.at, needed.at, wanted) else None
+
+    def begin_backfill(self, int64_t now, int64_t window):
+        """A backfill cycle begins, without reservations."""
+        cdef Slot whole
+        self._now, self._latest = now, now + window
+        self._slots.clear()
+        self._available.clear()
+        whole.begin, whole.end = now, now + window
+        self._slots.push_back(whole)
+        self._available.push_back(vector[uint8_t](self._nodes, 1))
+
+    def usable_now(self, allowed, int64_t limit):
+        """The allowed nodes that no reservation has within the limit of a job that starts now."""
+        self._begin_with(bools(allowed).at, True)
+        self._narrow(self._now, self._now + limit)
+        usable = np.empty(self._nodes, np.bool_)
+        cdef int64_t node
+        for node in range(self._nodes):
+            usable[node] = self._candidates[node]
+        return usable
+
+    def end_running(self, jobs):
+        """Running jobs, by their places in the order of submission, have given back what they held."""
+        cdef Ints ended = ints(jobs)
+        cdef Py_ssize_t at
+        cdef size_t holder
+        for at in range(ended.size):
+            holder = 0
+            while self._running[holder].order != ended.at[at]:
+                holder += 1
+            self._give_back(self._free.at, holder)
+            self._running.erase(self._running.begin() + holder)
+
+    def start_after_preemption(self, nodes, int64_t order, need, int64_t limit, int64_t resolution, bint starts):
+        """A job that others have made room for: its nodes are reserved as a whole, and it runs if it starts at once."""
+        cdef Ints places = ints(nodes), needed = ints(need)
+        self._chosen.assign(places.at, places.at + places.size)
+        if starts:
+            self._take(needed.at)
+            self._hold(self._now + limit, order, needed.at)
+        self._reserve(self._now // resolution * resolution, (self._now + limit) // resolution * resolution)
+
+    def backfill(self, orders, wanted, needs, limits, allowed, int64_t resolution):
+        """For each job in order: its outcome, its planned start and its nodes, after those of the cycle before them.
 
         `orders` are the jobs' places in the order of submission.
         """
         cdef Ints order = ints(orders), nodes = ints(wanted), need = ints(needs.reshape(-1)), limit = ints(limits)
         cdef Bools may_use = bools(allowed.reshape(-1))
         cdef Py_ssize_t at
-        cdef int64_t start
-        cdef Slot whole
+        cdef int64_t start, now = self._now
         outcomes, starts, places = np.zeros(nodes.size, np.int64), np.zeros(nodes.size, np.int64), []
-        self._slots.clear()
-        self._available.clear()
-        whole.begin, whole.end = now, now + window
-        self._slots.push_back(whole)
-        self._available.push_back(vector[uint8_t](self._nodes, 1))
         for at in range(nodes.size):
             start = self._plan(
                 now,
@@ -125,7 +166,7 @@ cdef class SlurmCycle:
                 need.at + at * self._resources,
                 limit.at[at],
                 may_use.at + at * self._nodes,
-                now + window,
+                self._latest,
             )
             if start < 0:
                 places.append(None)
@@ -254,7 +295,7 @@ cdef class SlurmCycle:
                     last = self._running[at].end
                     if not base:
                         base = last + _WINDOW - last % _WINDOW
-                    self._lift(at)
+                    self._give_back(self._lifted.data(), at)
                 at += 1
                 if touches and at < count and self._running[at].end > base + window:
                     break
@@ -267,13 +308,13 @@ cdef class SlurmCycle:
                 return last if last > now else now + self._kill_wait
         return -1
 
-    cdef void _lift(self, size_t holder) noexcept nogil:
+    cdef void _give_back(self, int64_t* free, size_t holder) noexcept nogil:
         """What a running job holds is free."""
         cdef size_t row
         cdef int64_t resource
         for row in range(self._running[holder].first, self._running[holder].last):
             for resource in range(self._resources):
-                self._lifted[self._row_node[row] * self._resources + resource] += self._row_amount[
+                free[self._row_node[row] * self._resources + resource] += self._row_amount[
                     row * self._resources + resource
                 ]
 
