@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster.problems import InputError, Problem
+from muster.slurm_preemption import qos_of, read_preemption
 
 _PARAMETERS: Mapping[str, tuple[str, float]] = {
     "bf_interval": ("bf_interval", 1),
@@ -15,8 +16,11 @@ _PARAMETERS: Mapping[str, tuple[str, float]] = {
     "bf_window": ("bf_window_seconds", 60),
     "bf_max_job_test": ("bf_max_job_test", 1),
     "default_queue_depth": ("default_queue_depth", 1),
+    "preempt_reorder_count": ("preempt_reorder_count", 1),
 }
 """Of SchedulerParameters: the setting, and what a unit of it is."""
+_SWITCHES = ("preempt_strict_order", "preempt_youngest_first")
+"""Of SchedulerParameters: those without a value."""
 _WITHOUT_EFFECT = (
     "bf_continue",
     "batch_sched_delay",
@@ -39,8 +43,9 @@ _TIMES = {
 }
 _TRES = {"gres/gpu": "gpu", "cpu": "cpu", "mem": "mem"}
 _TIME = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+)(?::(\d+))?$")
+_PARTITION_SHOWN = re.compile(r"^PartitionName=\S+[ \t]*\n(?:[ \t]+\S.*\n?)+", re.MULTILINE)
+"""A partition as `scontrol show partition` prints it: on several lines."""
 _NOT_SIMULATED = {
-    "PreemptType": ("", "preempt/none", "(null)"),
     "TopologyPlugin": ("", "topology/none", "topology/default", "topology/flat", "(null)"),
     "SelectType": ("", "select/cons_tres"),
     "SchedulerType": ("", "sched/backfill"),
@@ -64,24 +69,35 @@ def read_slurm_config(path: Path) -> SlurmConfig:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError(Problem(str(path), f"cannot be read: {error.strerror}")) from error
-    values: dict[str, str] = {}
-    partitions: list[dict[str, str]] = []
-    for found in _lines(text):
-        if "partitionname" in found:
-            partitions.append(found)
-        else:
-            values.update(found)
+    values, partitions = _values(text)
     if not {"schedulertype", "slurmctldhost", "clustername", "prioritytype"} & set(values):
         what = "this is neither `scontrol show config` nor a slurm.conf: no ClusterName, SchedulerType or PriorityType"
         raise InputError(Problem(str(path), what))
     settings, notes = _scheduling(values)
     settings |= _priority(path, values)
     settings |= _of_partitions(partitions)
-    return SlurmConfig(settings, tuple(notes))
+    preemption, more = read_preemption(values, partitions, qos_of(text), _seconds_in(path))
+    return SlurmConfig(settings | preemption, (*notes, *more))
+
+
+def _values(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """The settings of a file by their names in lower case, and those of each partition with its defaults."""
+    values: dict[str, str] = {}
+    partitions: list[dict[str, str]] = []
+    default: dict[str, str] = {}
+    for found in _lines(text):
+        if "partitionname" not in found:
+            values.update(found)
+        elif found["partitionname"].lower() == "default":
+            default |= found
+        else:
+            partitions.append({**default, **found})
+    return values, partitions
 
 
 def _lines(text: str) -> Iterator[dict[str, str]]:
     """Each line's settings, by their names in lower case."""
+    text = _PARTITION_SHOWN.sub(lambda shown: " ".join(shown[0].split()) + "\n", text)
     for line in re.sub(r"\\\n", " ", text).splitlines():
         line = re.sub(r"(^|\s)#.*", "", line).strip()
         if " = " in line or re.match(r"^\S+\s+=(\s|$)", line):
@@ -105,6 +121,8 @@ def _scheduling(values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         if name in _PARAMETERS and value:
             setting, unit = _PARAMETERS[name]
             settings[setting] = f"{float(value) * unit:g}"
+        elif name in _SWITCHES:
+            settings[name] = "true"
         elif name and name != "(null)" and name not in _WITHOUT_EFFECT:
             unknown.append(name)
     if wait := re.match(r"^(\d+)", values.get("killwait", "")):
@@ -159,6 +177,11 @@ def _tres(text: str) -> str:
         if name.lower() in _TRES and number:
             found.append(f"{_TRES[name.lower()]}:{number.group(0)}")
     return ",".join(found)
+
+
+def _seconds_in(path: Path) -> Callable[[str, str], int]:
+    """How to read a time of this file by the setting's name and its text."""
+    return lambda name, text: _seconds(path, name, text)
 
 
 def _seconds(path: Path, name: str, text: str) -> int:

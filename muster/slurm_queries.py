@@ -20,6 +20,7 @@ _CAUSES = (
 """What a message of Slurm contains, and what that means."""
 _ASKING = frozenset({"squeue", "sinfo", "sacct", "sprio", "sshare", "sdiag"})
 _ASKING_SCONTROL = frozenset({("scontrol", "show"), ("scontrol", "--oneliner"), ("scontrol", "ping")})
+_ASKING_SACCTMGR = ("sacctmgr", "show", "qos")
 
 
 class SlurmError(OSError):
@@ -37,7 +38,8 @@ class SlurmQueries:
 
     def ask(self, command: Sequence[str]) -> str:
         """Return what a command prints that changes nothing. SlurmError if it fails or cannot be run."""
-        if command[0] not in _ASKING and tuple(command[:2]) not in _ASKING_SCONTROL:
+        known = command[0] in _ASKING or tuple(command[:2]) in _ASKING_SCONTROL
+        if not known and tuple(command[:3]) != _ASKING_SACCTMGR:
             raise ValueError(f"{' '.join(command)} may change something")
         done = self._done(command)
         if done.returncode != 0:

@@ -26,6 +26,31 @@ SchedulerParameters     = bf_interval=60,bf_window=2880,bf_continue,bf_max_job_u
 SchedulerType           = sched/backfill
 SelectType              = select/cons_tres
 """
+PREEMPTION = """JobRequeue              = 1
+PreemptMode             = GANG,REQUEUE
+PreemptType             = preempt/partition_prio
+PreemptExemptTime       = 00:20:00
+PriorityType            = priority/basic
+SchedulerParameters     = preempt_youngest_first,preempt_reorder_count=3
+PartitionName=high
+   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
+   DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO
+   PriorityJobFactor=1 PriorityTier=10 RootOnly=NO ReqResv=NO OverSubscribe=NO
+   OverTimeLimit=NONE PreemptMode=OFF
+
+PartitionName=low
+   DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=60 Hidden=NO
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
+   OverTimeLimit=NONE PreemptMode=CANCEL
+"""
+QOS = """PreemptMode=SUSPEND,GANG
+PreemptType=preempt/qos
+PriorityType=priority/basic
+Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode|Flags
+normal|10|00:00:00|standby||cluster|
+urgent|100|00:00:00|normal,standby||cluster|
+standby|0|00:01:00||00:05:00|requeue|
+"""
 SLURM_CONF = """ClusterName=c  # ours
 #PriorityType=priority/basic
 PriorityType=priority/multifactor
@@ -72,8 +97,66 @@ def test_slurm_conf_is_read_with_its_partitions(tmp_path: Path) -> None:
         "weight_qos": "500",
         "partition_priority": "gpu:10,long:1",
         "billing": "gpu:1.0,cpu:0.25",
+        "preempt": "qos",
+        "preempt_mode": "requeue",
     }
-    assert found.notes == ("PreemptType=preempt/qos is not simulated; the preset has preempt/none",)
+    assert len(found.notes) == 1
+    assert "add the output of sacctmgr -P show qos" in found.notes[0]
+
+
+def test_preemption_is_read_with_its_partitions(tmp_path: Path) -> None:
+    found = read(tmp_path, PREEMPTION)
+    assert found.settings == {
+        "preempt": "partition_prio",
+        "preempt_mode": "requeue",
+        "preempt_exempt_seconds": "1200",
+        "preempt_youngest_first": "true",
+        "preempt_reorder_count": "3",
+        "priority_tier": "high:10",
+        "partition_preempt_mode": "high:off,low:cancel",
+        "partition_priority": "high:1,low:1",
+    }
+    assert found.notes == (
+        "PreemptMode=GANG is not simulated",
+        "GraceTime of low is not simulated; preempted jobs stop at once",
+    )
+
+
+def test_preemption_is_read_with_its_qos(tmp_path: Path) -> None:
+    found = read(tmp_path, QOS)
+    assert found.settings == {
+        "preempt": "qos",
+        "preempt_mode": "off",
+        "qos_priority": "normal:10,urgent:100",
+        "qos_preempt": "normal:standby,urgent:normal/standby",
+        "qos_preempt_mode": "standby:requeue",
+        "qos_preempt_exempt": "standby:300",
+    }
+    assert found.notes == (
+        "PreemptMode=SUSPEND is not simulated; these jobs are not preempted",
+        "PreemptMode=GANG is not simulated",
+        "GraceTime of standby is not simulated; preempted jobs stop at once",
+    )
+
+
+def test_defaults_of_partitions_and_no_requeue_count(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        "ClusterName=c\nPreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\nJobRequeue=0\n"
+        "PartitionName=DEFAULT PriorityTier=3\nPartitionName=a Nodes=ALL\nPartitionName=b Nodes=ALL PriorityTier=9\n",
+    )
+    assert found.settings == {
+        "preempt": "partition_prio",
+        "preempt_mode": "cancel",
+        "priority_tier": "a:3,b:9",
+    }
+    assert found.notes == ("JobRequeue=0: preempted jobs are cancelled, also those with --requeue",)
+
+
+def test_other_kinds_of_preemption_are_named(tmp_path: Path) -> None:
+    found = read(tmp_path, "ClusterName=c\nPreemptType=preempt/own\n")
+    assert not found.settings
+    assert found.notes == ("PreemptType=preempt/own is not simulated; the preset has preempt/none",)
 
 
 @pytest.mark.parametrize(

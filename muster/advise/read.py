@@ -22,6 +22,8 @@ FIELDS = (
 )
 """What sacct is asked for."""
 _NOTHING = SlurmConfig({}, ())
+_BY_QOS = "preempt/qos"
+"""The PreemptType that needs to know the QOS."""
 
 
 def read_site(
@@ -78,12 +80,15 @@ def read_running_slurm(folder: Path, days: float, queries: SlurmQueries | None =
     since = f"now-{round(days * DAY / 3600)}hours"
     try:
         log.write_text(queries.ask(["sacct", "-a", "-P", "-S", since, f"--format={FIELDS}"]), "utf-8")
+        config = queries.ask(["scontrol", "show", "config"])
         parts = [
-            queries.ask(["scontrol", "show", "config"]),
+            config,
             queries.ask(["scontrol", "show", "partition"]),
             queries.ask(["scontrol", "show", "node"]),
             queries.ask(["scontrol", "show", "topology"]),
         ]
+        if _BY_QOS in config:
+            parts.append(queries.ask(["sacctmgr", "show", "qos", "-P"]))
     except SlurmError as error:
         raise Unable(str(error)) from error
     cluster.write_text("\n".join(parts), "utf-8")

@@ -37,7 +37,7 @@ class SlurmPreemption(Backfill):
     preempt: Literal["none", "partition_prio", "qos"] = setting(
         "none", "PreemptType: none, partition_prio or qos"
     )
-    preempt_mode: Literal["requeue", "cancel"] = setting("requeue", "PreemptMode: requeue or cancel")
+    preempt_mode: Mode = setting("requeue", "PreemptMode: off, requeue or cancel")
     preempt_exempt_seconds: float = setting(0.0, "PreemptExemptTime: seconds that a start is left alone")
     preempt_reorder_count: int = setting(1, "times that the candidates for preemption are sorted again")
     preempt_strict_order: bool = setting(False, "whether candidates of lower priority go first at any price")
