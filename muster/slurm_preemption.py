@@ -99,9 +99,9 @@ def _of_qos(qos: Sequence[Mapping[str, str]], seconds: Seconds, notes: list[str]
 
 def _mode(name: str, said: str, notes: list[str]) -> str:
     """The mode that is simulated; what else is said of it goes to the notes."""
-    words = [word.strip().lower() for word in said.split(",") if word.strip()]
-    known = next((word for word in words if word in _MODES), "")
-    for word in words:
+    modes = [mode.strip().lower() for mode in said.split(",") if mode.strip()]
+    known = next((mode for mode in modes if mode in _MODES), "")
+    for word in modes:
         if word == "suspend":
             notes.append(f"{name}=SUSPEND is not simulated; these jobs are not preempted")
             known = "off"

@@ -14,7 +14,7 @@ import socket
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,15 +124,18 @@ def wait_for(
 
 
 @contextmanager
-def slurm_cluster(folder: Path, nodes: int = 4, **settings: object) -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    folder: Path, nodes: int = 4, partitions: Sequence[str] = (), **settings: object
+) -> Iterator[SlurmCluster]:
     """A running Slurm of so many nodes (24 CPUs, 8 GPUs, 500 GB each) in a new folder, all idle.
 
-    `settings` are lines of slurm.conf, in place of or beside those that it has.
+    `partitions` are beside `train`, each a name with settings, on all nodes. `settings` are lines of slurm.conf, in
+    place of or beside those that it has.
     """
     folder.mkdir()
     ports = _free_ports(nodes + 1)
     cluster = SlurmCluster(folder, tuple(f"node{at + 1}" for at in range(nodes)), ports)
-    _write_files(cluster, settings)
+    _write_files(cluster, partitions, settings)
     try:
         cluster.start("munged")
         wait_for((folder / "munge.socket").exists, lambda: (folder / "munged.out").read_text())
@@ -144,7 +147,7 @@ def slurm_cluster(folder: Path, nodes: int = 4, **settings: object) -> Iterator[
         _end(cluster)
 
 
-def _write_files(cluster: SlurmCluster, settings: Mapping[str, object]) -> None:
+def _write_files(cluster: SlurmCluster, partitions: Sequence[str], settings: Mapping[str, object]) -> None:
     folder = cluster.folder
     for name in ("state", "spool"):
         (folder / name).mkdir()
@@ -163,8 +166,9 @@ def _write_files(cluster: SlurmCluster, settings: Mapping[str, object]) -> None:
         f"NodeName={name} {host} Port={port} {hardware}"
         for name, port in zip(cluster.nodes, cluster.ports[1:], strict=True)
     ]
-    partition = "PartitionName=train Nodes=ALL Default=YES State=UP MaxTime=INFINITE"
-    text = "\n".join([*(f"{key}={value}" for key, value in lines.items()), *of_nodes, partition, ""])
+    named = ["train Default=YES", *partitions]
+    of_partitions = [f"PartitionName={one} Nodes=ALL State=UP MaxTime=INFINITE" for one in named]
+    text = "\n".join([*(f"{key}={value}" for key, value in lines.items()), *of_nodes, *of_partitions, ""])
     cluster.conf.write_text(text)
 
 
