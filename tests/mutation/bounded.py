@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Generator
+from collections.abc import Container, Generator
 from pathlib import Path
 
 import pytest
@@ -56,10 +56,13 @@ def begin_again() -> None:
 
 
 class FewExamples:
-    """A plugin that lets each Hypothesis test try few examples, and notes what fails."""
+    """A plugin that lets each Hypothesis test try few examples, and notes what fails and what needs no second run."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
+        self.settled: set[str] = set()
+        """Tests that have passed with all examples that they ask for."""
+        self._shortened: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -68,6 +71,8 @@ class FewExamples:
         if not hasattr(function, _SETTINGS):
             return (yield)
         asked = getattr(function, _SETTINGS)
+        if asked.max_examples > _FEW:
+            self._shortened.add(item.nodeid)
         setattr(function, _SETTINGS, settings(asked, max_examples=min(asked.max_examples, _FEW)))
         try:
             return (yield)
@@ -75,9 +80,23 @@ class FewExamples:
             setattr(function, _SETTINGS, asked)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that failed."""
+        """Note what became of a test."""
         if report.failed:
             self.failed.append(report.nodeid)
+            self.settled.discard(report.nodeid)
+        elif report.when == "call" and report.passed and report.nodeid not in self._shortened:
+            self.settled.add(report.nodeid)
+
+
+class Without:
+    """A plugin that leaves out tests."""
+
+    def __init__(self, tests: Container[str]) -> None:
+        self._tests = tests
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave them out."""
+        items[:] = [item for item in items if item.nodeid not in self._tests]
 
 
 def _used_seconds() -> float:
