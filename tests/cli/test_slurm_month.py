@@ -39,6 +39,15 @@ def test_a_month_has_what_real_logs_have(site: Path) -> None:
     assert (log.trace.jobs["time_limit_seconds"] >= log.trace.jobs["duration_seconds"]).all()
 
 
+def test_the_tasks_of_an_array_are_counted_from_0(site: Path) -> None:
+    ids = [line.split("|")[0] for line in (site / "sacct.txt").read_text().splitlines()[1:]]
+    tasks: dict[str, set[int]] = {}
+    for array, task in (one.split("_") for one in ids if "_" in one and "." not in one):
+        tasks.setdefault(array, set()).add(int(task))
+    assert len(tasks) > 5
+    assert all(found == set(range(len(found))) for found in tasks.values())
+
+
 def test_no_node_of_a_month_has_more_than_its_gpus(site: Path) -> None:
     ran = read_site_log(site / "sacct.txt").trace.jobs.filter(~pl.col("node_list").str.contains(","))
     changes: dict[str, list[tuple[float, int]]] = {}
