@@ -39,6 +39,12 @@ def test_a_month_has_what_real_logs_have(site: Path) -> None:
     assert (log.trace.jobs["time_limit_seconds"] >= log.trace.jobs["duration_seconds"]).all()
 
 
+def test_a_month_has_the_nodes_that_are_documented(site: Path) -> None:
+    nodes = parse_cluster(str(site / "scontrol.txt")).nodes
+    counts = Counter((node.gpu_type, node.gpus, node.cpus, node.memory_gb) for node in nodes)
+    assert counts == {("h100", 8, 96.0, 1048.576): 6, ("a100", 8, 96.0, 1048.576): 2}
+
+
 def test_the_tasks_of_an_array_are_counted_from_0(site: Path) -> None:
     ids = [line.split("|")[0] for line in (site / "sacct.txt").read_text().splitlines()[1:]]
     tasks: dict[str, set[int]] = {}
