@@ -54,6 +54,10 @@ def test_settings_of_slurm_are_read_with_the_nodes(
         (["--from", "sge"], "--from: found 'sge'; allowed: slurm"),
         (["log", "--from", "slurm"], "--from: found 'slurm'; it asks Slurm itself"),
         (["no-such-log", "--cluster", "1x1gpu"], "no-such-log"),
+        (
+            ["no-such-log", "--cluster", "1x1gpu", "--set", "depth"],
+            "--set: found 'depth'; allowed: KEY=VALUE",
+        ),
     ],
 )
 def test_advise_refuses_what_it_cannot_read(
