@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -10,6 +11,7 @@ import pytest
 from muster.simulation import Run
 from tests.building import cluster_of, column, finishes, jobs_of, run
 from tests.schedulers.test_dally_network import CHATTY, gang, small_cluster
+from tests.schedulers.test_joint import MODELS
 
 LAYERS = {"chatty": CHATTY}
 ONE_RACK: dict[str, Any] = {"layers": LAYERS, "network": "physical"}
@@ -79,3 +81,17 @@ def test_a_running_job_of_an_unknown_model_keeps_its_share() -> None:
     result = run(trace, cluster_of(4, 4, racks=2), "las+joint", layers=LAYERS, restart_cost_seconds=60.0)
     held = result.record.allocations.select(pl.col("cpus", "memory_gb") / pl.col("gpus"))
     assert (held["cpus"].min(), held["memory_gb"].min()) == (3.0, 62.5)
+
+
+def test_a_job_that_cannot_be_stopped_keeps_its_share() -> None:
+    """Where all others are placed again, the memory of the job beside which they come would make one of them fast."""
+    trace = jobs_of(
+        gang(1, 300, model="chatty", submit_seconds=5, preemptible=False),
+        gang(2, 200, model="chatty"),
+        gang(1, 100, model="cached", submit_seconds=50),
+        gang(3, 3_000, model="chatty", submit_seconds=50),
+    )
+    nodes = replace(small_cluster(4, 2, racks=1), nodes=cluster_of(4, 4, memory_gb_per_gpu=5.0).nodes)
+    result = run(trace, nodes, "las+joint", models=MODELS, **ONE_RACK)
+    held = result.record.allocations.filter(pl.col("job_id") == "0")
+    assert (held["cpus"].min(), held["memory_gb"].min()) == (3.0, 5.0)
