@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.built-from-lock
 BUILT := $(VENV)/.compiled-parts-built
+# A test that starts a process would compile every module again where the environment keeps no bytecode; empty, it keeps it.
+export PYTHONDONTWRITEBYTECODE :=
 COMPILED := $(shell find muster -name '*.pyx' -o -name '*.pxd') setup.py deploy/build_backend.py
 
 .PHONY: help install demo test test-rest test-all mutate lint docs bench lock wheel clean
