@@ -117,7 +117,7 @@ def faulty_site() -> Iterator[FaultySite]:
     with tempfile.TemporaryDirectory(prefix="muster-faults-") as folder:
         Path(folder).chmod(0o711)
         settings = {"SlurmdTimeout": NODE_TIMEOUT_SECONDS, "KillWait": 2, "UnkillableStepTimeout": 300}
-        with slurm_cluster(Path(folder) / "cluster", 4, **settings) as cluster:
+        with slurm_cluster(Path(folder) / "cluster", 4, (), **settings) as cluster:
             os.environ["PATH"] = cluster.environment["PATH"]
             site = FaultySite(cluster, Path(folder))
             try:
