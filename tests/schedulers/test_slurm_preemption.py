@@ -31,13 +31,14 @@ class Watched:
     """The preset, with who was preempted for whom and when."""
 
     settings: Mapping[str, str]
+    parts: str = "slurm"
     name: str = "watched"
     seen: list[tuple[float, int, tuple[int, ...]]] = field(default_factory=list)
     last_start: dict[int, float] = field(default_factory=dict)
     runtimes: list[tuple[int, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scheduler = build("slurm", {**CLOCKS, **self.settings})
+        self.scheduler = build(self.parts, {**CLOCKS, **self.settings})
 
     def describe(self) -> dict[str, Any]:
         return self.scheduler.describe()
@@ -65,12 +66,12 @@ def simulated(
 
 def low(gpus: int, nodes: int = 1, submit: float = 0, duration: float = 600, **more: Any) -> dict[str, Any]:
     more = {"partition": "low", "qos": "standby", **more}
-    return job(submit, duration, gpus=gpus, nodes=nodes, time_limit=1200, **more)
+    return job(submit, duration, gpus=gpus, nodes=nodes, time_limit_seconds=1200, **more)
 
 
 def high(submit: float, gpus: int, nodes: int = 1, duration: float = 20, **more: Any) -> dict[str, Any]:
     more = {"partition": "high", "qos": "urgent", **more}
-    return job(submit, duration, gpus=gpus, nodes=nodes, time_limit=60, **more)
+    return job(submit, duration, gpus=gpus, nodes=nodes, time_limit_seconds=60, **more)
 
 
 @pytest.mark.parametrize("rule", [TIERS, BY_QOS])
@@ -124,6 +125,14 @@ def test_exempt_time_ends_at_its_second(submit: float, preempted: float) -> None
     assert watched.seen == [(preempted, 0, (1,))]
 
 
+def test_the_ends_of_delays_are_news_under_any_order() -> None:
+    # Backfill looks again when job 0 is no longer exempt (100) and when it may start again (221.5).
+    watched = Watched({**TIERS, "preempt_exempt_seconds": "100"}, "fifo+slurm-cycles")
+    result = run(jobs_of(low(8), high(50, 8)), cluster_of(8), watched)
+    assert watched.seen == [(100.5, 0, (1,))]
+    assert finishes(result) == [225.5 + 499.5, 120.5]
+
+
 def test_the_exempt_time_of_a_qos_wins() -> None:
     rule = {**BY_QOS, "preempt_exempt_seconds": "300", "qos_preempt_exempt": "standby:100"}
     _, watched = simulated([low(8), high(50, 8)], (8,), rule)
@@ -151,10 +160,17 @@ def test_as_few_jobs_as_need_be_make_room() -> None:
     assert watched.seen == [(10, 2, (3,))]
 
 
-def test_strict_order_spares_the_higher_tier() -> None:
-    rows = [low(8, partition="mid"), low(4), low(4), high(10, 8)]
-    strict = {**TIERS, "preempt_strict_order": "true"}
-    assert [victim for _, victim, _ in simulated(rows, (8, 8), strict)[1].seen] == [1, 2]
+def test_the_job_that_makes_room_is_tried_alone() -> None:
+    # Job 0 is lifted first and does not make room; job 1 does, and is enough without job 0.
+    _, watched = simulated([low(2), low(6), high(10, 6)], (8,), TIERS)
+    assert watched.seen == [(10, 1, (2,))]
+
+
+def test_strict_order_keeps_the_other_candidates_in_place() -> None:
+    # Lifted are jobs 0, 1, 2, then 2, 0, 1; job 0 is on another node and runs on.
+    strict = {**TIERS, "preempt_strict_order": "true", "preempt_reorder_count": "0"}
+    _, watched = simulated([low(4), low(2), low(6), high(10, 8)], (4, 8), strict)
+    assert watched.seen == [(10, 2, (3,)), (10, 1, (3,))]
 
 
 def test_the_youngest_may_go_first() -> None:
@@ -185,11 +201,29 @@ def test_higher_tiers_are_served_first_without_preemption() -> None:
     assert column(simulated(rows, (8,), rule)[0], "start_seconds") == [0, 620, 600]
 
 
+def test_qos_that_may_preempt_are_served_first() -> None:
+    rows = [low(8, preemptible=False), low(8, submit=1), high(2, 8)]
+    assert column(simulated(rows, (8,), BY_QOS)[0], "start_seconds") == [0, 620, 600]
+
+
+def behind_a_blocked_head(*more: dict[str, Any], gpus: int = 16) -> tuple[Run, Watched]:
+    """Three nodes: a job that keeps the first, a low one on as many GPUs, and a head of the queue that needs all."""
+    kept, head = low(8, partition="high"), high(9, 24, 3)
+    return simulated([kept, low(gpus, gpus // 8), head, *more], (8, 8, 8), TIERS)
+
+
 def test_backfill_preempts_for_a_job_behind_the_head() -> None:
-    # The head of the queue needs all nodes and may preempt neither job; the one behind it may take job 1's place.
-    rows = [low(8, partition="high"), low(8), high(9, 16, 2), high(10, 8, partition="mid")]
-    _, watched = simulated(rows, (8, 8), TIERS)
-    assert watched.seen[0] == (10.5, 1, (3,))
+    # Job 3 takes one node of job 1 for less than the 60 s of a slot; job 4 has the other one in the same cycle.
+    third = {**high(10, 8, partition="mid"), "time_limit_seconds": 30}
+    result, watched = behind_a_blocked_head(third, high(10, 8, partition="low"))
+    assert watched.seen[0] == (10.5, 1, (3, 4))
+    assert column(result, "start_seconds")[3:] == [10.5, 10.5]
+
+
+def test_backfill_preempts_nothing_for_a_job_that_fits() -> None:
+    result, watched = behind_a_blocked_head(high(10, 8, partition="mid"), gpus=8)
+    assert column(result, "start_seconds")[3] == 10.5
+    assert watched.seen == [] or watched.seen[0][0] > 10.5
 
 
 def test_circles_and_odd_settings_are_refused() -> None:
@@ -216,7 +250,9 @@ def cases(draw: st.DrawFn) -> list[dict[str, Any]]:
         nodes = draw(st.integers(1, 2))
         group = {"partition": ("low", "mid", "high")[rank], "qos": ("standby", "normal", "urgent")[rank]}
         gpus = nodes * draw(st.integers(1, 4))
-        rows.append(job(submit, draw(st.integers(1, 90)), gpus=gpus, nodes=nodes, time_limit=120, **group))
+        rows.append(
+            job(submit, draw(st.integers(1, 90)), gpus=gpus, nodes=nodes, time_limit_seconds=120, **group)
+        )
     return rows
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.service.engine_faults import NODE_TIMEOUT_SECONDS, PATIENCE, FaultyJobs, print_outcomes
 from tests.slurm.account import account_of
@@ -116,8 +117,12 @@ def faulty_site() -> Iterator[FaultySite]:
     """Four nodes that are down after five seconds without a word."""
     with tempfile.TemporaryDirectory(prefix="muster-faults-") as folder:
         Path(folder).chmod(0o711)
-        settings = {"SlurmdTimeout": NODE_TIMEOUT_SECONDS, "KillWait": 2, "UnkillableStepTimeout": 300}
-        with slurm_cluster(Path(folder) / "cluster", 4, (), **settings) as cluster:
+        settings: dict[str, Any] = {
+            "SlurmdTimeout": NODE_TIMEOUT_SECONDS,
+            "KillWait": 2,
+            "UnkillableStepTimeout": 300,
+        }
+        with slurm_cluster(Path(folder) / "cluster", 4, **settings) as cluster:
             os.environ["PATH"] = cluster.environment["PATH"]
             site = FaultySite(cluster, Path(folder))
             try:

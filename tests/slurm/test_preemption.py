@@ -80,7 +80,7 @@ def by_the_preset(
             600,
             gpus=one.nodes * one.gpus_a_node,
             nodes=one.nodes,
-            time_limit=1200,
+            time_limit_seconds=1200,
             partition=one.partition,
         )
         for at, one in [*((0, one) for one in low), (30, high)]

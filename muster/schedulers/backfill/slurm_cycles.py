@@ -346,7 +346,7 @@ class SlurmScheduler(BackfillScheduler):
         def fits(amounts: Ints) -> Ints | None:
             return trial.fit(amounts, usable, request.needs, request.nodes)
 
-        found = settings.choose(candidates, free, usable, fits) if candidates and fits(free) is None else None
+        found = settings.choose(candidates, free, fits) if candidates and fits(free) is None else None
         if found is None:
             return None
         nodes, victims = found
@@ -364,7 +364,7 @@ class SlurmScheduler(BackfillScheduler):
         """Running jobs that the job at a position may preempt, in the order in which Slurm tries to."""
         positions = np.searchsorted(snapshot.jobs.index, held.jobs)
         running = snapshot.jobs.at(positions)
-        may = self.cycles.may_preempt(snapshot, at, running) & running.running
+        may = self.cycles.may_preempt(snapshot, at, running)
         counts = np.diff(held.first)
         qos_priority: dict[str, float] = getattr(self.order, "qos_priority", {})
         order = self.cycles.sorted_candidates(snapshot, running, counts, qos_priority)

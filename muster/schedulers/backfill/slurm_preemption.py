@@ -146,7 +146,7 @@ class SlurmPreemption(Backfill):
         return np.lexsort((running.index, np.minimum(node_counts, _MOST_PRIORITY), priority))
 
     def choose(
-        self, candidates: Iterable[Victim], free: Ints, usable: Bools, fits: Callable[[Ints], Ints | None]
+        self, candidates: Iterable[Victim], free: Ints, fits: Callable[[Ints], Ints | None]
     ) -> tuple[Ints, list[Victim]] | None:
         """The nodes of a job and the candidates to preempt for it; None if even all of them do not make room.
 
@@ -155,7 +155,7 @@ class SlurmPreemption(Backfill):
         """
         order, passes = list(candidates), 0
         while True:
-            found = _lifted_until_it_fits(order, free, usable, fits)
+            found = _lifted_until_it_fits(order, free, fits)
             if found is None:
                 return None
             last, chosen = found
@@ -171,13 +171,12 @@ class SlurmPreemption(Backfill):
 
 
 def _lifted_until_it_fits(
-    order: Sequence[Victim], free: Ints, usable: Bools, fits: Callable[[Ints], Ints | None]
+    order: Sequence[Victim], free: Ints, fits: Callable[[Ints], Ints | None]
 ) -> tuple[int, Ints] | None:
     """The place of the candidate that makes room, with those before it, and the nodes of the job then."""
     left = free.copy()
     for at, one in enumerate(order):
-        if usable[one.nodes].any():
-            left[one.nodes] += one.amounts
-            if (chosen := fits(left)) is not None:
-                return at, chosen
+        left[one.nodes] += one.amounts
+        if (chosen := fits(left)) is not None:
+            return at, chosen
     return None
