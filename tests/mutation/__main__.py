@@ -98,6 +98,7 @@ def _try_all(mutations: Sequence[Mutation], results: dict[str, Result], options:
     nearest = Nearest(ROOT)
     limits = Limits(options.test_seconds, options.run_seconds, _IDLE_SECONDS)
     with tempfile.TemporaryDirectory(prefix="mutate-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)  # Tests that need another account reach what they open to it.
         free: SimpleQueue[Copy] = SimpleQueue()
         for number in range(options.workers):
             free.put(Copy(ROOT, Path(folder) / str(number), limits))

@@ -142,6 +142,13 @@ def test_job_is_submitted_again_by_its_owner(api: Serving, log_in: LogIn) -> Non
     assert (row.user, row.request) == ("ann", a_request(name="again", gpus=2))
 
 
+def test_job_that_no_longer_fits_is_not_submitted_again(api: Serving, log_in: LogIn) -> None:
+    (job,) = api.store.submit([Submission("ann", a_request(gpus=1000))])
+    refused = api.ask("POST", f"/v1/jobs/{job}/resubmit", headers=log_in("ann"), tcp=True)
+    assert (refused.status, "found 1000" in refused.message) == (422, True)
+    assert [row.id for row in api.store.jobs()] == [job]
+
+
 def test_numbers_are_those_of_the_api(api: Serving, log_in: LogIn) -> None:
     jobs = api.store.submit([Submission("ann", a_request(gpus=2)) for _ in range(5)])
     run_job(api, jobs[0])
