@@ -18,6 +18,7 @@ from muster.simulation.start_estimates import (
     StartEstimate,
     estimate_starts,
     last_tick,
+    smaller_sizes,
     state_at,
     usage_at,
 )
@@ -42,8 +43,8 @@ class Shape:
 
     def smaller(self) -> list[Shape]:
         """The same for half the GPUs, and so on down to one, with their parts of CPUs and memory."""
-        shapes, gpus = [], self.gpus // 2
-        while gpus >= 1:
+        shapes = []
+        for gpus in smaller_sizes(self.gpus):
             part = gpus / self.gpus
             shapes.append(
                 Shape(
@@ -57,7 +58,6 @@ class Shape:
                     self.partition,
                 )
             )
-            gpus //= 2
         return shapes
 
 

@@ -17,9 +17,9 @@ from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
 from muster.service.learned_sizes import LearnedSizes
-from muster.service.request import JobRequest
 from muster.service.store.rows import AllocationInterval, JobRow, State
 from muster.simulation import Options, simulate
+from muster.simulation.simulate import Continued
 from muster.speed.input_pipeline import model_table
 from muster.speed.rates import reference_seconds
 from muster.workload.trace import trace_of
@@ -60,35 +60,28 @@ def forecast(
     Those that run come first, so that a scheduler which leaves running jobs alone leaves them where they are. The
     scheduler is asked as a copy: the controller may ask the real one meanwhile.
     """
-    competing = [row for row in rows if row.state in (State.QUEUED, State.RUNNING)]
-    if len(competing) > _MOST_JOBS:
-        raise NoForecast("the queue is too long for a quick simulation")
-    cluster = _without(status.cluster, drained)
-    living = sorted(
-        (row for row in competing if next(misfits(row.request, cluster), None) is None),
-        key=lambda row: (row.state is not State.RUNNING, row.id),
-    )
+    cluster = cluster_without(status.cluster, drained)
+    living = competing(rows, cluster)
     if not living:
         raise NoForecast("no waiting job could start")
-    gpus_held: dict[int, float] = defaultdict(float)
-    for interval in held:
-        gpus_held[interval.job] += interval.allocation.gpus
-    left = [_seconds_left(row, status, _usual_over(row, gpus_held[row.id], cluster)) for row in living]
+    left = [
+        seconds_left(row, work)
+        for row, work in zip(living, seconds_of_work(living, status, held), strict=True)
+    ]
     seconds = [GUESSED_SECONDS if known is None else known for known in left]
-    requests = [row.request for row in living]
     columns = trace_columns(living, [0.0] * len(living), seconds)
-    attained = np.array([row.attained_gpu_seconds for row in living])
+    continued = Continued(np.array([row.attained_gpu_seconds for row in living]))
     try:
         models = status.models()
         trace = trace_of(columns, "the queue", models)
         options = Options(
             end_at_limit=True,
             skip_impossible=True,
-            round_seconds=_coarse_turn(requests, seconds, status),
+            round_seconds=coarse_turn(living, seconds, status),
             restart_cost_seconds=status.restart_cost_seconds,
         )
         policy = copy.deepcopy(status.policy)
-        run = simulate(trace, cluster, policy, options, models=models, attained=attained)
+        run = simulate(trace, cluster, policy, options, models=models, continued=continued)
     except Exception as error:
         # Of the scheduler, which may be a user's code. Its message goes to the log alone, as it may name any job.
         log.warning("no forecast", scheduler=status.scheduler, exc_info=True)
@@ -108,7 +101,20 @@ def forecast(
     )
 
 
-def _without(cluster: Cluster, drained: Collection[str]) -> Cluster:
+def competing(rows: Sequence[JobRow], cluster: Cluster) -> list[JobRow]:
+    """Those that run or wait and fit on the cluster, running ones first; NoForecast where there are too many."""
+    found = [row for row in rows if row.state in (State.QUEUED, State.RUNNING)]
+    if len(found) > _MOST_JOBS:
+        raise NoForecast(
+            f"the queue is too long for a quick simulation, which takes up to {_MOST_JOBS:,} jobs"
+        )
+    return sorted(
+        (row for row in found if next(misfits(row.request, cluster), None) is None),
+        key=lambda row: (row.state is not State.RUNNING, row.id),
+    )
+
+
+def cluster_without(cluster: Cluster, drained: Collection[str]) -> Cluster:
     """The nodes that are left, in the racks that are."""
     left = [node for node in cluster.nodes if node.name not in drained]
     if not any(node.gpus for node in left):
@@ -118,12 +124,10 @@ def _without(cluster: Cluster, drained: Collection[str]) -> Cluster:
     return replace(cluster, nodes=nodes, racks=tuple(cluster.racks[rack] for rack in racks))
 
 
-def _coarse_turn(
-    requests: Sequence[JobRequest], seconds: Sequence[float], status: DaemonStatus
-) -> float | None:
+def coarse_turn(rows: Sequence[JobRow], seconds: Sequence[float], status: DaemonStatus) -> float | None:
     """Weeks of work in turns of a minute would keep scheduler and asker waiting; None: the scheduler's own turns."""
     work = sum(
-        request.gpus * request.gpu_share * alone for request, alone in zip(requests, seconds, strict=True)
+        row.request.gpus * row.request.gpu_share * alone for row, alone in zip(rows, seconds, strict=True)
     )
     turn = (max(seconds) + work / status.cluster.total_gpus) / _MOST_TURNS
     return turn if turn > status.round_seconds else None
@@ -142,15 +146,27 @@ def _usual_over(row: JobRow, gpus: float, cluster: Cluster) -> float:
     return gpus / row.usual_gpus if known is None else known
 
 
-def _seconds_left(row: JobRow, status: DaemonStatus, usual_over: float) -> float | None:
-    """Until its work is done on the GPUs that it asks for, or its time limit is over; None where nothing is known."""
-    work, limit = _seconds_of_work(row, status), row.request.time_limit_seconds
-    if work is not None:
-        work *= usual_over
+def seconds_left(row: JobRow, work: float | None) -> float | None:
+    """Until its work is done or its time limit is over; None where nothing is known."""
+    limit = row.request.time_limit_seconds
     if limit is None:
         return work
     until_limit = max(limit - row.run_seconds, _LEAST_SECONDS)
     return until_limit if work is None else min(work, until_limit)
+
+
+def seconds_of_work(
+    rows: Sequence[JobRow], status: DaemonStatus, held: Collection[AllocationInterval]
+) -> list[float | None]:
+    """Until the work of each job is done on the GPUs that it asks for; None where it is not known."""
+    gpus_held: dict[int, float] = defaultdict(float)
+    for interval in held:
+        gpus_held[interval.job] += interval.allocation.gpus
+    found = []
+    for row in rows:
+        work = _seconds_of_work(row, status)
+        found.append(work and work * _usual_over(row, gpus_held[row.id], status.cluster))
+    return found
 
 
 def _seconds_of_work(row: JobRow, status: DaemonStatus) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
 from muster.schedulers.contract import Decision, Proposal, Scheduler, Snapshot, State, Trigger
 from muster.schedulers.reasons import NOT_CONSIDERED
 
+Place: TypeAlias = Sequence[int] | Sequence[NodeAllocation]
+"""Of a job that runs: its nodes, each with an equal part of it, or what it holds on each."""
 _SOON = 1e-3
 """Seconds from the moment at which the running jobs are placed to the scheduler's first decision."""
 
@@ -24,8 +26,8 @@ class Resumption:
 
     now: float
     """Until then all jobs wait that do not run then; from then on the scheduler decides."""
-    running: Mapping[int, Sequence[int]]
-    """By number of the job: its nodes, or none where they are not known; then it takes the fullest that hold it."""
+    running: Mapping[int, Place]
+    """By number of the job: where it is, or nothing where that is not known; then it takes the fullest that hold it."""
     began: Mapping[int, float]
     """By number: when it is put there."""
     tick: float | None = None
@@ -49,6 +51,10 @@ class ResumedScheduler:
     def name(self) -> str:
         """As the scheduler that goes on."""
         return self.scheduler.name
+
+    def __getattr__(self, name: str) -> Any:
+        """What the scheduler that goes on honours and is made of."""
+        return getattr(self.scheduler, name)
 
     def describe(self) -> dict[str, Any]:
         """As the scheduler that goes on."""
@@ -112,8 +118,11 @@ class ResumedScheduler:
         return placed
 
 
-def _shares(snapshot: Snapshot, job: int, nodes: Sequence[int]) -> list[NodeAllocation]:
-    """Equal parts of what a job asks for on each of these nodes; empty if a node lacks the GPUs."""
+def _shares(snapshot: Snapshot, job: int, place: Place) -> list[NodeAllocation]:
+    """What a job holds: as known, else equal parts of what it asks for on each node; empty if a node lacks the GPUs."""
+    if place and isinstance(place[0], NodeAllocation):
+        return list(cast("Sequence[NodeAllocation]", place))
+    nodes = cast("Sequence[int]", place)
     asked = snapshot.table.asked[job]
     if not nodes or asked["gpus"] % len(nodes):
         return []

@@ -62,6 +62,24 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Continued:
+    """What is known of the jobs of a queue that is gone on with, by arrival."""
+
+    attained: Floats
+    """GPU-seconds that they had before the trace begins."""
+    believed_seconds: Floats | None = None
+    """How long schedulers take them to be; NaN: by `Options.knowledge`."""
+
+    def note(self, table: JobTable) -> None:
+        """Write it into the columns of the jobs."""
+        table.facts["attained"] = self.attained
+        if self.believed_seconds is not None:
+            seconds, asked = self.believed_seconds, table.asked
+            known = ~np.isnan(seconds)
+            asked["believed"][known] = (seconds * asked["iterations"] / asked["ideal"])[known]
+
+
+@dataclass(frozen=True)
 class Run:
     """What a simulation left behind."""
 
@@ -81,17 +99,14 @@ def simulate(
     progress: Callable[[Progress], None] | None = None,
     models: Mapping[str, Model] | None = None,
     layers: Mapping[str, NetworkModel] | None = None,
-    attained: Floats | None = None,
+    continued: Continued | None = None,
 ) -> Run:
-    """Replay a trace on a cluster under a scheduler; `layers` are network profiles beside the shipped ones.
-
-    `attained` are GPU-seconds that jobs, by arrival, had before the trace begins: a queue that is gone on with.
-    """
+    """Replay a trace on a cluster under a scheduler; `layers` are network profiles beside the shipped ones."""
     options = options or Options()
     known = registry() if models is None else models
     table, truth = _prepared(trace, cluster, known, options, layers)
-    if attained is not None:
-        table.facts["attained"] = attained
+    if continued is not None:
+        continued.note(table)
     network = _network(table, truth, trace, cluster, options, layers)
     make_blocks = options.rules.blocks
     blocks, unblocked = (None, ()) if make_blocks is None else make_blocks(table, trace, network)

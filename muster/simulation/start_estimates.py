@@ -1,8 +1,9 @@
 """When waiting jobs start: simulations of a queue as it is, over durations drawn from what has ended.
 
 A job that waits or runs takes a share of its time limit as long as the jobs that ended took of theirs, of the same user
-where enough are known; a running job at least as long as it has run. Jobs that are yet to come are drawn too: those of
-the recent past, at the rate of the recent past.
+where enough are known; a running job at least as long as it has run. A job without a time limit takes as long as one of
+those that ended, and one of which it is known how long it takes, takes that. Jobs that are yet to come are drawn too:
+those of the recent past, at the rate of the recent past.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from muster.problems import InputError, Problem
 from muster.schedulers.contract import Scheduler
 from muster.schedulers.queue_order.multifactor import DECAY
 from muster.simulation.options import Options
-from muster.simulation.resumed import ResumedScheduler, Resumption
-from muster.simulation.simulate import simulate
-from muster.workload.trace import Trace, trace_of
+from muster.simulation.resumed import Place, ResumedScheduler, Resumption
+from muster.simulation.simulate import Continued, simulate
+from muster.workload.models import Model
+from muster.workload.trace import trace_of
 
 DRAWS = 40
+FEWEST_DRAWS = 5
 INTERVAL = (0.1, 0.9)
 """Quantiles of the drawn starts: the interval is to have the start in four of five cases."""
 _OWN_JOBS = 20
@@ -35,6 +38,7 @@ _LONGEST_PAST = 500
 _TO_COME = 100
 _STREAM = 0x57A27
 _LEAST_SECONDS = 1.0
+_ATTAINED, _BELIEVED = _OF_THE_QUEUE = ("attained_gpu_seconds", "believed_seconds")
 _ASKED = (
     "user",
     "tenant",
@@ -47,19 +51,32 @@ _ASKED = (
     "memory_gb",
     "priority",
 )
+OF_A_LOG = Options(
+    restart_cost_seconds=0.0, skip_impossible=True, knowledge="limit", end_at_limit=True, records=False
+)
+"""How the queue of a log goes on: under Slurm, which goes by time limits."""
 
 
 @dataclass(frozen=True)
 class QueueState:
-    """A cluster at one moment. Tables have the native columns of a trace."""
+    """A cluster at one moment. Tables have the native columns of a trace.
+
+    Tables of jobs that run and wait may have columns more. `known_seconds` has how long a job takes from now on; where
+    it is null, that is drawn. `attained_gpu_seconds` has what jobs have had, `believed_seconds` how long schedulers
+    take them to be where that does not follow from the options.
+    """
 
     now: float
     running: pl.DataFrame
-    places: tuple[Sequence[int], ...]
-    """Of the running jobs: positions of their nodes in the cluster; empty where they are not known."""
+    places: tuple[Place, ...]
+    """Of the running jobs: positions of their nodes in the cluster, or what they hold; empty where it is not known."""
     waiting: pl.DataFrame
     ended: pl.DataFrame
     """Before now: what durations and jobs to come are drawn from."""
+    asked: Sequence[str] = _ASKED
+    """Columns that say what jobs ask for."""
+    least_past_seconds: float = _LEAST_SECONDS
+    """Over which the rate of submissions is taken at least."""
 
     @cached_property
     def shares(self) -> Floats:
@@ -69,11 +86,27 @@ class QueueState:
     @cached_property
     def shares_of_users(self) -> Mapping[str, Floats]:
         """The same for each user of whom enough jobs have ended."""
-        return {
-            str(user): _shares_of(jobs)
-            for (user,), jobs in self.ended.group_by("user")
-            if jobs.height >= _OWN_JOBS
-        }
+        return {user: _shares_of(jobs) for user, jobs in self._ended_of_users.items()}
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """What the jobs that ended took, ascending."""
+        return _seconds_of(self.ended)
+
+    @cached_property
+    def seconds_of_users(self) -> Mapping[str, Floats]:
+        """The same for each user of whom enough jobs have ended."""
+        return {user: _seconds_of(jobs) for user, jobs in self._ended_of_users.items()}
+
+    @cached_property
+    def _ended_of_users(self) -> Mapping[str, pl.DataFrame]:
+        groups = self.ended.group_by("user")
+        return {str(user): jobs for (user,), jobs in groups if jobs.height >= _OWN_JOBS}
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a duration has to be drawn."""
+        return any(_known(jobs).null_count() > 0 for jobs in (self.running, self.waiting))
 
 
 @dataclass(frozen=True)
@@ -93,6 +126,11 @@ class StartEstimate:
             "high_seconds": self.high,
             "draws": self.draws,
         }
+
+
+def smaller_sizes(gpus: int) -> list[int]:
+    """Half of so many GPUs, and so on down to one."""
+    return [gpus >> times for times in range(1, gpus.bit_length())]
 
 
 def state_at(jobs: pl.DataFrame, now: float, places: Callable[[str], Sequence[int]]) -> QueueState:
@@ -153,28 +191,25 @@ def estimate_starts(
     draws: int = DRAWS,
     seed: int = 0,
     tick: float | None = None,
+    models: Mapping[str, Model] | None = None,
+    options: Options = OF_A_LOG,
 ) -> dict[str, StartEstimate]:
     """The start of each waiting job that starts in every draw; `scheduler` makes the one of a draw.
 
     `tick` is the last moment at which an order with ticks, whose usage is as of then, computed its priorities.
     InputError if nothing has ended from which durations could be drawn.
     """
-    if not len(state.shares):
+    if state.ended.is_empty() and state.has_unknown:
         what = "no job with a time limit had ended by then, so that durations could be drawn"
         raise InputError(Problem("start estimate", what))
     starts: dict[str, list[float]] = {job: [] for job in state.waiting["job_id"].to_list()}
     for draw in range(draws):
         random = np.random.default_rng([seed, _STREAM, draw])
-        trace, resumption = _drawn(state, random, tick)
+        jobs, resumption = _drawn(state, random, tick)
+        trace = trace_of(jobs.drop(*_OF_THE_QUEUE).to_dict(), "the queue", models)
+        continued = Continued(jobs[_ATTAINED].to_numpy(), jobs[_BELIEVED].to_numpy())
         policy = ResumedScheduler(scheduler(draw), resumption)
-        options = Options(
-            restart_cost_seconds=0.0,
-            skip_impossible=True,
-            knowledge="limit",
-            end_at_limit=True,
-            records=False,
-        )
-        found = simulate(trace, cluster, policy, options).record.jobs
+        found = simulate(trace, cluster, policy, options, models=models, continued=continued).record.jobs
         for job, start in found.select("job_id", "start_seconds").iter_rows():
             if job in starts and start is not None:
                 starts[job].append(max(start - state.now, 0.0))
@@ -192,8 +227,22 @@ def _shares_of(jobs: pl.DataFrame) -> Floats:
     return shares
 
 
-def _drawn(state: QueueState, random: np.random.Generator, tick: float | None) -> tuple[Trace, Resumption]:
-    """A trace of the present jobs and those to come, and where the running ones are."""
+def _seconds_of(jobs: pl.DataFrame) -> Floats:
+    seconds: Floats = np.sort((jobs["end_seconds"] - jobs["start_seconds"]).drop_nulls().to_numpy())
+    return seconds
+
+
+def _known(jobs: pl.DataFrame) -> pl.Series:
+    """How long each job takes from now on, where that is known."""
+    if "known_seconds" in jobs.columns:
+        return jobs["known_seconds"]
+    return pl.Series("known_seconds", [None] * jobs.height, dtype=pl.Float64)
+
+
+def _drawn(
+    state: QueueState, random: np.random.Generator, tick: float | None
+) -> tuple[pl.DataFrame, Resumption]:
+    """The present jobs and those to come by arrival, and where the running ones are."""
     running, waiting, to_come = state.running, state.waiting, _to_come(state, random)
     start = running["start_seconds"].to_numpy()
     began = np.maximum(start, state.now if tick is None else tick)
@@ -202,64 +251,81 @@ def _drawn(state: QueueState, random: np.random.Generator, tick: float | None) -
     left = np.maximum(durations - before, state.now - began + _LEAST_SECONDS).tolist()
     limits = (running["time_limit_seconds"] - pl.Series(before)).clip(_LEAST_SECONDS)
     parts = [
-        _columns(running, left, limits),
-        _columns(waiting, _durations(state, waiting, np.zeros(waiting.height), random)),
-        _columns(to_come, _durations(state, to_come, np.zeros(to_come.height), random)),
+        _columns(state, running, left, limits),
+        _columns(state, waiting, _durations(state, waiting, np.zeros(waiting.height), random)),
+        _columns(state, to_come, _durations(state, to_come, np.zeros(to_come.height), random)),
     ]
     jobs = pl.concat(parts).with_row_index("place").sort("submit_seconds", maintain_order=True)
     places, moments = {}, {}
     for number, place in enumerate(jobs["place"].to_list()):
         if place < running.height:
             places[number], moments[number] = state.places[place], float(began[place])
-    trace = trace_of(jobs.drop("place").to_dict(), "the queue")
-    return trace, Resumption(state.now, places, moments, tick)
+    return jobs.drop("place"), Resumption(state.now, places, moments, tick)
 
 
-def _columns(jobs: pl.DataFrame, durations: Sequence[float], limits: pl.Series | None = None) -> pl.DataFrame:
+def _columns(
+    state: QueueState, jobs: pl.DataFrame, durations: Sequence[float], limits: pl.Series | None = None
+) -> pl.DataFrame:
     """What a simulation takes of jobs; no job runs past its limit."""
-    limit = jobs["time_limit_seconds"] if limits is None else limits
+    limit = (jobs["time_limit_seconds"] if limits is None else limits).cast(pl.Float64)
     # Rounding must not let a limit end what is to end by itself.
-    longest = pl.max_horizontal(limit, pl.lit(_LEAST_SECONDS))
+    longest = limit.clip(_LEAST_SECONDS)
     return jobs.select(
         "job_id",
         "submit_seconds",
-        *_ASKED,
-        limit.cast(pl.Float64).alias("time_limit_seconds"),
+        *state.asked,
+        limit.alias("time_limit_seconds"),
         pl.min_horizontal(pl.Series(durations, dtype=pl.Float64), longest).alias("duration_seconds"),
+        jobs[_ATTAINED] if _ATTAINED in jobs.columns else pl.lit(0.0).alias(_ATTAINED),
+        jobs[_BELIEVED] if _BELIEVED in jobs.columns else pl.lit(None, pl.Float64).alias(_BELIEVED),
     )
 
 
 def _durations(
     state: QueueState, jobs: pl.DataFrame, ran: Floats, random: np.random.Generator
 ) -> list[float]:
-    """A duration for each job, longer than it has run: a share of its limit as ended jobs took of theirs."""
+    """A duration for each job: as known, else longer than it has run, and as ended jobs took."""
     drawn = []
-    for user, limit, elapsed, chance in zip(
+    for user, limit, known, elapsed, chance in zip(
         jobs["user"].to_list(),
         jobs["time_limit_seconds"].to_list(),
+        _known(jobs).to_list(),
         ran.tolist(),
         random.random(jobs.height).tolist(),
         strict=True,
     ):
-        shares = state.shares_of_users.get(user, state.shares)
-        first = int(np.searchsorted(shares, elapsed / limit, side="right"))
-        if first == len(shares):  # It has run for longer than any that ended: it may run to its limit.
-            drawn.append(elapsed + chance * max(limit - elapsed, 0.0))
+        if known is not None:
+            drawn.append(elapsed + known)
+        elif limit is not None and len(state.shares):
+            shares = state.shares_of_users.get(user, state.shares)
+            drawn.append(_longer(shares, elapsed / limit, 1.0, chance) * limit)
         else:
-            drawn.append(float(shares[first + int(chance * (len(shares) - first))]) * limit)
+            # One that has run for longer than any that ended may run as long again.
+            most = 2 * elapsed if limit is None else limit
+            drawn.append(_longer(state.seconds_of_users.get(user, state.seconds), elapsed, most, chance))
     return drawn
+
+
+def _longer(durations: Floats, elapsed: float, most: float, chance: float) -> float:
+    """One of these durations above `elapsed`; if there is none, one up to `most`. `durations` ascend."""
+    first = int(np.searchsorted(durations, elapsed, side="right"))
+    if first == len(durations):
+        return elapsed + chance * max(most - elapsed, 0.0)
+    return float(durations[first + int(chance * (len(durations) - first))])
 
 
 def _to_come(state: QueueState, random: np.random.Generator) -> pl.DataFrame:
     """Jobs of the recent past, drawn again, at its rate: enough to pass those that wait now."""
     known = [
-        jobs.select("job_id", "submit_seconds", "time_limit_seconds", *_ASKED)
+        jobs.select("job_id", "submit_seconds", "time_limit_seconds", *state.asked)
         for jobs in (state.ended, state.running, state.waiting)
     ]
-    past = pl.concat(known).drop_nulls("time_limit_seconds").sort("submit_seconds").tail(_LONGEST_PAST)
+    past = pl.concat(known).sort("submit_seconds").tail(_LONGEST_PAST)
+    if state.ended.is_empty():  # Nothing says how long they would take.
+        return past.clear()
     count = _TO_COME + state.running.height + state.waiting.height
     since = state.now - float(past["submit_seconds"][0])
-    gaps = random.exponential(max(since, _LEAST_SECONDS) / past.height, count)
+    gaps = random.exponential(max(since, state.least_past_seconds) / past.height, count)
     chosen: pl.DataFrame = past[random.integers(0, past.height, count).tolist()]
     names = pl.Series("job_id", [f"to come {number}" for number in range(count)], dtype=pl.String)
     return chosen.with_columns(names, pl.Series("submit_seconds", state.now + np.cumsum(gaps)))

@@ -7,13 +7,20 @@ from typing import Any
 import polars as pl
 import pytest
 
+from muster.cluster.ledger import NodeAllocation
 from muster.cluster.shipped import parse_cluster
 from muster.problems import InputError
 from muster.schedulers.contract import Decision, Scheduler, Snapshot, State
 from muster.schedulers.queue_order.multifactor import Charged
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
-from muster.simulation.start_estimates import QueueState, StartEstimate, estimate_starts, usage_at
+from muster.simulation.start_estimates import (
+    QueueState,
+    StartEstimate,
+    estimate_starts,
+    smaller_sizes,
+    usage_at,
+)
 from muster.workload.generators import mixed
 
 NOW = 1000.0
@@ -173,3 +180,37 @@ def test_priorities_are_those_of_the_last_tick() -> None:
     # At the tick of 960 s the small job had 33 points of age and 15 of size; the large one has 60 since it came.
     found = estimate_starts(state, cluster, policy, draws=3, tick=960.0)
     assert found["large"].median < found["small"].median
+
+
+def test_known_seconds_are_taken_and_others_are_drawn() -> None:
+    """Without time limits: the running job of known length leaves room at 40 s, the other one as those that ended."""
+    known = pl.Series("known_seconds", [40.0, None], pl.Float64)
+    running = unlimited(jobs(("r1", 970, 2, 980, None), ("r2", 970, 2, 980, None))).with_columns(known)
+    waiting = jobs(("w1", 990, 2, None, None), ("w2", 991, 2, None, None))
+    queued = unlimited(waiting).with_columns(pl.Series("known_seconds", [500.0, 1.0]))
+    state = QueueState(NOW, running, ((0,), (0,)), queued, unlimited(ended(0.7, 0.7)))
+    found = estimate_starts(state, parse_cluster("1x4gpu,8cpu,100gb"), fifo, draws=5)
+    assert (found["w1"].low, found["w1"].high) == pytest.approx((40.0, 40.0), abs=0.1)
+    assert (found["w2"].low, found["w2"].high) == pytest.approx((50.0, 50.0), abs=0.1)
+
+
+def test_a_running_job_keeps_exactly_what_it_holds() -> None:
+    """It holds three GPUs of one node and one of the other, so only a node's three are free for another."""
+    held = (NodeAllocation(0, (0, 1, 2), cpus=1.0), NodeAllocation(1, (3,), cpus=1.0))
+    running = jobs(("r", 970, 4, 980, None))
+    waiting = jobs(("w3", 990, 3, None, None), ("w2", 991, 2, None, None))
+    state = QueueState(NOW, running, (held,), waiting, ended(0.5))
+    policy = lambda _: build("fifo+requested+consolidate")  # noqa: E731
+    found = estimate_starts(state, parse_cluster("2x4gpu,8cpu,100gb"), policy, draws=5)
+    assert found["w3"].high < 0.1
+    assert found["w2"].median == pytest.approx(30.0, abs=0.1)
+
+
+def unlimited(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.lit(None, pl.Float64).alias("time_limit_seconds"))
+
+
+def test_smaller_sizes_are_halves() -> None:
+    assert smaller_sizes(16) == [8, 4, 2, 1]
+    assert smaller_sizes(7) == [3, 1]
+    assert smaller_sizes(1) == smaller_sizes(0) == []
