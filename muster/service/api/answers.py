@@ -172,6 +172,59 @@ class WhyAnswer(BaseModel):
     """From now; null: not known, or it does not wait."""
 
 
+class Start(Answer):
+    """When a job is expected to start: seconds from now, and how many simulations say so."""
+
+    low_seconds: float
+    """In one of ten simulations it starts earlier."""
+    median_seconds: float
+    high_seconds: float
+    """In one of ten simulations it starts later."""
+    draws: int
+
+
+class SimulatedQueue(Answer):
+    """What simulations of the queue begin with."""
+
+    draws: int
+    """Simulations, each with other durations of the jobs of which it is not known how long they take."""
+    running: int
+    """Jobs of all users, as in the next two."""
+    waiting: int
+    ended: int
+    """From which durations, and jobs to come, are drawn."""
+    guessed: int
+    """Jobs of which nothing says how long they take, as none has ended yet."""
+
+
+class JobStart(Answer):
+    """When a job that waits is expected to start."""
+
+    job_id: int
+    start: Start | None
+    """Null: in some simulation it never starts."""
+
+
+class JobStarts(SimulatedQueue):
+    """When the jobs that wait are expected to start: those that the caller may see."""
+
+    jobs: list[JobStart]
+
+
+class ShapeStart(Answer):
+    """When a job with so many GPUs would be expected to start."""
+
+    gpus: int
+    start: Start | None
+    """Null: in some simulation it never starts."""
+
+
+class WouldStart(SimulatedQueue):
+    """When a job would be expected to start: as asked, and with fewer GPUs."""
+
+    shapes: list[ShapeStart]
+
+
 class JobStretch(Answer):
     """A time in which a job held the same."""
 

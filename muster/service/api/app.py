@@ -7,7 +7,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 import muster
-from muster.service.api import health, history, jobs, nodes, prune, record, sessions, tokens, what_if
+from muster.service.api import health, history, jobs, nodes, prune, record, sessions, starts, tokens, what_if
 from muster.service.api.changes import ChangeStream
 from muster.service.api.failures import handle_failures
 from muster.service.api.group_commit import GroupCommit
@@ -18,6 +18,7 @@ from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
 from muster.service.queue_estimate import QueueEstimates
 from muster.service.sessions import LoginCodes
+from muster.service.start_intervals import StartIntervals
 from muster.service.store import Store
 from muster.service.tokens import LivingTokens
 from muster.service.what_if import WhatIfs
@@ -42,6 +43,7 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         home,
         GroupCommit(store.submit),
         QueueEstimates(store, status),
+        StartIntervals(store, status),
         limits,
         LoginCodes(store),
         ChangeStream(store, lambda: (status.failing, status.condition, limits.error, what_ifs.version)),
@@ -50,6 +52,6 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
     handle_failures(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SafeHeaders)
-    for part in (jobs, nodes, history, sessions, tokens, record, prune, what_if, health):
+    for part in (jobs, starts, nodes, history, sessions, tokens, record, prune, what_if, health):
         app.include_router(part.router)
     return app

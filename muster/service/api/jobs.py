@@ -90,7 +90,7 @@ class JobSearchQuery(BaseModel):
 @router.post("/jobs", status_code=201, response_model=answers.Submitted, responses=may_answer(400, 403, 413))
 async def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit a job. Once this is answered it is on the disk."""
-    _check(service, caller, [request])
+    check_requests(service, caller, [request])
     return {"job_id": (await _submit(service, caller, [request]))[0]}
 
 
@@ -99,7 +99,7 @@ async def submit(request: JobRequest, service: ServiceHere, caller: CallerHere) 
 )
 async def submit_batch(batch: JobBatch, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Submit several jobs, all or none."""
-    await run_in_threadpool(_check, service, caller, batch.jobs)
+    await run_in_threadpool(check_requests, service, caller, batch.jobs)
     return {"job_ids": await _submit(service, caller, batch.jobs)}
 
 
@@ -226,7 +226,7 @@ async def resubmit(job_id: JobId, service: ServiceHere, caller: CallerHere) -> d
     row = await run_in_threadpool(job_of, service, caller, job_id)
     if row.user != caller.user:
         raise Refused(403, f"job {job_id} is {row.user}'s; only its owner submits it again")
-    _check(service, caller, [row.request])
+    check_requests(service, caller, [row.request])
     return {"job_id": (await _submit(service, caller, [row.request]))[0]}
 
 
@@ -300,7 +300,7 @@ def models(service: ServiceHere, _: CallerHere) -> dict[str, Any]:
     return {"models": [vars(known[name]) for name in sorted(known)]}
 
 
-def _check(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
+def check_requests(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
     """InputError if a job could never run here."""
     problems: list[Problem] = []
     if why := cannot_run(caller.user, service.status.engine_capabilities, service.home):
@@ -332,11 +332,12 @@ async def _submit(service: Service, caller: Caller, requests: list[JobRequest]) 
     if caller.operator or service.limits.current == Limits():
         return await _submit_now(service, caller, requests)
     async with service.one_at_a_time:
-        await run_in_threadpool(_check_limits, service, caller, requests)
+        await run_in_threadpool(check_limits, service, caller, requests)
         return await _submit_now(service, caller, requests)
 
 
-def _check_limits(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
+def check_limits(service: Service, caller: Caller, requests: list[JobRequest]) -> None:
+    """Refused where the caller would have more than their limits allow."""
     if problems := list(exceeded(service.limits.current, caller.user, requests, service.store)):
         raise Refused(403, "\n".join(map(str, problems)), problems)
 

@@ -21,6 +21,7 @@ from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
 from muster.service.queue_estimate import QueueEstimates
 from muster.service.sessions import LoginCodes, by_session
+from muster.service.start_intervals import StartIntervals
 from muster.service.store import Store
 from muster.service.store.rows import Caller, JobRow, Submission
 from muster.service.tokens import LivingTokens
@@ -41,6 +42,7 @@ class Service:
     home: Path
     submissions: GroupCommit[Submission, int]
     estimates: QueueEstimates
+    intervals: StartIntervals
     limits: LiveLimits
     login_codes: LoginCodes
     changes: ChangeStream

@@ -1,0 +1,35 @@
+"""Answers a question about starts in a process of its own: reads it from standard input, writes JSON, and ends.
+
+So a simulation takes no time of the interpreter in which the controller decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from dataclasses import astuple
+
+from muster.problems import InputError
+from muster.service.start_question import StartQuestion
+
+_NICENESS = 10
+"""Decisions go first."""
+
+
+def main() -> None:
+    """Print one object for each shape, or for the queue: by job the fields of its estimate; or why there is none."""
+    os.nice(_NICENESS)
+    question: StartQuestion = pickle.load(sys.stdin.buffer)
+    try:
+        found = [{job: astuple(one) for job, one in shape.items()} for shape in question.answer()]
+    except InputError as error:
+        # Its message may name any job.
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""When waiting jobs start, with an interval: the question, with all that a process of its own needs to answer it.
+
+The queue is simulated as it is, each time with other durations of the jobs of which it is not known how long they take
+(`muster.simulation.start_estimates`). The same is done for logs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from muster.cluster import Cluster
+from muster.cluster.ledger import NodeAllocation
+from muster.problems import InputError
+from muster.runtime.snapshots.taken import settings_of_scheduler
+from muster.schedulers.contract import Scheduler
+from muster.schedulers.registry import build
+from muster.service.as_trace import trace_columns
+from muster.service.daemon_status import DaemonStatus
+from muster.service.forecast import (
+    GUESSED_SECONDS,
+    NoForecast,
+    cluster_without,
+    coarse_turn,
+    competing,
+    seconds_left,
+    seconds_of_work,
+)
+from muster.service.request import JobRequest
+from muster.service.store.rows import AllocationInterval, JobRow, State
+from muster.simulation import Options
+from muster.simulation.start_estimates import QueueState, StartEstimate, estimate_starts, smaller_sizes
+from muster.workload.models import Model
+from muster.workload.traces.columns import COLUMNS, dtype_of
+
+ASKED = 0
+"""The number of the job that is not submitted; those of jobs begin with 1."""
+MOST_ENDED = 500
+"""Newest jobs that have ended, from which durations and jobs to come are drawn."""
+_LEAST_PAST_SECONDS = 3600.0
+"""A burst of submissions of a young daemon says nothing of the hours to come."""
+_LEAST_SECONDS = 1.0
+_OF_TRACE = {"job_id", "submit_seconds", "duration_seconds", "time_limit_seconds"}
+
+
+@dataclass(frozen=True)
+class SeenQueue:
+    """The queue at one moment, as the store has it."""
+
+    now: float
+    """Seconds of the store's clock."""
+    living: Sequence[JobRow]
+    ended: Sequence[JobRow]
+    """The newest ones."""
+    held: Sequence[AllocationInterval]
+    drained: Sequence[str]
+
+
+@dataclass(frozen=True)
+class StartQuestion:
+    """What a process of its own needs."""
+
+    state: QueueState
+    shapes: Sequence[pl.DataFrame]
+    """A job that is not submitted, in one shape after the other; none: the jobs that wait are asked about."""
+    cluster: Cluster
+    scheduler: str
+    settings: Mapping[str, str]
+    models: Mapping[str, Model]
+    options: Options
+    draws: int
+    guessed: int
+    """Jobs whose duration is neither known nor can be drawn."""
+
+    def answer(self) -> list[dict[int, StartEstimate]]:
+        """By number the jobs that every draw starts; of each shape, or of the queue."""
+        return [self._estimates(state) for state in self._states()]
+
+    def _states(self) -> list[QueueState]:
+        if not self.shapes:
+            return [self.state]
+        return [
+            replace(self.state, waiting=pl.concat([self.state.waiting, shape], how="vertical_relaxed"))
+            for shape in self.shapes
+        ]
+
+    def _estimates(self, state: QueueState) -> dict[int, StartEstimate]:
+        found = estimate_starts(
+            state,
+            self.cluster,
+            lambda _: build(self.scheduler, dict(self.settings)),
+            draws=self.draws,
+            models=self.models,
+            options=self.options,
+        )
+        return {int(job): one for job, one in found.items()}
+
+
+def question_of(
+    seen: SeenQueue, status: DaemonStatus, draws: int, shapes: Sequence[JobRow] = ()
+) -> StartQuestion:
+    """The question about a queue; NoForecast says why it cannot be asked."""
+    settings = _settings_of(status.policy)
+    cluster = cluster_without(status.cluster, seen.drained)
+    living = competing(seen.living, cluster)
+    if not living and not shapes:
+        raise NoForecast("no waiting job could start")
+    rows = [*living, *shapes]
+    work = [
+        _left_now(row, left, seen.now)
+        for row, left in zip(rows, seconds_of_work(rows, status, seen.held), strict=True)
+    ]
+    ended = [row for row in seen.ended if row.first_start is not None and row.run_seconds > 0]
+    known, guessed = _known(rows, work, drawable=bool(ended))
+    believed = pl.Series("believed_seconds", work, pl.Float64)
+    jobs = _frame(rows, known, seen.now).with_columns(believed)
+    running = sum(row.state is State.RUNNING for row in living)
+    models = dict(status.models())
+    state = QueueState(
+        seen.now,
+        jobs.head(running),
+        tuple(_places(living[:running], seen.held, cluster)),
+        jobs.slice(running, len(living) - running),
+        _ended_frame(ended, seen.now),
+        asked=[name for name in trace_columns([], [], []) if name not in _OF_TRACE],
+        least_past_seconds=_LEAST_PAST_SECONDS,
+    )
+    lengths = [GUESSED_SECONDS if left is None else left for left in map(seconds_left, rows, work)]
+    options = Options(
+        end_at_limit=True,
+        skip_impossible=True,
+        records=False,
+        knowledge="none",
+        round_seconds=coarse_turn(rows, lengths, status),
+        restart_cost_seconds=status.restart_cost_seconds,
+    )
+    ones = [jobs.slice(len(living) + at, 1) for at in range(len(shapes))]
+    return StartQuestion(state, ones, cluster, status.policy.name, settings, models, options, draws, guessed)
+
+
+def shapes_of(request: JobRequest, user: str, now: float) -> list[JobRow]:
+    """A job that is not submitted, and the same with fewer GPUs, each with its part of CPUs and memory."""
+    shapes = [request]
+    for gpus in smaller_sizes(request.gpus):
+        part = gpus / request.gpus
+        parts = {
+            name: amount * part
+            for name in ("cpus", "memory_gb", "own_memory_gb")
+            if (amount := getattr(request, name)) is not None
+        }
+        shapes.append(request.model_copy(update={"gpus": gpus, **parts}))
+    return [JobRow(ASKED, user, shape, now) for shape in shapes]
+
+
+def _settings_of(policy: Scheduler) -> Mapping[str, str]:
+    """With the name, what makes the same scheduler again in another process."""
+    settings = settings_of_scheduler(policy)
+    try:
+        again = build(policy.name, settings)
+    except InputError:
+        again = None
+    if again is None or again.describe() != policy.describe():
+        raise NoForecast(
+            f"scheduler {policy.name} cannot be made again in a process of its own, as it is not one of Muster's"
+        )
+    return settings
+
+
+def _left_now(row: JobRow, left: float | None, now: float) -> float | None:
+    """Of the work that was left when a job reported last, or began; a job reports every few seconds or never."""
+    silent = row.state is State.RUNNING and row.steps_done <= row.steps_before
+    if left is None or not silent or row.last_start is None:
+        return left
+    return max(left - (now - row.last_start), _LEAST_SECONDS)
+
+
+def _known(
+    rows: Sequence[JobRow], work: Sequence[float | None], *, drawable: bool
+) -> tuple[list[float | None], int]:
+    """How long jobs take from now on where that need not be drawn, and how many of these are guesses."""
+    if drawable:
+        return list(work), 0
+    left = [seconds_left(row, seconds) for row, seconds in zip(rows, work, strict=True)]
+    return [GUESSED_SECONDS if one is None else one for one in left], left.count(None)
+
+
+def _ran(row: JobRow, now: float) -> float:
+    since = row.last_start if row.state is State.RUNNING else None
+    return row.run_seconds + (0.0 if since is None else max(now - since, 0.0))
+
+
+def _frame(rows: Sequence[JobRow], known: Sequence[float | None], now: float) -> pl.DataFrame:
+    """Jobs as a trace has them. One that runs began when it would have without interruptions."""
+    columns = trace_columns(rows, [row.submitted for row in rows], [0.0] * len(rows))
+    limits = [row.request.time_limit_seconds for row in rows]
+    columns["time_limit_seconds"] = [
+        None
+        if limit is None
+        else limit
+        if row.state is State.RUNNING
+        else max(limit - row.run_seconds, _LEAST_SECONDS)
+        for limit, row in zip(limits, rows, strict=True)
+    ]
+    kinds = {column.name: dtype_of(column) for column in COLUMNS}
+    return pl.DataFrame(columns, schema={name: kinds[name] for name in columns}).with_columns(
+        pl.Series("start_seconds", [now - _ran(row, now) for row in rows], pl.Float64),
+        pl.Series("known_seconds", known, pl.Float64),
+        pl.Series("attained_gpu_seconds", [row.attained_gpu_seconds for row in rows], pl.Float64),
+    )
+
+
+def _ended_frame(rows: Sequence[JobRow], now: float) -> pl.DataFrame:
+    """Jobs that have ended, as long as they have run in all."""
+    jobs = _frame(rows, [None] * len(rows), now)
+    limits = pl.Series("time_limit_seconds", [row.request.time_limit_seconds for row in rows], pl.Float64)
+    return jobs.with_columns(limits, pl.lit(now).alias("end_seconds"))
+
+
+def _places(
+    running: Sequence[JobRow], held: Collection[AllocationInterval], cluster: Cluster
+) -> list[Sequence[NodeAllocation]]:
+    """What each running job holds; nothing where a part of it is on a node that is left out."""
+    index = cluster.node_index
+    by_job: dict[int, list[NodeAllocation[str]]] = defaultdict(list)
+    for interval in held:
+        by_job[interval.job].append(interval.allocation)
+    return [
+        [here.on(index[here.node]) for here in by_job[row.id]]
+        if all(here.node in index for here in by_job[row.id])
+        else []
+        for row in running
+    ]

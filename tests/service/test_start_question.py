@@ -1,0 +1,186 @@
+"""Estimates of starts against what the controller then does, on fake nodes and a clock at will."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muster.schedulers.registry import build
+from muster.service.forecast import NoForecast
+from muster.service.request import JobRequest
+from muster.service.start_question import ASKED, MOST_ENDED, SeenQueue, StartQuestion, question_of, shapes_of
+from muster.service.store.rows import ENDED, JobSearch, State, Submission
+from muster.service.waiting import drained_nodes
+from muster.simulation.start_estimates import StartEstimate
+
+from .controller.test_fake_nodes import World
+
+TURN = 10.0
+DRAWS = 10
+NAMED = {"model": "resnet18", "preemptible": False}
+
+
+class Site(World):
+    """Two nodes of two GPUs, as the controller's tests have them."""
+
+    def submit(self, *jobs: Mapping[str, Any]) -> None:
+        self.store.submit([Submission("ann", a_job(**job)) for job in jobs])
+
+    def question(
+        self, shapes: Sequence[JobRequest] = (), waiting: Sequence[int] | None = None
+    ) -> StartQuestion:
+        ended = self.store.search(JobSearch(states=ENDED, limit=MOST_ENDED))[0]
+        living = [row for row in self.store.living() if waiting is None or row.state is not State.QUEUED]
+        living += [row for row in self.store.living() if waiting is not None and row.id in waiting]
+        drained = drained_nodes(self.store, self.cluster)
+        held = self.store.allocation_intervals(open_only=True)
+        seen = SeenQueue(self.seconds, living, ended, held, drained)
+        rows = [row for shape in shapes for row in shapes_of(shape, "ann", self.seconds)]
+        return question_of(seen, self.status, DRAWS, rows)
+
+    def starts(self) -> dict[int, StartEstimate]:
+        # As the process of its own gets it.
+        again: StartQuestion = pickle.loads(pickle.dumps(self.question()))
+        return again.answer()[0]
+
+    def waiting(self) -> list[int]:
+        return [row.id for row in self.store.living() if row.state is State.QUEUED]
+
+    def run_until_started(self, jobs: Sequence[int], turn: float = TURN) -> dict[int, float]:
+        """When each job starts, in seconds from now."""
+        now = self.seconds
+        for _ in range(2000):
+            started = {job: self.first_start(job) for job in jobs}
+            if None not in started.values():
+                return {job: start - now for job, start in started.items() if start is not None}
+            self.turn(turn)
+        raise AssertionError(f"{jobs} do not all start")
+
+    def first_start(self, job: int) -> float | None:
+        row = self.store.job(job)
+        assert row is not None
+        return row.first_start
+
+
+def a_job(**fields: Any) -> JobRequest:
+    return JobRequest(name="job", command=("true",), directory="/", **fields)
+
+
+@pytest.mark.parametrize("scheduler", ["fifo", "srtf"])
+def test_known_durations_give_one_point_that_comes_true(tmp_path: Path, scheduler: str) -> None:
+    site = Site(tmp_path, scheduler)
+    site.submit(
+        *({**NAMED, "steps": 100 + 37 * at % 120, "gpus": 1 + at % 4} for at in range(6)),
+        {**NAMED, "model": "alexnet", "steps": 300, "gpus": 4},
+    )
+    for _ in range(2):
+        site.turn(20.0)
+    waiting, expected = site.waiting(), site.starts()
+    assert len(waiting) >= 4
+    assert expected.keys() == set(waiting)
+    assert all(one.low == one.high for one in expected.values())
+    happened = site.run_until_started(waiting)
+    # The controller looks each few seconds, and each later start adds such a delay to those behind it.
+    late = {job: happened[job] - expected[job].median for job in waiting}
+    assert all(-1.0 <= seconds <= 2 * TURN * len(waiting) for seconds in late.values()), str(late)
+    site.store.close()
+
+
+@pytest.mark.long
+def test_intervals_hold_most_of_the_starts(tmp_path: Path) -> None:
+    """Nothing says how long jobs take: durations are drawn from those that ended, as long as these are."""
+    site = Site(tmp_path, "fifo")
+    lengths = np.random.default_rng(7).uniform(50, 1000, 140).astype(int).tolist()
+    site.submit(*({"steps": length, "gpus": 1} for length in lengths[:80]))
+    while len(site.waiting()) > 30:
+        site.turn(TURN)
+    inside, asked = 0, 0
+    for round_of in range(3):
+        waiting, expected = site.waiting(), site.starts()
+        at = site.seconds
+        site.submit(*({"steps": length, "gpus": 1} for length in lengths[80 + 20 * round_of :][:20]))
+        site.run_until_started(waiting)
+        for job in waiting:
+            start = site.first_start(job)
+            assert start is not None
+            inside += expected[job].low - TURN <= start - at <= expected[job].high + TURN
+            asked += 1
+        assert min(one.high - one.low for one in expected.values()) > 0
+    assert asked > 60
+    assert inside / asked > 0.6, f"{inside} of {asked}"
+    site.store.close()
+
+
+def test_the_job_asked_about_starts_as_if_submitted(tmp_path: Path) -> None:
+    site = Site(tmp_path, "fifo")
+    site.submit(*({"model": "resnet18", "steps": 100, "gpus": gpus} for gpus in (4, 2, 3)))
+    site.turn(20.0)
+    asked = a_job(model="resnet18", steps=50, gpus=4, cpus=4.0, memory_gb=8.0)
+    question = site.question([asked])
+    found = [shape[ASKED] for shape in question.answer()]
+    assert [shape["gpus"].item() for shape in question.shapes] == [4, 2, 1]
+    assert [shape["cpus"].item() for shape in question.shapes] == [4.0, 2.0, 1.0]
+    before = site.waiting()
+    site.store.submit([Submission("ann", asked)])
+    (job,) = set(site.waiting()) - set(before)
+    happened = site.run_until_started([job])[job]
+    assert found[0].low == found[0].high == pytest.approx(happened, abs=4 * TURN)
+    site.store.close()
+
+
+def test_a_drained_node_starts_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path, "fifo")
+    site.store.drain("node-1", True)
+    site.submit({"model": "resnet18", "steps": 100, "gpus": 2}, {"model": "resnet18", "steps": 10, "gpus": 1})
+    site.submit({"model": "resnet18", "steps": 10, "gpus": 1})
+    site.turn(1.0)
+    site.turn(1.0)
+    starts = site.starts()
+    assert starts.keys() == {2, 3}
+    assert starts[2].low > 0
+    site.store.drain("node-0", True)
+    with pytest.raises(NoForecast, match="all nodes are drained"):
+        site.question()
+    site.store.close()
+
+
+def test_a_guess_is_counted_until_a_job_has_ended(tmp_path: Path) -> None:
+    site = Site(tmp_path, "fifo")
+    site.submit({"steps": 100, "gpus": 4}, {"steps": 100, "gpus": 4}, {"gpus": 4, "time_limit_seconds": 60.0})
+    site.turn(1.0)
+    site.turn(1.0)
+    first = site.question()
+    assert (first.guessed, first.state.ended.height) == (2, 0)
+    site.run_until_started([2])
+    later = site.question()
+    assert (later.guessed, later.state.ended.height) == (0, 1)
+    site.store.close()
+
+
+def test_a_scheduler_of_somebodys_own_is_refused(tmp_path: Path) -> None:
+    class Own:
+        name = "own"
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(build("fifo", {}), name)
+
+    site = Site(tmp_path, "fifo")
+    site.submit({"gpus": 1})
+    site.status.policy = Own()
+    with pytest.raises(NoForecast, match="not one of Muster's"):
+        site.question()
+    site.store.close()
+
+
+def test_settings_come_along(tmp_path: Path) -> None:
+    site = Site(tmp_path, "las")
+    site.submit({"gpus": 1})
+    settings = site.question().settings
+    assert build(site.policy.name, dict(settings)).describe() == site.policy.describe()
+    assert settings, "a turn of the service is not the default"
+    site.store.close()
