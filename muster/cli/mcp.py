@@ -37,9 +37,13 @@ def mcp() -> None:
     server.run("stdio")
 
 
-def queue() -> str:
-    """Show which jobs run, which wait and why, as the running daemon has it."""
-    return _answer("queue")
+def queue(starts: bool = False) -> str:
+    """Show which jobs run, which wait and why, as the running daemon has it.
+
+    Args:
+        starts: Also estimate when each waiting job starts, with an 80 % interval, by simulations of the queue.
+    """
+    return _answer("queue", *(["--start"] if starts else []))
 
 
 def why(job: int) -> str:
@@ -47,17 +51,18 @@ def why(job: int) -> str:
     return _answer("why", "--", str(job))
 
 
-def would(log: str, cluster: str, gpus: int, time_limit: str) -> str:
-    """Estimate when a job would start, and whether a smaller one would start sooner.
+def would(gpus: int, time_limit: str = "", log: str = "", cluster: str = "") -> str:
+    """Estimate when a job would start, and whether a smaller one would start sooner. Nothing is submitted.
 
     Args:
-        log: Path of the output of sacct, with running and waiting jobs.
-        cluster: Path of the output of scontrol show config and scontrol show node.
         gpus: GPUs of the job.
-        time_limit: Time limit of the job, as 4h.
+        time_limit: Time limit of the job, as 4h; needed with a log.
+        log: Path of the output of sacct, with running and waiting jobs; without it the running daemon is asked.
+        cluster: With a log, the path of the output of scontrol show config and scontrol show node.
     """
-    flags = (f"--cluster={cluster}", f"--gpus={gpus}", f"--time-limit={time_limit}")
-    return _answer("would", *flags, "--", log)
+    stated = (("gpus", gpus), ("time-limit", time_limit), ("cluster", cluster))
+    flags = [f"--{name}={value}" for name, value in stated if value != ""]
+    return _answer("would", *flags, *(["--", log] if log else []))
 
 
 def advise(log: str, cluster: str) -> str:

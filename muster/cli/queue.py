@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from muster.service.client import Client
 
 _STATES = ("running", "queued", "held")
+_DRAWS = 40
 _ENDED = ("completed", "failed", "cancelled", "timed_out")
 
 Queue = dict[str, Any]
@@ -45,6 +46,22 @@ def queue(
     watch: Annotated[
         bool, typer.Option("--watch", help="Show the queue again and again until interrupted.")
     ] = False,
+    start: Annotated[
+        bool,
+        typer.Option(
+            "--start",
+            help="Also show when each waiting job is expected to start, by simulations of the queue.",
+        ),
+    ] = False,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=5,
+            max=1000,
+            help="Simulations for --start, each with other durations (default: 40).",
+        ),
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Show who holds what since when, and why the others wait.
@@ -55,6 +72,10 @@ def queue(
     from muster.formatting import as_json_text
     from muster.service.client import Client
 
+    if draws is not None and not start:
+        raise InputError(Problem("--draws", "allowed with --start only", found=draws))
+    if start and watch:
+        raise InputError(Problem("--start", "allowed without --watch: simulations take seconds"))
     states = list(dict.fromkeys(state or (_STATES + _ENDED if every else _STATES)))
 
     def look(client: Client) -> Queue:
@@ -65,6 +86,8 @@ def queue(
         return
     with Client.of_environment() as client:
         found = look(client)
+        if start:
+            _add_starts(client, found, draws or _DRAWS)
     if as_json:
         print(as_json_text(found), end="")
     else:
@@ -93,6 +116,17 @@ def _queue(client: Client, states: list[str], user: str | None, name: str | None
     return queue
 
 
+def _add_starts(client: Client, queue: Queue, draws: int) -> None:
+    """When each job that waits is expected to start, and what the simulations go by."""
+    from muster.cli.starts import starts_of_queue
+
+    found = starts_of_queue(client, draws)
+    starts = {one["job_id"]: one["start"] for one in found.pop("jobs")}
+    for job in queue["jobs"]:
+        job["start"] = starts.get(job["job_id"])
+    queue["simulated"] = found
+
+
 def _shown(queue: Queue) -> list[Any]:
     from muster.cli.service_view import job_table
 
@@ -101,4 +135,12 @@ def _shown(queue: Queue) -> list[Any]:
     if not queue["jobs"]:
         return [*queue["notices"], f"None of these; in all: {line}" if counts else line]
     more = " The first ones of them are shown; --all shows all." if queue["more"] else ""
-    return [*queue["notices"], job_table(queue["jobs"], time.time()), line + more]
+    basis = []
+    if "simulated" in queue:
+        from muster.cli.starts import basis_of
+
+        simulated = queue["simulated"]
+        basis = [
+            f"Starts: the median of {simulated['draws']:,} simulations, and 80 % of them. {basis_of(simulated)}"
+        ]
+    return [*queue["notices"], job_table(queue["jobs"], time.time()), line + more, *basis]

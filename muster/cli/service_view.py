@@ -141,6 +141,7 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
     jobs = list(jobs)
     several = len({job["user"] for job in jobs}) > 1
     interrupted = any(job["starts"] > 1 for job in jobs)
+    expected = any("start" in job for job in jobs)
     table = plain_table()
     table.expand = True
     table.add_column("job", justify="right", no_wrap=True)
@@ -149,6 +150,8 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
     table.add_column("state", no_wrap=True)
     for heading in ("GPUs", "since", *(("lost",) if interrupted else ())):
         table.add_column(heading, justify="right", no_wrap=True)
+    if expected:
+        table.add_column("expected start", no_wrap=True)
     table.add_column("where, or why it waits", no_wrap=True, overflow="ellipsis", ratio=1)
     for job in jobs:
         table.add_row(
@@ -159,9 +162,22 @@ def job_table(jobs: Iterable[Job], now: float) -> Table:
             thousandths(gpus_of(job)),
             short_time(now - state_since(job)),
             *((f"{lost_share(job):.0%}",) if interrupted else ()),
+            *((_expected(job),) if expected else ()),
             where_or_why(job),
         )
     return table
+
+
+def _expected(job: Job) -> str:
+    """`5.0 min (2.0 min to 12 min)`; nothing for a job that does not wait, or that some simulation never starts."""
+    from muster.cli.starts import interval_of
+    from muster.formatting import duration
+
+    start = job.get("start")
+    if start is None:
+        return ""
+    median = duration(start["median_seconds"])
+    return median if start["low_seconds"] == start["high_seconds"] else f"{median} ({interval_of(start)})"
 
 
 def plain_table() -> Table:

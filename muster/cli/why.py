@@ -60,7 +60,10 @@ def _live(job: str) -> tuple[dict[str, object], list[str]]:
         raise InputError(Problem("JOB", hint, found=job))
     with Client.of_environment() as client:
         answer = client.get(f"/v1/jobs/{int(job)}/why")
-    return answer, answer["sentences"]
+    sentences = list(answer["sentences"])
+    if answer["estimated_start_seconds"] is not None:
+        sentences.append("`muster queue --start` gives 80 % intervals of the starts.")
+    return answer, sentences
 
 
 def _recorded(folder: Path, job: str, at: float | None) -> tuple[dict[str, object], list[str]]:

@@ -1,19 +1,20 @@
-"""`muster would`: when a job would start, without submitting it."""
+"""`muster would`: when a job would start, without submitting it: in a log of Slurm, or in the running service."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from muster.cli import flags
 from muster.cli.advise import SiteCluster, SlurmSource, TwinFlags, asked_files
 from muster.cli.flag_groups import takes_flag_groups
-from muster.problems import ErrorCollector
+from muster.problems import ErrorCollector, InputError, Problem
 
 if TYPE_CHECKING:
     from muster.advise.would import Shape
@@ -24,7 +25,12 @@ class JobShapeFlags:
     """The job that is asked about."""
 
     gpus: Annotated[int, typer.Option(metavar="N", min=1, help="GPUs of the job; required.")]
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit of the job, as 4h; required.")]
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Time limit of the job, as 4h; required with a log (default: none)."
+        ),
+    ] = None
     cpus: Annotated[
         float | None, typer.Option(metavar="N", help="CPU cores of the job in all (default: any number).")
     ] = None
@@ -39,6 +45,10 @@ class JobShapeFlags:
         str, typer.Option(metavar="NAME", help="Account, where priorities go by accounts.")
     ] = ""
     partition: Annotated[str, typer.Option(metavar="NAME", help="Partition of the job.")] = ""
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Profiled model of the job, without a log only (default: none)."),
+    ] = None
 
 
 @takes_flag_groups()
@@ -47,7 +57,8 @@ def would(
         Path | None,
         typer.Argument(
             metavar="LOG",
-            help="Output of sacct -P or --json with running and waiting jobs (default: with --from).",
+            help="Output of sacct -P or --json with running and waiting jobs (default: with --from, else "
+            "the running daemon is asked).",
         ),
     ] = None,
     cluster: SiteCluster = None,
@@ -66,14 +77,23 @@ def would(
 ) -> None:
     """Estimate when a job would start, and which smaller shape would start sooner. Nothing is submitted.
 
-    Example: muster would sacct.txt --cluster scontrol.txt --gpus 16 --time-limit 4h
+    Without a log the running daemon is asked, for the account or token of its caller.
+
+    Example: muster would --gpus 16 --time-limit 4h
     """
     from muster.advise import read_site
     from muster.advise.would import check_shape, queue_at, would_start
-    from muster.formatting import as_json_text, counted, duration
     from muster.units import seconds_of
 
+    live = log is None and source.source is None and cluster is None
+    if problems := list(_of_the_other_form(asked, at, twin, live=live)):
+        raise InputError(*problems)
     errors = ErrorCollector()
+    if live:
+        request = errors.of(_request, asked)
+        errors.settle()
+        _ask_live(request, draws, as_json=as_json)
+        return
     shape = errors.of(_shape, asked)
     chosen = errors.of(flags.parse_settings, twin.settings or [])
     now = None if at is None else errors.of(seconds_of, "--at", at)
@@ -89,33 +109,74 @@ def would(
     state = queue_at(site, now)
     shapes = [shape, *shape.smaller()]
     found = would_start(site, state, shapes, draws)
-    rows = list(zip(shapes, found, strict=True))
+    answer: dict[str, Any] = {
+        "now_seconds": state.now,
+        "running": state.running.height,
+        "waiting": state.waiting.height,
+        "ended": state.ended.height,
+        "draws": draws,
+        "shapes": [
+            {"gpus": one.gpus, "start": None if start is None else start.to_dict()}
+            for one, start in zip(shapes, found, strict=True)
+        ],
+    }
+    _show(answer, as_json=as_json)
+
+
+def _ask_live(request: Mapping[str, Any], draws: int, *, as_json: bool) -> None:
+    from muster.cli.starts import would_start_live
+
+    _show(would_start_live(request, draws), as_json=as_json)
+
+
+def _show(answer: Mapping[str, Any], *, as_json: bool) -> None:
+    from muster.cli.starts import basis_of, print_shapes
+    from muster.formatting import as_json_text
+
     if as_json:
-        answer = [
-            {"gpus": one.gpus, "start": None if start is None else start.to_dict()} for one, start in rows
-        ]
-        counts = {
-            "running": state.running.height,
-            "waiting": state.waiting.height,
-            "ended": state.ended.height,
-        }
-        print(as_json_text({"now_seconds": state.now, **counts, "draws": draws, "shapes": answer}), end="")
+        print(as_json_text(answer), end="")
         return
-    print(
-        f"{counted(state.running.height, 'job')} running, {state.waiting.height:,} waiting; durations are drawn from "
-        f"{counted(state.ended.height, 'job')} that ended."
-    )
-    print(f"{'GPUs':>6}{'starts in':>14}{'80 % of draws':>28}")
-    for one, start in rows:
-        if start is None:
-            print(f"{one.gpus:>6}{'never':>14}")
-            continue
-        interval = f"{duration(start.low)} to {duration(start.high)}"
-        print(f"{one.gpus:>6}{duration(start.median):>14}{interval:>28}")
-    own = found[0]
-    sooner = [one.gpus for one, start in rows[1:] if start and own and start.high < own.median]
-    if sooner:
-        print(f"With {counted(max(sooner), 'GPU')} it is likely to start sooner than with {shape.gpus}.")
+    print(basis_of(answer))
+    print_shapes([(one["gpus"], one["start"]) for one in answer["shapes"]])
+
+
+def _of_the_other_form(
+    asked: JobShapeFlags, at: str | None, twin: TwinFlags, *, live: bool
+) -> Iterator[Problem]:
+    """The flags that have no effect on this form of the question."""
+    if not live:
+        if asked.time_limit is None:
+            yield Problem("--time-limit", "a log needs it, as durations are shares of time limits")
+        if asked.model is not None:
+            yield Problem(
+                "--model", "allowed without a log only: the running daemon knows it", found=asked.model
+            )
+        return
+    what = "allowed with a log only; without one the running daemon is asked, for its caller"
+    of_a_log = {
+        "--nodes": asked.nodes,
+        "--user": asked.user or None,
+        "--partition": asked.partition or None,
+        "--at": at,
+        "--slurm-config": twin.slurm_config,
+        "--scheduler": None if twin.scheduler == TwinFlags.scheduler else twin.scheduler,
+        "--set": ",".join(twin.settings) if twin.settings else None,
+    }
+    yield from (Problem(flag, what, found=value) for flag, value in of_a_log.items() if value is not None)
+
+
+def _request(asked: JobShapeFlags) -> dict[str, Any]:
+    """As the daemon takes it."""
+    limit, memory = asked.time_limit, asked.memory
+    stated = {
+        "gpus": asked.gpus,
+        "cpus": asked.cpus,
+        "memory_gb": None if memory is None else flags.gb_of("--memory", memory),
+        "time_limit_seconds": None if limit is None else flags.positive_seconds_of("--time-limit", limit),
+        "model": asked.model,
+        "tenant": asked.account or None,
+    }
+    return {name: value for name, value in stated.items() if value is not None}
 
 
 def _shape(asked: JobShapeFlags) -> Shape:
@@ -123,7 +184,7 @@ def _shape(asked: JobShapeFlags) -> Shape:
 
     return Shape(
         asked.gpus,
-        flags.positive_seconds_of("--time-limit", asked.time_limit),
+        flags.positive_seconds_of("--time-limit", asked.time_limit or ""),
         asked.cpus,
         None if asked.memory is None else flags.gb_of("--memory", asked.memory),
         asked.nodes,

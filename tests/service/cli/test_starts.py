@@ -1,0 +1,69 @@
+"""`muster queue --start` and `muster would` against a running API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.formatting import duration
+from muster.service.store.rows import Submission
+from tests.cli.conftest import Outcome
+
+from ..serving import Serving, a_request
+
+Muster = Callable[..., Outcome]
+
+
+@pytest.fixture
+def queue(api: Serving) -> list[int]:
+    limited = a_request(gpus=8, time_limit_seconds=300.0)
+    return api.store.submit([Submission("ann", limited) for _ in range(2)])
+
+
+def test_the_queue_has_the_expected_starts(muster: Muster, queue: list[int]) -> None:
+    found = muster("queue", "--start", "--draws", "5")
+    assert found.status == 0, found.err
+    assert "expected start" in found.out
+    assert duration(300.0) in found.out
+    assert "Starts: the median of 5 simulations, and 80 % of them. 0 jobs running, 2 waiting" in " ".join(
+        found.out.split()
+    )
+    answer = json.loads(muster("queue", "--start", "--draws", "5", "--json").out)
+    assert [one["job_id"] for one in answer["jobs"]] == queue
+    assert answer["jobs"][1]["start"]["high_seconds"] == pytest.approx(300.0, abs=0.1)
+    assert answer["simulated"]["draws"] == 5
+
+
+def test_would_asks_the_daemon_without_a_log(muster: Muster, queue: list[int]) -> None:
+    asked = ("would", "--gpus", "2", "--cpus", "4", "--memory", "8gb", "--time-limit", "1h", "--draws", "5")
+    found = muster(*asked)
+    assert found.status == 0, found.err
+    assert [line.split()[:2] for line in found.out.splitlines()[-2:]] == [["2", "10.0"], ["1", "10.0"]]
+    assert len(json.loads(muster("queue", "--json").out)["jobs"]) == len(queue)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("would", "--gpus", "9"), "--gpus: found 9"),
+        (("would", "--gpus", "1", "--partition", "b"), "--partition: found 'b'; allowed with a log only"),
+        (("would", "--gpus", "1", "--at", "3h"), "--at: found '3h'; allowed with a log only"),
+        (("would", "--gpus", "1", "--memory", "1000gb"), "--memory: found 1000"),
+        (("would", "log.txt", "--gpus", "1"), "--time-limit: a log needs it"),
+        (("queue", "--draws", "5"), "--draws: found 5; allowed with --start only"),
+        (("queue", "--start", "--watch"), "--start: allowed without --watch"),
+    ],
+)
+def test_mistakes_name_their_flag(
+    muster: Muster, api: Serving, arguments: tuple[str, ...], says: str
+) -> None:
+    found = muster(*arguments)
+    assert (found.status, says in found.err) == (2, True), found.err
+
+
+def test_would_without_log_and_daemon_says_so(muster: Muster, no_daemon: Path) -> None:
+    found = muster("would", "--gpus", "1")
+    assert (found.status, "muster serve" in found.err) == (1, True), found.err
