@@ -50,7 +50,7 @@ def queue(
         bool,
         typer.Option(
             "--start",
-            help="Also show when each waiting job is expected to start, by simulations of the queue.",
+            help="Show when each waiting job is expected to start, too, by simulations of the queue.",
         ),
     ] = False,
     draws: Annotated[

@@ -172,7 +172,7 @@ class WhyAnswer(BaseModel):
     """From now; null: not known, or it does not wait."""
 
 
-class Start(Answer):
+class StartInterval(Answer):
     """When a job is expected to start: seconds from now, and how many simulations say so."""
 
     low_seconds: float
@@ -197,25 +197,25 @@ class SimulatedQueue(Answer):
     """Jobs of which nothing says how long they take, as none has ended yet."""
 
 
-class JobStart(Answer):
+class ExpectedStart(Answer):
     """When a job that waits is expected to start."""
 
     job_id: int
-    start: Start | None
+    start: StartInterval | None
     """Null: in some simulation it never starts."""
 
 
 class JobStarts(SimulatedQueue):
     """When the jobs that wait are expected to start: those that the caller may see."""
 
-    jobs: list[JobStart]
+    jobs: list[ExpectedStart]
 
 
 class ShapeStart(Answer):
     """When a job with so many GPUs would be expected to start."""
 
     gpus: int
-    start: Start | None
+    start: StartInterval | None
     """Null: in some simulation it never starts."""
 
 

@@ -24,6 +24,8 @@ from .test_routes import JOB
 
 STREAM = "/v1/events"
 """It ends with its reader; tests/service/pages/test_following.py has its tests."""
+SIMULATED = ("/v1/starts", "/v1/would")
+"""Each answer takes as many simulations as are asked for; test_starts.py has their tests."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
@@ -51,7 +53,7 @@ def test_any_request_gets_an_answer_that_is_described(
     operations = [one.ok() for one in found if isinstance(one, Ok)]
     assert len(operations) == len(found) == 42
     for operation in operations:
-        if operation.path == STREAM:
+        if operation.path in (STREAM, *SIMULATED):
             continue
 
         @settings(
