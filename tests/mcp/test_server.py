@@ -45,6 +45,10 @@ def test_queue_and_why_are_those_of_the_daemon(tmp_path: Path) -> None:
         failed, found = asked("why", {"job": job}, MUSTER_URL=api.url)
         assert not failed, found
         assert json.loads(found)["job_id"] == job
+        failed, found = asked("would", {"gpus": 4}, MUSTER_URL=api.url)
+        assert not failed, found
+        assert [shape["gpus"] for shape in json.loads(found)["shapes"]] == [4, 2, 1]
+        assert api.store.counts()["queued"] == 1
 
 
 def test_compare_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
