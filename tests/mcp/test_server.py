@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from muster.service.store.rows import Submission
+from muster.service.store.rows import State, Submission
 from tests.service.serving import a_request, serving
 
 pytestmark = pytest.mark.needs_mcp
@@ -48,7 +48,7 @@ def test_queue_and_why_are_those_of_the_daemon(tmp_path: Path) -> None:
         failed, found = asked("would", {"gpus": 4}, MUSTER_URL=api.url)
         assert not failed, found
         assert [shape["gpus"] for shape in json.loads(found)["shapes"]] == [4, 2, 1]
-        assert api.store.counts()["queued"] == 1
+        assert api.store.counts()[State.QUEUED] == 1
 
 
 def test_compare_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
