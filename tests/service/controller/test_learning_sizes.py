@@ -6,6 +6,7 @@ import getpass
 import select
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import Popen
 
@@ -26,13 +27,13 @@ from pathlib import Path
 done = Path(sys.argv[1])
 gpus = len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
 step = int(done.read_text()) if done.exists() else 0
-while True:
+while done.parent.joinpath("wanted").exists():
     time.sleep(0.06 + 0.24 / gpus)
     step += 1
     done.write_text(str(step))
     print("step", step, flush=True)
 """
-"""The steps of a job, by its GPUs; it goes on where it was."""
+"""The steps of a job, by its GPUs, for as long as the file `wanted` is there; it goes on where it was."""
 
 
 def wait_for(seen: Path, lines: int, process: Popen[str]) -> list[list[float]]:
@@ -47,6 +48,16 @@ def wait_for(seen: Path, lines: int, process: Popen[str]) -> list[list[float]]:
         select.select([], [], [], 0.1)
 
 
+@pytest.fixture
+def wanted(tmp_path: Path) -> Iterator[None]:
+    """Jobs outlive their controllers; this one ends with the test."""
+    file = tmp_path / "wanted"
+    file.touch()
+    yield
+    file.unlink()
+
+
+@pytest.mark.usefixtures("wanted")
 def test_steps_on_three_sizes_are_known_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
