@@ -15,7 +15,7 @@ import pytest
 from muster.service.home import make_home, store_url
 from muster.service.request import JobRequest
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, SizeSteps, StateRequest, Submission
+from muster.service.store.rows import SizeSteps, Submission
 
 from .measuring_sizes import ASKED_ABOUT
 from .running import GIVE_UP_SECONDS, controller_process
@@ -88,22 +88,11 @@ def test_steps_on_three_sizes_are_known_after_a_restart(
     monkeypatch.setenv("SEEN", str(later))
     with controller_process(home, POLICY, 4) as process:
         seen = dict(zip(ASKED_ABOUT, wait_for(later, 1, process)[0], strict=True))
-        end(store, job, process)
     store.close()
     assert all(measured[gpus] >= 0.06 + 0.24 / gpus for gpus in measured)
     for gpus, seconds in measured.items():
         assert seen[gpus] == pytest.approx(seconds, rel=0.25)
     assert min(seen[2], seen[4]) * 0.99 <= seen[3] <= max(seen[2], seen[4]) * 1.01
-
-
-def end(store: Store, job: int, process: Popen[str]) -> None:
-    """Cancel a job that would go on after the test, and wait for its end."""
-    store.request_state(job, StateRequest.CANCEL, getpass.getuser())
-    deadline = time.monotonic() + GIVE_UP_SECONDS
-    while (row := store.job(job)) is not None and row.state not in ENDED:
-        assert process.poll() is None, "the controller ended"
-        assert time.monotonic() < deadline
-        select.select([], [], [], 0.1)
 
 
 def steps_of(store: Store, job: int) -> tuple[SizeSteps, ...]:
