@@ -51,9 +51,12 @@ demo: install
 		--scheduler "$$($(BIN)/python -c 'from muster.schedulers.presets import DEFAULT_SCHEDULER as name; print(name)')" \
 		--out demo/result --overwrite
 
+# One worker more than cores: many tests wait for a process that they have started.
+SIDE_BY_SIDE = $(shell echo $$(($$(nproc) + 1)))
+
 # A worker takes neighbours in a folder, so that what a module of tests shares is made once; then it helps the other.
 test: install
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not ($(REST) or unsteady)'
+	$(BIN)/python -m pytest -q -n $(SIDE_BY_SIDE) --dist worksteal -m 'not ($(REST) or unsteady)'
 
 # What it takes beside Python packages is installed where this may be done; tests of what is missing say so and skip.
 # One process runs them: two Slurms, Rays and browsers at a time on two cores made some of them fail.
