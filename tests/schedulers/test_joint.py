@@ -95,6 +95,14 @@ def test_a_gang_starts_where_a_larger_one_before_it_does_not_fit() -> None:
     assert end_of(result) == {"0": 1_000.0, "1": 1_100.0, "2": 102.0}
 
 
+def test_shares_of_a_gpu_are_placed_where_resizes_restart() -> None:
+    """Two of the three share a GPU, beside a gang that has the other three."""
+    shares = [job(0, 100, gpu_milli=400) for _ in range(2)]
+    trace = jobs_of(*shares, job(0, 100, gpus=3), job(0, 100, gpu_milli=400))
+    result = run(trace, cluster_of(4), "fifo+joint", resize_restarts=True)
+    assert end_of(result) == {"0": 100.0, "1": 100.0, "2": 100.0, "3": 200.0}
+
+
 def test_a_request_that_no_node_has_room_for_is_the_reason() -> None:
     """The running job leaves seven GPUs and 100 GB; the other needs 450 GB."""
     trace = jobs_of(job(0, 100, memory_gb=400.0), job(1, 100, memory_gb=450.0))

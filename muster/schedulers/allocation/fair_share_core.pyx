@@ -143,12 +143,12 @@ cdef bint _rows_are_free(Books* books, int64_t row, Draft* draft) noexcept nogil
 
 
 def place_missing(draft, gangs, served):
-    """Place those of the served jobs that have no place by best fit, as far as they fit."""
+    """Place those of the served jobs by best fit that may move and have no place, as far as they fit."""
     cdef Draft plan = draft_of(draft)
     cdef Gangs jobs = gangs_of(gangs)
     cdef vector[int64_t] take
     cdef int64_t at
     take.resize(jobs.nodes)
     for at in served.tolist():
-        if plan.first[at] < 0:
+        if plan.movable[at] and plan.first[at] < 0:
             place_by_best_fit(&plan, &jobs, at, take.data())
