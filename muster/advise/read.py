@@ -34,14 +34,15 @@ def read_site(
     settings: Mapping[str, str] | None = None,
     scheduler: str = TWIN,
     twin_jobs: int = TWIN_JOBS,
-) -> tuple[Site, tuple[str, ...]]:
-    """Return the site that files describe, and notes on what was cleaned or is not simulated."""
+) -> tuple[Site, list[tuple[str, str]]]:
+    """Return the site that files describe, and notes on what was cleaned or is not simulated, each after its file."""
     found, notes = read_site_cluster(cluster)
     config = _config_of(slurm_config, cluster) if scheduler == TWIN else _NOTHING
     whole = read_site_log(log)
     known = {**config.settings, **(settings or {})}
     site = Site(whole.trace, whole.jobs, found, known, scheduler, twin_jobs)
-    return site, (*whole.trace.notes, *notes, *config.notes)
+    sources = ((str(log), whole.trace.notes), (cluster, notes), (str(slurm_config or cluster), config.notes))
+    return site, [(source, note) for source, own in sources for note in own]
 
 
 def read_site_cluster(text: str) -> tuple[Cluster, tuple[str, ...]]:

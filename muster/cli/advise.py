@@ -113,13 +113,15 @@ def advise(
             scheduler=twin.scheduler,
             twin_jobs=twin_jobs,
         )
-        for note in notes:
-            print(f"{log}: {note}", file=sys.stderr)
+        for source, note in notes:
+            print(f"{source}: {note}", file=sys.stderr)
         findings = [judge(site) for judge in QUESTIONS.values()]
         for number, finding in enumerate(findings, 1):
             page = folder / f"{number}-{finding.name}.md"
             page.write_text(finding.markdown(), encoding="utf-8")
-        content = as_json_text({"notes": notes, "findings": [one.to_dict() for one in findings]})
+        content = as_json_text(
+            {"notes": [note for _, note in notes], "findings": [one.to_dict() for one in findings]}
+        )
         (folder / "advice.json").write_text(content, encoding="utf-8")
     if as_json:
         print(content, end="")

@@ -1,4 +1,4 @@
-"""What `sweep` and `reproduce` share: a folder of finished pieces, a bar, and an interrupt that loses little."""
+"""What `sweep` and `reproduce` share: finished pieces in a folder, how far it is, interrupts that lose little."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.cli.app import Interrupted
+from muster.cli.progress import LinesNowAndThen
 from muster.files import unwritable
 from muster.problems import InputError, Problem
 
@@ -52,9 +53,10 @@ def _open(out: Path, folder: Path) -> None:
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, with what is left; into a pipe nothing."""
+    """A bar on a terminal, with what is left; else lines."""
     if not sys.stderr.isatty():
-        yield lambda _: None
+        lines = LinesNowAndThen()
+        yield lambda finished: lines.write(lambda: f"{finished:,} of {total:,} runs done")
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

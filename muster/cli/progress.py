@@ -1,8 +1,9 @@
-"""A progress bar on a terminal: jobs done, simulated time, speed, what is left. Into a pipe nothing is written."""
+"""How far something is: on a terminal bars with jobs done, simulated time, speed and what is left; else lines."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,15 +15,30 @@ Show = Callable[[str, "Progress"], None]
 """Called with the name of a run and how far it is."""
 
 
-def _show_nothing(_name: str, _progress: Progress) -> None:
-    """Shows nothing; for output that is not a terminal."""
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+class LinesNowAndThen:
+    """Lines on stderr for a log or a pipe: the first after half a minute, then one each half minute at most."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = clock() + _SECONDS_BETWEEN_LINES
+
+    def write(self, line: Callable[[], str]) -> None:
+        """Write the line if it is time for one; it is made only then."""
+        now = self._clock()
+        if now >= self._next:
+            print(line(), file=sys.stderr, flush=True)
+            self._next = now + _SECONDS_BETWEEN_LINES
 
 
 @contextmanager
 def progress_bars(names: Sequence[str], jobs: int) -> Iterator[Show]:
-    """A bar for each named run over so many jobs, on stderr, gone at the end."""
+    """A bar for each named run over so many jobs, on stderr, gone at the end; where it is no terminal, lines."""
     if not sys.stderr.isatty():
-        yield _show_nothing
+        lines = LinesNowAndThen()
+        yield lambda name, progress: lines.write(lambda: f"{name}: {_how_far(progress, jobs)}")
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -50,3 +66,10 @@ def progress_bars(names: Sequence[str], jobs: int) -> Iterator[Show]:
             )
 
         yield show
+
+
+def _how_far(progress: Progress, jobs: int) -> str:
+    from muster.formatting import duration
+
+    done = f"{progress.jobs_done:,} of {jobs:,} jobs done"
+    return f"{done}, {duration(progress.simulated_seconds)} simulated"

@@ -103,8 +103,8 @@ def would(
         site, notes = read_site(
             log, cluster, slurm_config=twin.slurm_config, settings=chosen, scheduler=twin.scheduler
         )
-    for note in notes:
-        print(f"{log}: {note}", file=sys.stderr)
+    for source_file, note in notes:
+        print(f"{source_file}: {note}", file=sys.stderr)
     check_shape(site, shape)
     state = queue_at(site, now)
     shapes = [shape, *shape.smaller()]

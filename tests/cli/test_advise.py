@@ -44,7 +44,8 @@ def test_settings_of_slurm_are_read_with_the_nodes(
     text = Path(cluster).read_text().replace("bf_interval=5", "bf_interval=5,bf_licenses")
     Path(cluster).write_text(text)
     found = muster("advise", log, "--cluster", cluster, "--out", str(tmp_path / "advice"))
-    assert "SchedulerParameters that are not simulated: bf_licenses" in found.err
+    assert f"{cluster}: SchedulerParameters that are not simulated: bf_licenses" in found.err
+    assert f"{cluster}: speeds of links are assumed" in found.err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,22 @@
+"""How far a command is, where its messages go into a log."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.cli.progress import LinesNowAndThen, progress_bars
+from muster.simulation import Progress
+
+
+def test_a_log_gets_a_line_each_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    moments = iter([100.0, 100.0, 129.0, 131.0, 140.0, 160.0, 161.0, 300.0])
+    lines = LinesNowAndThen(clock=lambda: next(moments))
+    for done in map(str, range(7)):
+        lines.write(f"{done} done".__str__)
+    assert capsys.readouterr().err.splitlines() == ["2 done", "5 done", "6 done"]
+
+
+def test_a_short_run_writes_nothing_into_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bars(["fifo"], 10) as show:
+        show("fifo", Progress(jobs_done=5, simulated_seconds=60.0, jobs=10))
+    assert capsys.readouterr().err == ""
