@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -18,6 +18,8 @@ from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
 from muster.workload.trace import Trace, trace_of
+from tests import building
+from tests.building import cluster_of, jobs_of, run
 
 HORIZON = 400
 """Seconds that the brute-force table covers."""
@@ -192,6 +194,36 @@ def test_jobs_beyond_the_depth_are_not_looked_at() -> None:
 def test_beyond_the_window_there_is_no_reservation() -> None:
     # At 6 job 1 could start at 10, which is beyond the window of 3 s: job 3 takes the GPU for 20 s.
     assert names_and_starts("fifo+easy", HAND, window_seconds="3") == [0, 26, 2, 6]
+
+
+def test_a_reservation_that_moves_lets_others_start() -> None:
+    """At 10 a job of the second node ends early, and the gang of two GPUs moves there, from 30 on the first to 20.
+
+    Job 7 needs one GPU of the first node for 35 s: until then it was in the way of that gang. Job 5, which needs the
+    same for longer, comes before it and waits for the gang of three, which has the first node from 50.
+    """
+    first, second = (
+        replace(cluster_of(3).nodes[0], gpu_type="x"),
+        replace(cluster_of(2).nodes[0], gpu_type="y"),
+    )
+    cluster = Cluster("two", (first, replace(second, name="node1")), ("rack0",))
+    limited = [
+        building.job(0, 50, constraint="gpu_type=x"),
+        building.job(0, 30, constraint="gpu_type=x"),
+        building.job(0, 20, constraint="gpu_type=y"),
+        building.job(0, 10, constraint="gpu_type=y", time_limit_seconds=200.0),
+        building.job(1, 40, gpus=3, constraint="gpu_type=x"),
+        building.job(2, 100, constraint="gpu_type=x"),
+        building.job(3, 20, gpus=2),
+        building.job(4, 35, constraint="gpu_type=x"),
+    ]
+    trace = jobs_of(*({"time_limit_seconds": one["duration_seconds"]} | one for one in limited))
+    starts = (
+        run(trace, cluster, "fifo+conservative+consolidate", {"moving": "10"})
+        .record.jobs["start_seconds"]
+        .to_list()
+    )
+    assert starts == [0, 0, 0, 0, 50, 90, 20, 10]
 
 
 def test_an_order_by_duration_can_go_by_the_limits_of_users() -> None:

@@ -115,6 +115,7 @@ cdef class ReservingCore(CompiledScheduler):
     cdef int64_t _visit(
         self, WorldView* world, Candidate& one, double now, bint may_move, bint may_reserve
     ) noexcept nogil
+    cdef bint _may_fit(self, WorldView* world, Candidate& one, double now) noexcept nogil
     cdef bint _start(self, WorldView* world, Candidate& one, double now) noexcept nogil
     cdef void _move(self, WorldView* world, Candidate& one, double now) noexcept nogil
     cdef double _earliest(

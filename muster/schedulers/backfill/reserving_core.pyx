@@ -29,6 +29,7 @@ cdef int64_t _NO_GPUS = NO_GPUS
 cdef int64_t _PLACED = PLACED
 cdef int64_t _RESERVED = RESERVED
 cdef int64_t _RESOURCES = RESOURCE_COUNT
+cdef int64_t _ANY_AMOUNT = -(1 << 62)
 cdef double _OVERRUN_SECONDS = 60.0  # how long at first a job past its limit is taken to run on
 cdef double _INSTANT = 1e-6
 cdef size_t _BLOCK = 64  # jobs at most
@@ -80,6 +81,24 @@ cdef int64_t _fit_of(Books* books, int64_t node, int64_t* free, int64_t* need) n
         if amount > 0 and amount * fit > free[resource]:
             fit = free[resource] // amount
     return max(fit, <int64_t> 0)
+
+
+cdef void _list_wanted(Books* books, int64_t node, int64_t gpus, int64_t* need, int64_t* wanted) noexcept nogil:
+    """What so many GPUs and what they need on a node come to, by resource."""
+    cdef int64_t resource, amount
+    wanted[GPU] = gpus * MICRO
+    for resource in range(1, books.resources):
+        amount = need_on(books, node, resource, need)
+        wanted[resource] = gpus * amount if amount > 0 else _ANY_AMOUNT
+
+
+cdef inline bint _is_short(int64_t* free, int64_t* wanted, int64_t resources) noexcept nogil:
+    """Whether less is free than is wanted: without the division that says how many GPUs fit."""
+    cdef int64_t resource
+    for resource in range(resources):
+        if free[resource] < wanted[resource]:
+            return True
+    return False
 
 
 cdef class ReservingCore(CompiledScheduler):
@@ -481,7 +500,7 @@ cdef class ReservingCore(CompiledScheduler):
         cdef bint had = self._reserved_at[one.job] >= 0
         cdef double begin = self._begin[one.job], end = self._end[one.job], earliest
         cdef vector[Share] place
-        if self.kinds[one.kind].demand <= world.books.totals[GPU]:
+        if self._may_fit(world, one, now):
             if had:
                 place = self._shares[one.job]
                 self._cancel(one.job)
@@ -499,6 +518,28 @@ cdef class ReservingCore(CompiledScheduler):
                 self._reserve(one.job, earliest, self._end_of(earliest, one.limit))
                 self._touched.push_back(one.job)
         return _WAITS
+
+    cdef bint _may_fit(self, WorldView* world, Candidate& one, double now) noexcept nogil:
+        """Whether it is worth trying to start a job: no job that could start is left out.
+
+        One that is too long for what its kind fits now can only start with what its own reservation keeps free: on one
+        of those nodes, if there is room until the reservation begins.
+        """
+        cdef double longest = self._longest(world, one.kind, now), begin = self._begin[one.job]
+        cdef int64_t* need = self.needs + one.kind * world.books.resources
+        cdef int64_t least
+        cdef size_t at
+        if one.limit <= longest:
+            return True
+        if self._reserved_at[one.job] < 0 or begin - now > longest:
+            return False
+        if begin <= now:
+            return True
+        least = world.asked[one.job].gpus if self._most_nodes(world, one) == 1 else 1
+        for at in range(self._shares[one.job].size()):
+            if fit_in(self._timetable, world.books, self._shares[one.job][at].node, now, begin, need) >= least:
+                return True
+        return False
 
     cdef bint _start(self, WorldView* world, Candidate& one, double now) noexcept nogil:
         """Start a job, if it fits beside all reservations until its limit."""
@@ -529,6 +570,8 @@ cdef class ReservingCore(CompiledScheduler):
         earliest = self._earliest(world, one, now, begin, INFINITY)
         if earliest < begin:
             self._reserve(one.job, earliest, self._end_of(earliest, one.limit))
+            # What it leaves may let others fit for longer.
+            self._is_known.assign(self._is_known.size(), False)
         else:
             self._shares[one.job] = place
             self._reserve(one.job, begin, end)
@@ -589,15 +632,21 @@ cdef class ReservingCore(CompiledScheduler):
     cdef double _fit_again(self, WorldView* world, Candidate& one, int64_t node, double start) noexcept nogil:
         """Note what fits on a node from a start to the limit; the end of the last shortage in that time."""
         cdef int64_t* need = self.needs + one.kind * world.books.resources
-        cdef int64_t at, count, fit, least = 1 << 40
+        cdef int64_t wanted[SLOTS]
+        cdef int64_t at, count, fit, least = world.books.nodes[node].gpus
         cdef double end = self._end_of(start, one.limit), over = INFINITY
         cdef Step* steps = self._timetable.steps_from(node, start, &count)
+        _list_wanted(world.books, node, least + 1, need, wanted)
         for at in range(count):
             if at > 0 and steps[at].time >= end:
                 break
+            if not _is_short(steps[at].free, wanted, world.books.resources):
+                continue
             fit = _fit_of(world.books, node, steps[at].free, need)
-            if fit <= least:
-                least, over = fit, steps[at + 1].time if at + 1 < count else INFINITY
+            if fit < least:
+                least = fit
+                _list_wanted(world.books, node, least + 1, need, wanted)
+            over = steps[at + 1].time if at + 1 < count else INFINITY
         if least != self._fit_at[node]:
             self._count(self._fit_at[node], -1)
             self._count(least, 1)
@@ -667,6 +716,7 @@ cdef class ReservingCore(CompiledScheduler):
     cdef double _find_longest(self, WorldView* world, int64_t kind, double now) noexcept nogil:
         """Walk through the moments at which fewer GPUs of this kind fit on the nodes that have some now."""
         cdef int64_t* need = self.needs + kind * world.books.resources
+        cdef int64_t wanted[SLOTS]
         cdef Candidate one
         cdef uint8_t* allowed
         cdef int64_t node, fit, at, count, gpus
@@ -690,12 +740,17 @@ cdef class ReservingCore(CompiledScheduler):
             if fit == 0 or self._timetable.reservations[node] == 0:
                 continue
             steps = self._timetable.steps_from(node, now, &count)
+            _list_wanted(world.books, node, fit, need, wanted)
             for at in range(count):
-                drop.after = min(fit, _fit_of(world.books, node, steps[at].free, need))
-                if drop.after < fit:
-                    drop.time, drop.before = max(steps[at].time, now), fit
-                    self._drops.push_back(drop)
-                    fit = drop.after
+                if not _is_short(steps[at].free, wanted, world.books.resources):
+                    continue
+                drop.after = _fit_of(world.books, node, steps[at].free, need)
+                drop.time, drop.before = max(steps[at].time, now), fit
+                self._drops.push_back(drop)
+                fit = drop.after
+                if fit == 0:
+                    break
+                _list_wanted(world.books, node, fit, need, wanted)
         sort(self._drops.begin(), self._drops.end(), &_sooner)
         count = self._most_nodes(world, one)
         if not self._enough(gpus, count):

@@ -29,6 +29,10 @@ cdef class Timetable:
     cdef vector[vector[Mark]] marks
     cdef vector[int64_t] _sums, _least, _most
     cdef int64_t _total  # free GPUs in all before the first mark
+    # Blocks of marks that are over at a moment, and the sum of their GPUs; inf: not known.
+    cdef size_t _passed
+    cdef int64_t _passed_sum
+    cdef double _passed_until
 
     cdef void clear(self, Books* books) noexcept nogil
     cdef void give(self, Share* share) noexcept nogil

@@ -37,6 +37,7 @@ cdef class Timetable:
         """Nothing runs and nothing is reserved; what is releasing counts as free."""
         cdef int64_t node, resource
         cdef Step step
+        self._passed_until = INFINITY
         self.marks.clear()
         self._sums.clear()
         self._least.clear()
@@ -162,12 +163,16 @@ cdef class Timetable:
 
     cdef size_t _split(self, vector[Step]& steps, double moment) noexcept nogil:
         """The place of the step that begins at a moment, which is made if there is none."""
-        cdef size_t at = steps.size()
+        cdef size_t low = 0, at = steps.size(), middle
         cdef Step copied
         if moment <= steps[0].time:
             return 0
-        while steps[at - 1].time > moment:
-            at -= 1
+        while at - low > 1:
+            middle = (low + at) // 2
+            if steps[middle].time > moment:
+                at = middle
+            else:
+                low = middle
         if steps[at - 1].time == moment:
             return at - 1
         copied = steps[at - 1]
@@ -192,17 +197,22 @@ cdef class Timetable:
     ) noexcept nogil:
         """The first moment from which on so many GPUs are free for the limit, or until `before`; inf: not before it.
 
-        Moments are those after `after` at which GPUs come free, and `after` itself if `at_once`.
+        Moments are those after `after` at which GPUs come free, and `after` itself if `at_once`. A search asks for
+        later and later moments, so that the blocks before `after` are passed over once.
         """
         cdef double start = INFINITY
         cdef int64_t total = self._total
         cdef bint begun = False, enough
         cdef size_t block, at
         cdef Mark* mark
-        for block in range(self.marks.size()):
-            if self.marks[block].back().time <= after:
-                total += self._sums[block]
-                continue
+        if after < self._passed_until:
+            self._passed, self._passed_sum = 0, 0
+        while self._passed < self.marks.size() and self.marks[self._passed].back().time <= after:
+            self._passed_sum += self._sums[self._passed]
+            self._passed += 1
+        self._passed_until = after
+        total += self._passed_sum
+        for block in range(self._passed, self.marks.size()):
             if begun and start == INFINITY and total + self._most[block] < gpus:
                 total += self._sums[block]
                 continue
@@ -236,6 +246,7 @@ cdef class Timetable:
         mark.time, mark.gpus, mark.job = time, gpus, job
         if time == INFINITY or gpus == 0:
             return
+        self._passed_until = INFINITY
         if self.marks.empty():
             self.marks.resize(1)
             self._sums.resize(1)
@@ -264,6 +275,7 @@ cdef class Timetable:
         mark.time, mark.gpus, mark.job = time, gpus, job
         if time == INFINITY or gpus == 0 or self.marks.empty():
             return
+        self._passed_until = INFINITY
         block = self._block_of(mark)
         marks = &self.marks[block]
         place = lower_bound(marks.begin(), marks.end(), mark, &_sooner)
