@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from muster.cluster.resources import RESOURCE_COUNT
 from muster.problems import InputError
 from muster.runtime.snapshots.file import read_snapshot
 from muster.runtime.snapshots.replay import replay
@@ -76,6 +77,7 @@ def test_no_decision_after_the_time_writes_nothing(muster: Muster, snapshot: Pat
     assert not Path("other").exists()
 
 
+NO_AMOUNTS = [0] * RESOURCE_COUNT
 BROKEN: list[tuple[str, Callable[[Any], object]]] = [
     ("version: found 2", lambda file: file.update(version=2)),
     ("jobs.number", lambda file: file["jobs"]["number"].__setitem__(0, 10**6)),
@@ -86,6 +88,11 @@ BROKEN: list[tuple[str, Callable[[Any], object]]] = [
     ("gpu_ids", lambda file: next(iter(file["holds"].values()))[0]["gpu_ids"].append(60)),
     ("holds.", lambda file: next(iter(file["holds"].values()))[0].update(cpus=1e6)),
     ("scheduler.state", lambda file: file["scheduler"].update(state="AAAA")),
+    ("base 64", lambda file: file["scheduler"].update(state="?")),
+    ("classes.sizes", lambda file: file["classes"]["sizes"].append([99, 1, 1])),
+    ("classes.classes", lambda file: file["classes"]["classes"].append([0, 1])),
+    ("GPUs up to 9", lambda file: file["classes"]["classes"].append([0, 10, *NO_AMOUNTS])),
+    ("classes.below_share", lambda file: file["classes"]["below_share"].append([99, 1, *NO_AMOUNTS])),
     ("time", lambda file: file.pop("time")),
     ("jobs.others", lambda file: file["jobs"]["others"].pop("user")),
 ]
