@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muster.service.forecast import NoForecast
+from muster.service.limits import Limits
 from muster.service.start_intervals import StartIntervals
 from muster.service.store.rows import Submission
 
-from ..serving import Serving, a_request
+from ..serving import Serving, a_request, serving
 
 SHAPE = {"name": "would", "command": ["true"], "directory": "/", "gpus": 4, "time_limit_seconds": 600.0}
 
@@ -65,6 +67,17 @@ def test_what_a_submission_refuses_is_refused(
 ) -> None:
     answer = would(api, **fields)
     assert (answer.status, says in answer.body.decode()) == (status, True), answer.body
+
+
+def test_limits_of_users_hold_for_what_is_only_asked(tmp_path: Path) -> None:
+    limits = Limits.model_validate({"default": {"max_jobs": 0}})
+    with serving(tmp_path / "home", limits=limits) as api:
+        ben = api.ask("POST", "/v1/tokens", {"user": "ben", "role": "user"}).json["token"]
+        refused = would(api, ben)
+        submitted = api.ask("POST", "/v1/jobs", SHAPE, ben)
+        assert (refused.status, refused.message) == (403, submitted.message)
+        assert "ben may have 0 jobs" in refused.message
+        assert would(api).status == 200, "an operator is not limited"
 
 
 def test_an_empty_queue_and_too_many_draws_are_refused(api: Serving) -> None:
