@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,25 @@ from tests.ray.cluster import ADDRESS, RayCluster
 from tests.sweeps import files_of, sweep
 
 pytestmark = pytest.mark.needs_ray
+
+LOUD = """
+import sys
+from pathlib import Path
+from muster.sweep.on_ray import RayTasks
+from muster.sweep.pieces import PieceBatch
+
+class Loud:
+    def inputs(self):
+        return {}
+    def run(self):
+        print("printed on a node", flush=True)
+        return {"done": True}
+
+tasks = RayTasks(sys.argv[1])
+for name in "first", "second":
+    tasks.run({name: PieceBatch(((name, Loud()),), Path(sys.argv[2]))}, 1, lambda _, piece: print(piece))
+tasks.close()
+"""
 
 
 def environment() -> dict[str, str]:
@@ -23,6 +44,14 @@ def test_a_sweep_on_ray_writes_the_same_bytes(cluster: RayCluster, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     assert len(files_of(tmp_path / "there")) == 6
     assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+
+
+def test_what_a_run_prints_on_a_node_stays_there(cluster: RayCluster, tmp_path: Path) -> None:
+    """It would stand between the lines of the progress here."""
+    command = [sys.executable, "-c", LOUD, ADDRESS, str(tmp_path)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["first", "second"]
+    assert "printed on a node" not in done.stderr
 
 
 @pytest.mark.parametrize(
