@@ -1,7 +1,8 @@
 """Chooses the test files that are most likely to notice a change, without running anything.
 
 A test file is near if it imports the module or names the function, if its path or a text in it has the module's
-name, if it shares rare words with the function and the module, and if few imports lie between the two.
+name, if its path has a word of the function's name, if it shares rare words with the function and the module, and if
+few imports lie between the two.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Nearest:
         rating += _DIRECT if distance == 1 else 0.0
         rating += _FUNCTION if own & source.words else 0.0
         rating += _REGISTERED if target.registered & self._quoted[test] else 0.0
-        rating += _PATH * len(target.tokens & source.tokens)
+        rating += _PATH * len((target.tokens | _parts(own)) & source.tokens)
         room = [_SERVED_BY.get(part, part) for part in target.path.split("/")[1:-1]]
         shared = 0
         for one, other in zip(room, source.path.split("/")[1:-1], strict=False):
@@ -141,6 +142,11 @@ class Nearest:
                     distances[imported] = distances[name] + 1
                     waiting.append(imported)
         return distances
+
+
+def _parts(names: Iterable[str]) -> set[str]:
+    """The words of names such as `apply_priorities`."""
+    return {word for name in names for word in name.split("_")} - _COMMON - {""}
 
 
 def _dotted(path: str) -> str:

@@ -230,6 +230,16 @@ def test_the_nearest_tests_come_first(project: Path) -> None:
     assert nearest.tests_for("muster/loop.py", "count", 6) == ["tests/test_loop.py"]
 
 
+def test_a_test_named_after_the_function_comes_first(project: Path) -> None:
+    (project / "muster/orders.py").write_text(
+        "class Orders:\n    def apply_returns(self):\n        return 1\n"
+    )
+    for name in ("a", "returns"):
+        (project / f"tests/test_{name}.py").write_text("import muster.orders\n")
+    nearest = Nearest(project).tests_for("muster/orders.py", "Orders.apply_returns", 2)
+    assert nearest == ["tests/test_returns.py", "tests/test_a.py"]
+
+
 def test_a_test_is_near_through_an_experiment(project: Path) -> None:
     """Tests of reproductions call a scheduler through the package of experiments."""
     files = {

@@ -1,4 +1,4 @@
-"""Another priority for a job: by whom, within which limits, and that the next decision goes by it."""
+"""Another priority for a job: by whom, and within which limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from muster.schedulers.registry import build
 from muster.service.limits import Limits
 from muster.service.store.rows import PRIORITY, State, StateRequest, StoreChanges, Submission
 
-from ..controller.test_fake_nodes import World
 from ..pages.conftest import logged_in
 from ..serving import Answer, Serving, a_request, serving
 
@@ -71,27 +70,3 @@ def test_priority_of_an_ended_job_stays(api: Serving) -> None:
     with api.store.claimed():
         api.store.commit(changes)
     assert change(api, "ann", job, 1.0).status == 409
-
-
-def test_next_decision_goes_by_the_new_priority(tmp_path: Path) -> None:
-    """Also after the daemon was killed before it took it."""
-    world = World(tmp_path, "priority+tune-plus")
-    jobs = world.store.submit([Submission("ann", a_request(gpus=4, steps=10**6)) for _ in range(4)])
-
-    def running() -> list[int]:
-        return [row.id for row in world.store.jobs([State.RUNNING])]
-
-    def turns() -> None:
-        for _ in range(10):
-            world.turn(1.0)
-
-    turns()
-    assert running() == jobs[:1]
-    world.store.set_priority(jobs[2], 7.0, "ann")
-    turns()
-    assert running() == [jobs[2]]
-    world.store.set_priority(jobs[3], 9.0, "ann")
-    world.die()
-    turns()
-    assert running() == [jobs[3]]
-    world.store.close()
