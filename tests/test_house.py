@@ -82,7 +82,7 @@ PLANTED = {
     "speed-is-pure": {"muster.speed.rates": forbidden_by("speed-is-pure")},
     "service": {
         "muster.service.store.rows": ["muster.service.engines.interface"],
-        "muster.service.controller.executor": ["muster.service.forecast"],
+        "muster.service.controller.executor": ["muster.service.simulated_queue"],
     },
     "api-and-controller": {"muster.service.api.jobs": forbidden_by("api-and-controller")},
     "engines": {"muster.service.engines.local.engine": ["muster.service.engines.fake"]},

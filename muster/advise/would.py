@@ -72,7 +72,7 @@ def queue_at(site: Site, now: float | None) -> QueueState:
     return state_at(jobs, at, lambda text: [index[name] for name in expand_hosts(text) if name in index])
 
 
-def estimates_at(site: Site, state: QueueState, draws: int, seed: int = 0) -> dict[str, StartEstimate]:
+def estimates_at(site: Site, state: QueueState, draws: int, seed: int = 0) -> Mapping[str, StartEstimate]:
     """The start of each job that waits, under the site's own scheduler; without those that some draw never starts."""
     usage, tick = _usage(site, state)
     settings = {**site.settings, **usage}
@@ -84,7 +84,7 @@ def estimates_at(site: Site, state: QueueState, draws: int, seed: int = 0) -> di
         draws=draws,
         seed=seed,
         tick=tick,
-    )
+    ).starts
 
 
 def would_start(

@@ -20,7 +20,7 @@ _SILENT_SECONDS = 1.5
 
 def starts_of_queue(client: Client, draws: int) -> dict[str, Any]:
     """When the jobs that wait are expected to start, and what simulations of the queue begin with."""
-    with _noted_if_slow(draws):
+    with noted_if_slow(_simulates(draws)):
         found: dict[str, Any] = client.get("/v1/starts", draws=draws)
     return found
 
@@ -30,7 +30,7 @@ def would_start_live(request: Mapping[str, Any], draws: int) -> dict[str, Any]:
     from muster.service.client import Client, Refusal
 
     asked = {"name": "would", "command": ["true"], "directory": "/", **request}
-    with Client.of_environment() as client, _noted_if_slow(draws):
+    with Client.of_environment() as client, noted_if_slow(_simulates(draws)):
         try:
             found: dict[str, Any] = client.post("/v1/would", {"request": asked, "draws": draws})
         except Refusal as refusal:
@@ -87,10 +87,13 @@ def _at_its_flag(problem: Problem) -> Problem:
     return Problem(flag, problem.what, found=problem.found)
 
 
+def _simulates(draws: int) -> str:
+    return f"The daemon simulates the queue {draws:,} times for each answer; at most 2 minutes."
+
+
 @contextmanager
-def _noted_if_slow(draws: int) -> Iterator[None]:
+def noted_if_slow(what: str) -> Iterator[None]:
     """Say on stderr what is being waited for, where it takes a while."""
-    what = f"The daemon simulates the queue {draws:,} times for each answer; at most 2 minutes."
     timer = threading.Timer(_SILENT_SECONDS, lambda: print(what, file=sys.stderr, flush=True))
     timer.start()
     try:

@@ -75,8 +75,6 @@ class DaemonStatus:
     """None: the last decision was a good one."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """What keeps it from its work, a sentence for each source; they name no user, job or host."""
-    thinking: threading.Lock = field(default_factory=threading.Lock)
-    """Held while a decision or a forecast is made: one at a time, so that neither slows the other down."""
     _something_new: threading.Event = field(default_factory=threading.Event)
 
     @property

@@ -10,24 +10,26 @@ import json
 import pickle
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from muster.service.daemon_status import DaemonStatus
-from muster.service.forecast import NoForecast
-from muster.service.start_question import MOST_ENDED, SeenQueue, StartQuestion, question_of
+from muster.service.simulated_queue import NoEstimate
+from muster.service.start_question import MOST_ENDED, SeenQueue, question_of
+from muster.service.start_simulations import StartQuestion
 from muster.service.store import Store
 from muster.service.store.rows import ENDED, JobOrder, JobRow, JobSearch
 from muster.service.waiting import drained_nodes
-from muster.simulation.start_estimates import StartEstimate
+from muster.simulation.start_estimates import DRAWS, ExpectedQueue, StartEstimate
 
 PATIENCE_SECONDS = 120.0
 """For all simulations of one question."""
 _OLDEST_SECONDS = 30.0
 """Of an answer that is given again, where no decision has come meanwhile."""
+_OUTDATED_SECONDS = 300.0
+"""From then on an answer is not given in place of one that is being computed."""
 _MOST_WAITING = 8
 """Questions at a time: one is being answered, the others wait."""
 _PROCESS = (sys.executable, "-P", "-m", "muster.service.start_process")
@@ -40,8 +42,8 @@ class StartAnswer:
     """When jobs start, and what the simulations began with."""
 
     question: StartQuestion
-    found: Sequence[Mapping[int, StartEstimate]]
-    """By number of the job; of each shape, or of the queue."""
+    found: Sequence[ExpectedQueue]
+    """With each shape, or of the queue as it is."""
 
     def counts(self) -> dict[str, int]:
         """For machines."""
@@ -54,6 +56,44 @@ class StartAnswer:
             "guessed": asked.guessed,
         }
 
+    def start(self, job: int, now: float) -> StartEstimate | None:
+        """When a job that waits starts, counted from now by the store's clock; None: not in every simulation."""
+        start = self.found[0].starts.get(str(job))
+        return None if start is None else start.later(now - self.question.state.now)
+
+
+@dataclass(frozen=True)
+class QueueEstimate:
+    """The queue at one moment, and when its jobs start as far as that is known by now."""
+
+    seen: SeenQueue
+    answer: StartAnswer | None = None
+    """None: there is none, or it is being computed. It may be of an earlier moment."""
+    obstacle: str = ""
+    """Why there is none; empty where it is being computed."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether the answer is yet to come."""
+        return self.answer is None and not self.obstacle
+
+
+class _Round:
+    """One question about the queue, and its answer to come, for all who ask."""
+
+    def __init__(self, seen: asyncio.Task[SeenQueue], answer: asyncio.Task[StartAnswer], draws: int) -> None:
+        self.seen, self.answer, self.draws = seen, answer, draws
+        for task in (seen, answer):  # The requests that wait for it may have ended by then.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why there is no answer; None: there is one, or it is being computed."""
+        return self.answer.exception() if self.answer.done() else None
+
+    async def has(self, job: int) -> bool:
+        return any(row.id == job for row in (await asyncio.shield(self.seen)).living)
+
 
 class StartIntervals:
     """For one event loop."""
@@ -62,58 +102,102 @@ class StartIntervals:
         self._store, self._status, self._patience = store, status, patience
         self._one_at_a_time = asyncio.Lock()
         self._asked = 0
-        self._newest: StartAnswer | None = None
+        self._newest: _Round | None = None
+        self._last: StartAnswer | None = None
         self._of_decision = -1
         self._fresh_until = 0.0
 
     async def of_queue(self, draws: int) -> StartAnswer:
         """When the jobs that wait start. The same answer until the next decision, for half a minute at most."""
-        async with self._turn():
-            newest = self._newest
-            if newest is not None and newest.question.draws == draws and self._is_fresh():
-                return newest
-            of_decision, fresh_until = self._status.decisions, time.monotonic() + _OLDEST_SECONDS
-            self._newest = answer = await self._answered(draws, ())
-            self._of_decision, self._fresh_until = of_decision, fresh_until
-            return answer
+        newest = self._newest
+        if newest is None or newest.draws != draws or newest.failure or not self._is_fresh():
+            newest = self._begin(draws)
+        return await asyncio.shield(newest.answer)
+
+    async def with_job(self, job: int, wait: float) -> QueueEstimate:
+        """The queue with this job, unless it has ended; its answer as far as it is there after so many seconds.
+
+        The question that `of_queue` asks, and the answer that it gets. While one is being computed no other is begun,
+        as each might be outdated before it is done.
+        """
+        try:
+            newest = await self._round_with(job)
+        except NoEstimate as no:
+            return QueueEstimate(await asyncio.to_thread(self._look), obstacle=str(no))
+        seen = await asyncio.shield(newest.seen)
+        await asyncio.wait({newest.answer}, timeout=wait)
+        if not newest.answer.done():
+            return QueueEstimate(seen, self._last_with(job))
+        try:
+            return QueueEstimate(seen, newest.answer.result())
+        except NoEstimate as no:
+            return QueueEstimate(seen, obstacle=str(no))
 
     async def of_shapes(self, shapes: Sequence[JobRow], draws: int) -> StartAnswer:
         """When a job that is not submitted would start, in each of these shapes."""
-        async with self._turn():
-            return await self._answered(draws, shapes)
+        self._reserve()
+        return await self._answered(lambda: asyncio.to_thread(self._look), draws, shapes)
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """The time in which no other question is being answered; NoForecast where too many wait for it."""
+    async def _round_with(self, job: int) -> _Round:
+        while (newest := self._newest) is not None and newest.draws == DRAWS:
+            outdated = newest.answer.done() and not self._is_fresh()
+            if outdated or not isinstance(newest.failure, NoEstimate | None):
+                break
+            if await newest.has(job):
+                return newest
+            if newest is self._newest:
+                break
+        return self._begin(DRAWS)
+
+    def _begin(self, draws: int) -> _Round:
+        self._reserve()
+        self._of_decision = self._status.decisions
+        self._fresh_until = time.monotonic() + _OLDEST_SECONDS
+        seen = asyncio.create_task(asyncio.to_thread(self._look))
+        self._newest = _Round(seen, asyncio.create_task(self._of_round(seen, draws)), draws)
+        return self._newest
+
+    async def _of_round(self, seen: asyncio.Task[SeenQueue], draws: int) -> StartAnswer:
+        self._last = answer = await self._answered(lambda: seen, draws, ())
+        return answer
+
+    def _last_with(self, job: int) -> StartAnswer | None:
+        last = self._last
+        if last is None or self._store.now() - last.question.state.now > _OUTDATED_SECONDS:
+            return None
+        return last if str(job) in last.found[0].starts else None
+
+    def _reserve(self) -> None:
+        """A place among those that wait for an answer, until `_answered` ends; NoEstimate where there is none."""
         if self._asked >= _MOST_WAITING:
-            raise NoForecast(f"{_MOST_WAITING} others are asking now; ask again later")
+            raise NoEstimate(f"{_MOST_WAITING} others are asking now; ask again later")
         self._asked += 1
-        try:
-            async with self._one_at_a_time:
-                yield
-        finally:
-            self._asked -= 1
 
     def _is_fresh(self) -> bool:
         return self._of_decision == self._status.decisions and time.monotonic() < self._fresh_until
 
-    async def _answered(self, draws: int, shapes: Sequence[JobRow]) -> StartAnswer:
-        question = await asyncio.to_thread(self._question, draws, shapes)
-        return StartAnswer(question, await self._in_a_process(question))
+    async def _answered(
+        self, look: Callable[[], Awaitable[SeenQueue]], draws: int, shapes: Sequence[JobRow]
+    ) -> StartAnswer:
+        try:
+            async with self._one_at_a_time:
+                question = await asyncio.to_thread(question_of, await look(), self._status, draws, shapes)
+                return StartAnswer(question, await self._in_a_process(question))
+        finally:
+            self._asked -= 1
 
-    def _question(self, draws: int, shapes: Sequence[JobRow]) -> StartQuestion:
+    def _look(self) -> SeenQueue:
         newest = JobSearch(states=ENDED, order=JobOrder.ID, descending=True, limit=MOST_ENDED)
         with self._store.together():
-            seen = SeenQueue(
+            return SeenQueue(
                 self._store.now(),
                 self._store.living(),
                 self._store.search(newest)[0],
                 self._store.allocation_intervals(open_only=True),
                 drained_nodes(self._store, self._status.cluster),
             )
-        return question_of(seen, self._status, draws, shapes)
 
-    async def _in_a_process(self, question: StartQuestion) -> list[dict[int, StartEstimate]]:
+    async def _in_a_process(self, question: StartQuestion) -> list[ExpectedQueue]:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*_PROCESS, stdin=pipe, stdout=pipe, stderr=pipe)
         try:
@@ -122,7 +206,7 @@ class StartIntervals:
             )
         except TimeoutError:
             what = f"the simulations take longer than {self._patience:g} s; fewer of them take less"
-            raise NoForecast(what) from None
+            raise NoEstimate(what) from None
         finally:
             if process.returncode is None:
                 process.kill()
@@ -132,6 +216,8 @@ class StartIntervals:
             log.warning(
                 "no start estimate", status=process.returncode, said=said.decode(errors="replace")[-2000:]
             )
-            raise NoForecast("the queue cannot be simulated")
-        found = json.loads(written)
-        return [{int(job): StartEstimate(*one) for job, one in shape.items()} for shape in found]
+            raise NoEstimate("the queue cannot be simulated")
+        return [
+            ExpectedQueue({job: StartEstimate(*one) for job, one in starts.items()}, ends)
+            for starts, ends in json.loads(written)
+        ]

@@ -12,18 +12,21 @@ import sys
 from dataclasses import astuple
 
 from muster.problems import InputError
-from muster.service.start_question import StartQuestion
+from muster.service.start_simulations import StartQuestion
 
 _NICENESS = 10
 """Decisions go first."""
 
 
 def main() -> None:
-    """Print one object for each shape, or for the queue: by job the fields of its estimate; or why there is none."""
+    """Print the starts and the ends by job with each shape, or of the queue; or why there are none."""
     os.nice(_NICENESS)
     question: StartQuestion = pickle.load(sys.stdin.buffer)
     try:
-        found = [{job: astuple(one) for job, one in shape.items()} for shape in question.answer()]
+        found = [
+            ({job: astuple(one) for job, one in queue.starts.items()}, dict(queue.ends))
+            for queue in question.answer()
+        ]
     except InputError as error:
         # Its message may name any job.
         print(error, file=sys.stderr)

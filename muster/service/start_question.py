@@ -1,4 +1,4 @@
-"""When waiting jobs start, with an interval: the question, with all that a process of its own needs to answer it.
+"""When waiting jobs start, with an interval: the question, from the queue as the store has it.
 
 The queue is simulated as it is, each time with other durations of the jobs of which it is not known how long they take
 (`muster.simulation.start_estimates`). The same is done for logs.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -20,20 +20,20 @@ from muster.schedulers.contract import Scheduler
 from muster.schedulers.registry import build
 from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
-from muster.service.forecast import (
+from muster.service.request import JobRequest
+from muster.service.simulated_queue import (
     GUESSED_SECONDS,
-    NoForecast,
+    NoEstimate,
     cluster_without,
     coarse_turn,
     competing,
     seconds_left,
     seconds_of_work,
 )
-from muster.service.request import JobRequest
+from muster.service.start_simulations import StartQuestion
 from muster.service.store.rows import AllocationInterval, JobRow, State
 from muster.simulation import Options
-from muster.simulation.start_estimates import QueueState, StartEstimate, estimate_starts, smaller_sizes
-from muster.workload.models import Model
+from muster.simulation.start_estimates import QueueState, smaller_sizes
 from muster.workload.traces.columns import COLUMNS, dtype_of
 
 ASKED = 0
@@ -59,55 +59,15 @@ class SeenQueue:
     drained: Sequence[str]
 
 
-@dataclass(frozen=True)
-class StartQuestion:
-    """What a process of its own needs."""
-
-    state: QueueState
-    shapes: Sequence[pl.DataFrame]
-    """A job that is not submitted, in one shape after the other; none: the jobs that wait are asked about."""
-    cluster: Cluster
-    scheduler: str
-    settings: Mapping[str, str]
-    models: Mapping[str, Model]
-    options: Options
-    draws: int
-    guessed: int
-    """Jobs whose duration is neither known nor can be drawn."""
-
-    def answer(self) -> list[dict[int, StartEstimate]]:
-        """By number the jobs that every draw starts; of each shape, or of the queue."""
-        return [self._estimates(state) for state in self._states()]
-
-    def _states(self) -> list[QueueState]:
-        if not self.shapes:
-            return [self.state]
-        return [
-            replace(self.state, waiting=pl.concat([self.state.waiting, shape], how="vertical_relaxed"))
-            for shape in self.shapes
-        ]
-
-    def _estimates(self, state: QueueState) -> dict[int, StartEstimate]:
-        found = estimate_starts(
-            state,
-            self.cluster,
-            lambda _: build(self.scheduler, dict(self.settings)),
-            draws=self.draws,
-            models=self.models,
-            options=self.options,
-        )
-        return {int(job): one for job, one in found.items()}
-
-
 def question_of(
     seen: SeenQueue, status: DaemonStatus, draws: int, shapes: Sequence[JobRow] = ()
 ) -> StartQuestion:
-    """The question about a queue; NoForecast says why it cannot be asked."""
+    """The question about a queue; NoEstimate says why it cannot be asked."""
     settings = _settings_of(status.policy)
     cluster = cluster_without(status.cluster, seen.drained)
     living = competing(seen.living, cluster)
     if not living and not shapes:
-        raise NoForecast("no waiting job could start")
+        raise NoEstimate("no waiting job could start")
     rows = [*living, *shapes]
     work = [
         _left_now(row, left, seen.now)
@@ -138,6 +98,7 @@ def question_of(
         restart_cost_seconds=status.restart_cost_seconds,
     )
     ones = [jobs.slice(len(living) + at, 1) for at in range(len(shapes))]
+    draws = draws if state.draws_differ else 1
     return StartQuestion(state, ones, cluster, status.policy.name, settings, models, options, draws, guessed)
 
 
@@ -163,7 +124,7 @@ def _settings_of(policy: Scheduler) -> Mapping[str, str]:
     except InputError:
         again = None
     if again is None or again.describe() != policy.describe():
-        raise NoForecast(
+        raise NoEstimate(
             f"scheduler {policy.name} cannot be made again in a process of its own, as it is not one of Muster's"
         )
     return settings

@@ -1,4 +1,4 @@
-"""Why a job waits, or has what it has, in sentences: from the decision record, and from a simulation of the queue.
+"""Why a job waits, or has what it has, in sentences: from the decision record, and from simulations of the queue.
 
 Jobs that the caller may see are named; of others, only the number is shown.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any
 
 from muster.cluster.ledger import NodeAllocation
@@ -14,14 +15,17 @@ from muster.cluster.resources import FURTHER
 from muster.formatting import counted, duration, gpus, thousandths
 from muster.service.daemon_status import DaemonStatus
 from muster.service.fitting import misfits
-from muster.service.forecast import GUESSED_SECONDS, Forecast
 from muster.service.holding import reasons_of_holding
-from muster.service.queue_estimate import QueueEstimate
+from muster.service.simulated_queue import GUESSED_SECONDS
+from muster.service.start_intervals import QueueEstimate, StartAnswer
 from muster.service.store import Store
-from muster.service.store.rows import ENDED, Caller, JobRow, Phase, State, StateRequest
+from muster.service.store.rows import ENDED, AllocationInterval, Caller, JobRow, Phase, State, StateRequest
 from muster.service.waiting import are_drained, describe_reason, nothing_starts
+from muster.simulation.start_estimates import StartEstimate
 
 _NAMED_AT_MOST = 5
+_OLD_SECONDS = 30.0
+"""From then on the moment of a simulation is said."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,14 @@ class Why:
     blocked_by: list[int] = field(default_factory=list)
     """Jobs that the last decision served before it on nodes that it may use, likewise."""
     blocked_by_count: int = 0
-    estimated_start_seconds: float | None = None
-    """From now; None: not known, or it runs."""
+    start: StartEstimate | None = None
+    """When it is expected to start; None: not known, or it does not wait."""
+    start_pending: bool = False
+    """When it starts is being computed: a later question gets the answer."""
 
     def to_dict(self) -> dict[str, Any]:
         """For machines."""
-        return asdict(self)
+        return asdict(self) | {"start": None if self.start is None else self.start.to_dict()}
 
 
 def waits(row: JobRow) -> bool:
@@ -68,28 +74,25 @@ def why_not_waiting(row: JobRow, store: Store, status: DaemonStatus, asker: Call
 
 def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, asker: Caller, now: float) -> Why:
     """About a job that waits; `now` is in seconds of the store's clock."""
-    expected = estimate.expected
-    seen = {job for job, other in estimate.jobs.items() if asker.operator or other.user == asker.user}
-    holders = sorted({interval.job for interval in estimate.held})
-    ahead = _ahead(row, estimate)
-    start = None if expected is None else expected.starts.get(row.id)
-    passed = now - estimate.taken
+    jobs = {other.id: other for other in estimate.seen.living}
+    seen = {job for job, other in jobs.items() if asker.operator or other.user == asker.user}
+    holders = sorted({interval.job for interval in estimate.seen.held})
+    ahead = _ahead(row.id, estimate.answer)
+    start = None if estimate.answer is None else estimate.answer.start(row.id, now)
     sentences = [
         *nothing_starts(status, asker, now),
         f"Job {row.id} ({row.request.name}, {gpus(row.request.gpus * row.request.gpu_share)}) has waited "
         f"{duration(_waited(row, now))}{_last_ran(row)}.",
-        f"{_sentence(row, now, estimate.drained)}.",
+        f"{_sentence(row, now, estimate.seen.drained)}.",
         *_what_else_it_needs(row),
         *_what_is_not_here(row, status),
-        *_what_is_drained(estimate, status),
+        *_what_is_drained(estimate.seen.drained, status),
         *_what_others_hold(status),
-        *_who_holds(estimate, seen, status),
-        *_what_keeps_its_gpus(estimate, seen),
+        *_who_holds(jobs, estimate.seen.held, seen, status),
+        *_what_keeps_its_gpus(jobs, estimate.seen.held, seen),
         *(_who_is_ahead(ahead, seen, status) if start is not None else []),
-        *_what_would_help(start, expected, holders, seen, passed),
-        f"When it starts cannot be estimated: {estimate.obstacle}."
-        if expected is None
-        else _when(start, expected, status, passed),
+        *_what_would_help(row.id, estimate.answer, holders, seen, now),
+        _when(row.id, estimate, now),
     ]
     return Why(
         row.id,
@@ -103,7 +106,8 @@ def why_waiting(row: JobRow, estimate: QueueEstimate, status: DaemonStatus, aske
         holders_count=len(holders),
         blocked_by=[job for job in status.blocked_by.get(row.id, ()) if job in seen],
         blocked_by_count=len(status.blocked_by.get(row.id, ())),
-        estimated_start_seconds=None if start is None else max(start - passed, 0.0),
+        start=start,
+        start_pending=estimate.pending,
     )
 
 
@@ -214,13 +218,17 @@ def _listed(jobs: Sequence[int], seen: Collection[int], names: Mapping[int, str]
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
 
 
-def _who_holds(estimate: QueueEstimate, seen: Collection[int], status: DaemonStatus) -> list[str]:
-    if not estimate.held:
+def _who_holds(
+    rows: Mapping[int, JobRow],
+    intervals: Sequence[AllocationInterval],
+    seen: Collection[int],
+    status: DaemonStatus,
+) -> list[str]:
+    if not intervals:
         return ["No job holds a GPU now."]
     held: dict[int, float] = {}
-    for interval in estimate.held:
+    for interval in intervals:
         held[interval.job] = held.get(interval.job, 0.0) + interval.allocation.gpus
-    rows = estimate.jobs
     names = {
         job: f" ({rows[job].request.name}, {thousandths(count)})"
         for job, count in held.items()
@@ -231,12 +239,12 @@ def _who_holds(estimate: QueueEstimate, seen: Collection[int], status: DaemonSta
     return [f"{total}, by {_listed(most, seen, names)}."]
 
 
-def _what_keeps_its_gpus(estimate: QueueEstimate, seen: Collection[int]) -> list[str]:
+def _what_keeps_its_gpus(
+    rows: Mapping[int, JobRow], intervals: Sequence[AllocationInterval], seen: Collection[int]
+) -> list[str]:
     """The jobs that are not stopped to make room for another one."""
-    holders = sorted(
-        {interval.job for interval in estimate.held if interval.allocation.gpu_ids} & estimate.jobs.keys()
-    )
-    kept = [job for job in holders if not estimate.jobs[job].preemptible]
+    holders = sorted({interval.job for interval in intervals if interval.allocation.gpu_ids} & rows.keys())
+    kept = [job for job in holders if not rows[job].preemptible]
     if not kept:
         return []
     listed = _listed(kept, seen, {})
@@ -244,11 +252,11 @@ def _what_keeps_its_gpus(estimate: QueueEstimate, seen: Collection[int]) -> list
     return [f"{listed[0].upper()}{listed[1:]} {keep}: not preemptible (muster status says why)."]
 
 
-def _what_is_drained(estimate: QueueEstimate, status: DaemonStatus) -> list[str]:
-    if not estimate.drained:
+def _what_is_drained(drained: Sequence[str], status: DaemonStatus) -> list[str]:
+    if not drained:
         return []
-    what = are_drained(estimate.drained)
-    return [f"Of {counted(len(status.cluster.nodes), 'node')}, {what}: nothing starts there."]
+    nodes = counted(len(status.cluster.nodes), "node")
+    return [f"Of {nodes}, {are_drained(drained)}: nothing starts there."]
 
 
 def _what_others_hold(status: DaemonStatus) -> list[str]:
@@ -261,17 +269,14 @@ def _what_others_hold(status: DaemonStatus) -> list[str]:
     ]
 
 
-def _ahead(row: JobRow, estimate: QueueEstimate) -> list[int]:
+def _ahead(job: int, answer: StartAnswer | None) -> list[int]:
     """Those that wait and are expected to start before a job, in that order."""
-    starts = {} if estimate.expected is None else estimate.expected.starts
-    if row.id not in starts:
+    starts = {} if answer is None else answer.found[0].starts
+    own = starts.get(str(job))
+    if own is None:
         return []
-    waiting = {job for job, other in estimate.jobs.items() if other.state is State.QUEUED and job != row.id}
-    return [
-        job
-        for start, job in sorted((starts[job], job) for job in waiting & starts.keys())
-        if start < starts[row.id]
-    ]
+    medians = sorted((start.median, int(other)) for other, start in starts.items())
+    return [other for start, other in medians if start < own.median]
 
 
 def _who_is_ahead(ahead: Sequence[int], seen: Collection[int], status: DaemonStatus) -> list[str]:
@@ -282,34 +287,59 @@ def _who_is_ahead(ahead: Sequence[int], seen: Collection[int], status: DaemonSta
 
 
 def _what_would_help(
-    start: float | None,
-    expected: Forecast | None,
-    holders: Sequence[int],
-    seen: Collection[int],
-    passed: float,
+    job: int, answer: StartAnswer | None, holders: Sequence[int], seen: Collection[int], now: float
 ) -> list[str]:
-    """The ends of running jobs that come before its start."""
-    if expected is None or start is None:
+    """The last end of a running job that is expected before its start."""
+    own = None if answer is None else answer.found[0].starts.get(str(job))
+    if answer is None or own is None:
         return []
-    ends = sorted((expected.ends[job], job) for job in holders if expected.ends.get(job, start + 1) <= start)
+    expected = answer.found[0].ends
+    ends = [(end, other) for other in holders if (end := expected.get(str(other), inf)) <= own.median]
     if not ends:
         return []
-    end, job = ends[-1]
-    whose = f"job {job}" if job in seen else "a job of another user"
-    return [f"What has to happen first: {whose} ends, in about {duration(max(end - passed, 0.0))}."]
+    end, running = max(ends)
+    whose = f"job {running}" if running in seen else "a job of another user"
+    left = max(end - (now - answer.question.state.now), 0.0)
+    return [f"What has to happen first: {whose} ends, in about {duration(left)}."]
 
 
-def _when(start: float | None, expected: Forecast, status: DaemonStatus, passed: float) -> str:
-    if start is None:
+def _when(job: int, estimate: QueueEstimate, now: float) -> str:
+    """When a job starts, with the interval."""
+    answer = estimate.answer
+    if answer is None and estimate.pending:
         return (
-            "A simulation of the present queue never starts it: no machine that it may use is large enough."
+            "When it starts is being computed: ask again in a few seconds, or wait for the answer with "
+            "`muster queue --start`."
         )
-    guess = ""
-    if expected.guessed:
-        guess = (
-            f"; how long {counted(expected.guessed, 'job')} will take is not known: {duration(GUESSED_SECONDS)} "
-            f"more {'is' if expected.guessed == 1 else 'each is'} assumed"
+    if answer is None:
+        return f"When it starts cannot be estimated: {estimate.obstacle}."
+    start, guesses, simulations = answer.start(job, now), _guesses(answer), _simulations(answer, now)
+    if start is not None and start.draws == 1:
+        return f"It is expected to start in {duration(start.median)} ({simulations}{guesses})."
+    if start is not None:
+        interval = f"{duration(start.low)} to {duration(start.high)}"
+        return (
+            f"It is expected to start in {duration(start.median)} (80 % interval: {interval}; {simulations}"
+            f"{guesses})."
         )
-    left = max(start - passed, 0.0)
-    when = "at the next decision" if left < status.round_seconds / 2 else f"in about {duration(left)}"
-    return f"It is expected to start {when} (a simulation of the present queue{guess})."
+    if str(job) in answer.question.state.waiting["job_id"]:
+        return f"When it starts cannot be said: in some of {simulations} it never does."
+    return "A simulation of the present queue never starts it: no machine that it may use is large enough."
+
+
+def _simulations(answer: StartAnswer, now: float) -> str:
+    """`40 simulations of the queue`, and of when, where the queue is another one by now."""
+    simulated = f"{counted(answer.question.draws, 'simulation')} of the queue"
+    age = now - answer.question.state.now
+    return simulated if age < _OLD_SECONDS else f"{simulated} as it was {duration(age)} ago"
+
+
+def _guesses(answer: StartAnswer) -> str:
+    count = answer.question.guessed
+    if not count:
+        return ""
+    each = "is" if count == 1 else "each is"
+    return (
+        f"; how long {counted(count, 'job')} will take is not known: {duration(GUESSED_SECONDS)} more {each} "
+        "assumed"
+    )

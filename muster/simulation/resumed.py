@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger import DoesNotFit, NodeAllocation, Transaction
-from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO
+from muster.cluster.ledger_arrays import CPU, MEMORY, MICRO, WHOLE
 from muster.schedulers.contract import Decision, Proposal, Scheduler, Snapshot, State, Trigger
 from muster.schedulers.reasons import NOT_CONSIDERED
 
@@ -133,7 +133,15 @@ def _shares(snapshot: Snapshot, job: int, place: Place) -> list[NodeAllocation]:
         free = snapshot.ledger.free_ids(node)
         if len(free) < each:
             return []
-        shares.append(NodeAllocation(node, free[:each], float(amounts[CPU]), float(amounts[MEMORY])))
+        shares.append(
+            NodeAllocation(
+                node,
+                free[:each],
+                float(amounts[CPU]),
+                float(amounts[MEMORY]),
+                milli=int(asked["milli"]) if each else WHOLE,
+            )
+        )
     return shares
 
 

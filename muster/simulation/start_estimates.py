@@ -108,6 +108,11 @@ class QueueState:
         """Whether a duration has to be drawn."""
         return any(_known(jobs).null_count() > 0 for jobs in (self.running, self.waiting))
 
+    @property
+    def draws_differ(self) -> bool:
+        """Whether anything is drawn: durations, or jobs that are yet to come."""
+        return self.has_unknown or not self.ended.is_empty()
+
 
 @dataclass(frozen=True)
 class StartEstimate:
@@ -118,6 +123,11 @@ class StartEstimate:
     high: float
     draws: int
 
+    def later(self, seconds: float) -> StartEstimate:
+        """The same start, counted from a later moment."""
+        low, median, high = (max(start - seconds, 0.0) for start in (self.low, self.median, self.high))
+        return StartEstimate(low, median, high, self.draws)
+
     def to_dict(self) -> dict[str, Any]:
         """For machines."""
         return {
@@ -126,6 +136,16 @@ class StartEstimate:
             "high_seconds": self.high,
             "draws": self.draws,
         }
+
+
+@dataclass(frozen=True)
+class ExpectedQueue:
+    """What is expected of a queue; seconds from its moment."""
+
+    starts: Mapping[str, StartEstimate]
+    """Of each waiting job that starts in every draw."""
+    ends: Mapping[str, float]
+    """Of each job, running or waiting, that ends in every draw, the median."""
 
 
 def smaller_sizes(gpus: int) -> list[int]:
@@ -193,8 +213,8 @@ def estimate_starts(
     tick: float | None = None,
     models: Mapping[str, Model] | None = None,
     options: Options = OF_A_LOG,
-) -> dict[str, StartEstimate]:
-    """The start of each waiting job that starts in every draw; `scheduler` makes the one of a draw.
+) -> ExpectedQueue:
+    """When waiting jobs start and running ones end; `scheduler` makes the one of a draw.
 
     `tick` is the last moment at which an order with ticks, whose usage is as of then, computed its priorities.
     InputError if nothing has ended from which durations could be drawn.
@@ -203,6 +223,7 @@ def estimate_starts(
         what = "no job with a time limit had ended by then, so that durations could be drawn"
         raise InputError(Problem("start estimate", what))
     starts: dict[str, list[float]] = {job: [] for job in state.waiting["job_id"].to_list()}
+    ends: dict[str, list[float]] = {job: [] for job in [*state.running["job_id"].to_list(), *starts]}
     for draw in range(draws):
         random = np.random.default_rng([seed, _STREAM, draw])
         jobs, resumption = _drawn(state, random, tick)
@@ -210,10 +231,14 @@ def estimate_starts(
         continued = Continued(jobs[_ATTAINED].to_numpy(), jobs[_BELIEVED].to_numpy())
         policy = ResumedScheduler(scheduler(draw), resumption)
         found = simulate(trace, cluster, policy, options, models=models, continued=continued).record.jobs
-        for job, start in found.select("job_id", "start_seconds").iter_rows():
-            if job in starts and start is not None:
-                starts[job].append(max(start - state.now, 0.0))
-    return {job: _estimate(found) for job, found in starts.items() if len(found) == draws}
+        for moments, column in ((starts, "start_seconds"), (ends, "finish_seconds")):
+            for job, moment in found.select("job_id", column).drop_nulls().iter_rows():
+                if job in moments:
+                    moments[job].append(max(moment - state.now, 0.0))
+    return ExpectedQueue(
+        {job: _estimate(moments) for job, moments in starts.items() if len(moments) == draws},
+        {job: float(np.median(moments)) for job, moments in ends.items() if len(moments) == draws},
+    )
 
 
 def _estimate(starts: Sequence[float]) -> StartEstimate:

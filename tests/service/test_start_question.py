@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from muster.schedulers.registry import build
-from muster.service.forecast import NoForecast
 from muster.service.request import JobRequest
-from muster.service.start_question import ASKED, MOST_ENDED, SeenQueue, StartQuestion, question_of, shapes_of
+from muster.service.simulated_queue import NoEstimate
+from muster.service.start_question import ASKED, MOST_ENDED, SeenQueue, question_of, shapes_of
+from muster.service.start_simulations import StartQuestion
 from muster.service.store.rows import ENDED, JobSearch, State, Submission
 from muster.service.waiting import drained_nodes
 from muster.simulation.start_estimates import StartEstimate
@@ -46,7 +47,7 @@ class Site(World):
     def starts(self) -> dict[int, StartEstimate]:
         # As the process of its own gets it.
         again: StartQuestion = pickle.loads(pickle.dumps(self.question()))
-        return again.answer()[0]
+        return {int(job): one for job, one in again.answer()[0].starts.items()}
 
     def waiting(self) -> list[int]:
         return [row.id for row in self.store.living() if row.state is State.QUEUED]
@@ -122,7 +123,7 @@ def test_the_job_asked_about_starts_as_if_submitted(tmp_path: Path) -> None:
     site.turn(20.0)
     asked = a_job(model="resnet18", steps=50, gpus=4, cpus=4.0, memory_gb=8.0)
     question = site.question([asked])
-    found = [shape[ASKED] for shape in question.answer()]
+    found = [shape.starts[str(ASKED)] for shape in question.answer()]
     assert [shape["gpus"].item() for shape in question.shapes] == [4, 2, 1]
     assert [shape["cpus"].item() for shape in question.shapes] == [4.0, 2.0, 1.0]
     before = site.waiting()
@@ -144,7 +145,7 @@ def test_a_drained_node_starts_nothing(tmp_path: Path) -> None:
     assert starts.keys() == {2, 3}
     assert starts[2].low > 0
     site.store.drain("node-0", True)
-    with pytest.raises(NoForecast, match="all nodes are drained"):
+    with pytest.raises(NoEstimate, match="all nodes are drained"):
         site.question()
     site.store.close()
 
@@ -172,7 +173,7 @@ def test_a_scheduler_of_somebodys_own_is_refused(tmp_path: Path) -> None:
     site = Site(tmp_path, "fifo")
     site.submit({"gpus": 1})
     site.status.policy = Own()
-    with pytest.raises(NoForecast, match="not one of Muster's"):
+    with pytest.raises(NoEstimate, match="not one of Muster's"):
         site.question()
     site.store.close()
 

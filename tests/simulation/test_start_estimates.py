@@ -52,7 +52,7 @@ def fifo(_draw: int) -> Scheduler:
 
 
 def start_of(state: QueueState, cluster: str = "1x4gpu,8cpu,100gb", draws: int = 30) -> StartEstimate:
-    return estimate_starts(state, parse_cluster(cluster), fifo, draws=draws)["w"]
+    return estimate_starts(state, parse_cluster(cluster), fifo, draws=draws).starts["w"]
 
 
 def test_a_job_starts_when_the_one_before_it_ends_as_all_did() -> None:
@@ -91,7 +91,7 @@ def test_running_jobs_stay_on_their_nodes() -> None:
 
     def start(state: QueueState) -> float:
         policy = lambda _: build("fifo+requested+consolidate")  # noqa: E731
-        return estimate_starts(state, parse_cluster(cluster), policy, draws=5)["w"].median
+        return estimate_starts(state, parse_cluster(cluster), policy, draws=5).starts["w"].median
 
     assert start(apart) == pytest.approx(30.0, abs=0.1)
     assert start(together) < 0.1
@@ -178,7 +178,7 @@ def test_priorities_are_those_of_the_last_tick() -> None:
 
     cluster = parse_cluster("1x4gpu,8cpu,100gb")
     # At the tick of 960 s the small job had 33 points of age and 15 of size; the large one has 60 since it came.
-    found = estimate_starts(state, cluster, policy, draws=3, tick=960.0)
+    found = estimate_starts(state, cluster, policy, draws=3, tick=960.0).starts
     assert found["large"].median < found["small"].median
 
 
@@ -189,9 +189,11 @@ def test_known_seconds_are_taken_and_others_are_drawn() -> None:
     waiting = jobs(("w1", 990, 2, None, None), ("w2", 991, 2, None, None))
     queued = unlimited(waiting).with_columns(pl.Series("known_seconds", [500.0, 1.0]))
     state = QueueState(NOW, running, ((0,), (0,)), queued, unlimited(ended(0.7, 0.7)))
-    found = estimate_starts(state, parse_cluster("1x4gpu,8cpu,100gb"), fifo, draws=5)
+    expected = estimate_starts(state, parse_cluster("1x4gpu,8cpu,100gb"), fifo, draws=5)
+    found = expected.starts
     assert (found["w1"].low, found["w1"].high) == pytest.approx((40.0, 40.0), abs=0.1)
     assert (found["w2"].low, found["w2"].high) == pytest.approx((50.0, 50.0), abs=0.1)
+    assert expected.ends == pytest.approx({"r1": 40.0, "r2": 50.0, "w1": 540.0, "w2": 51.0}, abs=0.1)
 
 
 def test_a_running_job_keeps_exactly_what_it_holds() -> None:
@@ -201,9 +203,22 @@ def test_a_running_job_keeps_exactly_what_it_holds() -> None:
     waiting = jobs(("w3", 990, 3, None, None), ("w2", 991, 2, None, None))
     state = QueueState(NOW, running, (held,), waiting, ended(0.5))
     policy = lambda _: build("fifo+requested+consolidate")  # noqa: E731
-    found = estimate_starts(state, parse_cluster("2x4gpu,8cpu,100gb"), policy, draws=5)
+    found = estimate_starts(state, parse_cluster("2x4gpu,8cpu,100gb"), policy, draws=5).starts
     assert found["w3"].high < 0.1
     assert found["w2"].median == pytest.approx(30.0, abs=0.1)
+
+
+def test_half_a_gpu_is_held_where_the_place_is_unknown() -> None:
+    """As of a job on a node that is drained: another half beside it starts at once, a whole one waits."""
+    halves = [pl.lit(500, pl.Int32).alias("gpu_milli"), pl.lit("").alias("constraint")]
+    running = jobs(("r", 970, 1, 980, None)).with_columns(halves)
+    waiting = jobs(("w", 990, 1, None, None), ("whole", 991, 1, None, None)).with_columns(halves)
+    waiting = waiting.with_columns(pl.Series("gpu_milli", [500, 1000], pl.Int32))
+    done = ended(0.5).with_columns(halves)
+    state = QueueState(NOW, running, ((),), waiting, done, asked=["user", "gpus", "gpu_milli", "constraint"])
+    found = estimate_starts(state, parse_cluster("1x1gpu,8cpu,100gb"), fifo, draws=5).starts
+    assert found["w"].high < 0.1
+    assert found["whole"].low > 40.0
 
 
 def unlimited(frame: pl.DataFrame) -> pl.DataFrame:

@@ -14,9 +14,9 @@ from muster.cli.size import size
 from muster.cluster.shipped import parse_cluster
 from muster.schedulers.contract import Jobs
 from muster.service.controller.columns import LiveColumns
-from muster.service.forecast import forecast
 from muster.service.known_models import KnownModels
 from muster.service.request import JobRequest
+from muster.service.start_question import SeenQueue, question_of
 from muster.service.store.rows import JobRow
 from muster.sizing.ring import UNSTATED_BATCH, sized_ring
 from muster.speed.input_pipeline import model_table
@@ -83,7 +83,7 @@ def test_size_agrees_with_network_and_simulator(name: str, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("name", sorted(registry()))
-def test_the_service_counts_and_forecasts_by_it(
+def test_the_service_counts_and_estimates_by_it(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (alone,) = shown_by_network(name, "1", capsys)
@@ -95,8 +95,9 @@ def test_the_service_counts_and_forecasts_by_it(
     columns.admit([row])
     left = Jobs(columns.table, np.array([1]), 0.0).estimated_remaining
     assert left == pytest.approx(ITERATIONS * alone, rel=1e-9)
-    found = forecast([row], replace(status, models=known))
-    assert found.ends[1] - found.starts[1] == pytest.approx(max(ITERATIONS * alone, 1.0), rel=1e-9)
+    question = question_of(SeenQueue(0.0, [row], [], [], []), replace(status, models=known), 1)
+    (found,) = question.answer()
+    assert found.ends["1"] - found.starts["1"].median == pytest.approx(max(ITERATIONS * alone, 1.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["resnet50", "pollux-bert", "gnmt"])

@@ -148,6 +148,17 @@ class History(Answer):
     events: list[HistoryLine]
 
 
+class StartInterval(Answer):
+    """When a job is expected to start: seconds from now, and how many simulations say so."""
+
+    low_seconds: float
+    """In one of ten simulations it starts earlier."""
+    median_seconds: float
+    high_seconds: float
+    """In one of ten simulations it starts later."""
+    draws: int
+
+
 class WhyAnswer(BaseModel):
     """Why a job waits, or runs as it does."""
 
@@ -168,19 +179,10 @@ class WhyAnswer(BaseModel):
     """Jobs that the last decision served before it on nodes that it may use: those that the caller may see."""
     blocked_by_count: int
     """All of them."""
-    estimated_start_seconds: float | None
-    """From now; null: not known, or it does not wait."""
-
-
-class StartInterval(Answer):
-    """When a job is expected to start: seconds from now, and how many simulations say so."""
-
-    low_seconds: float
-    """In one of ten simulations it starts earlier."""
-    median_seconds: float
-    high_seconds: float
-    """In one of ten simulations it starts later."""
-    draws: int
+    start: StartInterval | None
+    """When it is expected to start, as `GET /v1/starts` says it; null: not known, or it does not wait."""
+    start_pending: bool
+    """When it starts is being computed: a later request gets the answer."""
 
 
 class SimulatedQueue(Answer):

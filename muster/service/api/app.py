@@ -16,7 +16,6 @@ from muster.service.api.safe_headers import SafeHeaders
 from muster.service.api.service import Service
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
-from muster.service.queue_estimate import QueueEstimates
 from muster.service.sessions import LoginCodes
 from muster.service.start_intervals import StartIntervals
 from muster.service.store import Store
@@ -42,7 +41,6 @@ def create_app(store: Store, status: DaemonStatus, home: Path, limits: LiveLimit
         status,
         home,
         GroupCommit(store.submit),
-        QueueEstimates(store, status),
         StartIntervals(store, status),
         limits,
         LoginCodes(store),

@@ -29,6 +29,8 @@ MOST_IN_A_BATCH = 10_000
 _LARGEST_NUMBER = 2**63 - 1
 _LARGEST_PIECE = 4 * 2**20
 _MOST_RUNNING = 1000
+_WAIT_SECONDS = 5.0
+"""Until it is known when a job starts; else the answer says that it is being computed."""
 _LIVING = (State.RUNNING, State.QUEUED, State.HELD)
 
 JobId = Annotated[int, Path(ge=1, le=_LARGEST_NUMBER)]
@@ -253,6 +255,11 @@ def series(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str,
 @router.get("/jobs/{job_id}/why", response_model=answers.WhyAnswer, responses=may_answer(404))
 async def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[str, Any]:
     """Why a job waits, who is ahead of it, when it may start; or why it has what it has."""
+    return await reasons_of(job_id, service, caller, _WAIT_SECONDS)
+
+
+async def reasons_of(job_id: int, service: Service, caller: Caller, wait: float) -> dict[str, Any]:
+    """The same; for so many seconds it waits until it is known when the job starts."""
     from muster.service.why import waits, why_not_waiting, why_waiting
 
     row = await run_in_threadpool(job_of, service, caller, job_id)
@@ -260,7 +267,7 @@ async def why(job_id: JobId, service: ServiceHere, caller: CallerHere) -> dict[s
         return (
             await run_in_threadpool(why_not_waiting, row, service.store, service.status, caller)
         ).to_dict()
-    estimate = await service.estimates.with_job(job_id)
+    estimate = await service.intervals.with_job(job_id, wait)
     return why_waiting(row, estimate, service.status, caller, service.store.now()).to_dict()
 
 

@@ -19,7 +19,6 @@ from muster.service.api.group_commit import GroupCommit
 from muster.service.callers import UnknownCaller, by_account, by_token
 from muster.service.daemon_status import DaemonStatus
 from muster.service.live_limits import LiveLimits
-from muster.service.queue_estimate import QueueEstimates
 from muster.service.sessions import LoginCodes, by_session
 from muster.service.start_intervals import StartIntervals
 from muster.service.store import Store
@@ -41,7 +40,6 @@ class Service:
     status: DaemonStatus
     home: Path
     submissions: GroupCommit[Submission, int]
-    estimates: QueueEstimates
     intervals: StartIntervals
     limits: LiveLimits
     login_codes: LoginCodes

@@ -13,9 +13,9 @@ from muster.service.api import answers
 from muster.service.api.failures import Refused, may_answer
 from muster.service.api.jobs import check_limits, check_requests
 from muster.service.api.service import DESCRIBED, CallerHere, Service, ServiceHere
-from muster.service.forecast import NoForecast
 from muster.service.limits import Limits
 from muster.service.request import JobRequest
+from muster.service.simulated_queue import NoEstimate
 from muster.service.start_question import ASKED, shapes_of
 from muster.service.store.rows import Caller
 from muster.simulation.start_estimates import DRAWS, FEWEST_DRAWS
@@ -43,12 +43,12 @@ async def starts(
     """When the jobs that wait are expected to start, as intervals; a user's own, an operator's all."""
     try:
         answer = await service.intervals.of_queue(draws)
-    except NoForecast as no:
+    except NoEstimate as no:
         raise _refused(no) from None
     seen = await run_in_threadpool(_seen, service, caller)
-    found = answer.found[0]
+    now = service.store.now()
     jobs = [
-        {"job_id": job, "start": found.get(job)}
+        {"job_id": job, "start": answer.start(job, now)}
         for job in map(int, answer.question.state.waiting["job_id"].to_list())
         if job in seen
     ]
@@ -62,10 +62,10 @@ async def would(asked: JobNotSubmitted, service: ServiceHere, caller: CallerHere
     shapes = shapes_of(asked.request, caller.user, service.store.now())
     try:
         answer = await service.intervals.of_shapes(shapes, asked.draws)
-    except NoForecast as no:
+    except NoEstimate as no:
         raise _refused(no) from None
     rows = [
-        {"gpus": shape.request.gpus, "start": found.get(ASKED)}
+        {"gpus": shape.request.gpus, "start": found.starts.get(str(ASKED))}
         for shape, found in zip(shapes, answer.found, strict=True)
     ]
     return {**answer.counts(), "shapes": [_start(one) for one in rows]}
@@ -90,5 +90,5 @@ def _start(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"start": None if start is None else start.to_dict()}
 
 
-def _refused(no: NoForecast) -> Refused:
+def _refused(no: NoEstimate) -> Refused:
     return Refused(409, f"when jobs start cannot be estimated: {no}")

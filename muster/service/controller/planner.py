@@ -119,8 +119,7 @@ class Planner:
         began = time.perf_counter()
         try:
             taken = TakenSnapshot.of(snapshot, self._memory_now())
-            with self._status.thinking:
-                answer = decided(self._scheduler, snapshot, self._state, columns.spec)
+            answer = decided(self._scheduler, snapshot, self._state, columns.spec)
         except Exception as error:
             self._not_begun_yet(not_begun, moment)
             self._unheeded = triggers

@@ -13,7 +13,7 @@ from fastapi.responses import RedirectResponse
 from pydantic import model_validator
 
 from muster.service.api.failures import Refused
-from muster.service.api.jobs import JobId, JobSearchQuery, why
+from muster.service.api.jobs import JobId, JobSearchQuery, reasons_of
 from muster.service.api.service import ServiceHere, caller_of
 from muster.service.callers import UnknownCaller
 from muster.service.pages import views
@@ -23,6 +23,8 @@ from muster.service.store.rows import Caller
 
 _PART = "Muster-Part"
 """With `main`, as the script of an open page sends it, a page is answered without its frame."""
+_WAIT_SECONDS = 0.5
+"""For when a job starts; the page asks again."""
 _SCRIPTS = {"Timeline": ("timeline.js",)}
 
 router = APIRouter(include_in_schema=False)
@@ -160,7 +162,7 @@ async def job_story(job_id: JobId, visit: VisitHere) -> Response:
 @router.get("/jobs/{job_id}/why")
 async def job_reasons(job_id: JobId, visit: VisitHere) -> Response:
     """Why a job waits or has what it has, as a part of its page."""
-    found = await why(job_id, visit.service, visit.viewer)
+    found = await reasons_of(job_id, visit.service, visit.viewer, _WAIT_SECONDS)
     return await run_in_threadpool(page, "why.html.j2", {"why": found})
 
 

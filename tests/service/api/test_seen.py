@@ -14,11 +14,9 @@ from sqlalchemy import update
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service.daemon_status import Failing
-from muster.service.forecast import forecast
 from muster.service.home import job_folder
 from muster.service.store.rows import (
     AllocationInterval,
-    JobRow,
     PendingInterval,
     Phase,
     State,
@@ -53,9 +51,6 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             tokens[user] = made.json["token"]
         with api.store._database.writing() as connection:
             connection.execute(update(STORE).values(next_job=731_905_441))
-        forecast(
-            [JobRow(1, "ann", a_request(steps=9), 0.0)], api.status
-        )  # Compiles, as a daemon does at its start.
         yield House(api, tokens)
 
 

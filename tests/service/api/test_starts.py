@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muster.service.forecast import NoForecast
+from muster.formatting import duration
 from muster.service.limits import Limits
+from muster.service.simulated_queue import NoEstimate
 from muster.service.start_intervals import StartIntervals
-from muster.service.store.rows import Submission
+from muster.service.start_question import shapes_of
+from muster.service.store.rows import State, StoreChanges, Submission
 
 from ..serving import Serving, a_request, serving
 
 SHAPE = {"name": "would", "command": ["true"], "directory": "/", "gpus": 4, "time_limit_seconds": 600.0}
+
+
+@pytest.fixture
+def clock(api: Serving, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The store's clock, which stands still until it is set."""
+    clock = Clock(api.store.now())
+    monkeypatch.setattr(api.store, "now", lambda: clock.now)
+    return clock
+
+
+@dataclass
+class Clock:
+    now: float
 
 
 def would(api: Serving, token: str | None = None, **fields: Any) -> Any:
@@ -28,6 +44,7 @@ def queued(api: Serving) -> list[int]:
     return api.store.submit([Submission(user, limited) for user in ("ann", "ben", "ann")])
 
 
+@pytest.mark.usefixtures("clock")
 def test_users_see_their_own_starts_and_operators_all(api: Serving) -> None:
     first, second, third = queued(api)
     ben = api.ask("POST", "/v1/tokens", {"user": "ben", "role": "user"}).json["token"]
@@ -38,7 +55,74 @@ def test_users_see_their_own_starts_and_operators_all(api: Serving) -> None:
     assert medians[third] - medians[second] == pytest.approx(300.0, abs=0.1)
     own = api.ask("GET", "/v1/starts?draws=5", token=ben).json
     assert [one["job_id"] for one in own["jobs"]] == [second]
-    assert (own["running"], own["waiting"], own["ended"], own["draws"]) == (0, 3, 0, 5)
+    assert (own["running"], own["waiting"], own["ended"], own["draws"]) == (0, 3, 0, 1), "nothing is drawn"
+
+
+def test_why_gives_the_interval_of_queue_start(api: Serving, clock: Clock) -> None:
+    """One simulated queue answers both, whichever is asked first, and by the time both are asked."""
+    ended = api.store.submit([Submission("ann", a_request(time_limit_seconds=300.0))] * 8)
+    for at, job in enumerate(ended):
+        ran = {"state": State.COMPLETED, "first_start": 1.0, "run_seconds": 30.0 * (at + 1)}
+        api.store.commit(StoreChanges(jobs={job: ran}))
+    jobs = queued(api)
+
+    def why(job: int) -> dict[str, Any]:
+        found: dict[str, Any] = api.ask("GET", f"/v1/jobs/{job}/why").json
+        return why(job) if found["start_pending"] else found
+
+    first = why(jobs[2])
+    clock.now += 20.0
+    asked = {one["job_id"]: one["start"] for one in api.ask("GET", "/v1/starts").json["jobs"]}
+    starts = {job: why(job)["start"] for job in jobs}
+    assert starts == asked
+    assert starts[jobs[2]]["median_seconds"] == pytest.approx(first["start"]["median_seconds"] - 20.0)
+    last = asked[jobs[2]]
+    assert last["low_seconds"] < last["median_seconds"] < last["high_seconds"]
+    assert last["draws"] == 40
+    said = why(jobs[2])
+    assert said["ahead"] == jobs[:2]
+    words = (
+        f"It is expected to start in {duration(last['median_seconds'])} (80 % interval: "
+        f"{duration(last['low_seconds'])} to {duration(last['high_seconds'])}; 40 simulations of the queue)."
+    )
+    assert words in said["sentences"]
+
+
+def test_why_does_not_wait_for_simulations(api: Serving) -> None:
+    """What it says without them comes at once; they go on, and a later question gets their answer."""
+    jobs = queued(api)
+
+    async def ask() -> None:
+        intervals = StartIntervals(api.store, api.status)
+        first = await intervals.with_job(jobs[0], 0.0)
+        assert (first.pending, [row.id for row in first.seen.living]) == (True, jobs)
+        # A decision meanwhile begins no other question.
+        api.status.decisions += 1
+        later = await intervals.with_job(jobs[0], 60.0)
+        assert later.seen is first.seen
+        assert later.answer is not None
+        # Outdated by then: a new question is begun, and until it is answered the last answer is given.
+        again = await intervals.with_job(jobs[0], 0.0)
+        assert again.seen is not first.seen
+        assert again.answer is later.answer
+        assert (await intervals.with_job(jobs[0], 60.0)).answer is not later.answer
+
+    asyncio.run(ask())
+
+
+def test_a_job_that_came_later_is_asked_about_again(api: Serving) -> None:
+    first, *_ = queued(api)
+
+    async def ask() -> None:
+        intervals = StartIntervals(api.store, api.status)
+        begun = await intervals.with_job(first, 60.0)
+        (later,) = api.store.submit([Submission("ann", a_request(steps=9))])
+        with_it = await intervals.with_job(later, 60.0)
+        assert with_it.seen is not begun.seen
+        assert with_it.answer is not None
+        assert with_it.answer.start(later, api.store.now()) is not None
+
+    asyncio.run(ask())
 
 
 def test_asking_changes_nothing(api: Serving) -> None:
@@ -92,7 +176,7 @@ def test_simulations_that_take_too_long_are_ended(api: Serving) -> None:
     async def ask() -> None:
         await StartIntervals(api.store, api.status, patience=0.01).of_queue(5)
 
-    with pytest.raises(NoForecast, match=r"take longer than 0\.01 s; fewer"):
+    with pytest.raises(NoEstimate, match=r"take longer than 0\.01 s; fewer"):
         asyncio.run(ask())
 
 
@@ -100,9 +184,25 @@ def test_only_so_many_wait_for_an_answer(api: Serving) -> None:
     queued(api)
 
     async def ask() -> list[Any]:
-        intervals = StartIntervals(api.store, api.status)
-        return await asyncio.gather(*(intervals.of_queue(5) for _ in range(10)), return_exceptions=True)
+        intervals = StartIntervals(api.store, api.status, patience=0.01)
+        shapes = shapes_of(a_request(), "ann", api.store.now())
+        some = [asyncio.create_task(intervals.of_shapes(shapes, 5)) for _ in range(10)]
+        await asyncio.sleep(0)
+        refused = await intervals.with_job(1, 60.0)
+        assert refused.obstacle == "8 others are asking now; ask again later"
+        return await asyncio.gather(*some, return_exceptions=True)
 
-    answers = asyncio.run(ask())
-    assert sum(isinstance(one, NoForecast) for one in answers) == 2
-    assert len({id(one) for one in answers if not isinstance(one, NoForecast)}) == 1, "one answer for all"
+    answers = [str(one) for one in asyncio.run(ask())]
+    assert answers.count("8 others are asking now; ask again later") == 2
+
+
+def test_a_hundred_requests_share_one_answer(api: Serving) -> None:
+    jobs = queued(api)
+
+    async def ask() -> list[Any]:
+        intervals = StartIntervals(api.store, api.status)
+        whole = [intervals.of_queue(40) for _ in range(50)]
+        each = await asyncio.gather(*whole, *(intervals.with_job(jobs[0], 60.0) for _ in range(50)))
+        return [getattr(one, "answer", one) for one in each]
+
+    assert len({id(one) for one in asyncio.run(ask())}) == 1

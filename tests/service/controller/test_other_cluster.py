@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from muster.cluster.shipped import parse_cluster
-from muster.service.forecast import forecast
-from muster.service.queue_estimate import QueueEstimate
 from muster.service.request import JobRequest
+from muster.service.start_intervals import QueueEstimate, StartAnswer
+from muster.service.start_question import SeenQueue, question_of
 from muster.service.store.rows import Caller, JobRow, State, Submission
 from muster.service.why import why_waiting
 
@@ -49,12 +49,16 @@ def row_of(world: World, job: int) -> JobRow:
     return row
 
 
-def why(world: World, job: int) -> str:
-    rows = {row.id: row for row in world.store.living()}
-    expected = forecast(list(rows.values()), world.status)
+def estimate_of(world: World) -> QueueEstimate:
     held = world.store.allocation_intervals(open_only=True)
-    estimate = QueueEstimate(taken=world.seconds, jobs=rows, held=held, drained=[], expected=expected)
-    reply = why_waiting(rows[job], estimate, world.status, Caller("ann", True), world.seconds)
+    seen = SeenQueue(world.seconds, world.store.living(), [], held, [])
+    question = question_of(seen, world.status, 5)
+    return QueueEstimate(seen, StartAnswer(question, question.answer()))
+
+
+def why(world: World, job: int) -> str:
+    estimate = estimate_of(world)
+    reply = why_waiting(row_of(world, job), estimate, world.status, Caller("ann", True), world.seconds)
     return " ".join(reply.sentences)
 
 
@@ -84,7 +88,7 @@ def test_a_job_that_fits_nowhere_any_more_waits_alone(tmp_path: Path, scheduler:
     world.store.close()
 
 
-def test_why_names_what_a_cluster_lacks_and_forecasts_the_others(tmp_path: Path) -> None:
+def test_why_names_what_a_cluster_lacks_and_estimates_the_others(tmp_path: Path) -> None:
     world = world_on(tmp_path, "fifo", OLD)
     odd = submitted(world, constraint="gpu_type=a100", gpus=8, cpus=40)
     plain = submitted(world)
@@ -94,7 +98,9 @@ def test_why_names_what_a_cluster_lacks_and_forecasts_the_others(tmp_path: Path)
     assert "It would not fit if the whole cluster were free." in reply
     assert "As to its constraint (gpu_type=a100): no node of cluster 2x2gpu,6cpu,100gb has it" in reply
     assert "A simulation of the present queue never starts it" in reply
-    assert list(forecast(world.store.living(), world.status).starts) == [plain]
+    answer = estimate_of(world).answer
+    assert answer is not None
+    assert list(answer.found[0].ends) == [str(plain)]
     begin_again(world, "2x2a100,6cpu,100gb")
     world.turn(1.0)
     reply = why(world, odd)

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
+from muster.formatting import duration
 from muster.service.store.rows import AllocationInterval, Phase, State, StoreChanges, Submission
 
 from ..serving import Serving, a_request
@@ -89,10 +90,13 @@ def test_page_of_a_running_job_says_what_more_would_bring(api: Serving, log_in: 
 
 def test_page_of_a_waiting_job_says_once_when_it_starts(api: Serving, log_in: LogIn) -> None:
     running, waiting = api.store.submit([Submission("ann", a_request(steps=100)) for _ in range(2)])
-    run_job(api, running)
+    run_job(api, running, gpus=(0,))
     ann = log_in("ann")
-    shown = api.ask("GET", f"/jobs/{waiting}/why", headers=ann, tcp=True).body.decode()
-    assert shown.count("It is expected to start") == 1
+    path = f"/jobs/{waiting}/why"
+    while "data-again" in (shown := api.ask("GET", path, headers=ann, tcp=True).body.decode()):
+        assert shown.count("When it starts is being computed") == 1
+    said = api.ask("GET", f"/v1{path}", headers=ann, tcp=True).json
+    assert shown.count(f"It is expected to start in {duration(said['start']['median_seconds'])} (1 ") == 1
 
 
 def test_map_shows_which_gpus_are_held(api: Serving, log_in: LogIn) -> None:

@@ -7,6 +7,7 @@
 const LEAST_PAUSE_MS = 700;
 const RETRY_MS = 2_000;
 const LOG_PAUSE_MS = 1_000;
+const AGAIN_MS = 2_000;
 const LONGEST_LOG = 200_000;
 
 /** @type {any} */
@@ -174,8 +175,10 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-/** Show a part of the page that takes the daemon longer. */
+let again = 0;
+/** Show a part of the page that takes the daemon longer, and again soon while it says that some of it is to come. */
 async function loadParts() {
+  clearTimeout(again);
   for (const part of document.querySelectorAll("[data-part]")) {
     const answer = await fetch(String(part.getAttribute("data-part"))).catch(() => null);
     if (answer?.ok && !answer.redirected) {
@@ -183,6 +186,8 @@ async function loadParts() {
       part.replaceChildren(...fresh.body.childNodes);
     }
   }
+  clearTimeout(again);
+  if (document.querySelector("[data-again]")) again = setTimeout(() => void loadParts(), AGAIN_MS);
 }
 
 /** @param {HTMLElement} box Follow what a job writes, at the end of the box as long as the reader is there. */

@@ -1,0 +1,133 @@
+"""What is simulated of a queue, where nothing has to be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from muster.cluster.ledger import NodeAllocation
+from muster.service.as_trace import trace_columns
+from muster.service.daemon_status import DaemonStatus
+from muster.service.live_scheduler import live_scheduler
+from muster.service.request import JobRequest
+from muster.service.simulated_queue import NoEstimate
+from muster.service.start_question import SeenQueue, question_of
+from muster.service.store.rows import AllocationInterval, JobRow, State
+from muster.simulation.start_estimates import ExpectedQueue
+
+from .serving import a_status
+
+
+def expected(
+    rows: Sequence[JobRow],
+    status: DaemonStatus,
+    drained: Sequence[str] = (),
+    held: Sequence[AllocationInterval] = (),
+) -> ExpectedQueue:
+    question = question_of(SeenQueue(0.0, rows, [], held, drained), status, 40)
+    assert question.draws == 1, "all would be the same"
+    (found,) = question.answer()
+    return found
+
+
+def starts(found: ExpectedQueue) -> dict[int, float]:
+    return {int(job): one.median for job, one in found.starts.items()}
+
+
+def ends(found: ExpectedQueue) -> dict[int, float]:
+    return {int(job): end for job, end in found.ends.items()}
+
+
+def about(moments: dict[int, float]) -> object:
+    """The scheduler's first decision comes a moment after what runs is put where it is."""
+    return pytest.approx(moments, abs=0.01)
+
+
+def row(job: int, state: State = State.QUEUED, **fields: object) -> JobRow:
+    request = JobRequest(name="job", command=("true",), directory="/", **fields)  # type: ignore[arg-type]
+    return JobRow(job, "ann", request, 0.0, state=state, steps_per_second=1.0, joined=True)
+
+
+def test_years_of_work_in_turns_of_a_minute_are_soon_simulated(tmp_path: Path) -> None:
+    """Three jobs of a year share the two GPUs under las: they end together, after a year and a half."""
+    year = 365 * 86_400
+    status = replace(a_status(tmp_path, "1x2gpu"), policy=live_scheduler("las", {}, 60.0))
+    reply = expected([row(job, steps=year) for job in (1, 2, 3)], status)
+    assert max(ends(reply).values()) == pytest.approx(1.5 * year, rel=0.01)
+    assert min(ends(reply).values()) > 1.4 * year
+    assert max(starts(reply).values()) < 0.01 * year
+
+
+def test_a_simulated_queue_honours_gpu_shares_and_owners_minima(tmp_path: Path) -> None:
+    """Two halves run together; what needs all CPUs waits for the end of both."""
+    status = replace(
+        a_status(tmp_path, "1x2gpu,8cpu,32gb"), policy=live_scheduler("fifo+requested", {}, 60.0)
+    )
+    reply = expected(
+        [
+            row(1, State.RUNNING, gpu_share=0.5, steps=100),
+            row(2, gpu_share=0.5, steps=200),
+            row(3, cpus=8.0, steps=50),
+        ],
+        status,
+    )
+    assert starts(reply) == about({2: 0.0, 3: 200.0})
+    assert ends(reply) == about({1: 100.0, 2: 200.0, 3: 250.0})
+
+
+def test_a_simulated_queue_ends_a_job_at_its_time_limit(tmp_path: Path) -> None:
+    """Its limit, less what it has run; a job that has used it up is about to be stopped."""
+    status = replace(a_status(tmp_path, "1x4gpu"), policy=live_scheduler("fifo", {}, 60.0))
+    limited = [
+        replace(row(1, State.RUNNING, steps=1000, time_limit_seconds=300.0), run_seconds=100.0),
+        row(2, steps=200, time_limit_seconds=300.0),
+        row(3, time_limit_seconds=50.0),
+        replace(row(4, State.RUNNING, steps=1000, time_limit_seconds=300.0), run_seconds=400.0),
+    ]
+    assert ends(expected(limited, status)) == about({1: 200.0, 2: 200.0, 3: 50.0, 4: 1.0})
+
+
+def test_a_queue_that_is_too_long_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NoEstimate, match="too long"):
+        expected([row(job, steps=1) for job in range(1, 2002)], a_status(tmp_path))
+
+
+def test_nothing_starts_on_a_drained_node(tmp_path: Path) -> None:
+    """Two jobs of four GPUs on the second of two nodes: one after the other; a whole cluster's job never."""
+    status = a_status(tmp_path)
+    rows = [row(1, gpus=4, steps=100), row(2, gpus=4, steps=50), row(3, gpus=8, steps=10)]
+    reply = expected(rows, status, ["node-0"])
+    assert starts(reply) == about({1: 0.0, 2: 100.0})
+    with pytest.raises(NoEstimate, match="all nodes are drained"):
+        expected(rows, status, ["node-0", "node-1"])
+
+
+def test_a_simulation_leaves_out_only_jobs_that_fit_nowhere(tmp_path: Path) -> None:
+    status = a_status(tmp_path, "1x4gpu,8cpu,32gb+1x4a100,8cpu,32gb")
+    rows = [row(1, constraint="gpu_type=a100", steps=9), row(2, steps=9), row(3, constraint="label=gone")]
+    assert starts(expected(rows, status)) == about({1: 0.0, 2: 0.0})
+    assert starts(expected(rows, status, ["node-1"])) == about({2: 0.0})
+    with pytest.raises(NoEstimate, match="no waiting job could start"):
+        expected(rows[2:], status)
+
+
+def test_jobs_without_gpus_and_of_changing_size_are_simulated(tmp_path: Path) -> None:
+    rows = [
+        row(1, gpus=0, cpus=1, memory_gb=1, steps=100),
+        row(2, gpus=2, min_gpus=1, max_gpus=4, steps=100),
+        row(3, gpus=2, steps=50),
+    ]
+    columns = trace_columns(rows, [0.0] * 3, [1.0] * 3)
+    assert (columns["min_gpus"], columns["max_gpus"]) == ([None, 1, None], [None, 4, None])
+    as_asked = expected(rows, a_status(tmp_path, "1x4gpu,8cpu,100gb"))
+    held = [AllocationInterval(2, 1, NodeAllocation("node-0", (0, 1, 2, 3)), 0.0)]
+    on_four = expected(rows, a_status(tmp_path, "1x4gpu,8cpu,100gb"), held=held)
+    assert ends(on_four) == about({1: 100.0, 2: 200.0, 3: 150.0}), (
+        "its speed on four GPUs is twice that on two"
+    )
+    assert ends(as_asked) == about({1: 100.0, 2: 100.0, 3: 150.0}), (
+        "the first one takes a CPU of the third one's share"
+    )
