@@ -140,7 +140,7 @@ def _shown(queue: Queue) -> list[Any]:
         from muster.cli.starts import basis_of
 
         simulated = queue["simulated"]
-        basis = [
-            f"Starts: the median of {simulated['draws']:,} simulations, and 80 % of them. {basis_of(simulated)}"
-        ]
+        whole = f"the median of {simulated['draws']:,} simulations, and 80 % of them"
+        of_one = "of one simulation, as nothing has to be drawn"
+        basis = [f"Starts: {of_one if simulated['draws'] == 1 else whole}. {basis_of(simulated)}"]
     return [*queue["notices"], job_table(queue["jobs"], time.time()), line + more, *basis]

@@ -92,6 +92,22 @@ def test_reasons_of_a_waiting_job_are_loaded(browser: Browser, busy: Daemon) -> 
         expect(page.locator("[data-part]")).to_contain_text(re.compile(f"Job {MANY} .* has waited"))
 
 
+def test_the_expected_start_shows_once_it_is_computed(browser: Browser) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ("--fake-nodes", "1x4gpu,8cpu,32gb", "--listen", "127.0.0.1:0")
+        with daemon(Path(folder, "home"), *flags) as small, small.visited(browser) as visit:
+            asked = {"name": "waits", "gpus": 4, "time_limit_seconds": 3600.0}
+            *_, last = small.submit([asked] * 3)
+            # Without events nothing else makes the page ask again.
+            page = visit.page
+            page.route("**/v1/events", lambda route: route.abort())
+            page.goto(f"{visit.url}/jobs/{last}")
+            expect(page.locator("[data-part]")).to_contain_text(
+                re.compile(r"It is expected to start in .* simulation")
+            )
+            expect(page.locator("[data-again]")).to_have_count(0)
+
+
 def test_map_is_coloured_drained_and_leads_to_jobs(browser: Browser, busy: Daemon) -> None:
     with busy.visited(browser) as visit:
         visit.page.on("dialog", lambda dialog: dialog.accept())
