@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
 from muster.files import write_aside, write_parquet
-from muster.problems import InputError, Problem
+from muster.problems import InputError, Problem, did_you_mean
 from muster.workload.models import Model, registry
 from muster.workload.traces import read_content
 from muster.workload.traces.cleaning import Reading
 from muster.workload.traces.columns import (
     COLUMNS,
     LINE,
+    LOG_COLUMNS,
     NAMES,
     TARGET_LOSS,
     WORK,
@@ -28,6 +29,8 @@ from muster.workload.traces.content import Content, open_content, table_of
 _ALWAYS_WRITTEN = ("job_id", "submit_seconds", "gpus")
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".txt")
+_RESEMBLES = 0.8
+"""As `cpu` resembles `cpus`; a column of a site's own that is further off is not asked about."""
 COLUMNS_SOURCE = "jobs"
 """The source of a trace that was read from columns."""
 
@@ -90,7 +93,8 @@ def trace_from(
         cleaned = "; ".join(reading.notes)
         raise InputError(Problem(content.where, f"there is no job in it{cleaned and ': '}{cleaned}"))
     jobs = _checked(reading, content.where, registry() if models is None else models)
-    return Trace(jobs, content.where, tuple(reading.notes), reading.frame[LINE], reading.names)
+    notes = (*reading.notes, *_resembling(reading.frame.columns))
+    return Trace(jobs, content.where, notes, reading.frame[LINE], reading.names)
 
 
 def trace_of(columns: Mapping[str, object], source: str, models: Mapping[str, Model] | None = None) -> Trace:
@@ -120,6 +124,18 @@ def write_trace(trace: Trace, path: Path | str) -> None:
 def _checked(reading: Reading, where: str, models: Mapping[str, Model]) -> pl.DataFrame:
     names = [name.lower() for model in models.values() for name in (model.name, *model.aliases)]
     return checked(reading.frame, Checks(where, reading.frame[LINE], reading.names), names)
+
+
+def _resembling(columns: Sequence[str]) -> Iterator[str]:
+    """A note for each column that is not read and resembles one that is, and that the file does not have."""
+    absent = [name for name in NAMES if name not in columns]
+    for column in columns:
+        if column in NAMES or column in (LINE, *LOG_COLUMNS):
+            continue
+        whole = [name for name in absent if name.startswith(f"{column.casefold()}_")]
+        hint = did_you_mean(column, absent, cutoff=_RESEMBLES)
+        if whole or hint:
+            yield f"column {column} is kept and not read; {hint or f'did you mean {whole[0]}?'}"
 
 
 def _telling(jobs: pl.DataFrame) -> pl.DataFrame:

@@ -231,6 +231,24 @@ def test_unknown_columns_are_kept_and_named(tmp_path: Path) -> None:
     assert trace.notes == ()
 
 
+@pytest.mark.parametrize(
+    ("columns", "meant"),
+    [
+        ("time_limit", ["time_limit_seconds"]),
+        ("Memory,cpu", ["memory_gb", "cpus"]),
+        ("tenant,tennant", []),
+        ("team,node_list,cpus_used,cost_center", []),
+    ],
+)
+def test_a_slip_in_the_name_of_a_column_is_asked_about(
+    tmp_path: Path, columns: str, meant: list[str]
+) -> None:
+    cells = ",".join("1" for _ in columns.split(","))
+    text = f"job_id,submit_seconds,gpus,duration_seconds,{columns}\n1,0,1,60,{cells}\n"
+    notes = read_trace(written(tmp_path, text)).notes
+    assert [note.partition("did you mean ")[2] for note in notes] == [f"{name}?" for name in meant]
+
+
 def test_models_of_ones_own_may_count_iterations(tmp_path: Path) -> None:
     path = written(tmp_path, "job_id,submit_seconds,gpus,model,iterations\na,0,1,alexnet,5\n")
     assert "known: none" in problems_of(path, models={})[0]
