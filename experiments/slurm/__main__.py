@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from experiments.slurm.log import read_log
 from experiments.slurm.replay import by_logged_priority, free_run, one_step
 from experiments.slurm.twin import PHASES, PRIORITY, with_logged_cycles, with_own_clocks
+from muster.cluster.ledger_arrays import Floats
 
 
 def main() -> None:
@@ -46,6 +48,7 @@ def main() -> None:
                 f"  {what}: start error median {np.median(errors):.3f} s, max {errors.max():.1f} s; ", end=""
             )
             print(f"mean wait {np.mean(found - log.accepted):.1f} s, logged {log.wait.mean():.1f} s")
+            print(f"    {_quantiles(log.wait, [found - log.accepted])}")
         phases = with_own_clocks(log, run, arguments.phases)
         waits = np.array([np.mean(found - log.accepted) for found in phases])
         off = np.mean([np.median(np.abs(found - log.allocated)) for found in phases])
@@ -54,6 +57,20 @@ def main() -> None:
             f"({waits.mean() / log.wait.mean() - 1:+.1%}), standard deviation {waits.std():.1f} s; ", end=""
         )
         print(f"start error median {off:.1f} s")
+        print(f"    {_quantiles(log.wait, [found - log.accepted for found in phases])}")
+
+
+def _quantiles(logged: Floats, runs: Sequence[Floats]) -> str:
+    """Quantiles of the wait as logged and in the mean of the runs, and how far these are apart in single runs."""
+    parts = []
+    for name, share in (("p50", 0.5), ("p90", 0.9)):
+        real = np.quantile(logged, share)
+        each = np.array([np.quantile(waits, share) for waits in runs])
+        spread = f", runs {each.min():.1f} to {each.max():.1f} s" if len(runs) > 1 else ""
+        parts.append(
+            f"{name} wait {each.mean():.2f} s, logged {real:.2f} s ({each.mean() / real - 1:+.1%}{spread})"
+        )
+    return "; ".join(parts)
 
 
 if __name__ == "__main__":

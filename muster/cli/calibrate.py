@@ -45,7 +45,7 @@ def calibrate(
     Example: muster calibrate sacct.txt --cluster mycluster.toml --set bf_interval=30
     """
     from muster.formatting import as_json_text
-    from muster.report.calibration import calibration
+    from muster.report.calibration import calibration, first_divergence, most_gpus_held
     from muster.report.recorded import has_starts, recorded
     from muster.schedulers.registry import clock_phases
     from muster.slurm_config import read_slurm_config
@@ -65,7 +65,13 @@ def calibrate(
     print_notes(inputs.trace)
     phased = [replace(inputs, settings=one) for one in clock_phases(scheduler, inputs.settings, phases)]
     runs = [one.run(one.scheduler(scheduler)).record.jobs for one in phased]
-    figures = calibration(recorded(inputs.trace, inputs.cluster).jobs, runs)
+    log = recorded(inputs.trace, inputs.cluster).jobs
+    figures = {
+        **calibration(log, runs),
+        "first_divergence": first_divergence(log, runs[0]),
+        "gpus": inputs.cluster.total_gpus,
+        "most_gpus_held": most_gpus_held(log),
+    }
     if as_json:
         print(as_json_text(figures), end="")
         return
@@ -76,7 +82,7 @@ def calibrate(
 
 
 def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
-    from muster.formatting import counted, duration
+    from muster.formatting import counted, duration, gpus
 
     def seconds(value: float | None) -> str:
         return "-" if value is None else duration(value)
@@ -99,3 +105,13 @@ def _print(scheduler: str, figures: Mapping[str, Any]) -> None:
         f"p90 {seconds(figures['start_error_p90_seconds'])}; "
         f"rank correlation of starts {figures['start_order_correlation']:.3f}"
     )
+    print(f"Jobs of the log held {figures['most_gpus_held']:,g} of {figures['gpus']:,} GPUs at most.")
+    first = figures["first_divergence"]
+    if first is not None:
+        run = "" if figures["runs"] == 1 else " of the first run"
+        print(
+            f"First divergence{run}: job {first['job_id']} of {gpus(first['gpus'])} waited "
+            f"{seconds(first['recorded_wait_seconds'])} in the log and waits "
+            f"{seconds(first['simulated_wait_seconds'])} here; jobs of the log held "
+            f"{first['gpus_held']:,g} GPUs when it came, {duration(first['submit_seconds'])} after the first one."
+        )

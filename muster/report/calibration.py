@@ -11,6 +11,8 @@ import polars as pl
 from muster.report.metrics import distribution
 from muster.report.timeline import FloatArray
 
+_SAME_SECONDS = 1.0
+
 
 def calibration(recorded: pl.DataFrame, runs: Sequence[pl.DataFrame]) -> dict[str, Any]:
     """The figures of runs of one scheduler beside the record; jobs that have a start in all of them count.
@@ -38,6 +40,42 @@ def calibration(recorded: pl.DataFrame, runs: Sequence[pl.DataFrame]) -> dict[st
         "recorded_overtakes": _overtakes(submit, start),
         **{name: _mean([one[name] for one in figures]) for name in figures[0]},
     }
+
+
+def first_divergence(recorded: pl.DataFrame, run: pl.DataFrame) -> dict[str, Any] | None:
+    """The first job that one of them starts more than a second before the other, and what the log held then.
+
+    First by the earlier one of its two starts; None where there is no such job. Logs have whole seconds.
+    """
+    simulated = run.select("job_id", pl.col("start_seconds").alias("simulated")).drop_nulls()
+    starts = recorded.drop_nulls("start_seconds").join(simulated, on="job_id", how="inner")
+    apart = starts.filter((pl.col("start_seconds") - pl.col("simulated")).abs() > _SAME_SECONDS)
+    if apart.is_empty():
+        return None
+    first = apart.sort(pl.min_horizontal("start_seconds", "simulated"), "submit_seconds").row(0, named=True)
+    submitted = first["submit_seconds"]
+    held = recorded.filter((pl.col("start_seconds") <= submitted) & (pl.col("finish_seconds") > submitted))
+    return {
+        "job_id": first["job_id"],
+        "gpus": first["gpus"],
+        "submit_seconds": submitted,
+        "recorded_wait_seconds": first["start_seconds"] - submitted,
+        "simulated_wait_seconds": first["simulated"] - submitted,
+        "gpus_held": float(held["gpus"].sum()),
+    }
+
+
+def most_gpus_held(recorded: pl.DataFrame) -> float:
+    """The most GPUs that jobs of the log held at one moment."""
+    ran = recorded.drop_nulls(["start_seconds", "finish_seconds"])
+    changes = pl.concat(
+        [
+            ran.select(pl.col("start_seconds").alias("time"), pl.col("gpus").alias("change")),
+            ran.select(pl.col("finish_seconds").alias("time"), -pl.col("gpus").alias("change")),
+        ]
+    )
+    by_time = changes.group_by("time").agg(pl.col("change").sum()).sort("time")
+    return float(by_time["change"].cum_sum().max() or 0.0)  # type: ignore[arg-type]
 
 
 def _figures(submit: FloatArray, recorded: FloatArray, simulated: FloatArray) -> dict[str, float]:

@@ -39,6 +39,25 @@ def test_calibrate_sets_a_scheduler_beside_the_log(muster: Muster, log: Path) ->
     assert figures["start_order_correlation"] == pytest.approx(0.5)
 
 
+def test_calibrate_names_the_first_divergence(muster: Muster, log: Path) -> None:
+    """Job 1 starts at 10 s here, where the log starts job 2, which comes at 2 s while job 0 runs."""
+    command = ("calibrate", str(log), "--cluster", "1x1gpu", "--scheduler")
+    figures = json.loads(muster(*command, "fifo", "--json").out)
+    assert figures["first_divergence"] == {
+        "job_id": "1",
+        "gpus": 1.0,
+        "submit_seconds": 1.0,
+        "recorded_wait_seconds": 12.0,
+        "simulated_wait_seconds": 9.0,
+        "gpus_held": 1.0,
+    }
+    assert (figures["most_gpus_held"], figures["gpus"]) == (1.0, 1)
+    said = " ".join(muster(*command, "fifo").out.split())
+    assert "First divergence: job 1 of 1 GPU waited 12.0 s in the log and waits 9.00 s here" in said
+    same = json.loads(muster(*command, "sjf", "--json").out)
+    assert same["first_divergence"] is None
+
+
 def test_calibrate_runs_slurm_with_several_phases(muster: Muster, log: Path) -> None:
     found = muster("calibrate", str(log), "--cluster", "1x1gpu", "--phases", "3", "--json")
     assert json.loads(found.out)["runs"] == 3
