@@ -168,7 +168,7 @@ def serve(
     policy = errors.of(live_scheduler, scheduler, chosen or {}, turn or float(_ROUND))
     errors.settle()
     serve_until_interrupted(
-        Serving(home, *served, policy, turn, allowed, cost, listen, service.store, service.jobs),
+        Serving(home, *served, policy, turn, allowed, cost, listen, service.store, service.jobs, scheduler),
         lambda line: print(line, flush=True),
     )
 

@@ -75,6 +75,8 @@ class Serving:
     """URL; None: SQLite in the home."""
     jobs: Path | None = None
     """Where the jobs' folders are from now on; None: where they were, at first in the home."""
+    scheduler_named: str = ""
+    """As the command line names it; empty: by its own name."""
 
 
 def serve(serving: Serving, say: Callable[[str], None]) -> None:
@@ -137,6 +139,7 @@ def _serve(
         cluster=serving.engine.cluster,
         models=known_models.all,
         round_seconds=serving.round_seconds,
+        scheduler_named=serving.scheduler_named,
         restart_cost_seconds=serving.restart_cost_seconds,
     )
     url = next((_url(each) for each in listeners if each.family != socket.AF_UNIX), None)

@@ -54,6 +54,8 @@ class DaemonStatus:
     models: Callable[[], Mapping[str, Model]]
     """Whose sensitivity is known now, by lower-case name."""
     round_seconds: float
+    scheduler_named: str = ""
+    """By which the scheduler can be made again, as a file and a class; empty: its own name."""
     restart_cost_seconds: float = DEFAULT_RESTART_COST_SECONDS
     """Expected of an interruption of a job of which nothing is known."""
     ready: bool = False

@@ -16,7 +16,6 @@ from muster.cluster import Cluster
 from muster.cluster.ledger import NodeAllocation
 from muster.problems import InputError
 from muster.runtime.snapshots.taken import settings_of_scheduler
-from muster.schedulers.contract import Scheduler
 from muster.schedulers.registry import build
 from muster.service.as_trace import trace_columns
 from muster.service.daemon_status import DaemonStatus
@@ -63,7 +62,7 @@ def question_of(
     seen: SeenQueue, status: DaemonStatus, draws: int, shapes: Sequence[JobRow] = ()
 ) -> StartQuestion:
     """The question about a queue; NoEstimate says why it cannot be asked."""
-    settings = _settings_of(status.policy)
+    name, settings = _made_by(status)
     cluster = cluster_without(status.cluster, seen.drained)
     living = competing(seen.living, cluster)
     if not living and not shapes:
@@ -99,7 +98,7 @@ def question_of(
     )
     ones = [jobs.slice(len(living) + at, 1) for at in range(len(shapes))]
     draws = draws if state.draws_differ else 1
-    return StartQuestion(state, ones, cluster, status.policy.name, settings, models, options, draws, guessed)
+    return StartQuestion(state, ones, cluster, name, settings, models, options, draws, guessed)
 
 
 def shapes_of(request: JobRequest, user: str, now: float) -> list[JobRow]:
@@ -116,18 +115,18 @@ def shapes_of(request: JobRequest, user: str, now: float) -> list[JobRow]:
     return [JobRow(ASKED, user, shape, now) for shape in shapes]
 
 
-def _settings_of(policy: Scheduler) -> Mapping[str, str]:
-    """With the name, what makes the same scheduler again in another process."""
-    settings = settings_of_scheduler(policy)
+def _made_by(status: DaemonStatus) -> tuple[str, Mapping[str, str]]:
+    """Name and settings that make the same scheduler again in another process."""
+    policy = status.policy
+    name = status.scheduler_named or policy.name
+    settings = settings_of_scheduler(policy, name)
     try:
-        again = build(policy.name, settings)
+        again = build(name, settings)
     except InputError:
         again = None
     if again is None or again.describe() != policy.describe():
-        raise NoEstimate(
-            f"scheduler {policy.name} cannot be made again in a process of its own, as it is not one of Muster's"
-        )
-    return settings
+        raise NoEstimate(f"scheduler {policy.name} cannot be made again in a process of its own")
+    return name, settings
 
 
 def _left_now(row: JobRow, left: float | None, now: float) -> float | None:

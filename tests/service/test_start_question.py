@@ -173,7 +173,7 @@ def test_a_scheduler_of_somebodys_own_is_refused(tmp_path: Path) -> None:
     site = Site(tmp_path, "fifo")
     site.submit({"gpus": 1})
     site.status.policy = Own()
-    with pytest.raises(NoEstimate, match="not one of Muster's"):
+    with pytest.raises(NoEstimate, match="own cannot be made again"):
         site.question()
     site.store.close()
 

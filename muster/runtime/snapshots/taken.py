@@ -220,13 +220,13 @@ class TakenSnapshot:
         return SavedAllocation(**vars(one.on(self.cluster.nodes[one.node].name)))
 
 
-def settings_of_scheduler(scheduler: Scheduler) -> dict[str, str]:
-    """The settings that make this scheduler of its name, where they are not the defaults.
+def settings_of_scheduler(scheduler: Scheduler, named: str = "") -> dict[str, str]:
+    """The settings that make this scheduler of its name, or of another name, where they are not the defaults.
 
     A scheduler that Muster cannot make of its name, as a user's own class, has none here.
     """
     try:
-        usual = _flat(build(scheduler.name).describe().get("settings", {}))
+        usual = _flat(build(named or scheduler.name).describe().get("settings", {}))
     except InputError:
         return {}
     own = _flat(scheduler.describe().get("settings", {}))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from muster.formatting import duration
+from muster.schedulers.registry import build
 from muster.service.limits import Limits
 from muster.service.simulated_queue import NoEstimate
 from muster.service.start_intervals import StartIntervals
@@ -168,6 +169,39 @@ def test_an_empty_queue_and_too_many_draws_are_refused(api: Serving) -> None:
     nothing = api.ask("GET", "/v1/starts")
     assert (nothing.status, "no waiting job could start" in nothing.message) == (409, True)
     assert api.ask("GET", "/v1/starts?draws=1001").status == 422
+
+
+OWN = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from muster.schedulers.parts import Order
+
+
+@dataclass(frozen=True)
+class Last(Order):
+    name: ClassVar[str] = "last-first"
+    preemptive: ClassVar[bool] = False
+    by: float = 1.0
+
+    def key(self, jobs):
+        assert self.by < 3, "too large"
+        return -1.0 * jobs.index * self.by
+"""
+
+
+@pytest.mark.parametrize(("by", "obstacle"), [(2, ""), (3, "the queue cannot be simulated")])
+def test_a_scheduler_from_a_file_is_simulated(api: Serving, by: int, obstacle: str) -> None:
+    file = api.home / "own.py"
+    file.write_text(OWN)
+    api.status.scheduler_named = f"{file}:Last"
+    api.status.policy = build(api.status.scheduler_named, {"by": str(by)})
+    first, _, last = queued(api)
+    estimate = asyncio.run(StartIntervals(api.store, api.status).with_job(first, 60.0))
+    assert estimate.obstacle == obstacle
+    if estimate.answer is not None:
+        starts = estimate.answer.found[0].starts
+        assert starts[str(first)].median - starts[str(last)].median == pytest.approx(600.0, abs=1.0)
 
 
 def test_simulations_that_take_too_long_are_ended(api: Serving) -> None:
