@@ -10,7 +10,7 @@ from pathlib import Path
 from muster.cluster.ledger import NodeAllocation
 from muster.service.engines import Launch
 from muster.service.home import job_folder
-from muster.service.store.rows import AllocationInterval, JobRow
+from muster.service.store.rows import AllocationInterval, JobRow, StepsDone
 
 _OWN_GB = 4.0
 """What a process needs for itself, where its owner did not say: CUDA, its libraries and the loader's workers."""
@@ -74,6 +74,33 @@ class JobStart:
     """When it made its first step; None: it has not reported one."""
     first_report: tuple[float, float] | None = None
     """When its first report was read, and the step of it."""
+    newest_report: tuple[float, float] | None = None
+    """The same of its newest one."""
+    noted: tuple[float, float] | None = None
+    """The same of the newest one that is on record; None: none that this daemon has read."""
+
+    def reports_to_note(self, gap: float) -> list[StepsDone]:
+        """Its first step and report, and its newest one if so long after what is on record; from now on, they are."""
+        if self.first_report is None or self.newest_report is None:
+            return []
+        due = [] if self.noted else [*self._begun(), self.first_report]
+        self.noted = self.noted or self.first_report
+        passed = self.newest_report[0] - self.noted[0]
+        if passed > 0 and passed >= gap:
+            due.append(self.newest_report)
+            self.noted = self.newest_report
+        return [StepsDone(self.job, self.epoch, *report) for report in due]
+
+    def _begun(self) -> list[tuple[float, float]]:
+        """Where it went on from, if it did so before its first report and with all that was done."""
+        if self.first_step is None or self.first_report is None:
+            return []
+        at, step = self.first_report
+        return (
+            [(self.first_step, self.steps_before)]
+            if self.first_step < at and step > self.steps_before
+            else []
+        )
 
     def first_step_by(self, report: Report, now: float) -> float:
         """When it must have made its first step, according to its first report."""

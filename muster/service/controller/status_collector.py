@@ -36,6 +36,9 @@ _WORDS = 500
 _SAVE_SECONDS = 10.0
 """Between two writes of how far running jobs are."""
 
+_NOTED_APART = 0.01
+"""Of the time since a job's first start: what lies between two reports that are kept, at the least."""
+
 _LOOKS_APART = 5.0
 """Seconds between two looks at a job's reports within which its first step is seen soon enough to measure it."""
 _REMEMBERED = 1000
@@ -219,6 +222,8 @@ class StatusCollector:
             fields |= {"stop_seconds": stop}
         self._jobs.set(row.id, **fields)
         self._unsaved.discard(row.id)
+        last = start.reports_to_note(0.0)
+        self._jobs.changes.steps += [one._replace(time=min(one.time, until)) for one in last]
         self._jobs.carried_out(row)
         self._losses[row.id] = self._losses.get(row.id, 0) + 1 if one.ended is Exit.LOST else 0
         if after.failed_to_run:
@@ -270,7 +275,15 @@ class StatusCollector:
                 row = self._jobs.rows[job]
                 fields = {name: getattr(row, name) for name in _REPORTED}
                 self._jobs.changes.job(job, **fields)
+                self._note_steps(row, now)
             self._unsaved.clear()
+
+    def _note_steps(self, row: JobRow, now: float) -> None:
+        """Keep how far a job was, so that its speed over time can be shown; at distances that grow with its age."""
+        start = self._jobs.starts.get(row.id)
+        if start is not None:
+            age = now - (start.since if row.first_start is None else row.first_start)
+            self._jobs.changes.steps += start.reports_to_note(max(_SAVE_SECONDS, _NOTED_APART * age))
 
     def _read(self, start: JobStart, now: float) -> Report | None:
         """A job's report, if it is new; an invalid one costs its own job only."""
@@ -290,6 +303,7 @@ class StatusCollector:
         """Take a report of how far a job is."""
         if start.first_report is None:
             self._heard_first(start, report, now)
+        start.newest_report = now, report.step
         row = self._jobs.rows[start.job]
         steps, rate = report.step, report.steps_per_second or start.steps_per_second(report.step, now)
         fields: dict[str, Any] = {"steps_done": max(steps, row.steps_done), "steps_per_second": rate}

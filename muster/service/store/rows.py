@@ -195,6 +195,15 @@ class Holder(NamedTuple):
     model: str | None
 
 
+class StepsDone(NamedTuple):
+    """How far one start of a job was at a moment: two of them in a row give its speed between them."""
+
+    job: int
+    epoch: int
+    time: float
+    steps: float
+
+
 @dataclass(frozen=True)
 class PendingInterval:
     """A stretch of time in which a job waited for one reason."""
@@ -233,6 +242,7 @@ class StoreChanges:
     """By the columns of `runtime.records.DECISIONS`."""
     pending: list[PendingInterval] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    steps: list[StepsDone] = field(default_factory=list)
     scheduler_state: bytes | None = None
     """None: unchanged."""
 

@@ -44,6 +44,7 @@ from muster.service.store.rows import (
     SessionRow,
     State,
     StateRequest,
+    StepsDone,
     StoreChanges,
     Submission,
     TokenRow,
@@ -61,6 +62,7 @@ from muster.service.store.tables import (
     PENDING_INTERVALS,
     SCHEDULER,
     SESSIONS,
+    STEPS_DONE,
     STORE,
     TOKENS,
 )
@@ -292,6 +294,13 @@ class Store:
             found = connection.execute(select(PENDING_INTERVALS).order_by(PENDING_INTERVALS.c.id))
             return [encoding.pending_interval(row) for row in found]
 
+    def steps_done(self, job: int) -> list[StepsDone]:
+        """How far a job was over time, in the order of its reports."""
+        columns = STEPS_DONE.c
+        chosen = select(columns.job, columns.epoch, columns.time, columns.steps).where(columns.job == job)
+        with self._database.reading() as connection:
+            return [StepsDone(*row) for row in connection.execute(chosen.order_by(columns.id))]
+
     def allocation_intervals(
         self, job: int | Collection[int] | None = None, open_only: bool = False
     ) -> list[AllocationInterval]:
@@ -449,7 +458,7 @@ class Store:
         """Remove those of these jobs that have ended, with their history; their numbers are not used again."""
         ended = select(JOBS.c.id).where(JOBS.c.id.in_(jobs), JOBS.c.state.in_(sorted(ENDED)))
         with self._database.writing() as connection:
-            for table in (EVENTS, PENDING_INTERVALS, ALLOCATION_INTERVALS):
+            for table in (EVENTS, STEPS_DONE, PENDING_INTERVALS, ALLOCATION_INTERVALS):
                 connection.execute(delete(table).where(table.c.job.in_(ended)))
             connection.execute(delete(JOBS).where(JOBS.c.id.in_(ended)))
         self._other_changes += 1
@@ -540,6 +549,7 @@ def _write(connection: Connection, changes: StoreChanges) -> None:
     _add(connection, DECISIONS, [_known_figures(row) for row in changes.decisions])
     _add(connection, PENDING_INTERVALS, [encoding.of_pending_interval(entry) for entry in changes.pending])
     _add(connection, EVENTS, [vars(entry) for entry in changes.events])
+    _add(connection, STEPS_DONE, [entry._asdict() for entry in changes.steps])
     if changes.scheduler_state is not None:
         connection.execute(delete(SCHEDULER))
         connection.execute(insert(SCHEDULER).values(id=1, state=changes.scheduler_state))

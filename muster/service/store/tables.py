@@ -142,6 +142,18 @@ EVENTS = Table(
     Index("events_by_job", "job"),
 )
 
+STEPS_DONE = Table(
+    "steps_done",
+    METADATA,
+    Column("id", NUMBER, primary_key=True),
+    _of_job(),
+    Column("epoch", Integer, nullable=False),
+    _figure("time"),
+    _figure("steps"),
+    Index("steps_done_by_job", "job"),
+)
+"""What jobs have reported, at times that lie further apart the longer a job has run."""
+
 DECISIONS = Table(
     "decisions",
     METADATA,

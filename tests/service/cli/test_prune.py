@@ -16,7 +16,14 @@ from muster.service import prune as pruning
 from muster.service.home import WHOSE, job_folder
 from muster.service.prune import Pruned, prune
 from muster.service.store import Store
-from muster.service.store.rows import AllocationInterval, PendingInterval, State, StoreChanges, Submission
+from muster.service.store.rows import (
+    AllocationInterval,
+    PendingInterval,
+    State,
+    StepsDone,
+    StoreChanges,
+    Submission,
+)
 
 from ..serving import Serving, a_request
 from .conftest import Muster
@@ -42,6 +49,7 @@ def fill(store: Store, home: Path) -> float:
         )
         changes.pending.append(PendingInterval(job, "no_gpus", {}, ended - 3, ended - 2))
         changes.event(job, ended, "completed")
+        changes.steps.append(StepsDone(job, 1, ended, 100.0))
         if job in LIVING:
             changes.job(job, last_stop=ended)
         else:
@@ -62,6 +70,7 @@ def there(store: Store, home: Path) -> list[int]:
         == jobs
     )
     assert [job for job in range(1, 6) if len(store.events(job)) == 2] == jobs
+    assert [job for job in range(1, 6) if store.steps_done(job)] == jobs
     assert sorted(int(folder.name) for folder in (home / "jobs").iterdir()) == jobs
     return jobs
 

@@ -23,6 +23,7 @@ from muster.service.store.rows import (
     PendingInterval,
     State,
     StateRequest,
+    StepsDone,
     StoreChanges,
     Submission,
 )
@@ -52,6 +53,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         self.held: list[AllocationInterval] = []
         self.pending: list[PendingInterval] = []
         self.events: list[Event] = []
+        self.steps: list[StepsDone] = []
         self.drained: dict[str, bool] = {}
         self.state: bytes | None = None
 
@@ -116,6 +118,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
             )
             changes.pending.append(PendingInterval(job, "no_gpus", {"needs": time}, time, time + 1))
             changes.event(job, time, "started", "here")
+            changes.steps.append(StepsDone(job, row.epoch, time, abs(time)))
         self.store.commit(changes)
         self.held = [
             replace(held, until=time)
@@ -125,6 +128,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         ] + changes.opened
         self.pending += changes.pending
         self.events += changes.events
+        self.steps += changes.steps
         self.state = self.state if state is None else state
 
     @rule(node=some.sampled_from("mn"), drained=some.booleans())
@@ -166,6 +170,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
         for job in list(self.jobs)[:2]:
             found = [(event.kind, event.detail) for event in self.store.events(job)[1:]]
             assert found == [(event.kind, event.detail) for event in self.events if event.job == job]
+            assert self.store.steps_done(job) == [one for one in self.steps if one.job == job]
 
 
 TestStoreAgainstDict = StoreAgainstDict.TestCase

@@ -8,8 +8,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from muster.service.store import Store
+from muster.service.store.rows import StepsDone, StoreChanges, Submission
 from muster.service.store.tables import METADATA
 
+from ..serving import a_request
 from .conftest import new_database
 
 DEFINITIONS = {
@@ -50,6 +52,20 @@ def test_the_migrations_make_the_tables_of_the_code(url: str, other_url: str) ->
     finally:
         migrated.dispose()
         expected.dispose()
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date(url: str) -> None:
+    Store.open(url).close()
+    older = engine_of(url)
+    with older.begin() as connection:
+        connection.execute(sa.text("DROP TABLE steps_done"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '1'"))
+    older.dispose()
+    store = Store.open(url)
+    (job,) = store.submit([Submission("ann", a_request())])
+    store.commit(StoreChanges(steps=[StepsDone(job, 1, 2.0, 3.0)]))
+    assert store.steps_done(job) == [StepsDone(job, 1, 2.0, 3.0)]
+    store.close()
 
 
 def test_whose_a_store_is_stays_in_it(url: str) -> None:
