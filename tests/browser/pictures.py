@@ -8,13 +8,14 @@ import time
 from pathlib import Path
 
 from muster.service.client import Client
-from tests.browser.driven import DARK, PHONE, WIDE, chromium, daemon
+from tests.browser.driven import DARK, PHONE, WIDE, Daemon, chromium, daemon
 
 PAGES = {
     "overview": "/",
     "nodes": "/nodes",
     "jobs": "/jobs",
-    "job": "/jobs/11",
+    "job": "/jobs/12",
+    "running": "/jobs/9#speed",
     "timeline": "/timeline",
     "what-if": "/what-if",
 }
@@ -30,6 +31,7 @@ _JOBS = [
 
 _SHORT = [{"name": f"short-{number}", "gpus": 16, "model": "alexnet", "steps": 20} for number in range(8)]
 """They complete before the pictures are taken, so that a question can be asked about them."""
+_HELD_TWICE = {"name": "gnmt-breaks", "gpus": 4, "model": "gnmt", "steps": 100_000}
 
 
 def _answer_a_question(client: Client) -> None:
@@ -40,6 +42,18 @@ def _answer_a_question(client: Client) -> None:
         time.sleep(1)
 
 
+def _run_with_breaks(running: Daemon) -> None:
+    """A job that was held twice, so that its page has several starts and their speeds."""
+    (job,) = running.submit([_HELD_TWICE])
+    for state, seconds, action in (("running", 15, "hold"), ("held", 3, "release")) * 2:
+        with running.client() as client:
+            while client.get(f"/v1/jobs/{job}")["state"] != state:
+                time.sleep(0.2)
+        time.sleep(seconds)
+        with running.client() as client:
+            client.post(f"/v1/jobs/{job}/{action}")
+
+
 def main(folder: Path) -> None:
     """Take the pictures of a daemon with fake nodes and thirty jobs."""
     nodes = ("--fake-nodes", "8x8gpu,96cpu,768gb")
@@ -47,6 +61,7 @@ def main(folder: Path) -> None:
         running.submit(_SHORT)
         with running.client() as client:
             _answer_a_question(client)
+        _run_with_breaks(running)
         running.submit(_JOBS)
         for kind, how in (("wide", WIDE), ("phone", PHONE), ("dark", DARK)):
             with running.visited(browser, **how) as visit:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from muster.cluster.ledger import NodeAllocation
 from muster.service.api.answers import JobSeries
 from muster.service.series import series_of
-from muster.service.store.rows import State, StateRequest, Submission
+from muster.service.store import Store
+from muster.service.store.rows import JobRow, State, StateRequest, StepsDone, StoreChanges, Submission
 from muster.speed.gains import network_for, stages_of
 from muster.workload.models import shipped_models
 
@@ -31,6 +33,7 @@ def test_shares_add_up_and_predict_the_fake_engines_speed(tmp_path: Path) -> Non
     found = series_of(row, world.store, world.status)
     JobSeries.model_validate(found)
     assert sum(found["shares"].values()) == pytest.approx(1.0)
+    check_measured(found, row, world.store)
     (stretch,) = found["starts"]
     held = [one.allocation for one in world.store.allocation_intervals(job)]
     pace = world.pace(job, held)
@@ -41,9 +44,51 @@ def test_shares_add_up_and_predict_the_fake_engines_speed(tmp_path: Path) -> Non
         world.turn(1.0)
     row = world.store.job(job)
     assert row is not None
-    shares = series_of(row, world.store, world.status)["shares"]
+    stopped = series_of(row, world.store, world.status)
+    JobSeries.model_validate(stopped)
+    shares = stopped["shares"]
     assert shares["restart"] == pytest.approx(row.restart_seconds / row.run_seconds)
     assert sum(shares.values()) == pytest.approx(1.0)
+    check_measured(stopped, row, world.store)
+    world.store.close()
+
+
+def check_measured(found: dict[str, Any], row: JobRow, store: Store) -> None:
+    """No time is lost or counted twice, and a fake job has run at the speed that its model predicts."""
+    assert sum(found["spent"].values()) == pytest.approx(store.now() - row.submitted)
+    for stretch in found["starts"]:
+        assert stretch["since"] <= stretch["works_from"] <= (stretch["until"] or store.now() + store.origin)
+    if row.state is State.RUNNING:
+        assert found["measured"] == []
+        assert row.last_start is not None
+        assert row.first_step is not None
+        assert found["spent"]["restart_seconds"] == pytest.approx(row.first_step - row.last_start)
+        return
+    (piece,), (stretch,) = found["measured"], found["starts"]
+    assert (piece["since"], piece["until"]) == (stretch["works_from"], stretch["until"])
+    predicted = stretch["predicted_steps_per_second"]
+    assert stretch["steps_per_second"] == piece["steps_per_second"] == pytest.approx(predicted, rel=0.05)
+    assert found["spent"]["restart_seconds"] == row.restart_seconds
+
+
+def test_speed_is_that_between_reports_of_one_start(tmp_path: Path) -> None:
+    """A start that counts back has made no steps; between two starts there is no speed."""
+    world = World(tmp_path, "fifo")
+    (job,) = world.store.submit([Submission("ann", a_request(model="resnet18", steps=10**9))])
+    noted = (
+        (1, 10.0, 0.0),
+        (1, 20.0, 50.0),
+        (1, 30.0, 40.0),
+        (2, 50.0, 30.0),
+        (2, 50.0, 30.0),
+        (2, 54.0, 50.0),
+    )
+    world.store.commit(StoreChanges(steps=[StepsDone(job, *one) for one in noted]))
+    row = world.store.job(job)
+    assert row is not None
+    found = series_of(row, world.store, world.status)
+    pieces = [(piece["since"] - world.store.origin, piece["steps_per_second"]) for piece in found["measured"]]
+    assert pieces == [(10.0, 5.0), (20.0, 0.0), (50.0, 5.0)]
     world.store.close()
 
 

@@ -235,6 +235,10 @@ class JobStretch(Answer):
     """Null: it still holds it."""
     nodes: list[str]
     gpus: float
+    works_from: float | None
+    """When it made its first step, as well as its reports show; null: none has come."""
+    steps_per_second: float | None
+    """Mean between its first and its last report in this time; null: there are not two."""
     predicted_steps_per_second: float | None
     """By its model, alone on its links; null: not known, as for a job that shares a GPU or changes its size."""
 
@@ -248,15 +252,36 @@ class TimeShares(Answer):
     communication: float
     """That compute does not hide."""
     restart: float
-    """As measured: start-ups, stops and lost work of the starts that have ended."""
+    """As measured: start-ups, stops and lost work of the starts that have ended, and the present start-up."""
+
+
+class TimeSpent(Answer):
+    """Where the time since a job's submission has gone, as measured."""
+
+    waiting_seconds: float
+    """In the queue or held."""
+    restart_seconds: float
+    """Start-ups, stops and lost work of the starts that have ended, and the present start-up."""
+    working_seconds: float
+
+
+class MeasuredSpeed(Answer):
+    """A job's speed between two of its reports."""
+
+    since: float
+    until: float
+    steps_per_second: float
 
 
 class JobSeries(Answer):
-    """How fast a job should be on what it has had, and where its time goes."""
+    """How fast a job has been and should be on what it has had, and where its time goes."""
 
     starts: list[JobStretch]
+    measured: list[MeasuredSpeed]
+    """Reports lie at least 10 s and 1 % of the job's age apart."""
     steps_per_second: float | None
     """As last measured; null: never."""
+    spent: TimeSpent
     shares: TimeShares | None
     """Null: its model is not known, or it has not run."""
 

@@ -23,12 +23,26 @@ def step_line(points: Sequence[tuple[float, float]], since: float, until: float,
     top = max(most, 1.0, *(figure for _, figure in points)) if points else max(most, 1.0)
     pieces: list[str] = []
     for time, figure in points:
-        x = (min(max(time, since), until) - since) / max(until - since, 1e-9) * WIDTH
-        y = HEIGHT - figure / top * HEIGHT
+        x, y = _x(time, since, until), HEIGHT - figure / top * HEIGHT
         pieces.append(f"M{x:.1f} {y:.1f}" if not pieces else f"H{x:.1f}V{y:.1f}")
     if pieces:
         pieces.append(f"H{WIDTH:.1f}")
     return StepLine("".join(pieces), top)
+
+
+def held_line(pieces: Sequence[tuple[float, float, float]], since: float, until: float, most: float) -> str:
+    """The path through figures that hold from a time to another one, broken where none holds; `most` is at the top."""
+    path, last = [], None
+    for begin, end, figure in pieces:
+        x, y = _x(begin, since, until), HEIGHT - figure / most * HEIGHT
+        path.append(f"V{y:.1f}" if last == begin else f"M{x:.1f} {y:.1f}")
+        path.append(f"H{_x(end, since, until):.1f}")
+        last = end
+    return "".join(path)
+
+
+def _x(time: float, since: float, until: float) -> float:
+    return (min(max(time, since), until) - since) / max(until - since, 1e-9) * WIDTH
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from muster.schedulers.presets import known_presets
 from muster.service.api import history, jobs, nodes, what_if
 from muster.service.api.service import Service, check_operator
 from muster.service.pages.charts import Span, span, step_line
+from muster.service.pages.speed_chart import speed_chart
 from muster.service.store.rows import Caller, Holder, JobOrder, State
 from muster.service.waiting import nothing_starts
 
@@ -20,6 +21,7 @@ _DAY = 86400.0
 _SHOWN_EVENTS = 12
 _SHOWN_JOBS = 10
 _RESOURCES = (("gpus", "GPUs"), ("cpus", "CPU cores"), ("memory_gb", "GB of memory"))
+_RESTART_COLOUR = "c4"
 ORDERS = {
     JobOrder.ID: "newest",
     JobOrder.NAME: "name",
@@ -114,13 +116,17 @@ def job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
         stretches.append((span(begin, end, since, until), interval.allocation.node, words))
     places = list(dict.fromkeys(node for _, node, _ in stretches))
     ran = job["run_seconds"]
+    series = jobs.series(job_id, service, caller)
     return {
         "job": job,
         "request": job["request"].model_dump(exclude_none=True, exclude_defaults=True),
         "events": jobs.events(job_id, service, caller)["events"][::-1],
         "places": places,
         "stretches": [(where, places.index(node), words) for where, node, words in stretches],
-        "series": jobs.series(job_id, service, caller),
+        "series": series,
+        "speed": speed_chart(series, until),
+        "spent": _spent(series["spent"]),
+        "predicted": _predicted(series["shares"]),
         "runs_since": job["last_start"] if job["state"] is State.RUNNING else None,
         "restart_share": job["restart_seconds"] / ran if ran > 0 else None,
         "own": job["user"] == caller.user,
@@ -129,6 +135,25 @@ def job_story(service: Service, caller: Caller, job_id: int) -> dict[str, Any]:
         "now": now,
         "until": until,
     }
+
+
+def _spent(seconds: Mapping[str, float]) -> list[tuple[str, float, str, str]]:
+    """What has taken a job's time: its name, share, colour and how long it took."""
+    whole = max(sum(seconds.values()), 1e-9)
+    return [
+        (name, seconds[field] / whole, colour, f", {duration(seconds[field])}")
+        for name, field, colour in (
+            ("waiting or held", "waiting_seconds", "c6"),
+            ("restarts", "restart_seconds", _RESTART_COLOUR),
+            ("at work", "working_seconds", "c5"),
+        )
+    ]
+
+
+def _predicted(shares: Mapping[str, float] | None) -> list[tuple[str, float, str, str]]:
+    """Likewise, as its model divides it."""
+    colours = ("c1", "c2", "c3", _RESTART_COLOUR)
+    return [(*part, colour, "") for part, colour in zip((shares or {}).items(), colours, strict=False)]
 
 
 def user_list(service: Service, caller: Caller) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from muster.cli.app import run
 from muster.cli.service_view import state_of
 from muster.formatting import counted, duration, gpus, number, percent, thousandths
 from muster.problems import InputError
+from muster.service.pages.rendering import moment as moment_of
 from muster.service.request import JobRequest
 from muster.service.shown import gpus_of, state_since
 from muster.service.store.rows import ENDED, StateRequest, Submission
@@ -178,6 +179,29 @@ def check_job(page: Shown, job: Job) -> None:
     assert page.since == waits + ([job["last_start"]] if job["state"] == "running" else [])
 
 
+def check_series(page: Shown, series: Mapping[str, Any]) -> None:
+    """Its speed, measured and predicted, in each start, and where its time goes."""
+
+    def speed(value: float | None) -> str:
+        return "–" if value is None else number(value)
+
+    names = ("steps_per_second", "predicted_steps_per_second")
+    known = any(start[name] for start in series["starts"] for name in names)
+    newest = series["starts"][:-11:-1] if known else []
+    expected = [
+        [moment_of(start["since"]), thousandths(start["gpus"]), *(speed(start[name]) for name in names)]
+        for start in newest
+    ]
+    assert [[*row[:2], *row[4:]] for row in page.rows if row and row[0].endswith("UTC")] == expected
+    whole = sum(series["spent"].values())
+    for name, seconds in zip(
+        ("waiting or held", "restarts", "at work"), series["spent"].values(), strict=True
+    ):
+        assert f"{name} {percent(seconds / max(whole, 1e-9))}, {duration(seconds)}" in page.text
+    for name, share in (series["shares"] or {}).items():
+        assert f"{name} {percent(share)}" in page.text
+
+
 def moments(api: Serving, world: World) -> Iterator[int]:
     chance, draining = random.Random(7), set[str]()
     for moment in range(MOMENTS):
@@ -193,7 +217,7 @@ def test_numbers_agree_at_fifty_moments(
     with serving_on(world.store, world.status, home) as api:
         browsers = {user: logged_in(api, user) for user in USERS}
         monkeypatch.setenv("MUSTER_URL", api.url)
-        seen = set()
+        seen, measured = set(), 0
         for moment in moments(api, world):
             capsys.readouterr()
             assert run(["top", "--json"]) == 0
@@ -218,7 +242,12 @@ def test_numbers_agree_at_fifty_moments(
             assert f"of {counted(len(listed), 'job')}" in jobs.text
             for job in listed[-1:]:
                 check_job(page(f"/jobs/{job['job_id']}"), job)
+            for job in listed[moment % max(len(listed), 1) :][:1]:
+                series = ask(f"/v1/jobs/{job['job_id']}/series").json
+                check_series(page(f"/jobs/{job['job_id']}"), series)
+                measured += len(series["measured"])
             seen |= {state_of(job) for job in listed} | {"preempted" for job in listed if job["preemptions"]}
         assert seen >= {"running", "queued", "held", "completed", "cancelled", "preempted", "stopping"}
         assert world.store.counts().keys() >= ENDED
+        assert measured > 0
     world.store.close()
