@@ -18,7 +18,7 @@ from muster.problems import ErrorCollector
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.sweep.capacity import Added, CapacityPoint, Target
+    from muster.sweep.capacity import CapacityPoint, Target
 
 _HEADER = ("more nodes", "GPUs", "figure", "±", "meets")
 
@@ -86,9 +86,10 @@ def capacity(
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
         else:
-            _write_page(
-                folder, points, added, bound, f"{inputs.trace.source} on {inputs.cluster.name}, {scheduler}"
-            )
+            from muster.sweep.capacity_page import write_capacity_page
+
+            title = f"{inputs.trace.source} on {inputs.cluster.name}, {scheduler}"
+            write_capacity_page(folder, points, added, bound, title)
     if as_json:
         print(content, end="")
         return
@@ -96,31 +97,6 @@ def capacity(
     print(answer_of(points, added, bound))
     if not missing:
         print(f"The page with the curve: {out / 'report.html'}")
-
-
-def _write_page(
-    folder: Path, points: Sequence[CapacityPoint], added: Added, target: Target, title: str
-) -> None:
-    from muster.report.drawing import time_unit
-    from muster.sweep.capacity import answer_of, rows_of
-    from muster.sweep.charts import Spot, load_chart
-    from muster.sweep.page import Section, Table, write_sections
-
-    known = [(point, point.seconds) for point in points if point.seconds is not None]
-    unit, name = time_unit(max([target.limit, *(seconds for _, seconds in known)]))
-    spots = [
-        Spot("", target.figure, point.nodes, seconds / unit, point.deviation_seconds / unit)
-        for point, seconds in known
-    ]
-    spots += [Spot("", str(target), point.nodes, target.limit / unit, None) for point, _ in known]
-    note = "Bars: standard deviation over the phases of the scheduler's clocks."
-    what = f"More nodes of {added.like.gpus} {added.like.gpu_type}"
-    chart = [load_chart("capacity", target.figure, note, spots, what, name)] if spots else []
-    table = Table("", _HEADER, rows_of(points))
-    section = Section(
-        f"{target.figure} by number of nodes", [answer_of(points, added, target)], [table], chart
-    )
-    write_sections(folder, f"Capacity: {title}", [str(target)], [section], "muster capacity")
 
 
 def _print(points: Sequence[CapacityPoint], target: Target) -> None:

@@ -57,6 +57,22 @@ def _write_chart(chart: Chart, folder: Path, formats: Sequence[str]) -> None:
         (folder / f"{chart.name}.csv").write_text(csv_of(chart.rows), encoding="utf-8", newline="")
 
 
+def embedded_files(chart: Chart) -> list[tuple[str, str, str]]:
+    """Kind, name and address of the chart as files that a page holds itself; none where the chart has no rows."""
+    if not chart.rows:
+        return []
+    svg = svg_of(chart.spec(chart.wide, titled=True), chart.name)
+    contents = {
+        "png": ("image/png", png_of(svg)),
+        "svg": ("image/svg+xml", svg.encode()),
+        "csv": ("text/csv", csv_of(chart.rows).encode()),
+    }
+    return [
+        (kind.upper(), f"{chart.name}.{kind}", f"data:{mime};base64,{base64.b64encode(content).decode()}")
+        for kind, (mime, content) in contents.items()
+    ]
+
+
 def page_text(template: Path, shown: Mapping[str, Any]) -> str:
     """The page of a template within the frame."""
     environment = jinja2.Environment(

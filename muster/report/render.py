@@ -15,6 +15,7 @@ from muster.palette import LIGHT
 PNG_SCALE = 2
 # A tenth of a pixel is finer than anybody sees, and a third shorter.
 _TOO_FINE = re.compile(r"-?\d+\.\d{2,}")
+_DESCRIBED = re.compile(r'<path((?:(?!aria-label)[^>])* aria-label="([^"]*)" role="graphics-symbol"[^>]*?)/>')
 _NAMED = re.compile(r'id="([^"]+)"')
 
 
@@ -47,7 +48,11 @@ def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def inlined(svg: str) -> str:
-    """The SVG to stand within HTML: it fills the width it is given and takes its colours from the page."""
+    """The SVG to stand within HTML: it fills the width it is given and takes its colours from the page.
+
+    A mark with a description shows it when the pointer rests on it.
+    """
+    svg = _DESCRIBED.sub(r"<path\1><title>\2</title></path>", svg)
     for role, colour in LIGHT.items():
         svg = svg.replace(f'"{colour}"', f'"var(--{role})"')
     svg = svg.replace('fill="white"', 'fill="none"', 1)

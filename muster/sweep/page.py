@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.report.drawing import Chart
-from muster.report.frame import drawn, write_page
+from muster.report.frame import BY_DEFAULT, drawn, embedded_files, write_page
 
 _WORD = re.compile(r"[^\W\d_]{4}")
 TEMPLATE = Path(__file__).with_name("page.html.j2")
@@ -40,14 +40,22 @@ class Section:
 
 
 def write_sections(
-    folder: Path, title: str, headline: Sequence[str], sections: Sequence[Section], command: str
+    folder: Path,
+    title: str,
+    headline: Sequence[str],
+    sections: Sequence[Section],
+    command: str,
+    formats: Sequence[str] = BY_DEFAULT,
 ) -> Path:
-    """Write `report.html` and `charts/` into a folder; the page's path."""
+    """Write `report.html` and `charts/` into a folder; the page's path. Charts with rows can be saved from the page."""
     charts = [chart for section in sections for chart in section.charts]
     shown = {
         "title": title,
         "headline": headline,
-        "sections": [(section, [drawn(chart) for chart in section.charts]) for section in sections],
+        "sections": [
+            (section, [drawn(chart) | {"files": embedded_files(chart)} for chart in section.charts])
+            for section in sections
+        ],
         "command": command,
     }
-    return write_page(folder, TEMPLATE, charts, shown)
+    return write_page(folder, TEMPLATE, charts, shown, formats)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import html
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from muster.cluster.shipped import parse_cluster
+from muster.formatting import counted, duration
 from muster.problems import InputError
 
 from .conftest import Outcome
@@ -49,6 +54,31 @@ def test_the_curve_and_the_least_number_that_meets(muster: Muster, trace: str, t
     assert answer["answer"].startswith("2 more nodes of 8 H100 meet mean wait < 1.67 min: 1.46 min.")
     assert json.loads((out / "capacity.json").read_text())["curve"] == answer["curve"]
     assert "2 more nodes" in (out / "report.html").read_text()
+
+
+def test_the_page_has_the_curve_as_picture_table_and_files(
+    muster: Muster, trace: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    ask(muster, trace, out, "--add", "h100 nodes 0..6 step 2", "--target", "mean wait < 100s")
+    curve = json.loads((out / "capacity.json").read_text())["curve"]
+    page = (out / "report.html").read_text()
+    hovered = [html.unescape(words) for words in re.findall(r"<title>(\d[^<]*)</title>", page)]
+    said = [
+        f"{counted(one['nodes'], 'more node')}, {one['gpus']} GPUs: mean wait {duration(one['seconds'])}, "
+        f"{'meets' if one['meets'] else 'misses'} mean wait < 1.67 min"
+        for one in curve
+    ]
+    assert hovered == said * 2, "once for a wide page, once for a phone"
+    assert page.count(">2 more<") == 2
+    files = dict(re.findall(r'download="([^"]+)" href="data:[^;]+;base64,([^"]+)"', page))
+    assert files.keys() == {"capacity.png", "capacity.svg", "capacity.csv"}
+    for name, content in files.items():
+        assert base64.b64decode(content) == (out / "charts" / name).read_bytes()
+    table = list(csv.DictReader((out / "charts" / "capacity.csv").read_text().splitlines()))
+    assert [(int(row["more_nodes"]), float(row["seconds"]), row["meets"]) for row in table] == [
+        (one["nodes"], one["seconds"], str(one["meets"])) for one in curve
+    ]
 
 
 def test_no_number_of_nodes_may_meet_the_target(muster: Muster, trace: str, tmp_path: Path) -> None:
