@@ -19,7 +19,7 @@ from muster.cluster import Cluster
 from muster.extras import CHARTS, missing_extra
 from muster.files import write_folder_aside
 from muster.formatting import as_json_text, typed
-from muster.inputs import Inputs, PathName, RunOptions, inputs_of
+from muster.inputs import Inputs, PathName, RunOptions, inputs_of, knowledge_of
 from muster.problems import ErrorCollector, InputError, Problem, did_you_mean, with_hint
 from muster.report import summarise
 from muster.runtime.records import Record
@@ -123,7 +123,7 @@ class Result:
             raise missing
         from muster.report.page import page_of
 
-        return page_of(self._record)
+        return page_of(self._record, knowledge_of)
 
     @property
     def _record(self) -> Record:

@@ -21,7 +21,7 @@ import muster
 from muster.cli.app import run
 from muster.cli.simulation_flags import SimulationFlags
 from muster.cluster.shipped import parse_cluster
-from muster.inputs import RunOptions, options_of
+from muster.inputs import RunOptions, knowledge_of, options_of
 from muster.report.page import write_report
 from muster.runtime.records import TABLES, Record
 from muster.schedulers.parts import Order
@@ -352,7 +352,7 @@ def test_without_records_no_long_column_is_made(monkeypatch: pytest.MonkeyPatch)
 def test_a_notebook_shows_the_page_of_muster_report(tmp_path: Path) -> None:
     result = muster.simulate(JOBS, CLUSTER, "las")
     result.save(tmp_path / "run")
-    page = write_report(tmp_path / "run").read_text()
+    page = write_report(tmp_path / "run", knowledge_of=knowledge_of).read_text()
     assert result.page() == page
     assert html.escape(page) in result._repr_html_()
     assert result._repr_html_().startswith("<iframe srcdoc=")

@@ -91,9 +91,10 @@ def compare(
         if missing := missing_extra(CHARTS):
             print(f"no page with charts: {missing}", file=sys.stderr)
         else:
+            from muster.inputs import knowledge_of
             from muster.report.page import write_report
 
-            write_report(folder)
+            write_report(folder, knowledge_of=knowledge_of)
     own_notes = (note for summary in summaries for note in summary["notes"][len(inputs.trace.notes) :])
     for note in dict.fromkeys(own_notes):
         print(note, file=sys.stderr)

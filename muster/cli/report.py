@@ -30,6 +30,7 @@ def report(
     from muster.formatting import as_json_text
 
     require(CHARTS)
+    from muster.inputs import knowledge_of
     from muster.problems import InputError, Problem
     from muster.report.frame import BY_DEFAULT, FORMATS
     from muster.report.page import write_report
@@ -38,7 +39,7 @@ def report(
     if unknown:
         allowed = f"allowed: {', '.join(FORMATS)}"
         raise InputError(*(Problem("--format", allowed, found=kind) for kind in unknown))
-    written = write_report(folder, kinds or BY_DEFAULT)
+    written = write_report(folder, kinds or BY_DEFAULT, knowledge_of)
     what = "The page with charts" if written.suffix == ".html" else "The charts"
     name = "report" if written.suffix == ".html" else "charts"
     print(as_json_text({name: str(written)}) if as_json else f"{what}: {written}\n", end="")

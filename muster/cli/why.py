@@ -73,7 +73,7 @@ def _recorded(folder: Path, job: str, at: float | None) -> tuple[dict[str, objec
     from muster.inputs import knowledge_of
     from muster.problems import InputError
     from muster.report.record import read_record
-    from muster.runtime.recorded_holding import holding_of
+    from muster.runtime.recorded_holding import holding_of, without_models
     from muster.runtime.waits import waits_of
 
     record = read_record(folder)
@@ -81,8 +81,7 @@ def _recorded(folder: Path, job: str, at: float | None) -> tuple[dict[str, objec
     try:
         known = knowledge_of(record.run.get("named") or {})
     except InputError as gone:
-        without = f"What more would have brought is not known, as the run's models cannot be read: {gone}."
-        return {**answer.to_dict(), "held": None}, [*answer.sentences(), without]
+        return {**answer.to_dict(), "held": None}, [*answer.sentences(), without_models(gone)]
     held = holding_of(record, job, at, known)
     sentences = [*answer.sentences(), *(held.sentences if held else ())]
     return {**answer.to_dict(), "held": asdict(held) if held else None}, sentences

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class RunTables:
     nodes: pl.DataFrame
     start: float
     end: float
+    holding: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of some jobs, why they had what they had in their longest stretch."""
 
 
 def run_tables(record: Record) -> RunTables:
@@ -113,6 +115,7 @@ class _Block:
             "end": int(self.moments(pl.Series([run.end]))[0]),
             "nodes": run.nodes["node"].to_list(),
             "node_gpus": run.nodes["gpus"].to_list(),
+            "holding": self.holding(run),
             "gap": self.column(gap),
             "span": self.column(span - self.first_span),
             "more_wait": self.column(self.lengths(own["wait_seconds"]) - np.maximum(gap, 0)),
@@ -126,6 +129,11 @@ class _Block:
             return described
         end = np.where(finish == _NEVER, int(self.moments(pl.Series([run.end]))[0]), finish)
         return {**described, "held": self.held(run, begin, end), "reasons": self.reasons(run)}
+
+    def holding(self, run: RunTables) -> dict[str, Sequence[str]]:
+        """The sentences of jobs by their places on the page."""
+        places = zip(self.jobs["job_id"].to_list(), range(self.jobs.height), strict=True)
+        return {str(place): run.holding[job] for job, place in places if job in run.holding}
 
     def held(self, run: RunTables, begin: Whole, end: Whole) -> dict[str, Any]:
         """The allocations by job and time: begin from the row before, end from the row before or the job's."""

@@ -27,6 +27,7 @@ from muster.report.figures import (
 )
 from muster.report.finding import best_run, finding
 from muster.report.frame import BY_DEFAULT, drawn, page_text, write_page
+from muster.report.holding import KnowledgeOf, holding_sentences, jobs_with_sentences
 from muster.report.means import means_chart
 from muster.report.metrics import QUANTILES, summarise
 from muster.report.notes import against_log, assumptions, command, notes, provenance
@@ -54,12 +55,22 @@ class RunOnPage:
     tables: RunTables
 
 
-def write_report(folder: Path, formats: Sequence[str] = BY_DEFAULT) -> Path:
+def write_report(
+    folder: Path, formats: Sequence[str] = BY_DEFAULT, knowledge_of: KnowledgeOf | None = None
+) -> Path:
     """Write `report.html` and `charts/` into the folder of a run or of a comparison; the path of the page.
 
-    `formats` of `muster.report.frame.FORMATS`: without html the path is that of the charts.
+    `formats` of `muster.report.frame.FORMATS`: without html the path is that of the charts. Without `knowledge_of` the
+    stories of jobs do not say what more would have brought.
     """
     runs, common = _named(_read(folder))
+    if knowledge_of is not None and "html" in formats:
+        first, second = _opened_pair(runs)
+        jobs = jobs_with_sentences(first.tables, second.tables)
+        runs = [
+            _with_sentences(run, read_record(run_folder), jobs, knowledge_of)
+            for run, run_folder in zip(runs, record_folders(folder), strict=True)
+        ]
     history = _history(folder)
     overview = _overview([*runs, *history])
     charts = charts_of([run.series for run in (*runs, *history)])
@@ -67,10 +78,30 @@ def write_report(folder: Path, formats: Sequence[str] = BY_DEFAULT) -> Path:
     return write_page(folder, TEMPLATE, [*overview, *charts], shown, formats)
 
 
-def page_of(record: Record) -> str:
+def page_of(record: Record, knowledge_of: KnowledgeOf | None = None) -> str:
     """The page of one run, as `write_report` writes it."""
     runs, common = _named([_on_page(record, record.scheduler)])
+    if knowledge_of is not None:
+        jobs = jobs_with_sentences(runs[0].tables, runs[0].tables)
+        runs = [_with_sentences(runs[0], record, jobs, knowledge_of)]
     return page_text(TEMPLATE, _shown(runs, [], common, charts_of([run.series for run in runs]), ()))
+
+
+def _opened_pair(runs: Sequence[RunOnPage]) -> tuple[RunOnPage, RunOnPage]:
+    """The runs between which the page shows first who gained and lost."""
+    return runs[0], runs[_opened_second([run.summary for run in runs])]
+
+
+def _opened_second(summaries: Sequence[Mapping[str, Any]]) -> int:
+    return best_run(summaries) or len(summaries) - 1
+
+
+def _with_sentences(
+    run: RunOnPage, record: Record, jobs: Sequence[str], knowledge_of: KnowledgeOf
+) -> RunOnPage:
+    ran = set(run.tables.jobs["job_id"].to_list())
+    found = holding_sentences(record, [job for job in jobs if job in ran], knowledge_of)
+    return replace(run, tables=replace(run.tables, holding=found))
 
 
 def _overview(runs: Sequence[RunOnPage]) -> list[Chart]:
@@ -168,7 +199,7 @@ def _shown(
         "tenant_count": len(summaries[0]["tenants"]),
         "reasons": _reasons(all_runs),
         "rows_open": ROWS_OPEN,
-        "best": best_run(summaries) or len(runs) - 1,
+        "best": _opened_second(summaries),
         "block": Markup(embedded([run.name for run in all_runs], [run.tables for run in all_runs])),
         "script": Markup("\n".join((_SCRIPTS / name).read_text(encoding="utf-8") for name in _SCRIPT_ORDER)),
         "command": command(records),

@@ -76,6 +76,11 @@ def holding_of(record: Record, job_id: str, at: float | None, known: Knowledge) 
     return HeldThen(at, since, until, gpus, nodes, [first, *_gains(record, job_id, at, present, known)])
 
 
+def without_models(gone: InputError) -> str:
+    """Return what is said in place of gains where the files of the run's models are not there any more."""
+    return f"What more would have brought is not known, as the run's models cannot be read: {gone}."
+
+
 def _at(allocations: pl.DataFrame, at: float) -> pl.DataFrame:
     """Return what was held at a moment; what ends there is over."""
     return allocations.filter((pl.col("from_seconds") <= at) & (pl.col("to_seconds") > at))

@@ -14,8 +14,10 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from muster.inputs import knowledge_of
 from muster.report.page import write_report
 from muster.report.record import read_record
+from muster.runtime.recorded_holding import holding_of
 from muster.runtime.records import Record
 from tests.browser.driven import DARK, PHONE, WIDE, axe_script
 from tests.report.hand_made import scheduled, tables, write, write_comparison
@@ -29,7 +31,7 @@ TENANTS = ["vision", "speech", "search"]
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = [scheduled(order, jobs=120, tenants=TENANTS) for order in ("fifo", "las")]
     folder = write_comparison(runs, tmp_path_factory.mktemp("comparison"))
-    write_report(folder)
+    write_report(folder, knowledge_of=knowledge_of)
     return folder
 
 
@@ -143,6 +145,9 @@ def test_jobs_that_gained_most_open_their_story(browser: Browser, comparison: Pa
             stretches = held.unique(["from_seconds", "to_seconds"]).height
             section = story.locator("section").nth(at)
             expect(section.locator("li.ran")).to_have_count(stretches)
+            said = holding_of(run, best["job_id"], None, knowledge_of({}))
+            assert said is not None
+            expect(section.locator(".holding")).to_have_text(" ".join(said.sentences))
             expect(section.locator("li.ran").last).to_contain_text(held.sort("from_seconds")["node"][-1])
         page.keyboard.press("Escape")
         expect(story).to_be_hidden()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +53,9 @@ def test_the_page_names_cluster_and_scheduler(compared: tuple[Path, Outcome]) ->
     for row in ("fifo on 1x8gpu", "las on 1x8gpu", "fifo on 2x8gpu", "las on 2x8gpu"):
         assert row in page
     assert "trace.csv on 2 clusters" in page
+    assert "has 4 GPUs because its owner asks" in gzip.decompress(
+        base64.b64decode(page.partition('id="data">')[2].partition("<")[0])
+    ).decode("utf-8", "ignore")
     command = page.partition("<pre>")[2].partition("</pre>")[0].replace("\\\n", "")
     assert command.count("--cluster") == command.count("--scheduler") == 2
 

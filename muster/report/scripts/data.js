@@ -11,7 +11,7 @@
  * One run; times are seconds since the first submission, NaN where there is none.
  * @typedef {{name: string, end: number, nodes: string[], nodeGpus: number[], start: Float64Array, finish: Float64Array, wait: Float64Array,
  *   jct: Float64Array, done: Uint8Array, preemptions: Float64Array, outcome: Named, held: Held | null, reasons: Reasons | null,
- *   waits: Stretches}} Run
+ *   waits: Stretches, holding: Record<string, string[]>}} Run
  */
 /**
  * @typedef {{end: number, jobs: number, id: (job: number) => string, submit: Float64Array, model: Named, tenant: Named, user: Named,
@@ -77,8 +77,8 @@ function read(view) {
     const waits = waiting(submit, begin, end, gap, held, (job) => never.includes(outcome.numbers[job]));
     for (const times of [waits.since, waits.until, held?.since, held?.until, reasons?.since, reasons?.until])
       for (let row = 0; times && row < times.length; row++) times[row] *= tick;
-    const { name, nodes, node_gpus: nodeGpus } = run;
-    return { name, end: run.end * tick, nodes, nodeGpus, start, finish, wait, jct, done, preemptions, outcome, held, reasons, waits };
+    const { name, nodes, node_gpus: nodeGpus, holding } = run;
+    return { name, end: run.end * tick, nodes, nodeGpus, start, finish, wait, jct, done, preemptions, outcome, held, reasons, waits, holding };
   });
   const gpus = sizes.numbers.map((number) => Number(sizes.names[number]));
   const id = (/** @type {number} */ job) => (header.ids ? header.ids[job] : String(job));

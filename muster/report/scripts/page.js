@@ -573,7 +573,8 @@ class Page {
     const list = element("ol", { class: "steps" }, ...shown.map(({ since, until, words, held }) =>
       element("li", { class: held ? "ran" : "waited" }, element("b", {}, `${held ? "Ran" : "Waited"} ${duration(until - since)}`), ` from ${duration(since - submit)} on: ${words}`)));
     const more = steps.length > shown.length ? [element("p", { class: "quiet" }, `and ${counted(steps.length - shown.length, "further stretch").replace("stretchs", "stretches")}`)] : [];
-    return [heading, summary, list, ...more];
+    const holding = run.holding[job] ? [element("p", { class: "quiet holding" }, run.holding[job].join(" "))] : [];
+    return [heading, summary, ...holding, list, ...more];
   }
 
   /** Stretches of a job in order of time: where it ran, why it waited. @param {number} job @param {Run} run */
