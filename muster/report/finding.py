@@ -22,6 +22,7 @@ def best_run(summaries: Sequence[Mapping[str, Any]]) -> int | None:
 def finding(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> str:
     """The run with the shortest mean completion time against the first run, and against the best of the rest.
 
+    Where it has another cluster and another scheduler, what each of them does alone takes the place of the latter.
     Empty for a single run, and where runs leave jobs unfinished.
     """
     best = best_run(summaries)
@@ -44,14 +45,29 @@ def finding(names: Sequence[str], summaries: Sequence[Mapping[str, Any]]) -> str
         parts = [f"{names[best]} shortens {finish}", f"the mean wait stays at {duration(waits[best])}"]
     parts += [*_tenants(summaries[0], summaries[best]), _makespan(summaries[0], summaries[best])]
     text = "; ".join(parts) + "."
+    apart = _each_alone(summaries, best)
     others = [run for run in range(1, len(names)) if run != best]
-    if others:
-        next_best = min(others, key=lambda run: (jcts[run], run))
-        text += (
-            f" The best of the others, {names[next_best]}: {duration(waits[next_best])} of waiting, "
-            f"{duration(jcts[next_best])} to the end."
-        )
-    return text
+    if others and not apart:
+        apart = [("The best of the others", min(others, key=lambda run: (jcts[run], run)))]
+    return text + "".join(
+        f" {what}, {names[run]}: {duration(waits[run])} of waiting, {duration(jcts[run])} to the end."
+        for what, run in apart
+    )
+
+
+def _each_alone(summaries: Sequence[Mapping[str, Any]], best: int) -> list[tuple[str, int]]:
+    """Where the best run differs from the first in cluster and scheduler: the runs that differ in one of them."""
+    cluster, scheduler = (
+        [one[what] for one in (summaries[0], summaries[best])] for what in ("cluster", "scheduler")
+    )
+    if cluster[0] == cluster[1] or scheduler[0] == scheduler[1]:
+        return []
+    pairs = [(one["cluster"], one["scheduler"]) for one in summaries]
+    alone = (
+        ("The cluster alone", (cluster[1], scheduler[0])),
+        ("The scheduler alone", (cluster[0], scheduler[1])),
+    )
+    return [(what, pairs.index(pair)) for what, pair in alone if pair in pairs]
 
 
 def _from_to(first: float, best: float) -> str:

@@ -217,10 +217,15 @@ def _headline(runs: Sequence[RunOnPage]) -> list[str]:
         (runs[0].summary["jobs_in_record"], "job"),
         (len({run.summary["scheduler"] for run in runs}), "scheduler"),
     ]
-    if len({run.summary["cluster"] for run in runs}) == 1:
-        nodes = runs[0].series.nodes
-        counts += [(nodes.height, "node"), (float(nodes["gpus"].sum()), "GPU")]
-    return [formatting.counted(count, name) for count, name in counts]
+    words = [formatting.counted(count, name) for count, name in counts]
+    nodes = {run.summary["cluster"]: run.series.nodes for run in runs}
+    sizes = {
+        cluster: [formatting.counted(own.height, "node"), formatting.counted(float(own["gpus"].sum()), "GPU")]
+        for cluster, own in nodes.items()
+    }
+    if len(sizes) == 1:
+        return words + next(iter(sizes.values()))
+    return words + [f"{cluster}: {', '.join(size)}" for cluster, size in sizes.items()]
 
 
 def _distributions(runs: Sequence[RunOnPage]) -> list[dict[str, Any]]:

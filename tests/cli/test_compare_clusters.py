@@ -53,6 +53,7 @@ def test_the_page_names_cluster_and_scheduler(compared: tuple[Path, Outcome]) ->
     for row in ("fifo on 1x8gpu", "las on 1x8gpu", "fifo on 2x8gpu", "las on 2x8gpu"):
         assert row in page
     assert "trace.csv on 2 clusters" in page
+    assert "1x8gpu: 1 node, 8 GPUs · 2x8gpu: 2 nodes, 16 GPUs" in page
     assert "has 4 GPUs because its owner asks" in gzip.decompress(
         base64.b64decode(page.partition('id="data">')[2].partition("<")[0])
     ).decode("utf-8", "ignore")

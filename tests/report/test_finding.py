@@ -23,6 +23,8 @@ def run(
         "refused": 0,
         "tenants": of_tenants,
         "makespan_seconds": makespan,
+        "cluster": "now",
+        "scheduler": "any",
     }
 
 
@@ -32,6 +34,23 @@ def test_the_best_is_compared_with_the_first_and_the_next() -> None:
         "(−50 %); makespan unchanged. "
         "The best of the others, las: 1.50 h of waiting, 4.00 h to the end."
     )
+
+
+def test_cluster_and_scheduler_are_distinguished() -> None:
+    figures = (run(7200, 18_000), run(5400, 14_400), run(6000, 15_000), run(3600, 9000))
+    kinds = [(cluster, scheduler) for cluster in ("now", "more") for scheduler in ("fifo", "las")]
+    runs = [
+        one | {"cluster": cluster, "scheduler": scheduler}
+        for one, (cluster, scheduler) in zip(figures, kinds, strict=True)
+    ]
+    names = [f"{scheduler} on {cluster}" for cluster, scheduler in kinds]
+    assert finding(names, runs).endswith(
+        " The cluster alone, fifo on more: 1.67 h of waiting, 4.17 h to the end."
+        " The scheduler alone, las on now: 1.50 h of waiting, 4.00 h to the end."
+    )
+    same = [one | {"cluster": "now"} for one in runs]
+    assert "alone" not in finding(names, same)
+    assert "The best of the others, las on now" in finding(names, same)
 
 
 def test_longer_waits_are_not_hidden() -> None:
