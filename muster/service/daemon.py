@@ -24,12 +24,13 @@ from muster.service.api import create_app, server
 from muster.service.controller import Controller
 from muster.service.daemon_status import DaemonStatus
 from muster.service.engines.factory import ConfiguredEngine, EngineContext
-from muster.service.engines.interface import EngineCapabilities
+from muster.service.engines.interface import Engine, EngineCapabilities
 from muster.service.engines.registry import check_bound_engine
 from muster.service.home import (
     bind_store,
     claimed,
     engine_folder,
+    jobs_folder,
     make_home,
     newest_job_folder,
     remove_endpoint,
@@ -118,19 +119,15 @@ def _serve(
     serving: Serving, store: Store, listeners: Sequence[socket.socket], say: Callable[[str], None]
 ) -> None:
     known_models = KnownModels(serving.home)
-    try:
-        engine = serving.engine.open(
-            EngineContext(
-                engine_folder(serving.home, serving.engine_name),
-                lambda job: controller.jobs.rows[job],
-                known_models.all,
-            )
-        )
-    except OSError as error:  # something may live that cannot be looked at
-        where = str(error.filename or f"engine {serving.engine_name}")
-        raise InputError(Problem(where, f"cannot be used: {error.strerror or error}")) from None
-    even_gangs = engine.capabilities.same_amounts_on_each_node
-    check_scheduler(serving.scheduler, serving.engine_name, even_gangs=even_gangs)
+    notes: list[str] = []
+    context = EngineContext(
+        engine_folder(serving.home, serving.engine_name),
+        lambda job: controller.jobs.rows[job],
+        known_models.all,
+        jobs_folder(serving.home),
+        notes.append,
+    )
+    engine = _opened(serving, context)
     status = DaemonStatus(
         policy=serving.scheduler,
         engine=serving.engine_name,
@@ -161,7 +158,7 @@ def _serve(
         finally:
             web.should_exit = True
 
-    warnings = list(_warnings(serving, engine.capabilities, store, url))
+    warnings = [*notes, *_warnings(serving, engine.capabilities, store, url)]
     thread = threading.Thread(target=conduct, name="controller")
     write_endpoint(serving.home, url)
     threading.Thread(target=serving.limits.reload_on_request, name="limits", daemon=True).start()
@@ -193,6 +190,18 @@ def _serve(
     log.info("stopped", running=len(controller.jobs.starts))
     if failure:
         raise failure[0]
+
+
+def _opened(serving: Serving, context: EngineContext) -> Engine:
+    """The engine, which can carry out what the scheduler decides. InputError if it cannot be used."""
+    try:
+        engine = serving.engine.open(context)
+    except OSError as error:  # something may live that cannot be looked at
+        where = str(error.filename or f"engine {serving.engine_name}")
+        raise InputError(Problem(where, f"cannot be used: {error.strerror or error}")) from None
+    even_gangs = engine.capabilities.same_amounts_on_each_node
+    check_scheduler(serving.scheduler, serving.engine_name, even_gangs=even_gangs)
+    return engine
 
 
 def _warnings(serving: Serving, engine: EngineCapabilities, store: Store, url: str | None) -> Iterator[str]:

@@ -76,7 +76,7 @@ class SlurmCluster:
         elif name == "slurmctld":
             command = ["slurmctld", "-D", "-f", str(self.conf)]
         else:
-            command = ["slurmd", "-D", "-f", str(self.conf), "-N", name]
+            command = [*OWN_MOUNTS, "slurmd", "-D", "-f", str(self.conf), "-N", name]
         log = (self.folder / f"{name}.out").open("ab")
         with log:
             self.processes[name] = subprocess.Popen(
@@ -111,6 +111,21 @@ class SlurmCluster:
 
     def _states(self) -> set[str]:
         return set(self.run("sinfo", "-h", "-N", "-o", "%T", check=False).split())
+
+
+OWN_MOUNTS = ("unshare", "--mount")
+"""Begins the command of a process that can see other disks than the rest of the machine does."""
+
+
+@contextmanager
+def mounted(pid: int, script: str, path: Path) -> Iterator[None]:
+    """What a shell script mounts on a path is seen by a process with mounts of its own, until the end of the body."""
+    enter = ["nsenter", f"--target={pid}", "--mount"]
+    subprocess.run([*enter, "sh", "-ec", script], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*enter, "umount", "--lazy", str(path)], check=True)
 
 
 def wait_for(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from muster.cluster.slurm_nodes import expand_hosts
+from muster.service.engines.slurm.folder_trial import TRIAL_JOB
 from tests.service.cli.daemons import Person, open_folder
 from tests.slurm.cluster import SlurmCluster, wait_for
 
@@ -59,8 +60,9 @@ class Site:
         return self.status(job)
 
     def slurm_numbers(self) -> list[str]:
-        """Of all jobs that Slurm knows."""
-        return self.slurm.run("squeue", "--noheader", "--states=all", "--format=%i").split()
+        """Of all jobs that Slurm knows, but for those that try the folder of the jobs."""
+        printed = self.slurm.run("squeue", "--noheader", "--states=all", "--format=%i %j").splitlines()
+        return [line.split()[0] for line in printed if line.split()[1] != TRIAL_JOB]
 
     def placed(self, number: str) -> dict[str, list[int]]:
         """GPU ids of a job by node, as Slurm says it."""

@@ -49,6 +49,10 @@ class EngineContext:
     """The store's row of a job that has not ended."""
     models: Callable[[], Mapping[str, Model]]
     """The models known now, by lower-case name."""
+    jobs: Path | None = None
+    """Where the jobs' folders are, for an engine with other nodes to have them try it; None: they do not."""
+    warn: Callable[[str], None] = lambda _: None
+    """Takes a sentence for the operator, without its full stop."""
 
 
 @dataclass(frozen=True)

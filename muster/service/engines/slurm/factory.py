@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from muster.cluster import Cluster
 from muster.cluster.slurm_nodes import read_fields, read_slurm_site
 from muster.problems import InputError, Problem, Unable, did_you_mean
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
+from muster.service.engines.folder_trial import check_shared_folder
 from muster.service.engines.slurm.engine import SlurmEngine
+from muster.service.engines.slurm.folder_trial import ask_nodes
 from muster.slurm_commands import SlurmCommands, SlurmError
 from muster.slurm_queries import SlurmQueries
 
@@ -21,6 +25,11 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
         raise Unable(str(error)) from error
 
     def open_engine(context: EngineContext) -> SlurmEngine:
+        if context.jobs is not None:
+            _, nodes = partition_nodes(commands, partition)
+            ask = partial(ask_nodes, commands, partition, nodes)
+            if untried := check_shared_folder(context.jobs, ask):
+                context.warn(untried)
         return SlurmEngine(context.folder, partition, cluster, commands)
 
     return ConfiguredEngine(cluster, open_engine)
