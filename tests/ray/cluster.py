@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from muster import processes
+from tests.slurm.cluster import OWN_MOUNTS
 
 GPUS, CPUS, MEMORY_GB = 8, 4, 500
 PORT = 6379
@@ -94,6 +95,7 @@ class RayCluster:
         if name != self.head:
             where = [f"--address={ADDRESS}"]
         command = [
+            *OWN_MOUNTS,
             str(Path(sys.executable).with_name("ray")),
             "start",
             *where,

@@ -17,6 +17,7 @@ import pytest
 from muster.cluster.cluster_file import read_cluster_file
 from tests.ray.cluster import ADDRESS, RayCluster, wait_for
 from tests.service.cli.daemons import Person, open_folder
+from tests.slurm.cluster import mounted
 
 pytestmark = pytest.mark.needs_ray
 
@@ -138,6 +139,14 @@ def test_a_killed_daemon_finds_its_jobs_again(site: RaySite, learnt_alone: str) 
 def test_a_wrong_address_is_refused(site: RaySite, options: list[str], message: str) -> None:
     assert message in site.person.is_refused(site.home, "--engine", "ray", *options)
     assert not site.home.exists()
+
+
+def test_a_folder_that_a_node_does_not_share_is_refused(site: RaySite) -> None:
+    site.shared.mkdir(mode=0o711)
+    with mounted(site.cluster.started["node2"].pid, f"mount -t tmpfs none {site.shared}", site.shared):
+        flags = ("--engine", "ray", "--address", ADDRESS, "--jobs", str(site.shared))
+        said = site.person.is_refused(site.home, *flags)
+    assert f"--jobs: found '{site.shared}'; node node2 has another folder of this name" in said
 
 
 def test_a_ray_cluster_becomes_a_cluster_file(site: RaySite) -> None:

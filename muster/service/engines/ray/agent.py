@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from muster.launcher.folder_trial import try_folder
 from muster.launcher.lease import now, write_lease
 from muster.service.engines.interface import Command
 from muster.service.engines.local.engine import LocalEngine
@@ -63,6 +64,10 @@ class Agent:
             return AgentRefusal(f"its agent is of version {self._version} of Muster", is_over=True)
         errors = self._engine.carry_out(commands)
         return AgentReply(tuple(self._engine.observe()), errors, self._engine.enforces, os.geteuid())
+
+    def try_folder(self, folder: str, token: str, number: int, count: int) -> str:
+        """Return what is wrong with a folder on this node; "" if nothing."""
+        return try_folder(Path(folder), token, number, count)
 
     def _keep_renewing(self) -> None:
         while True:

@@ -7,10 +7,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from typing import IO
+from pathlib import Path
+from typing import IO, TypeVar
 
-from muster.service.engines.ray.messages import Look, NodesOnly, Turn
+from muster.service.engines.ray.messages import FolderAnswers, FolderTrial, Look, NodesOnly, Turn
+
+_Answer = TypeVar("_Answer")
 
 CONNECT_SECONDS = 40.0
 """For Ray's library to load, and to reach the head."""
@@ -45,6 +49,16 @@ class RayConnection:
 
     def ask(self, request: Turn | NodesOnly) -> Look:
         """Return the link's answer. RayError if there is none in time; the link is ended then."""
+        return self._asked(request, Look)
+
+    def try_folder(self, folder: Path, token: str) -> Mapping[str, str]:
+        """Return what is wrong with a folder on nodes whose agents are up. RayError if there are none."""
+        problems = self._asked(FolderTrial(str(folder), token), FolderAnswers).problems
+        if not problems:
+            raise RayError("no agent is free")
+        return problems
+
+    def _asked(self, request: Turn | NodesOnly | FolderTrial, kind: type[_Answer]) -> _Answer:
         self.open()
         assert self._socket is not None
         try:
@@ -52,7 +66,7 @@ class RayConnection:
             answer = self._receive(ANSWER_SECONDS)
         except (EOFError, OSError) as error:
             raise self._failed(error) from error
-        if not isinstance(answer, Look):
+        if not isinstance(answer, kind):
             raise self._failed(TypeError(f"unexpected {type(answer).__name__}"))
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.extras import RAY, require
 from muster.problems import InputError, Problem
 from muster.service.engines.factory import ConfiguredEngine, EngineContext, EngineFactory, EngineOptions
+from muster.service.engines.folder_trial import check_shared_folder
 from muster.service.engines.ray.connection import RayConnection, RayError
 from muster.service.engines.ray.engine import RayEngine
 from muster.service.engines.ray.messages import NodesOnly
@@ -35,7 +36,10 @@ def _configure(options: EngineOptions) -> ConfiguredEngine:
         raise InputError(*problems)
 
     def open_engine(context: EngineContext) -> RayEngine:
-        return RayEngine(context.folder, connection)
+        engine = RayEngine(context.folder, connection)
+        if context.jobs is not None and (untried := check_shared_folder(context.jobs, connection.try_folder)):
+            context.warn(untried)
+        return engine
 
     return ConfiguredEngine(cluster_of(look.nodes, "ray"), open_engine)
 

@@ -21,12 +21,16 @@ from typing import Any
 import ray
 from ray._private.state import available_resources_per_node
 
+from muster.launcher.folder_trial import TRIAL_SECONDS
 from muster.processes import die_with_parent
+from muster.service.engines.folder_trial import NODES_AT_MOST
 from muster.service.engines.ray.agent import Agent
 from muster.service.engines.ray.messages import (
     AgentRefusal,
     AgentReply,
     AgentSetup,
+    FolderAnswers,
+    FolderTrial,
     Look,
     NodesOnly,
     RayNode,
@@ -38,6 +42,8 @@ CALL_SECONDS = 2.0
 """For which a turn waits for agents that are up."""
 NEW_SECONDS = 20.0
 """For which a turn waits for agents that are being started: a process of Python, and its imports."""
+FOLDER_SECONDS = TRIAL_SECONDS + 5.0
+"""For a trial of a folder by agents that are up."""
 STUCK_SECONDS = 30.0
 """After which an agent that has not answered is killed; the next turn starts another one."""
 STUCK_NEW_SECONDS = 120.0
@@ -92,6 +98,31 @@ class RayLink:
                     problems[node.name] = "its agent answered late"
         self._forget_others({node.node_id for node in nodes})
         return Look(nodes, replies, problems, known)
+
+    def try_folder(self, request: FolderTrial) -> FolderAnswers:
+        """Have agents that have answered their last call try a folder; stop waiting once one has found a problem."""
+        nodes, _, _ = look_at_nodes()
+        idle = [node for node in nodes if _is_idle(self._agents.get(node.node_id))][:NODES_AT_MOST]
+        asked = {
+            self._agents[node.node_id].handle.try_folder.remote(
+                request.folder, request.token, number, len(idle)
+            ): node.name
+            for number, node in enumerate(idle)
+        }
+        problems: dict[str, str] = {}
+        end = _now() + FOLDER_SECONDS
+        while asked and not any(problems.values()):
+            done, _ = ray.wait(list(asked), timeout=max(0.0, end - _now()))
+            if not done:
+                return FolderAnswers(
+                    dict.fromkeys(asked.values(), f"does not answer within {FOLDER_SECONDS:g} s")
+                )
+            name = asked.pop(done[0])
+            try:
+                problems[name] = ray.get(done[0], timeout=CALL_SECONDS)
+            except Exception as error:
+                problems[name] = f"cannot try it: {short(error)}"
+        return FolderAnswers(problems)
 
     def _agent(self, setup: AgentSetup, node: RayNode) -> _Called:
         """Find the agent of a node by its name, or start it there and nowhere else."""
@@ -149,6 +180,10 @@ class RayLink:
         """Drop the agents of nodes that are gone: one that was never placed would wait for ever."""
         for node_id in self._agents.keys() - alive:
             self._drop(node_id)
+
+
+def _is_idle(called: _Called | None) -> bool:
+    return called is not None and called.answer is None
 
 
 def look_at_nodes() -> tuple[list[RayNode], dict[str, str], dict[str, frozenset[str]]]:
@@ -228,6 +263,8 @@ def main(descriptor: int, address: str) -> None:
                 if isinstance(request, NodesOnly):
                     nodes, problems, known = look_at_nodes()
                     daemon.send(Look(nodes, {}, problems, known))
+                elif isinstance(request, FolderTrial):
+                    daemon.send(link.try_folder(request))
                 else:
                     daemon.send(link.turn(request))
     os._exit(0)  # without Ray's own farewell, which may wait

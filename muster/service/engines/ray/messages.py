@@ -80,6 +80,21 @@ class NodesOnly:
 
 
 @dataclass(frozen=True)
+class FolderTrial:
+    """A request to the link: have agents that are up try a folder, two at most."""
+
+    folder: str
+    token: str
+
+
+@dataclass(frozen=True)
+class FolderAnswers:
+    """What is wrong with a folder, by the name of the node; "" where it is well. Empty: no agent is free."""
+
+    problems: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Look:
     """What the link has found."""
 
