@@ -130,7 +130,11 @@ class RayCluster:
 
     def lives(self, name: str) -> bool:
         """Whether the process lives that a node is to Ray."""
-        return any(map(_is_raylet, self.pids(name)))
+        return bool(self.raylets(name))
+
+    def raylets(self, name: str) -> list[int]:
+        """The process that a node is to Ray; none if it has ended."""
+        return list(filter(_is_raylet, self.pids(name)))
 
     def end_agents(self) -> None:
         """Kill Muster's agents on all nodes, as another store takes them over a minute after its daemon ended."""
@@ -144,7 +148,7 @@ class RayCluster:
 
     def signal_raylet(self, name: str, number: signal.Signals) -> None:
         """Send a signal to the process that a node is to Ray."""
-        for pid in filter(_is_raylet, self.pids(name)):
+        for pid in self.raylets(name):
             _send(pid, number)
 
     def restart_ended(self) -> list[str]:

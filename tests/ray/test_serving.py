@@ -81,16 +81,6 @@ def learnt_alone() -> str:
     return done.stdout.splitlines()[-1]
 
 
-def test_jobs_take_turns_and_learn_what_they_learn_alone(site: RaySite, learnt_alone: str) -> None:
-    """Twelve jobs of a node each on three nodes: all are stopped for others, and go on where they were."""
-    with site.serves("--scheduler", "las", "--set", "quantum_seconds=2", "--restart-cost", "1"):
-        jobs = [site.submit("--gpus", "8") for _ in range(12)]
-        found = [site.wait(job, state="completed") for job in jobs]
-        assert sum(one["preemptions"] > 0 for one in found) >= 9
-        for job in jobs:
-            assert site.muster("logs", job).splitlines()[-1] == learnt_alone
-
-
 def test_a_gang_on_two_nodes_trains_and_resumes(site: RaySite) -> None:
     pytest.importorskip("torch")
     with site.serves("--scheduler", "fifo"):
