@@ -1,8 +1,4 @@
-"""Slurm's own account of where and with what jobs run.
-
-It is read again and again while a test goes on. On a busy machine a short run may be over before it is read; the
-prolog of `SlurmCluster.kept_runs` misses none.
-"""
+"""Slurm's own account of where and with what jobs run, read again and again while a test goes on."""
 
 from __future__ import annotations
 
@@ -48,26 +44,19 @@ class Account:
     def look(self) -> None:
         """Note what runs now."""
         shown = self._slurm.run("scontrol", "--oneliner", "--details", "show", "job", check=False)
-        running = [job for line in shown.splitlines() if (job := self._note(line)) is not None]
-        twice = {job for job in running if running.count(job) > 1}
-        self.contradictions += [f"job {job} runs twice: {shown}" for job in sorted(twice)]
-
-    def read_kept(self) -> None:
-        """Note what the nodes have written down, if they do."""
-        for line in self._slurm.kept_runs():
-            self._note(line)
-
-    def _note(self, line: str) -> int | None:
-        """Note a line of scontrol; the job that runs there, None if it is none of Muster's."""
-        own = _RUNNING.search(line)
-        if own is None:
-            return None
-        restarts, job = int(own[1]), int(own[2])
-        placement = _placement(line)
-        before = self.runs.setdefault(job, {}).setdefault(restarts, placement)
-        if before != placement:
-            self.contradictions.append(f"job {job}, restart {restarts}: {before}, then {placement}")
-        return job
+        running: set[int] = set()
+        for line in shown.splitlines():
+            own = _RUNNING.search(line)
+            if own is None:
+                continue
+            restarts, job = int(own[1]), int(own[2])
+            if job in running:
+                self.contradictions.append(f"job {job} runs twice: {line}")
+            running.add(job)
+            placement = _placement(line)
+            before = self.runs.setdefault(job, {}).setdefault(restarts, placement)
+            if before != placement:
+                self.contradictions.append(f"job {job}, restart {restarts}: {before}, then {placement}")
 
     def placements(self, job: int) -> list[Placement]:
         """Where a job ran, in the order of its runs."""
@@ -90,7 +79,6 @@ def account_of(slurm: SlurmCluster) -> Iterator[Account]:
     finally:
         over.set()
         thread.join()
-        account.read_kept()
 
 
 def recorded_placements(intervals: list[AllocationInterval]) -> list[Placement]:

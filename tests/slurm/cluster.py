@@ -83,13 +83,6 @@ class SlurmCluster:
                 command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
-    def kept_runs(self) -> list[str]:
-        """What scontrol has shown of jobs on each of their nodes, before their first process there.
-
-        Nothing unless the setting `Prolog` names the file `PROLOG` of the folder; starts take longer with it.
-        """
-        return [line for path in self.folder.glob("prolog.*.txt") for line in path.read_text().splitlines()]
-
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to one daemon; wait for it unless it only stops or goes on."""
         process = self.processes[name]
@@ -181,8 +174,6 @@ def _write_files(cluster: SlurmCluster, partitions: Sequence[str], settings: Map
     gres = [f"NodeName={name} Name=gpu Type=v100 File={files}" for name in cluster.nodes]
     (folder / "gres.conf").write_text("\n".join(["AutoDetect=off", *gres, ""]))
     (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n" if _version() >= (23,) else "")
-    (folder / PROLOG).write_text(_PROLOG_SCRIPT.format(path=_PATH, conf=cluster.conf, folder=folder))
-    (folder / PROLOG).chmod(0o755)
     lines = {**_conf(cluster), **settings}
     hardware = f"CPUs=24 Sockets=1 CoresPerSocket=24 ThreadsPerCore=1 RealMemory=500000 Gres=gpu:v100:{GPUS}"
     host = f"NodeHostname={socket.gethostname().split('.')[0]} NodeAddr=127.0.0.1"
@@ -194,15 +185,6 @@ def _write_files(cluster: SlurmCluster, partitions: Sequence[str], settings: Map
     of_partitions = [f"PartitionName={one} Nodes=ALL State=UP MaxTime=INFINITE" for one in named]
     text = "\n".join([*(f"{key}={value}" for key, value in lines.items()), *of_nodes, *of_partitions, ""])
     cluster.conf.write_text(text)
-
-
-PROLOG = "prolog.sh"
-_PROLOG_SCRIPT = """#!/bin/sh
-PATH={path} SLURM_CONF={conf} scontrol --oneliner --details show job $SLURM_JOB_ID \
-    >>{folder}/prolog.$SLURMD_NODENAME.txt 2>&1
-exit 0
-"""
-"""Writes down what runs on a node."""
 
 
 def _conf(cluster: SlurmCluster) -> dict[str, object]:

@@ -7,17 +7,14 @@ import pytest
 from tests.service.cli.daemons import open_folder
 from tests.service.engine_scenario import check_scenario
 from tests.slurm.account import account_of, recorded_placements
-from tests.slurm.cluster import PROLOG, missing_programs, slurm_cluster
+from tests.slurm.cluster import SlurmCluster
 
+# It has failed beside other real daemons, and no cause was seen. Alone it passed five times in a row under a load of
+# 10 to 17 on two cores, in 170 to 220 s. That is too few to take the marker away.
 pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_torch, pytest.mark.unsteady]
 
 
-def test_preempted_jobs_and_a_gang_end_as_if_undisturbed() -> None:
+def test_preempted_jobs_and_a_gang_end_as_if_undisturbed(slurm: SlurmCluster) -> None:
     pytest.importorskip("torch")
-    if missing := missing_programs():
-        pytest.skip(missing)
-    with (
-        open_folder(0o711) as folder,
-        slurm_cluster(folder / "cluster", nodes=2, KillWait=2, Prolog=folder / "cluster" / PROLOG) as slurm,
-    ):
+    with open_folder(0o711) as folder:
         check_scenario(folder / "home", "train", slurm.environment, account_of(slurm), recorded_placements)
