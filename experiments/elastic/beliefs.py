@@ -16,6 +16,7 @@ from experiments.elastic.efficiency import Application
 from experiments.elastic.speed_fits import Observation, SpeedModel, fitted
 from experiments.elastic.step_times import Placement, StepTimes
 from muster.cluster.ledger_arrays import Floats, Ints
+from muster.speed.statistical_efficiency import gain
 from muster.workload.jobs import JobTable
 
 _ROUNDING = 1e-8
@@ -141,7 +142,7 @@ class LearnedSpeeds:
         seconds = model.step_seconds(np.full_like(each, nodes), np.full_like(each, gpus), per_gpu)
         seconds = seconds + accumulation * model.compute_seconds(per_gpu)
         norm, variance = self.gradients[job]
-        rates = (variance + norm) / (variance * app.initial_batch / total + norm) / seconds
+        rates = gain(total / app.initial_batch, norm, variance) / seconds
         possible = (per_gpu >= app.min_batch_per_gpu) & (per_gpu <= app.max_batch_per_gpu)
         at = int(np.where(possible, rates, 0.0).argmax())
         return float(rates[at]), Batch(int(per_gpu[at]), int(accumulation[at]))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.elastic.files import read_table
+from muster.speed.statistical_efficiency import gain
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,6 @@ class Application:
     def gain(self, batch: float, epoch: int) -> float:
         """Progress of one iteration of a batch."""
         return gain(batch / self.initial_batch, *self.gradient(batch, epoch))
-
-
-def gain(scale: float, norm: float, variance: float) -> float:
-    """Progress of one iteration with so many times the initial batch."""
-    return (variance + norm) / (variance / scale + norm)
 
 
 def applications(tables: Path) -> dict[str, Application]:

@@ -28,6 +28,7 @@ _REFERENCE_TOLERANCE = 1e-6
 _Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _NotNegative: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+_ShareBefore1: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 _Word: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Contradiction: TypeAlias = tuple[str, object, str]
 """A field that is right alone and wrong beside others: its name, what was found, what is allowed."""
@@ -112,6 +113,18 @@ class NetworkFile(BaseModel):
     measured: MeasuredFile | None = None
 
 
+class EfficiencyFile(BaseModel):
+    """Fields of the table `[efficiency]`: how much a larger total batch advances a job."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    progress: Annotated[tuple[_ShareBefore1, ...], Field(strict=False, min_length=1)]
+    noise_scale: Annotated[tuple[_NotNegative, ...], Field(strict=False, min_length=1)]
+    source: _Word
+    licence: _Word
+    error: _Word
+
+
 class ModelFile(BaseModel):
     """Fields of a model file; those of `INPUT_FIELDS` may be absent, all together, where there is `[network]`."""
 
@@ -139,6 +152,7 @@ class ModelFile(BaseModel):
     dataset: DatasetFile | None = None
     compute: ComputeFile | None = None
     network: NetworkFile | None = None
+    efficiency: EfficiencyFile | None = None
 
 
 INPUT_FIELDS = (
@@ -172,6 +186,9 @@ _ALLOWED: Mapping[str, str] = {
     "largest_batch": "allowed: a whole number of samples that one GPU holds at once, at least batch",
     "error": "allowed: a sentence in quotes on how far the numbers are off",
     "compute": "allowed: a table [compute] with fixed_samples and if wanted largest_batch, source, error",
+    "efficiency": "allowed: a table [efficiency] with progress, noise_scale, source, licence, error",
+    "progress": "allowed: a list of shares of the work, from 0 on and below 1",
+    "noise_scale": "allowed: a list of numbers of samples from 0 on, one for each share of progress",
     "network": "allowed: a table [network] with source, licence, error and one of compact and measured",
     "compact": "allowed: a table [network.compact] with the fields of docs/reference/models.md",
     "measured": "allowed: a table [network.measured] with the fields of docs/reference/models.md",
@@ -270,7 +287,8 @@ def _problems_of(path: Path, text: str, error: ValidationError) -> Iterable[Prob
                 f"{word} {index + 1}" for word, index in zip(_index_words(field), indices, strict=False)
             )
         inside_list = len(indices) == len(_index_words(field)) > 0
-        allowed = _NUMBER_ABOVE_0 if inside_list and field != "aliases" else _ALLOWED.get(field)
+        above_0 = inside_list and field not in ("aliases", "progress", "noise_scale")
+        allowed = _NUMBER_ABOVE_0 if above_0 else _ALLOWED.get(field)
         if names[0] == "gpu_types" and len(names) < 3:
             allowed = _ALLOWED["gpu_types"]
         what = allowed or _NUMBER_ABOVE_0
@@ -281,7 +299,8 @@ def _index_words(field: str) -> tuple[str, ...]:
     """How the places inside a list field are called."""
     if field == "speed":
         return ("row", "value")
-    return ("value",) if field in ("cpus_per_gpu", "memory_gb_per_gpu", "aliases") else ()
+    lists = ("cpus_per_gpu", "memory_gb_per_gpu", "aliases", "progress", "noise_scale")
+    return ("value",) if field in lists else ()
 
 
 def _unknown_field(names: Sequence[str]) -> str:
@@ -290,6 +309,7 @@ def _unknown_field(names: Sequence[str]) -> str:
         "gpu_types": GpuTypeFile,
         "compute": ComputeFile,
         "network": NetworkFile,
+        "efficiency": EfficiencyFile,
     }
     if names[0] == "network" and len(names) > 2:
         tables = {"network": CompactFile if names[1] == "compact" else MeasuredFile}
@@ -334,6 +354,7 @@ def _contradictions(fields: ModelFile) -> list[Contradiction]:
         *_references_off_the_axes(fields),
         *_batches_beyond_the_gpu(fields),
         *_unclear_networks(fields),
+        *_unclear_efficiencies(fields),
     ]
     if not fields.speed:
         return wrong
@@ -397,6 +418,27 @@ def _unclear_networks(fields: ModelFile) -> Iterator[Contradiction]:
     network = fields.network
     if network is not None and (network.compact is None) == (network.measured is None):
         yield "network", None, "allowed: exactly one of compact and measured"
+
+
+def _unclear_efficiencies(fields: ModelFile) -> Iterator[Contradiction]:
+    """A noise scale that does not begin at 0, lacks a value, or belongs to no batch."""
+    stated = fields.efficiency
+    if stated is None:
+        return
+    if fields.batch is None:
+        yield "efficiency", None, "says nothing without batch, the samples of a GPU in an iteration"
+    if stated.progress[0] != 0:
+        yield "efficiency.progress", stated.progress[0], "allowed: 0 as the first share, where a job begins"
+    falls = [later for earlier, later in itertools.pairwise(stated.progress) if later <= earlier]
+    if falls:
+        yield "efficiency.progress", falls[0], "each share must be larger than the one before it"
+    if len(stated.noise_scale) != len(stated.progress):
+        found = f"{len(stated.noise_scale)} values"
+        yield (
+            "efficiency.noise_scale",
+            found,
+            f"progress has {len(stated.progress)} shares, one value for each",
+        )
 
 
 def _not_one_at_reference(fields: ModelFile) -> list[Contradiction]:

@@ -19,7 +19,7 @@ import numpy as np
 from muster.problems import InputError, Problem, did_you_mean, with_hint
 from muster.workload.model_file import ModelFile, checked_model_file
 
-_TABLES = {"dataset", "compute", "network", "gpu_types"}
+_TABLES = {"dataset", "compute", "network", "efficiency", "gpu_types"}
 OTHER_GPUS = "other"
 """As the name of a GPU type: all that are not named."""
 _SHIPPED_FOLDER = Path(__file__).parent / "model_files"
@@ -72,6 +72,20 @@ class NetworkProfile:
 
 
 @dataclass(frozen=True)
+class Efficiency:
+    """The gradient noise scale while a job advances, from which the progress of other total batches follows."""
+
+    progress: tuple[float, ...]
+    """Shares of a job's work from which on the values of `noise_scale` hold, ascending from 0."""
+    noise_scale: tuple[float, ...]
+    """Samples."""
+    source: str
+    licence: str
+    error: str
+    """A sentence on how far progress is from what was measured."""
+
+
+@dataclass(frozen=True)
 class Model:
     """One model and its sensitivity: speed by CPU cores and memory a GPU (Synergy, matrix W)."""
 
@@ -100,6 +114,8 @@ class Model:
     """Where known; without it the model is insensitive to the network."""
     compute: Compute | None = None
     """Where known; without it compute is proportional to the samples that a GPU takes."""
+    efficiency: Efficiency | None = None
+    """Where known; without it a job cannot have another total batch than its initial one."""
     restart_seconds: float | None = None
     """Of one stop and start-up of a job of this model; None: not stated."""
     gpu_type: str | None = None
@@ -217,6 +233,7 @@ def read_model(path: Path | str) -> Model:
         dataset=Dataset(**fields.dataset.model_dump()) if fields.dataset else None,
         compute=Compute(**fields.compute.model_dump()) if fields.compute else None,
         network=NetworkProfile(**fields.network.model_dump()) if fields.network else None,
+        efficiency=Efficiency(**fields.efficiency.model_dump()) if fields.efficiency else None,
         notes=notes,
     )
 
@@ -231,6 +248,7 @@ def _without_input(fields: ModelFile) -> Model:
         batch=fields.batch or 0,
         seconds_per_iteration=network.compute_seconds,
         compute=Compute(**fields.compute.model_dump()) if fields.compute else None,
+        efficiency=Efficiency(**fields.efficiency.model_dump()) if fields.efficiency else None,
         network=network,
     )
 

@@ -11,7 +11,6 @@ import pytest
 
 from experiments.elastic.batches import Batch
 from experiments.elastic.beliefs import LearnedSpeeds
-from experiments.elastic.efficiency import gain
 from experiments.elastic.files import FOLDER, read_table
 from experiments.elastic.ground import elastic, rubick
 from experiments.elastic.iteration_work import RubickSpeeds
@@ -23,6 +22,7 @@ from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, Snapshot, State
 from muster.schedulers.registry import build
 from muster.simulation import Options, simulate
+from muster.speed.statistical_efficiency import gain
 from muster.workload.jobs import job_table
 
 SAME_UNTIL_SECONDS = 21_055.0

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from experiments.elastic.batches import Batch, fixed_batch
-from experiments.elastic.efficiency import gain
 from experiments.elastic.files import FOLDER, read_table
 from experiments.elastic.parity import RecordedRun, recorded_runs, replay
 from experiments.elastic.step_times import key_of
@@ -31,12 +30,6 @@ def test_a_placement_is_known_by_its_smallest_rotation() -> None:
         "243",
         "243",
     ]
-
-
-def test_a_larger_batch_gains_between_nothing_and_its_size() -> None:
-    assert gain(1.0, 3.0, 5.0) == 1.0
-    assert gain(8.0, 1.0, 0.0) == 1.0  # no noise: the larger batch is of no use
-    assert gain(8.0, 0.0, 1.0) == 8.0  # nothing but noise: it is worth its size
 
 
 @pytest.mark.reference

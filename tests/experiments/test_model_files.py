@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments.elastic.efficiency import applications
 from experiments.fitting.compute import APPLICATIONS, fit_compute
+from experiments.fitting.noise_scale import fit_noise
 from experiments.fitting.total_batch import FAMILIES, model_file
 from muster.workload.models import registry
 from tests.reference_data import ARCHIVES_FOLDER
@@ -31,6 +33,20 @@ def test_compute_on_t4_gpus_is_the_fit_of_its_table(app: str, tmp_path: Path) ->
     assert found is not None
     assert stated.pop("fixed_samples") == pytest.approx(found.fixed_samples, rel=0.01)
     assert stated == {name: getattr(found, name) for name in stated}
+
+
+def test_noise_scales_are_the_fits_of_their_tables(tmp_path: Path) -> None:
+    for name in ("apps.csv", "statistics.csv"):
+        table("pollux.tar.xz", name, tmp_path)
+    for name, app in applications(tmp_path).items():
+        stated = tomllib.loads(fit_noise(app).toml(name))["efficiency"]
+        found = registry()[f"pollux-{name}"].efficiency
+        assert found is not None
+        assert (found.progress, found.noise_scale) == (
+            tuple(stated["progress"]),
+            tuple(stated["noise_scale"]),
+        )
+        assert (found.source, found.error) == (stated["source"], stated["error"])
 
 
 @pytest.mark.parametrize("app", FAMILIES)

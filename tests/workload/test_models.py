@@ -195,6 +195,41 @@ def test_what_is_wrong_is_said(tmp_path: Path, old: str, new: str, said: str) ->
     assert any(said in line for line in lines), lines
 
 
+EFFICIENCY = """\
+[efficiency]
+progress = [0, 0.5]
+noise_scale = [100, 2e4]
+source = "own measurement"
+licence = "own"
+error = "not known"
+"""
+
+
+def test_a_model_may_state_its_noise_scale(tmp_path: Path) -> None:
+    assert read(tmp_path, GOOD).efficiency is None
+    stated = read(tmp_path, GOOD + EFFICIENCY).efficiency
+    assert stated is not None
+    assert (stated.progress, stated.noise_scale) == ((0.0, 0.5), (100.0, 20_000.0))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[0, 0.5]", "[0, 1]", ":18: efficiency.progress, value 2: found 1; allowed: a list of shares"),
+        ("[0, 0.5]", "[0.1, 0.5]", ":18: efficiency.progress: found 0.1; allowed: 0 as the first share"),
+        ("[0, 0.5]", "[0, 0]", ":18: efficiency.progress: found 0.0; each share must be larger"),
+        ("2e4]", "-1]", ":19: efficiency.noise_scale, value 2: found -1; allowed: a list of numbers"),
+        (", 2e4]", "]", ":19: efficiency.noise_scale: found '1 values'; progress has 2 shares"),
+        ("noise_scale", "noise", ":19: efficiency.noise: no such field; allowed: progress, noise_scale"),
+        ('error = "not known"', "", "efficiency.error: this field is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_noise_scale_is_said(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in EFFICIENCY
+    lines = refused(tmp_path, GOOD + EFFICIENCY.replace(old, new))
+    assert any(said in line for line in lines), lines
+
+
 def test_a_model_may_state_what_a_restart_costs(tmp_path: Path) -> None:
     assert read(tmp_path, GOOD).restart_seconds is None
     assert read(tmp_path, GOOD.replace("batch", "restart_seconds = 0\nbatch")).restart_seconds == 0
