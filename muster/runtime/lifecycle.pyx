@@ -64,7 +64,7 @@ cdef void rate_job(Runtime* world, int64_t job, double now) noexcept nogil:
     """Work out a job's speed on what it holds, and when it will be done at that speed or its time limit is over."""
     cdef Asked* ask = &world.asked[job]
     cdef Fact* fact = &world.facts[job]
-    cdef Stages stages = stage_seconds(&world.books, world.books.heads[job], world.models, ask, fact.exposed)
+    cdef Stages stages = stage_seconds(&world.books, world.books.heads[job], world.models, ask, fact)
     cdef double seconds = iteration_seconds(stages)
     cdef double begins, left, a_round, whole_round = world.laws.whole_round
     fact.held = stages.gpus

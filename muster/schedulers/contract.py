@@ -127,6 +127,16 @@ class Jobs:
         return requested
 
     @property
+    def most_doublings(self) -> Ints:
+        """How often the owner lets the total batch double; 0: it is fixed."""
+        return self._table.asked["most_doublings"][self.index]
+
+    @property
+    def noise(self) -> Floats:
+        """Gradient noise scale of a job whose batch may double, in initial batches, as it measures it now."""
+        return self._table.facts["noise"][self.index]
+
+    @property
     def constraint(self) -> Ints:
         """Number of the constraint on nodes; 0: any node will do."""
         return self._table.asked["constraint"][self.index]

@@ -527,7 +527,7 @@ class SimulationEngine:
             return
         books = self.ledger.books
         active = self._active[: self._active_count]
-        jobs, exposed = self._network.among_neighbours(books, self._asked, active)
+        jobs, exposed = self._network.among_neighbours(books, self._asked, self._facts, active)
         keep.expose(books, self._asked, self._facts, jobs, exposed, self._models, now, self._laws)
 
     # Writing down

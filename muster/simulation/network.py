@@ -4,7 +4,8 @@ A job's speed needs one number of the network, seconds of exposed communication 
 it is written into the job's facts before the world works out its rate. Jobs on one GPU, of a model without
 a network profile, or with parameter servers (whose traffic is not an all-reduce) have none. Of a ring of workers
 each is one GPU to the network, however many it has, and its compute goes by how many there are. A gang on other than
-the GPUs that it asked for computes on other local batches (`speed.worker_options`), behind which more or less hides.
+the GPUs that it asked for computes on other local batches (`speed.worker_options`), behind which more or less hides;
+so does one whose total batch has doubled.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from muster.cluster import Cluster
 from muster.cluster.ledger_arrays import ROWS_USED, Books, Floats, Ints
-from muster.simulation.network_gangs import on_several_machines, put_by_journal
+from muster.simulation.network_gangs import on_machines, put_by_journal
 from muster.speed.input_pipeline import ModelTable
 from muster.speed.local_batch import local_batches
 from muster.speed.network.model_file import network_models, network_of
@@ -105,37 +106,53 @@ class NetworkOfRun:
         """Write the exposed communication of every job that the journal puts somewhere, as if it were alone."""
         gathered = self._room(books)
         count, rows = put_by_journal(books, asked, facts, self._sensitive, gathered)
+        self._expose_alone(asked, facts, gathered, count, rows)
+
+    def expose_running(self, books: Books, asked: AskedArray, facts: FactArray, jobs: Ints) -> None:
+        """The same for some running jobs, whose batch has changed."""
+        gathered = self._room(books)
+        facts["exposed"][jobs] = 0.0
+        count, rows = on_machines(books, asked, jobs, self._sensitive, gathered, 1)
+        self._expose_alone(asked, facts, gathered, count, rows)
+
+    def _expose_alone(
+        self, asked: AskedArray, facts: FactArray, gathered: Ints, count: int, rows: int
+    ) -> None:
+        """Write the exposed communication of the gathered jobs as if each were alone."""
         if count:
             jobs = gathered[0, :count]
             models, placements = asked["model"][jobs], _placements(gathered, count, rows)
             shapes = shapes_of(placements, self.speed.tree)
-            compute = self._compute_of(asked, jobs, shapes)
+            compute = self._compute_of(asked, facts, jobs, shapes)
             seconds = self.speed.exposed_seconds(models, shapes, compute.stretched)
             facts["exposed"][jobs] = seconds / compute.reference
 
-    def among_neighbours(self, books: Books, asked: AskedArray, active: Ints) -> tuple[Ints, Floats]:
+    def among_neighbours(
+        self, books: Books, asked: AskedArray, facts: FactArray, active: Ints
+    ) -> tuple[Ints, Floats]:
         """The running jobs that talk to each other's machines, and what each has exposed side by side."""
         gathered = self._room(books)
-        count, rows = on_several_machines(books, asked, active, self._sensitive, gathered)
+        count, rows = on_machines(books, asked, active, self._sensitive, gathered, 2)
         jobs = gathered[0, :count]
         placements = _placements(gathered, count, rows)
-        compute = self._compute_of(asked, jobs, shapes_of(placements, self.speed.tree))
+        compute = self._compute_of(asked, facts, jobs, shapes_of(placements, self.speed.tree))
         seconds = self.speed.contended_seconds(
             asked["model"][jobs], placements, compute.seconds, compute.stretched
         )
         return jobs, seconds / compute.reference
 
-    def _compute_of(self, asked: AskedArray, jobs: Ints, shapes: Shapes) -> _Compute:
+    def _compute_of(self, asked: AskedArray, facts: FactArray, jobs: Ints, shapes: Shapes) -> _Compute:
         """Seconds of compute an iteration that go with the network model's seconds: a ring's by its workers."""
         models, workers = asked["model"][jobs], shapes["gpus"]
         reference: Floats = self._compute[models]
         if self._some_rings and len(jobs):
             forward, backward = asked["terms"][jobs, 0, :2].T
             reference = np.where(asked["sync"][jobs] == RING, forward / workers + backward, reference)
-        resized = (asked["sync"][jobs] == RIGID) & (asked["gpus"][jobs] != workers)
+        whole = asked["gpus"][jobs] << facts["doublings"][jobs]
+        resized = (asked["sync"][jobs] == RIGID) & (whole != workers)
         if not resized.any():
             return _Compute(reference, reference, None)
-        ratio = np.where(resized, asked["gpus"][jobs] / workers, 1.0)
+        ratio = np.where(resized, whole / workers, 1.0)
         _, passes, last_pass = local_batches(self._models, models, ratio)
         return _Compute(reference, reference * (passes * last_pass), last_pass)
 

@@ -93,8 +93,8 @@ def put_by_journal(books, asked, facts, sensitive, scratch):
     return gathered.count, gathered.rows
 
 
-def on_several_machines(books, asked, active, sensitive, scratch):
-    """Gather the sensitive gangs on more than one machine, and count them and their rows.
+def on_machines(books, asked, active, sensitive, scratch, int64_t at_least):
+    """Gather the sensitive gangs on at least so many machines, and count them and their rows.
 
     `scratch` is as for `put_by_journal`.
     """
@@ -108,6 +108,6 @@ def on_several_machines(books, asked, active, sensitive, scratch):
         job = jobs.at[at]
         if held.heads[job] >= 0 and communicates[all_asked[job].model]:
             written = _write_rows(&held, &all_asked[job], job, &gathered)
-            if written > 1:
+            if written >= at_least:
                 _keep_rows(&gathered, job, written)
     return gathered.count, gathered.rows

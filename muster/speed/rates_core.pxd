@@ -20,6 +20,6 @@ cdef inline double iteration_seconds(Stages stages) noexcept nogil:
     return max(stages.input_seconds, stages.compute + stages.communication)
 
 cdef Stages stage_seconds(
-    Books* books, int64_t chain, ModelSpeed* models, Asked* asked, double exposed
+    Books* books, int64_t chain, ModelSpeed* models, Asked* asked, Fact* fact
 ) noexcept nogil
 cdef void note_busy(Books* books, Asked* asked, Fact* facts, Ints active, ModelSpeed* models) noexcept nogil

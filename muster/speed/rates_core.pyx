@@ -38,21 +38,21 @@ cdef Stages _sized_stages(Asked* asked, double gpus, double server_cpus, double 
 
 
 cdef Stages stage_seconds(
-    Books* books, int64_t chain, ModelSpeed* models, Asked* asked, double exposed
+    Books* books, int64_t chain, ModelSpeed* models, Asked* asked, Fact* fact
 ) noexcept nogil:
     """Input, compute and communication seconds of a step, the GPUs held, and iterations made in a step.
 
     Jobs that share its GPUs take their part of the iterations. The slowest node's input stage and GPUs hold the gang
-    up; a gang on other than the GPUs that it asked for keeps its total batch, of which each GPU takes its part. Rows
-    without a GPU (parameter servers) do not count there. A job without GPUs goes at the speed of its reference
-    wherever it is. `exposed` is the communication that nothing hides, in seconds for each second of compute of a gang
-    with the GPUs that it asked for.
+    up; a gang on other than the GPUs that it asked for keeps its total batch, of which each GPU takes its part. A
+    batch that has doubled counts its progress in iterations of the initial one. Rows without a GPU (parameter servers)
+    do not count there. A job without GPUs goes at the speed of its reference wherever it is. `exposed` is the
+    communication that nothing hides, in seconds for each second of compute of a gang with the GPUs that it asked for.
     """
     cdef Stages stages
     cdef LocalBatch local
     cdef Row* row
     cdef ModelSpeed* model
-    cdef double here, turns, busy, server_cpus = 0.0, crowd = 1.0, gpus = 0.0, slowest = 0.0, compute = 0.0
+    cdef double here, turns, busy, samples_of, server_cpus = 0.0, crowd = 1.0, gpus = 0.0, slowest = 0.0, compute = 0.0
     while chain >= 0:
         row = &books.rows[chain]
         here = row.amount[0] / 1e6
@@ -73,14 +73,16 @@ cdef Stages stage_seconds(
             server_cpus += row.amount[1]
         chain = row.next
     if asked.sync != RIGID:
-        return _sized_stages(asked, gpus, server_cpus, exposed, crowd)
+        return _sized_stages(asked, gpus, server_cpus, fact.exposed, crowd)
     if asked.gpus == 0:
         stages.input_seconds, stages.compute, stages.communication = 0.0, models[asked.model].compute_seconds, 0.0
         stages.gpus, stages.iterations = 0.0, 1.0
         return stages
-    local = local_batch(&models[asked.model], asked.gpus * asked.milli / 1000.0 / gpus if gpus > 0 else 1.0)
+    samples_of = (asked.gpus << fact.doublings) * asked.milli / 1000.0
+    local = local_batch(&models[asked.model], samples_of / gpus if gpus > 0 else 1.0)
     stages.input_seconds, stages.compute = slowest * local.samples, compute * (local.passes * local.last_pass)
-    stages.communication, stages.gpus, stages.iterations = compute * exposed, gpus, 1.0 / crowd
+    stages.communication, stages.gpus = compute * fact.exposed, gpus
+    stages.iterations = (1.0 + fact.extra_progress) / crowd
     return stages
 
 
@@ -99,7 +101,7 @@ cdef void note_busy(Books* books, Asked* asked, Fact* facts, Ints active, ModelS
                 continue
             busy = 0.0
             if adding:
-                stages = stage_seconds(books, chain, models, &asked[job], facts[job].exposed)
+                stages = stage_seconds(books, chain, models, &asked[job], &facts[job])
                 busy = stages.compute / iteration_seconds(stages)
             while chain >= 0:
                 row = &books.rows[chain]

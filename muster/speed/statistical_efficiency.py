@@ -10,15 +10,21 @@ of them: nearly M / M0 while noise hides the gradient, and no more than (phi + M
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-Number = TypeVar("Number", float, npt.NDArray[np.float64])
+Floats = npt.NDArray[np.float64]
 
 
-def gain(scale: Number, norm: float | Number, variance: float | Number) -> Number:
+@overload
+def gain(scale: float, norm: float, variance: float) -> float: ...
+@overload
+def gain(scale: Floats, norm: float | Floats, variance: float | Floats) -> Floats: ...
+@overload
+def gain(scale: float, norm: float, variance: Floats) -> Floats: ...
+def gain(scale: float | Floats, norm: float | Floats, variance: float | Floats) -> float | Floats:
     """Progress of one iteration with `scale` times the initial batch.
 
     `norm` is the squared norm of the gradient and `variance` its variance with the initial batch; only their ratio

@@ -51,6 +51,7 @@ ASKED = layout_of(
     ("worker_gpus", np.int64),  # of one worker, in millionths
     ("server_cpu", np.int64),  # of one parameter server, in millionths
     ("terms", np.float64, (MOST_TERMS, 3)),  # of a step (`speed.parameter_server`), for PS and RING
+    ("most_doublings", np.int64),  # of the total batch, that the owner allows; 0: it is fixed
 )
 AskedArray: TypeAlias = Structured[
     Literal[
@@ -79,6 +80,7 @@ AskedArray: TypeAlias = Structured[
         "worker_gpus",
         "server_cpu",
         "terms",
+        "most_doublings",
     ]
 ]
 
@@ -89,6 +91,8 @@ PARTITION = "partition:"
 _SEPARATOR = "\n"
 """Between a constraint and a partition."""
 
+MOST_DOUBLINGS = 30
+"""Of a total batch: from one sample, as many as no batch has."""
 FUTURE, WAITING, RUNNING, COMPLETED, REFUSED, TIMED_OUT, CANCELLED = range(7)
 STATES = ("future", "waiting", "running", "completed", "refused", "timed_out", "cancelled")
 
@@ -98,6 +102,9 @@ FACTS = layout_of(
     ("done", np.float64),  # iterations, as of `settled`
     ("rate", np.float64),  # iterations a second, while productive
     ("exposed", np.float64),  # exposed communication, seconds per second of compute, where it runs now
+    ("doublings", np.int64),  # the total batch is the initial one times two to the power of it
+    ("extra_progress", np.float64),  # of an iteration with that batch, beside one of the initial batch
+    ("noise", np.float64),  # gradient noise scale, in initial batches, as the job measures it now
     ("settled", np.float64),
     ("resumes", np.float64),  # restarting until then, productive after
     ("finish", np.float64),  # when the work will be done at this rate; when it was done
@@ -137,6 +144,9 @@ FactArray: TypeAlias = Structured[
         "done",
         "rate",
         "exposed",
+        "doublings",
+        "extra_progress",
+        "noise",
         "settled",
         "resumes",
         "finish",

@@ -43,6 +43,7 @@ cdef struct Asked:
     int64_t worker_gpus
     int64_t server_cpu
     double terms[MOST_TERMS][3]
+    int64_t most_doublings
 
 cdef struct Fact:
     int64_t state
@@ -50,6 +51,9 @@ cdef struct Fact:
     double done
     double rate
     double exposed
+    int64_t doublings
+    double extra_progress
+    double noise
     double settled
     double resumes
     double finish

@@ -14,7 +14,8 @@ from scipy.optimize import linear_sum_assignment
 from muster.cluster.ledger_arrays import Floats, Ints
 from muster.schedulers.composed import Composed
 from muster.schedulers.contract import Decision, Snapshot, State
-from muster.schedulers.joint.sizes import ANY_TYPE, SizeOptions, TypedSizes, best_sizes
+from muster.schedulers.joint.modelled_speeds import ANY_TYPE, TypedSizes
+from muster.schedulers.joint.sizes import SizeOptions, best_sizes
 from muster.schedulers.registry import build
 from muster.simulation import Options, Run, simulate
 from muster.workload.models import Compute, shipped_models

@@ -26,10 +26,10 @@ from muster.schedulers.contract import Proposal, Snapshot
 from muster.schedulers.honours import CPUS_AND_MEMORY, SIZES
 from muster.schedulers.joint.joint_core import place_jointly
 from muster.schedulers.joint.joint_worth import JointWorth
+from muster.schedulers.joint.modelled_speeds import TypedSizes
 from muster.schedulers.joint.on_network import plans_on_network
 from muster.schedulers.joint.servers import jobs_of_one_size, place_sized
 from muster.schedulers.joint.sizes import (
-    TypedSizes,
     as_placed,
     is_elastic,
     keeps_size,

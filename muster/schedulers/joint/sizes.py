@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +12,15 @@ from muster.schedulers.allocation.gangs import Gangs, forms_of
 from muster.schedulers.allocation.placement_draft import PlacementDraft
 from muster.schedulers.contract import Jobs
 from muster.schedulers.interruption import HORIZON_SECONDS
+from muster.schedulers.joint.modelled_speeds import (
+    ANY_TYPE,
+    TypedSizes,
+    best_batches,
+    forms_with,
+    is_type,
+    modelled_speeds,
+    of_type,
+)
 
 _HALVINGS, _PRICE_CHANGES = 40, 60
 _AT_MOST = 1.1
@@ -20,22 +28,6 @@ _AT_MOST = 1.1
 _ALL_SIZES = 16
 """With bounds closer than this, a job may have every size between them."""
 _ALIKE = 1e-9
-ANY_TYPE = -1
-"""In place of the number of a type of GPU: whichever."""
-
-
-class TypedSizes(NamedTuple):
-    """A number of GPUs of a type for each of some jobs; one job may have several rows."""
-
-    at: Ints
-    """Position of the job."""
-    gpus: Ints
-    gpu_type: Ints
-    """Number of the type in the cluster, or `ANY_TYPE`."""
-
-    def rows(self, kept: Ints | Bools) -> TypedSizes:
-        """Return some of the rows."""
-        return TypedSizes(self.at[kept], self.gpus[kept], self.gpu_type[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +82,8 @@ def with_sizes(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> Gangs
     Where speeds by size are known otherwise than from models, the weights bring them in.
     """
     jobs, gpus = given.snapshot.jobs, sizes.gpus
-    profiles = given.snapshot.resource_profiles.below_share
-    records = profiles.sized(jobs.model, jobs.gpus, gpus)
+    profiles, batches = given.snapshot.resource_profiles.below_share, best_batches(given, sizes)
+    records = profiles.sized(jobs.model, batches.whole, gpus)
     classes, demands = profiles.of(records, gpus, jobs.requested_per_gpu)
     sized = gangs._replace(
         gpus=gpus,
@@ -99,8 +91,8 @@ def with_sizes(given: AllocationInput, gangs: Gangs, sizes: TypedSizes) -> Gangs
         classes=classes,
         demands=demands,
         models=profiles.models,
-        weight=gangs.weight * _known_factor(given, sizes),
-        forms=forms_of(given.snapshot, gpus),
+        weight=gangs.weight * _known_factor(given, sizes) * batches.gain,
+        forms=forms_with(given.snapshot, gpus, batches.whole),
     )
     return sized if (sizes.gpu_type == ANY_TYPE).all() else _on_types(given, sized, sizes.gpu_type)
 
@@ -123,7 +115,7 @@ def options_of(given: AllocationInput, weight: Floats) -> SizeOptions:
     known = _known_factor(given, sizes)
     runs = known > 0
     sizes, known = sizes.rows(runs), known[runs]
-    fastest = _modelled_speeds(given, sizes) * known
+    fastest = modelled_speeds(given, sizes) * known
     now = present_sizes(given).rows(sizes.at)
     moves = (sizes.gpu_type != now.gpu_type) & (sizes.gpu_type != ANY_TYPE)
     changed = jobs.running[sizes.at] & ((sizes.gpus != now.gpus) | moves)
@@ -161,26 +153,13 @@ def _gpus_left(given: AllocationInput, types: Ints) -> Ints:
     return np.array(
         [
             max(
-                int(usable[_is(nodes["gpu_type"], each)].sum())
-                - int(np.ceil(jobs.held_gpus[others & _is(held, each)].sum())),
+                int(usable[is_type(nodes["gpu_type"], each)].sum())
+                - int(np.ceil(jobs.held_gpus[others & is_type(held, each)].sum())),
                 0,
             )
             for each in types.tolist()
         ]
     )
-
-
-def _of_type(given: AllocationInput, gpu_type: int) -> Bools:
-    """Which nodes have GPUs of a type."""
-    nodes = given.snapshot.ledger.books.nodes
-    of_type: Bools = (nodes["gpus"] > 0) & _is(nodes["gpu_type"], gpu_type)
-    return of_type
-
-
-def _is(types: Ints, wanted: Ints | int) -> Bools:
-    """Which of the types are the wanted one, or that of their row."""
-    same: Bools = (types == wanted) | (wanted == np.array(ANY_TYPE))
-    return same
 
 
 def _used(sizes: TypedSizes, types: Ints) -> Ints:
@@ -225,19 +204,6 @@ def _returns(speed_up: Floats) -> Floats:
     return np.where(speed_up >= 1, counts, 1.0)
 
 
-def _modelled_speeds(given: AllocationInput, sizes: TypedSizes) -> Floats:
-    """Return the speeds of jobs on so many GPUs by their models, on the machines of the type that suit them best."""
-    jobs, profiles = given.snapshot.jobs, given.snapshot.resource_profiles.below_share
-    model, asked, requested = jobs.model[sizes.at], jobs.gpus[sizes.at], jobs.requested_per_gpu[sizes.at]
-    classes, demands = profiles.of(profiles.sized(model, asked, sizes.gpus), sizes.gpus, requested)
-    fastest = np.zeros(len(classes))
-    for each in np.unique(sizes.gpu_type).tolist():
-        rows = sizes.gpu_type == each
-        kinds = np.unique(given.gangs.kind_of_node[_of_type(given, each)])
-        fastest[rows] = demands.best_speed[:, kinds].max(axis=1)[classes[rows]]
-    return fastest
-
-
 def _known_factor(given: AllocationInput, sizes: TypedSizes) -> Floats:
     """Return what jobs are known to count on so many GPUs, by what their models say of that; 0 where they do not run.
 
@@ -260,7 +226,7 @@ def _known_factor(given: AllocationInput, sizes: TypedSizes) -> Floats:
     factor[(row >= 0) | ~np.isnan(now)] = 0.0
     here = np.flatnonzero((row >= 0) & np.isfinite(now))
     slowest = every.rows(row[here])
-    modelled = _modelled_speeds(given, slowest) / _modelled_speeds(given, sizes.rows(here))
+    modelled = modelled_speeds(given, slowest) / modelled_speeds(given, sizes.rows(here))
     faster = seconds[row[here]] / now[here]
     factor[here] = _returns(faster) * faster * modelled
     return factor
@@ -291,7 +257,7 @@ def as_placed(given: AllocationInput, sizes: TypedSizes, draft: PlacementDraft) 
 def worth_less(options: SizeOptions, sizes: TypedSizes, factor: Floats) -> SizeOptions:
     """Return the options, those of these sizes worth `factor` times as much, by position of the job."""
     every = options.sizes
-    taken = (every.gpus == sizes.gpus[every.at]) & _is(every.gpu_type, sizes.gpu_type[every.at])
+    taken = (every.gpus == sizes.gpus[every.at]) & is_type(every.gpu_type, sizes.gpu_type[every.at])
     return SizeOptions(every, options.worth * np.where(taken, factor[every.at], 1.0))
 
 
@@ -307,7 +273,7 @@ def _every_size(given: AllocationInput, at: Ints) -> TypedSizes:
     least, most = np.where(rigid, jobs.gpus, least), np.where(rigid, jobs.gpus, most)
     rows: list[tuple[int, int, int]] = []
     room = {each: _most_gpus(given, each) for each in {ANY_TYPE, *types.tolist()}}
-    largest = {each: int(per_node[_of_type(given, each)].max(initial=0)) for each in room}
+    largest = {each: int(per_node[of_type(given, each)].max(initial=0)) for each in room}
     for one in at.tolist():
         few, present = int(least[one]), int(now.gpus[one])
         many = max(few, min(int(most[one]), int(room[ANY_TYPE][one])))
@@ -350,7 +316,7 @@ def _most_gpus(given: AllocationInput, gpu_type: int) -> Ints:
     for at, ask in enumerate(distinct):
         need, wanted = ask[:-1], ask[:-1] > 0
         room = (usable[:, wanted] // need[wanted]).min(axis=1, initial=int(whole.max(initial=0)))
-        allowed = _is(nodes["gpu_type"], gpu_type)
+        allowed = is_type(nodes["gpu_type"], gpu_type)
         if gpu_type != ANY_TYPE:
             allowed = allowed & gangs.node_allowed[ask[-1]]
         most[at] = np.minimum(whole, room)[allowed].sum()
@@ -367,8 +333,8 @@ def _known_seconds(given: AllocationInput, sizes: TypedSizes, machines: Ints | N
     found = np.full(len(sizes.at), np.nan)
     for each in np.unique(sizes.gpu_type).tolist():
         rows = sizes.gpu_type == each
-        of_type = every[_of_type(given, each)]
-        machine = of_type[int(np.argmax(of_type["gpus"]))]
+        machines_of_type = every[of_type(given, each)]
+        machine = machines_of_type[int(np.argmax(machines_of_type["gpus"]))]
         gpu_type = snapshot.cluster.gpu_types[int(machine["gpu_type"])]
         gpus, index = sizes.gpus[rows], snapshot.jobs.index[sizes.at[rows]]
         nodes = -(-gpus // int(machine["gpus"]))
